@@ -1,0 +1,94 @@
+"""The file form of a graph: what goes in comes out, and bad files are refused with a sentence."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, QParams, TensorInfo
+
+QPARAMS = QParams("torch.int8", (0.5, 0.25), (0, 0), -127, 127, 0)
+IMAGE = TensorInfo((1, 3, "s0", 8), "float32")
+SNAPSHOT = GraphSnapshot(
+    level="converted",
+    nodes=(
+        Node("x", "placeholder", "input", outputs=(IMAGE,)),
+        Node("conv", "aten.conv2d.default", "call", "stem.0", 1, ("stem", "stem.0@1"),
+             (TensorInfo((1, 4, 8, 8), "int8", QPARAMS),), "net.py:3 in forward: x = …",
+             {"target": "日本語"}),
+        Node("output", "output", "output"),
+    ),
+    edges=(Edge("x", "conv", 0, 0), Edge("conv", "output", 0, 0), Edge("x", "output", 0, 1)),
+    modules=(Module("", "net.Net", "", 3), Module("stem", "torch.nn.Sequential", "", 3)),
+)  # fmt: skip
+
+
+def test_that_a_saved_graph_comes_back_equal(tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    SNAPSHOT.save(path)
+    assert GraphSnapshot.load(path) == SNAPSHOT
+
+
+def test_that_neighbours_and_modules_are_found_by_name() -> None:
+    assert [node.id for node in SNAPSHOT.producers("output")] == ["conv", "x"]
+    assert [node.id for node in SNAPSHOT.consumers("x")] == ["conv", "output"]
+    assert SNAPSHOT.consumers("output") == ()
+    assert SNAPSHOT.modules_by_path["stem"].parameters == 3
+    with pytest.raises(WorkbenchError, match="no operation 'gone'"):
+        SNAPSHOT.node("gone")
+
+
+def test_that_bits_and_shapes_read_as_people_write_them() -> None:
+    assert QPARAMS.bits == 8
+    assert QParams("torch.int8", (1.0,), (0,), -7, 7, None).bits == 4
+    assert IMAGE.shape_text == "1×3×s0×8"
+    assert TensorInfo((), "float32").shape_text == "scalar"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "damaged"),
+        ("[]", "damaged"),
+        ("null", "damaged"),
+        ('{"version": 1}', "damaged"),
+        ('{"format": "quantization-workbench-graph", "version": 99}', "newer version"),
+        ('{"format": "quantization-workbench-graph", "version": 0}', "not a graph"),
+        ('{"format": "other", "version": 1}', "not a graph"),
+        ('{"format": "quantization-workbench-graph", "version": 1}', "damaged"),
+    ],
+)
+def test_that_a_bad_file_is_refused_with_a_sentence(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(WorkbenchError, match=message):
+        GraphSnapshot.load(path)
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_that_an_edge_to_nowhere_is_refused(tmp_path: Path, index: int) -> None:
+    path = tmp_path / "graph.json"
+    SNAPSHOT.save(path)
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    raw["edges"]["target"][0] = index
+    path.write_text(json.dumps(raw), encoding="utf-8")
+    with pytest.raises(WorkbenchError, match="damaged"):
+        GraphSnapshot.load(path)
+
+
+def test_that_columns_of_unlike_length_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    SNAPSHOT.save(path)
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    raw["nodes"]["op"].pop()
+    path.write_text(json.dumps(raw), encoding="utf-8")
+    with pytest.raises(WorkbenchError, match="damaged"):
+        GraphSnapshot.load(path)
+
+
+def test_that_a_missing_file_is_told_as_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match="cannot be read"):
+        GraphSnapshot.load(tmp_path / "none.json")
