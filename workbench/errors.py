@@ -54,7 +54,7 @@ class TrustRequiredError(WorkbenchError):
     """The project names code to run and nobody has said yet that it may."""
 
 
-class Cancelled(Exception):  # noqa: N818 - an outcome, not a fault
+class Cancelled(Exception):
     """Somebody asked the running work to stop."""
 
 

@@ -1,0 +1,261 @@
+"""An engine process from the outside: start, talk, stop, kill. No Qt, no torch.
+
+On Linux a warm engine comes from a fork server that has done the heavy imports; elsewhere, and
+for the command line, it is a fresh interpreter. Either way the engine leads its own process
+group, so that killing it takes the programs it started along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing import get_context
+from multiprocessing.reduction import DupFd
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import ValidationError
+
+from workbench.protocol import (
+    Cancel,
+    Command,
+    EngineExit,
+    Event,
+    JobFinished,
+    LogLine,
+    RunUntil,
+    Shutdown,
+    StageStarted,
+    decode_event,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CANCEL_GRACE_S = 2.0
+_ENGINE = "workbench.engine.__main__"
+
+
+class _Handle(Protocol):
+    """The operating system's side of an engine."""
+
+    pid: int
+
+    def wait(self, timeout_s: float | None) -> int | None:
+        """Return the exit code (negative: a signal), or None while it runs."""
+        ...
+
+
+class _Spawned:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    def wait(self, timeout_s: float | None) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(timeout_s)
+        return None
+
+
+class _Forked:
+    def __init__(self, process: Any) -> None:
+        self._process = process
+        self.pid = int(process.pid)
+
+    def wait(self, timeout_s: float | None) -> int | None:
+        self._process.join(timeout_s)
+        code = self._process.exitcode
+        return None if code is None else int(code)
+
+
+def _serve_forked(commands: Any, events: Any, log: Any) -> None:
+    """Be the engine; runs in the child of the fork server."""
+    os.setsid()
+    log_fd = log.detach()
+    os.dup2(log_fd, 1)
+    os.dup2(log_fd, 2)
+    importlib.import_module(_ENGINE).serve(commands.detach(), events.detach())
+
+
+class EngineProcess:
+    """One engine: ``events()`` yields what it says until it has ended.
+
+    ``send``, ``cancel`` and ``stop`` may be called from any thread.
+    """
+
+    def __init__(self, *, warm: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._job = ""
+        self._stage = ""
+        self._expected = False
+        self._sending = threading.Lock()
+        self._timer: threading.Timer | None = None
+        child_commands, self._commands = os.pipe()
+        self._events, child_events = os.pipe()
+        self._log, child_log = os.pipe()
+        children = (child_commands, child_events, child_log)
+        try:
+            self._handle = _fork(*children) if warm and can_fork() else _spawn(*children)
+        finally:
+            for descriptor in children:
+                os.close(descriptor)
+
+    @property
+    def pid(self) -> int:
+        """The engine's process id, which is also its process group."""
+        return self._handle.pid
+
+    def send(self, command: Command) -> None:
+        """Send a command; an engine that has ended already is no error, its exit is reported."""
+        if isinstance(command, RunUntil):
+            self._job, self._stage = command.job, ""
+        line = encode(command)
+        with self._sending, contextlib.suppress(OSError):
+            while line:
+                line = line[os.write(self._commands, line) :]
+
+    def cancel(self, grace_s: float = CANCEL_GRACE_S) -> None:
+        """Ask the running job to stop; if it has not after the grace, kill the process group."""
+        self.send(Cancel())
+        job = self._job
+
+        def enforce() -> None:
+            if job and self._job == job:
+                self._expected = True
+                self.kill()
+
+        self._timer = threading.Timer(grace_s, enforce)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def stop(self, grace_s: float = CANCEL_GRACE_S) -> None:
+        """End the engine: ask, wait, kill. Returns when the process is gone."""
+        self._expected = True
+        self.send(Cancel())
+        self.send(Shutdown())
+        with self._lock:
+            if self._handle.wait(grace_s) is None:
+                self.kill()
+                self._handle.wait(None)
+
+    def kill(self) -> None:
+        """Kill the engine and everything it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.name == "posix":
+                os.killpg(self.pid, signal.SIGKILL)
+            else:
+                os.kill(self.pid, signal.SIGTERM)
+
+    def run_log(self, receive: Callable[[str], None]) -> threading.Thread:
+        """Read what the engine's tools print, in a thread, line by line."""
+
+        def read() -> None:
+            with os.fdopen(self._log, "r", errors="replace") as lines:
+                for line in lines:
+                    receive(line.rstrip("\n"))
+
+        thread = threading.Thread(target=read, name="engine log", daemon=True)
+        thread.start()
+        return thread
+
+    def events(self) -> Iterator[Event]:
+        """Yield events as they come; the last one is always an EngineExit."""
+        with os.fdopen(self._events, "rb") as lines:
+            for line in lines:
+                try:
+                    event = decode_event(line)
+                except ValidationError:
+                    text = line.decode(errors="replace").strip()
+                    yield LogLine(level="warning", text=f"not understood: {text[:500]}")
+                    continue
+                self._follow(event)
+                yield event
+        yield self._outcome()
+
+    def _follow(self, event: Event) -> None:
+        if isinstance(event, StageStarted):
+            self._stage = event.stage
+        elif isinstance(event, JobFinished):
+            self._job = self._stage = ""
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _outcome(self) -> EngineExit:
+        with self._lock:
+            code = self._handle.wait(5.0)
+            if code is None:
+                self.kill()
+                code = self._handle.wait(None)
+        with contextlib.suppress(OSError):
+            os.close(self._commands)
+        doing = f" while running {self._stage}" if self._stage else ""
+        if self._expected or code == 0:
+            sentence = "The engine was stopped."
+        elif code is not None and code < 0:
+            name = signal.Signals(-code).name if -code in signal.valid_signals() else "?"
+            sentence = f"The engine was killed by signal {-code} ({name}){doing}."
+        else:
+            sentence = f"The engine ended with exit code {code}{doing}."
+        expected = self._expected or code == 0
+        return EngineExit(expected=expected, sentence=sentence, job=self._job, stage=self._stage)
+
+
+def can_fork() -> bool:
+    """Return whether this system can fork engines from a warm server."""
+    return sys.platform == "linux"
+
+
+def _fork(commands: int, events: int, log: int) -> _Forked:
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["workbench.engine.preload"])
+    arguments = tuple(_LazyDup(descriptor) for descriptor in (commands, events, log))
+    process = context.Process(target=_serve_forked, args=arguments, daemon=True)
+    process.start()
+    return _Forked(process)
+
+
+class _LazyDup:
+    """A descriptor that travels to the fork server's child when the process starts."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        duplicate = DupFd(self._descriptor)
+        return _same, (duplicate,)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _spawn(commands: int, events: int, log: int) -> _Spawned:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "workbench.engine", str(commands), str(events)],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        pass_fds=(commands, events),
+        start_new_session=True,
+        cwd=Path.cwd(),
+    )
+    return _Spawned(process)
+
+
+def wait_gone(pid: int, timeout_s: float) -> bool:
+    """Return whether a process has disappeared within the time."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
+    return False

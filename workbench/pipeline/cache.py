@@ -1,0 +1,161 @@
+"""Results by content: a folder per key, complete or absent, with a size limit."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+from workbench.errors import failure
+from workbench.pipeline.digests import file_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+APPLICATION = "quantization-workbench"
+CACHE_VARIABLE = "QUANTIZATION_WORKBENCH_CACHE"
+DEFAULT_LIMIT_BYTES = 20 << 30
+_MANIFEST = "manifest.json"
+
+
+def default_root() -> Path:
+    """Return the folder of the cache: the variable's, or the user's cache folder."""
+    given = os.environ.get(CACHE_VARIABLE)
+    return Path(given) if given else Path(platformdirs.user_cache_dir(APPLICATION))
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Content-addressed result folders below ``root``."""
+
+    root: Path
+    limit_bytes: int = DEFAULT_LIMIT_BYTES
+
+    def folder(self, key: str) -> Path:
+        """Return where the result of ``key`` is, or would be."""
+        return self.root / "results" / key[:2] / key
+
+    def has(self, key: str) -> bool:
+        """Return whether a complete result is there: its manifest, and files of the right size."""
+        manifest = self._manifest(key)
+        if manifest is None:
+            return False
+        folder = self.folder(key)
+        try:
+            return all((folder / n).stat().st_size == e["bytes"] for n, e in manifest.items())
+        except OSError:
+            return False
+
+    def verify(self, key: str) -> bool:
+        """Return whether every file still has the digest it was stored with.
+
+        A damaged result is removed, so that it will be computed anew.
+        """
+        manifest = self._manifest(key)
+        folder = self.folder(key)
+        try:
+            if manifest is not None and all(
+                file_digest(folder / name) == entry["sha256"] for name, entry in manifest.items()
+            ):
+                os.utime(folder / _MANIFEST)
+                return True
+        except OSError:
+            pass
+        self.remove(key)
+        return False
+
+    def remove(self, key: str) -> None:
+        """Forget one result."""
+        shutil.rmtree(self.folder(key), ignore_errors=True)
+
+    @contextmanager
+    def writing(self, key: str) -> Iterator[Path]:
+        """Give a temporary folder; when the block ends well it becomes the result of ``key``.
+
+        Raises:
+            WorkbenchError: the disk is full or not writable.
+        """
+        try:
+            temporary = self._temporary()
+        except OSError as error:
+            raise _no_room(self.root, error) from error
+        try:
+            yield temporary
+            self._seal(temporary, key)
+        except OSError as error:
+            if Path(str(error.filename or "")).is_relative_to(temporary) or error.errno == 28:
+                raise _no_room(self.root, error) from error
+            raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def prune(self) -> int:
+        """Remove the results used longest ago until the limit holds; return the bytes kept.
+
+        Left-overs of killed writers go too when they are older than a day.
+        """
+        for stale in (self.root / "partial").glob("*"):
+            if time.time() - stale.stat().st_mtime > 86_400:
+                shutil.rmtree(stale, ignore_errors=True)
+        entries = []
+        for manifest in (self.root / "results").glob(f"*/*/{_MANIFEST}"):
+            try:
+                size = sum(f.stat().st_size for f in manifest.parent.iterdir())
+                entries.append((manifest.stat().st_mtime, size, manifest.parent))
+            except OSError:
+                continue
+        total = sum(size for _, size, _ in entries)
+        for _, size, folder in sorted(entries):
+            if total <= self.limit_bytes:
+                break
+            shutil.rmtree(folder, ignore_errors=True)
+            total -= size
+        return total
+
+    def _manifest(self, key: str) -> dict[str, dict[str, int | str]] | None:
+        try:
+            manifest = json.loads((self.folder(key) / _MANIFEST).read_bytes())
+            return {
+                str(n): {"bytes": e["bytes"], "sha256": e["sha256"]} for n, e in manifest.items()
+            }
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def _temporary(self) -> Path:
+        partial = self.root / "partial"
+        partial.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(dir=partial))
+
+    def _seal(self, temporary: Path, key: str) -> None:
+        manifest = {
+            file.name: {"bytes": file.stat().st_size, "sha256": file_digest(file)}
+            for file in sorted(temporary.iterdir())
+        }
+        (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+        target = self.folder(key)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists() and not self.has(key):
+            self.remove(key)
+        if not target.exists():
+            try:
+                temporary.rename(target)
+            except OSError:
+                # Another engine finished the same work first; its result is as good.
+                if not self.has(key):
+                    raise
+
+
+def _no_room(root: Path, error: OSError) -> Exception:
+    return failure(
+        f"A result could not be written to the cache: {error.strerror or error}.",
+        f"Make room in {root.name}, or set {CACHE_VARIABLE} to another folder. "
+        "Finished stages are kept.",
+    )

@@ -1,0 +1,213 @@
+"""The plan: for every stage its key and whether its result is there. Pure, torch-free, quick."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache as memoise
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from workbench.errors import WorkbenchError
+from workbench.pipeline.digests import Digests
+from workbench.pipeline.stages import PACKAGES, STAGES, Stage
+from workbench.project import sources
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from workbench.pipeline.cache import Cache
+    from workbench.project.model import DataSource, Project
+
+StageState = Literal["cached", "stale", "blocked", "unavailable"]
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """A stage with its key; ``reason`` says why it is blocked or unavailable."""
+
+    id: str
+    key: str
+    state: StageState
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All stages in order."""
+
+    stages: tuple[PlannedStage, ...]
+
+    def of(self, stage_id: str) -> PlannedStage:
+        """Return one stage of the plan."""
+        return next(stage for stage in self.stages if stage.id == stage_id)
+
+    def key(self, stage_id: str) -> str:
+        """Return the key of one stage; "" when it has none."""
+        return self.of(stage_id).key
+
+
+@dataclass(frozen=True)
+class _Reading:
+    project: Project
+    folder: Path
+    digests: Digests
+
+    def reference(self, option: str, reference: sources.Reference) -> JsonValue:
+        del option
+        files = [p for p in sources.files_of(reference) if p.exists() or p == reference.path]
+        return {
+            "kind": reference.kind,
+            "module": reference.module,
+            "attribute": reference.attribute,
+            "files": [[p.name, self.digests.of(p)] for p in files],
+        }
+
+    def data(self, data: DataSource | None, option: str) -> JsonValue:
+        if data is None:
+            return None
+        named = sources.data_references(data, self.folder, option)
+        found = {name: self.reference(name, ref) for name, ref in named}
+        rest = data.model_dump(mode="json", exclude={"spec", "labels"})
+        return {**rest, "references": list(found.values())}
+
+
+def _model(reading: _Reading) -> JsonValue:
+    model = reading.project.model
+    named = dict(sources.references(reading.project, reading.folder))
+    used = {name: ref for name, ref in named.items() if name.startswith("model.")}
+    return {
+        "shapes": [list(shape) for shape in model.input_shapes],
+        "references": {name: reading.reference(name, ref) for name, ref in used.items()},
+    }
+
+
+def _rules(reading: _Reading) -> JsonValue:
+    return [
+        [kind, match, config.model_dump(mode="json") if config else None]
+        for kind, match, config in reading.project.quantizer_calls()
+    ]
+
+
+def _rules_listed(reading: _Reading) -> JsonValue:
+    project = reading.project
+    return [[r.kind, r.match, project.label_of(r)] for r in project.rules if r.enabled]
+
+
+def _evaluation_data(reading: _Reading) -> JsonValue:
+    project = reading.project
+    own = reading.data(project.evaluation.data, "evaluation.data")
+    return own or reading.data(project.calibration, "calibration")
+
+
+def _evaluation(reading: _Reading) -> JsonValue:
+    evaluation = reading.project.evaluation
+    metric = None
+    if evaluation.metric:
+        option = "evaluation.metric"
+        reference = sources.callable_reference(evaluation.metric, reading.folder, option)
+        metric = reading.reference(option, reference)
+    return {"data": _evaluation_data(reading), "metric": metric, "limit": evaluation.limit}
+
+
+def _facet(name: str) -> Callable[[_Reading], JsonValue]:
+    def read(reading: _Reading) -> JsonValue:
+        choice = reading.project.target
+        return target_of(choice.id).facet(choice, name)
+
+    return read
+
+
+READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
+    "name": lambda r: r.project.name,
+    "model": _model,
+    "model.strict_export": lambda r: r.project.model.strict_export,
+    "rules": _rules,
+    "rules.listed": _rules_listed,
+    "calibration": lambda r: r.data(r.project.calibration, "calibration"),
+    "evaluation": _evaluation,
+    "evaluation.data": _evaluation_data,
+    "verification": lambda r: r.project.verification.model_dump(mode="json"),
+    "target.quantizer": _facet("quantizer"),
+    "target.compile": _facet("compile"),
+}
+
+
+@memoise
+def tool_version(package: str) -> str:
+    """Return the installed version of a package, read from its metadata; "none" without it."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+def tool_versions() -> dict[str, str]:
+    """Return the version of every tool whose change can change a result."""
+    return {name: tool_version(package) for name, package in PACKAGES.items()}
+
+
+def stage_key(stage: Stage, readings: Mapping[str, JsonValue], upstream: list[str]) -> str:
+    """Return the content key of a stage's result, in hex."""
+    content = {
+        "stage": stage.id,
+        "version": stage.version,
+        "reads": {name: readings[name] for name in stage.reads},
+        "needs": upstream,
+        "tools": {name: tool_version(PACKAGES[name]) for name in stage.tools},
+    }
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def plan(project: Project, folder: Path, cache: Cache, digests: Digests | None = None) -> Plan:
+    """Return the plan for a project that lies in ``folder``.
+
+    Args:
+        project: What to plan for.
+        folder: Where the project's relative paths start.
+        cache: Where results are looked up; it is only read.
+        digests: The memory of file digests; by default the one beside the cache.
+    """
+    memory = digests or Digests(cache.root / "digests.json")
+    reading = _Reading(project, folder, memory)
+    offered = _offered(project)
+    done: dict[str, PlannedStage] = {}
+    for stage in STAGES:
+        done[stage.id] = _plan_stage(stage, reading, done, cache, offered)
+    memory.remember()
+    return Plan(tuple(done.values()))
+
+
+def _offered(project: Project) -> tuple[str, ...]:
+    try:
+        return target_of(project.target.id).stages
+    except WorkbenchError:
+        return tuple(stage.id for stage in STAGES)
+
+
+def _plan_stage(
+    stage: Stage,
+    reading: _Reading,
+    done: Mapping[str, PlannedStage],
+    cache: Cache,
+    offered: tuple[str, ...],
+) -> PlannedStage:
+    if stage.id not in offered:
+        return PlannedStage(stage.id, "", "unavailable", "The target has no such stage.")
+    upstream = [done[need] for need in stage.needs]
+    for before in upstream:
+        if before.state == "blocked":
+            return PlannedStage(stage.id, "", "blocked", before.reason)
+    try:
+        readings = {name: READERS[name](reading) for name in stage.reads}
+    except WorkbenchError as error:
+        return PlannedStage(stage.id, "", "blocked", str(error.infos[0].message))
+    key = stage_key(stage, readings, [before.key for before in upstream])
+    if stage.id == "run":
+        return PlannedStage(stage.id, key, "unavailable", "No Arm FVP has been set up.")
+    return PlannedStage(stage.id, key, "cached" if cache.has(key) else "stale")

@@ -1,0 +1,70 @@
+"""The stage table: what is done, in which order, and what each step depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PACKAGES = {
+    "torch": "torch",
+    "torchao": "torchao",
+    "executorch": "executorch",
+    "ethos-u-vela": "ethos-u-vela",
+    "tosa-tools": "tosa-tools",
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of the pipeline.
+
+    ``reads`` names the project's parts that can change the result (see ``plan.READERS``);
+    ``needs`` the stages whose results it starts from; ``version`` grows when the code changes
+    what it writes. ``entry`` is resolved in the engine only.
+    """
+
+    id: str
+    title: str
+    verb: str
+    needs: tuple[str, ...]
+    reads: tuple[str, ...]
+    tools: tuple[str, ...]
+    version: int
+    entry: str
+
+
+def _entry(name: str) -> str:
+    return f"workbench.engine.stages.{name}:run"
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage("import_model", "Import", "Importing the model", (), ("model",), ("torch",), 1,
+          _entry("import_model")),
+    Stage("export", "Export", "Exporting the graph", ("import_model",), ("model.strict_export",),
+          ("torch",), 1, _entry("export")),
+    Stage("prepare", "Prepare", "Inserting observers", ("export",), ("rules", "target.quantizer"),
+          ("torchao", "executorch"), 1, _entry("prepare")),
+    Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 1,
+          _entry("calibrate")),
+    Stage("convert", "Quantize", "Quantizing", ("calibrate",), (), ("torchao",), 1,
+          _entry("convert")),
+    Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 1,
+          _entry("evaluate")),
+    Stage("lower", "Lower", "Compiling for the NPU", ("convert",), ("target.compile",),
+          ("executorch", "ethos-u-vela"), 1, _entry("lower")),
+    Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
+          ("verification", "evaluation.data"), ("tosa-tools",), 1, _entry("verify")),
+    Stage("run", "Run", "Running on the simulator", ("lower",), ("verification",), (), 1,
+          _entry("run")),
+    Stage("package", "Package", "Packing the deliverables", ("lower",),
+          ("name", "rules.listed", "calibration"), ("executorch",), 1, _entry("package")),
+)  # fmt: skip
+STAGES_BY_ID = {stage.id: stage for stage in STAGES}
+
+
+def needed(stage_id: str) -> list[str]:
+    """Return the stages that must be done before and including ``stage_id``, in order."""
+    wanted = {stage_id}
+    for stage in reversed(STAGES):
+        if stage.id in wanted:
+            wanted.update(stage.needs)
+    return [stage.id for stage in STAGES if stage.id in wanted]

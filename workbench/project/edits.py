@@ -1,0 +1,144 @@
+"""Every verb of the user as a pure function from project to project."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.errors import Place, failure
+from workbench.project.model import (
+    DataSource,
+    ModelSource,
+    Project,
+    Rule,
+    RuleKind,
+    TargetChoice,
+)
+from workbench.project.qconfig import QuantConfig
+
+# General before specific, borders last: each later call beats the earlier ones.
+_ORDER: tuple[RuleKind, ...] = (
+    "global", "module_type", "module_name", "node_target", "node_name", "io",
+)  # fmt: skip
+
+
+def revise(project: Project, **changes: Any) -> Project:
+    """Return the project with some fields replaced, validated as a whole."""
+    fields = {name: getattr(project, name) for name in type(project).model_fields}
+    return Project(**{**fields, **changes})
+
+
+def _strength(rule: Rule) -> tuple[int, int]:
+    depth = rule.match.count(".") if rule.kind == "module_name" else 0
+    return _ORDER.index(rule.kind), depth
+
+
+def next_rule_id(project: Project) -> str:
+    """Return an id no rule of the project has."""
+    taken = {rule.id for rule in project.rules}
+    number = 1
+    while f"r{number}" in taken:
+        number += 1
+    return f"r{number}"
+
+
+def find_rule(project: Project, rule_id: str) -> Rule:
+    """Return the rule with this id.
+
+    Raises:
+        WorkbenchError: there is none.
+    """
+    for rule in project.rules:
+        if rule.id == rule_id:
+            return rule
+    known = ", ".join(rule.id for rule in project.rules) or "none"
+    raise failure(
+        f"There is no rule {rule_id}.", f"Rules: {known}.", Place(kind="rule", id=rule_id)
+    )
+
+
+def assign(project: Project, kind: RuleKind, match: str, config: str | QuantConfig) -> Project:
+    """Return the project in which ``kind`` and ``match`` get ``config``.
+
+    A rule for the same thing is replaced in place; a new one is put behind all that are as
+    general or more general, so that it is stronger than those.
+    """
+    for index, rule in enumerate(project.rules):
+        if (rule.kind, rule.match) == (kind, match):
+            changed = rule.model_copy(update={"config": config, "enabled": True})
+            rules = [*project.rules[:index], changed, *project.rules[index + 1 :]]
+            return revise(project, rules=tuple(rules))
+    new = Rule(id=next_rule_id(project), kind=kind, match=match, config=config)
+    at = 0
+    for index, rule in enumerate(project.rules):
+        if _strength(rule) <= _strength(new):
+            at = index + 1
+    return revise(project, rules=(*project.rules[:at], new, *project.rules[at:]))
+
+
+def assign_many(
+    project: Project, kind: RuleKind, matches: list[str], config: str | QuantConfig
+) -> Project:
+    """Return the project in which each of several things gets ``config``."""
+    for match in matches:
+        project = assign(project, kind, match, config)
+    return project
+
+
+def remove_rule(project: Project, rule_id: str) -> Project:
+    """Return the project without one rule."""
+    find_rule(project, rule_id)
+    return revise(project, rules=tuple(r for r in project.rules if r.id != rule_id))
+
+
+def move_rule(project: Project, rule_id: str, position: int) -> Project:
+    """Return the project with one rule at another place of the call order; 0 is the weakest."""
+    rule = find_rule(project, rule_id)
+    rest = [r for r in project.rules if r.id != rule_id]
+    position = max(0, min(position, len(rest)))
+    return revise(project, rules=(*rest[:position], rule, *rest[position:]))
+
+
+def enable_rule(project: Project, rule_id: str, *, enabled: bool) -> Project:
+    """Return the project with one rule switched on or off."""
+    find_rule(project, rule_id)
+    rules = tuple(
+        r.model_copy(update={"enabled": enabled}) if r.id == rule_id else r for r in project.rules
+    )
+    return revise(project, rules=rules)
+
+
+def set_target(project: Project, target: TargetChoice) -> Project:
+    """Return the project for another device."""
+    return revise(project, target=target)
+
+
+def set_model(project: Project, model: ModelSource) -> Project:
+    """Return the project with another float model."""
+    return revise(project, model=model)
+
+
+def set_calibration(project: Project, data: DataSource | None) -> Project:
+    """Return the project with other calibration samples."""
+    return revise(project, calibration=data)
+
+
+def set_evaluation(project: Project, data: DataSource | None, metric: str | None) -> Project:
+    """Return the project with other evaluation samples and metric."""
+    evaluation = project.evaluation
+    changed = type(evaluation)(data=data, metric=metric, limit=evaluation.limit)
+    return revise(project, evaluation=changed)
+
+
+def save_preset(project: Project, name: str, config: QuantConfig) -> Project:
+    """Return the project with a config kept under a name."""
+    return revise(project, presets={**project.presets, name: config})
+
+
+def rename(project: Project, name: str) -> Project:
+    """Return the project under another name."""
+    return revise(project, name=name)
+
+
+def set_notes(project: Project, notes: str) -> Project:
+    """Return the project with other notes."""
+    return revise(project, notes=notes)

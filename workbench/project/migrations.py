@@ -1,0 +1,31 @@
+"""Old project files made new: raw dict to raw dict, one version at a time, before validation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from workbench.project.model import PROJECT_VERSION
+
+Raw = dict[str, Any]
+
+
+def _from_0(raw: Raw) -> Raw:
+    """Version 0 kept the device flat; version 1 gives every target options of its own."""
+    raw = dict(raw)
+    if isinstance(target := raw.get("target"), str):
+        options = {name: raw.pop(name) for name in ("system_config", "memory_mode") if name in raw}
+        raw["target"] = {"id": target, "options": options}
+    return raw
+
+
+MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {0: _from_0}
+
+
+def migrate(raw: Raw) -> Raw:
+    """Return ``raw`` as the present version writes it; newer and odd versions come back unchanged."""
+    version = raw.get("version", 0)
+    while isinstance(version, int) and version in MIGRATIONS and version < PROJECT_VERSION:
+        raw = {**MIGRATIONS[version](raw), "version": version + 1}
+        version += 1
+    return raw

@@ -1,0 +1,138 @@
+"""The project: one frozen value that says all a user has decided."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from workbench.project.frozen import Frozen
+from workbench.project.qconfig import PRESETS_BY_ID, QuantConfig
+
+PROJECT_VERSION = 1
+PROJECT_SUFFIX = ".qwb"
+
+RuleKind = Literal["global", "module_type", "module_name", "node_target", "node_name", "io"]
+
+RULE_CALLS: dict[RuleKind, str] = {
+    "global": "set_global",
+    "module_type": "set_module_type",
+    "module_name": "set_module_name",
+    "node_target": "set_node_target",
+    "node_name": "set_node_name",
+    "io": "set_io",
+}
+
+
+class ModelSource(Frozen):
+    """Where the float model comes from.
+
+    ``spec`` is ``FILE.pt2``, ``FILE.py:callable`` or ``package.module:callable``; files are relative
+    to the project. ``input_shapes`` or ``inputs`` (an .npz) give example inputs where the
+    callable returns none; ``weights`` is a .safetensors file or a state dict saved by torch.
+    """
+
+    spec: str = Field(min_length=1)
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+    inputs: str | None = None
+    weights: str | None = None
+    strict_export: bool = False
+
+
+class Preprocess(Frozen):
+    """How a picture becomes a tensor: size [height, width], then (value / 255 - mean) / std."""
+
+    size: tuple[int, int]
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+
+
+class DataSource(Frozen):
+    """Samples, streamed: ``FILE.npz|.npy|.pt``, a folder of pictures, or ``FILE.py:callable``."""
+
+    spec: str = Field(min_length=1)
+    preprocess: Preprocess | None = None
+    limit: int | None = Field(default=None, ge=1)
+    labels: str | None = None
+    dropped: tuple[int, ...] = ()
+
+
+class Evaluation(Frozen):
+    """What quality is measured on; without data the calibration set serves."""
+
+    data: DataSource | None = None
+    metric: str | None = None
+    limit: int = Field(default=256, ge=1)
+
+
+class TargetChoice(Frozen):
+    """The device: an id from the target table and that target's own options."""
+
+    id: str = Field(min_length=1)
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class Rule(Frozen):
+    """One assignment of precision; ``config`` is a preset's id or a config of its own."""
+
+    id: str = Field(min_length=1)
+    kind: RuleKind
+    match: str = ""
+    config: str | QuantConfig
+    enabled: bool = True
+
+
+class Verification(Frozen):
+    """How many samples the integer program is compared on."""
+
+    samples: int = Field(default=16, ge=1)
+
+
+class Project(Frozen):
+    """Everything that decides a result, and a few notes that do not.
+
+    ``rules`` stand in the order in which the quantizer is called: general first, and the last
+    one that matches wins. ``presets`` are the user's own named configs.
+    """
+
+    version: int = PROJECT_VERSION
+    name: str = Field(min_length=1)
+    model: ModelSource
+    calibration: DataSource | None = None
+    evaluation: Evaluation = Evaluation()
+    target: TargetChoice
+    rules: tuple[Rule, ...] = ()
+    presets: dict[str, QuantConfig] = Field(default_factory=dict)
+    verification: Verification = Verification()
+    notes: str = ""
+
+    def config_of(self, rule: Rule) -> QuantConfig | None:
+        """Return the config that ``rule`` assigns; None is float.
+
+        Raises:
+            KeyError: the rule names a preset that neither the program nor the project has.
+        """
+        if isinstance(rule.config, QuantConfig):
+            return rule.config
+        if rule.config in self.presets:
+            return self.presets[rule.config]
+        return PRESETS_BY_ID[rule.config].config
+
+    def label_of(self, rule: Rule) -> str:
+        """Return the short name shown for the rule's config."""
+        return rule.config if isinstance(rule.config, str) else config_label(rule.config)
+
+    def quantizer_calls(self) -> list[tuple[RuleKind, str, QuantConfig | None]]:
+        """Return what will be called, in order: enabled rules only, presets resolved."""
+        return [(r.kind, r.match, self.config_of(r)) for r in self.rules if r.enabled]
+
+
+def config_label(config: QuantConfig | None) -> str:
+    """Return a short name for a config: a preset's id, or its widths when it is nobody's preset."""
+    for preset in PRESETS_BY_ID.values():
+        if preset.config == config:
+            return preset.id
+    assert config is not None
+    width = "16" if config.activation.dtype == "int16" else "8"
+    per = "" if config.weight.per_channel else " per tensor"
+    return f"a{width}w{config.weight.bits}{per} ({config.activation.observer.kind})"

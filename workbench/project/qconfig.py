@@ -1,0 +1,119 @@
+"""Quantization configs as values, and the named presets built from them."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from workbench.project.frozen import Frozen
+
+ObserverKind = Literal["histogram", "minmax", "moving_average", "percentile", "fixed"]
+ActivationDtype = Literal["int8", "int16", "uint8"]
+
+
+class Observer(Frozen):
+    """How a range is taken from calibration data.
+
+    ``percentile`` is the share of values kept, in percent; ``minimum`` and ``maximum`` are the
+    real values that a fixed range spans.
+    """
+
+    kind: ObserverKind = "histogram"
+    percentile: float = Field(default=99.99, gt=50.0, le=100.0)
+    averaging_constant: float = Field(default=0.01, gt=0.0, le=1.0)
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @model_validator(mode="after")
+    def _fixed_range_holds_zero(self) -> Self:
+        if self.kind != "fixed":
+            return self
+        if self.minimum is None or self.maximum is None:
+            raise ValueError("a fixed range needs both minimum and maximum")
+        if not self.minimum < self.maximum:
+            raise ValueError(f"minimum {self.minimum} is not below maximum {self.maximum}")
+        if self.minimum > 0.0 or self.maximum < 0.0:
+            raise ValueError(
+                f"the range [{self.minimum}, {self.maximum}] excludes zero, "
+                "which must have an exact code"
+            )
+        return self
+
+
+class Activation(Frozen):
+    """Precision of the tensors that flow between operators."""
+
+    dtype: ActivationDtype = "int8"
+    symmetric: bool = False
+    observer: Observer = Observer()
+
+
+class Weight(Frozen):
+    """Precision of constant weights; always symmetric, as Ethos-U wants them."""
+
+    bits: Literal[8, 4] = 8
+    per_channel: bool = True
+
+
+class QuantConfig(Frozen):
+    """One way to quantize a part of a model."""
+
+    activation: Activation = Activation()
+    weight: Weight = Weight()
+    is_qat: bool = False
+
+
+class Preset(Frozen):
+    """A named config; ``config`` None leaves the part in float."""
+
+    id: str
+    title: str
+    description: str
+    config: QuantConfig | None
+    io_only: bool = False
+
+
+A8W8 = QuantConfig()
+A16W8 = QuantConfig(activation=Activation(dtype="int16", symmetric=True))
+
+PRESETS: tuple[Preset, ...] = (
+    Preset(
+        id="a8w8",
+        title="8-bit, per channel",
+        description="int8 activations, int8 weights with one scale per output channel",
+        config=A8W8,
+    ),
+    Preset(
+        id="a16w8",
+        title="16-bit activations",
+        description="int16 symmetric activations, int8 weights per channel: about twice the memory",
+        config=A16W8,
+    ),
+    Preset(
+        id="a8w4",
+        title="4-bit weights",
+        description="int8 activations, 4-bit weights per channel: half the weight stream",
+        config=QuantConfig(weight=Weight(bits=4)),
+    ),
+    Preset(
+        id="a8w8-per-tensor",
+        title="8-bit, per tensor",
+        description="int8 activations, int8 weights with a single scale",
+        config=QuantConfig(weight=Weight(per_channel=False)),
+    ),
+    Preset(
+        id="uint8",
+        title="uint8 input and output",
+        description="uint8 tensors at the border of the model, for cameras and displays",
+        config=QuantConfig(activation=Activation(dtype="uint8")),
+        io_only=True,
+    ),
+    Preset(
+        id="float",
+        title="Float",
+        description="not quantized: stays in float32 on the CPU",
+        config=None,
+    ),
+)
+PRESETS_BY_ID = {preset.id: preset for preset in PRESETS}

@@ -1,0 +1,215 @@
+"""What the project points at: models, data and metrics, by file or by name, without running any."""
+
+from __future__ import annotations
+
+import ast
+import importlib.machinery
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from workbench.errors import Place, WorkbenchError, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workbench.project.model import DataSource, Project
+
+ARRAY_SUFFIXES = (".npz", ".npy", ".pt")
+PICTURE_SUFFIXES = (
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".bmp",
+    ".gif",
+    ".tif",
+    ".tiff",
+    ".webp",
+    ".ppm",
+    ".pgm",
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A spec taken apart: what it is, where, and the name inside it."""
+
+    kind: Literal["program", "file", "package", "array", "pictures"]
+    path: Path | None
+    module: str = ""
+    attribute: str = ""
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether using it runs Python code that somebody wrote."""
+        return self.kind in {"file", "package"}
+
+
+def callable_reference(spec: str, folder: Path, option: str) -> Reference:
+    """Return the reference for ``FILE.py:callable`` or ``package.module:callable``."""
+    head, colon, attribute = spec.rpartition(":")
+    where = Place(kind="option", id=option)
+    if not colon or not attribute.isidentifier() or not head:
+        raise failure(
+            f"{spec!r} names no callable.",
+            "Write FILE.py:name or package.module:name.",
+            where,
+        )
+    if head.endswith(".py"):
+        return Reference("file", _resolve(folder, head), "", attribute)
+    if all(part.isidentifier() for part in head.split(".")):
+        return Reference("package", _package_file(head), head, attribute)
+    raise failure(f"{head!r} is neither a .py file nor a module's name.", where=where)
+
+
+def model_reference(spec: str, folder: Path) -> Reference:
+    """Return the reference for a model SPEC; nothing is opened and no code runs."""
+    if spec.endswith(".pt2"):
+        return Reference("program", _resolve(folder, spec))
+    if ":" not in spec[2:]:
+        raise failure(
+            f"{spec!r} is not a model.",
+            "Give FILE.pt2, FILE.py:callable or package.module:callable.",
+            Place(kind="option", id="model.spec"),
+        )
+    return callable_reference(spec, folder, "model.spec")
+
+
+def data_reference(spec: str, folder: Path, option: str) -> Reference:
+    """Return the reference for a data SPEC."""
+    if spec.endswith(ARRAY_SUFFIXES):
+        return Reference("array", _resolve(folder, spec))
+    if ".py:" in spec:
+        return callable_reference(spec, folder, option)
+    path = _resolve(folder, spec)
+    if path.is_dir():
+        return Reference("pictures", path)
+    if ":" in spec[2:] and not path.exists():
+        return callable_reference(spec, folder, option)
+    raise failure(
+        f"There is no data at {spec!r}.",
+        "Give FILE.npz, FILE.npy, FILE.pt, a folder of pictures, or FILE.py:callable.",
+        Place(kind="option", id=option),
+    )
+
+
+def pictures(folder: Path) -> list[Path]:
+    """Return the pictures below a folder, in a fixed order."""
+    found = (p for p in folder.rglob("*") if p.suffix.lower() in PICTURE_SUFFIXES)
+    return sorted(found, key=lambda p: p.relative_to(folder).as_posix())
+
+
+def files_of(reference: Reference) -> list[Path]:
+    """Return every file whose content decides what the reference gives.
+
+    For code: the file and the modules beside it that it imports, followed through.
+    """
+    if reference.kind == "pictures" and reference.path is not None:
+        return pictures(reference.path)
+    if reference.path is None:
+        return []
+    if reference.kind == "file" or (reference.kind == "package" and reference.path.suffix == ".py"):
+        return sorted(_import_closure(reference.path))
+    return [reference.path]
+
+
+def data_references(data: DataSource, folder: Path, option: str) -> Iterator[tuple[str, Reference]]:
+    """Yield the references that a data source makes, each under its option's name."""
+    yield f"{option}.spec", data_reference(data.spec, folder, f"{option}.spec")
+    if data.labels:
+        yield f"{option}.labels", data_reference(data.labels, folder, f"{option}.labels")
+
+
+def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]]:
+    """Yield every reference of the project with the option that makes it.
+
+    Raises:
+        WorkbenchError: a spec that means nothing; files need not exist.
+    """
+    model = project.model
+    yield "model.spec", model_reference(model.spec, folder)
+    for option, name in (("model.inputs", model.inputs), ("model.weights", model.weights)):
+        if name:
+            yield option, Reference("array", _resolve(folder, name))
+    if project.calibration:
+        yield from data_references(project.calibration, folder, "calibration")
+    if project.evaluation.data:
+        yield from data_references(project.evaluation.data, folder, "evaluation.data")
+    if project.evaluation.metric:
+        option = "evaluation.metric"
+        yield option, callable_reference(project.evaluation.metric, folder, option)
+
+
+def missing(project: Project, folder: Path) -> WorkbenchError | None:
+    """Return one error that lists everything the project names and the disk lacks."""
+    infos = []
+    try:
+        for option, reference in references(project, folder):
+            if reference.path is not None and not reference.path.exists():
+                infos.extend(failure(
+                    f"{reference.path.name} is not there.",
+                    f"Looked in {reference.path.parent.name or '.'}/; correct the path.",
+                    Place(kind="option", id=option),
+                ).infos)  # fmt: skip
+            elif reference.kind == "package" and reference.path is None:
+                infos.extend(failure(
+                    f"The module {reference.module} is not installed.",
+                    "Install it beside the workbench, or correct the name.",
+                    Place(kind="option", id=option),
+                ).infos)  # fmt: skip
+    except WorkbenchError as error:
+        infos.extend(error.infos)
+    return WorkbenchError(infos) if infos else None
+
+
+def _resolve(folder: Path, name: str) -> Path:
+    path = Path(name)
+    return path if path.is_absolute() else folder / path
+
+
+def _package_file(module: str) -> Path | None:
+    """Find a module's file as the import system would, but without importing its parents."""
+    search: list[str] | None = None
+    origin: str | None = None
+    for depth, _ in enumerate(parts := module.split(".")):
+        name = ".".join(parts[: depth + 1])
+        spec = importlib.machinery.PathFinder.find_spec(name, search)
+        if spec is None:
+            return None
+        search = list(spec.submodule_search_locations or [])
+        origin = spec.origin
+    return Path(origin) if origin and origin != "frozen" else None
+
+
+def _import_closure(start: Path) -> set[Path]:
+    done: set[Path] = set()
+    queue = [start]
+    while queue:
+        path = queue.pop()
+        if path in done:
+            continue
+        done.add(path)
+        queue.extend(_local_imports(path))
+    return done
+
+
+def _local_imports(path: Path) -> Iterator[Path]:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            names = [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]
+        for name in names:
+            if name.split(".")[0] in sys.stdlib_module_names:
+                continue
+            stem = path.parent / Path(*name.split(".")) if name else path.parent
+            for candidate in (stem.with_suffix(".py"), stem / "__init__.py"):
+                if name and candidate.is_file():
+                    yield candidate

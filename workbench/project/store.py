@@ -1,0 +1,174 @@
+"""Project files on disk: versioned JSON, atomic, all problems reported at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.project.migrations import migrate
+from workbench.project.model import PROJECT_VERSION, Project
+from workbench.project.qconfig import PRESETS_BY_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_BYTES = 16 << 20
+
+
+def load(path: Path) -> Project:
+    """Return the project stored at ``path``.
+
+    Raises:
+        WorkbenchError: the file is missing, unreadable, broken, too large or from a newer version;
+            every problem of an invalid file is listed, each with its place.
+    """
+    return parse(_read(path), str(path))
+
+
+def parse(text: bytes, origin: str) -> Project:
+    """Return the project that ``text`` holds; ``origin`` names it in messages."""
+    place = Place(kind="file", id=origin)
+    raw = _decode(text, place)
+    version = raw.get("version", 0)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
+        raise failure(f"The version {version!r} is not a number.", where=place)
+    if version > PROJECT_VERSION:
+        raise failure(
+            f"The project was written by a newer program (file version {version}, "
+            f"this program reads up to {PROJECT_VERSION}).",
+            "Update the Quantization Workbench to open it.",
+            place,
+        )
+    try:
+        project = Project.model_validate(migrate(raw))
+    except ValidationError as error:
+        raise WorkbenchError(_translate(error)) from None
+    if problems := list(_rule_problems(project)):
+        raise WorkbenchError(problems)
+    return project
+
+
+def dump(project: Project) -> str:
+    """Return the text of a project file: one value a line, so that it diffs well."""
+    data = project.model_dump(mode="json", exclude_defaults=True)
+    return json.dumps({"version": project.version, **data}, indent=2, ensure_ascii=False) + "\n"
+
+
+def save(project: Project, path: Path) -> None:
+    """Write the project to ``path``, whole or not at all, and on the disk before it returns.
+
+    Raises:
+        WorkbenchError: no permission, no space, no such folder; the old file is untouched.
+    """
+    if path.exists() and not os.access(path, os.W_OK):
+        raise failure(
+            f"{path.name} is read-only.",
+            "Save under another name, or make the file writable.",
+            Place(kind="file", id=str(path)),
+        )
+    try:
+        write_atomically(path, dump(project).encode())
+    except OSError as error:
+        raise failure(
+            f"The project could not be saved: {error.strerror or error}.",
+            "Save it in another folder; nothing is lost in the window.",
+            Place(kind="file", id=str(path)),
+        ) from error
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file through a synced temporary neighbour and a rename."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _read(path: Path) -> bytes:
+    place = Place(kind="file", id=str(path))
+    try:
+        if path.is_dir():
+            raise failure("This is a folder, not a project file.", where=place)
+        if path.stat().st_size > MAX_BYTES:
+            raise failure(
+                f"The file has {path.stat().st_size >> 20} MiB; a project has a few KiB.",
+                "Choose a .qwb file; drop a model file to start a new project with it.",
+                place,
+            )
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise failure("There is no such project file.", where=place) from None
+    except OSError as error:
+        raise failure(f"Cannot be read: {error.strerror or error}.", where=place) from error
+
+
+def _decode(text: bytes, place: Place) -> dict[str, Any]:
+    if not text.strip():
+        raise failure("The project file is empty.", "Restore it from version control.", place)
+    try:
+        raw = json.loads(text)
+    except (UnicodeDecodeError, RecursionError):
+        raise failure("The file is not JSON text.", "Is it a project file?", place) from None
+    except json.JSONDecodeError as error:
+        raise failure(
+            f"Broken at line {error.lineno}, column {error.colno}: {error.msg}.",
+            "The file may be cut short or badly merged.",
+            place,
+        ) from None
+    if not isinstance(raw, dict):
+        raise failure("The file holds JSON, but not a project.", where=place)
+    return raw
+
+
+def _translate(error: ValidationError) -> Iterator[ErrorInfo]:
+    for problem in error.errors(include_url=False):
+        parts = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem["loc"]]
+        where = Place(kind="option", id="".join(parts).lstrip(".") or "project")
+        hint = ""
+        if problem["type"] == "extra_forbidden":
+            hint = "Remove the field, or update the program if a newer one wrote it."
+        yield ErrorInfo(message=f"{problem['msg']}.", hint=hint, where=where)
+
+
+def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
+    seen: set[str] = set()
+    known = {*PRESETS_BY_ID, *project.presets}
+    for index, rule in enumerate(project.rules):
+        where = Place(kind="option", id=f"rules[{index}]")
+        if rule.id in seen:
+            yield ErrorInfo(message=f"The id {rule.id} is used twice.", where=where)
+        seen.add(rule.id)
+        if isinstance(rule.config, str) and rule.config not in known:
+            yield ErrorInfo(
+                message=f"There is no config named {rule.config!r}.",
+                hint=f"Known: {', '.join(sorted(known))}.",
+                where=where,
+            )
+        if rule.kind not in {"global", "io"} and not rule.match:
+            yield ErrorInfo(message=f"A {rule.kind} rule needs a match.", where=where)

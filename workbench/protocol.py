@@ -1,0 +1,164 @@
+"""The door to the engine: typed commands in, typed events out, one JSON line each, under 64 kB."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from workbench.errors import ErrorInfo
+from workbench.project.frozen import Frozen
+from workbench.project.model import Project
+
+PROTOCOL_VERSION = 1
+MAX_LINE_BYTES = 64_000
+
+Level = Literal["debug", "info", "warning", "error"]
+Lane = Literal["interactive", "background"]
+
+
+class RunUntil(Frozen):
+    """Run the stages up to ``until``; results already in the cache are not computed again."""
+
+    command: Literal["run_until"] = "run_until"
+    job: str
+    project: Project
+    folder: str
+    until: str
+    skip: tuple[str, ...] = ()
+    cache_root: str
+    accelerate: bool = True
+
+
+class Cancel(Frozen):
+    """Stop the running job as soon as it can be stopped."""
+
+    command: Literal["cancel"] = "cancel"
+
+
+class Shutdown(Frozen):
+    """Leave."""
+
+    command: Literal["shutdown"] = "shutdown"
+
+
+Command = Annotated[RunUntil | Cancel | Shutdown, Field(discriminator="command")]
+
+
+class Ready(Frozen):
+    """The engine has its imports and waits for commands."""
+
+    event: Literal["ready"] = "ready"
+    protocol: int = PROTOCOL_VERSION
+    pid: int
+    start_s: float
+
+
+class StageStarted(Frozen):
+    """A stage has begun to compute."""
+
+    event: Literal["stage_started"] = "stage_started"
+    job: str
+    stage: str
+    key: str
+
+
+class StageProgress(Frozen):
+    """How far a stage is: ``fraction`` in [0, 1], or None where nobody can know."""
+
+    event: Literal["stage_progress"] = "stage_progress"
+    job: str
+    stage: str
+    fraction: float | None
+    message: str = ""
+
+
+class StageFinished(Frozen):
+    """A result is in the cache under ``key``."""
+
+    event: Literal["stage_finished"] = "stage_finished"
+    job: str
+    stage: str
+    key: str
+    cached: bool
+    elapsed_s: float
+
+
+class StageSkipped(Frozen):
+    """A stage was left out because it was asked so, or is not available."""
+
+    event: Literal["stage_skipped"] = "stage_skipped"
+    job: str
+    stage: str
+    reason: str
+
+
+class StageFailed(Frozen):
+    """A stage could not be done."""
+
+    event: Literal["stage_failed"] = "stage_failed"
+    job: str
+    stage: str
+    key: str
+    elapsed_s: float
+    infos: tuple[ErrorInfo, ...]
+
+
+class LogLine(Frozen):
+    """One line of the engine's log."""
+
+    event: Literal["log"] = "log"
+    level: Level
+    text: str
+    stage: str = ""
+
+
+class JobFinished(Frozen):
+    """A job is over."""
+
+    event: Literal["job_finished"] = "job_finished"
+    job: str
+    outcome: Literal["done", "failed", "cancelled"]
+    elapsed_s: float
+
+
+class EngineExit(Frozen):
+    """The engine process has ended; made by its supervisor, never sent on the wire."""
+
+    event: Literal["engine_exit"] = "engine_exit"
+    expected: bool
+    sentence: str
+    job: str = ""
+    stage: str = ""
+
+
+Event = Annotated[
+    Ready
+    | StageStarted
+    | StageProgress
+    | StageFinished
+    | StageSkipped
+    | StageFailed
+    | LogLine
+    | JobFinished
+    | EngineExit,
+    Field(discriminator="event"),
+]
+
+_COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)
+_EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+def encode(message: Frozen) -> bytes:
+    """Return a message as one line of JSON."""
+    return message.model_dump_json().encode() + b"\n"
+
+
+def decode_command(line: bytes) -> Command:
+    """Return the command that a line holds; raises ``pydantic.ValidationError``."""
+    return _COMMANDS.validate_json(line)
+
+
+def decode_event(line: bytes) -> Event:
+    """Return the event that a line holds; raises ``pydantic.ValidationError``."""
+    return _EVENTS.validate_json(line)

@@ -1,0 +1,26 @@
+"""The target table: one row per system a model can be quantized for."""
+
+from __future__ import annotations
+
+from workbench.errors import Place, failure
+from workbench.targets.base import TargetSpec
+from workbench.targets.ethos_u import EthosU
+
+TARGETS: tuple[TargetSpec, ...] = (EthosU(),)
+
+
+def target_of(variant_id: str) -> TargetSpec:
+    """Return the target that a device id belongs to.
+
+    Raises:
+        WorkbenchError: no target has such a device.
+    """
+    for target in TARGETS:
+        if any(variant.id == variant_id for variant in target.variants):
+            return target
+    known = ", ".join(v.id for target in TARGETS for v in target.variants)
+    raise failure(
+        f"There is no target {variant_id!r}.",
+        f"Known: {known}.",
+        Place(kind="option", id="target.id"),
+    )

@@ -1,0 +1,86 @@
+"""What a target is, to everything that does not know which one it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import JsonValue
+
+    from workbench.errors import ErrorInfo
+    from workbench.project.model import RuleKind, TargetChoice
+    from workbench.project.qconfig import QuantConfig
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value a user may pick, in words."""
+
+    value: JsonValue
+    title: str
+
+
+@dataclass(frozen=True)
+class OptionSpec:
+    """One option of a target as a form shows it; ``choices`` empty means free input.
+
+    ``kind`` is "choice", "switch", "text" or "number".
+    """
+
+    name: str
+    title: str
+    description: str
+    kind: str
+    default: JsonValue
+    choices: tuple[Choice, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One concrete device of a target, e.g. an NPU with its number of MAC units."""
+
+    id: str
+    title: str
+
+
+class TargetSpec(Protocol):
+    """The torch-free side of a target: options, limits, and what each stage depends on."""
+
+    id: str
+    title: str
+    variants: tuple[Variant, ...]
+    stages: tuple[str, ...]
+    toolchain: str
+
+    def options(self, choice: TargetChoice) -> tuple[OptionSpec, ...]:
+        """Return the options for a choice, each with only the values valid beside the others."""
+        ...
+
+    def complete(self, choice: TargetChoice) -> TargetChoice:
+        """Return the choice with every option filled in and every invalid combination mended."""
+        ...
+
+    def facet(self, choice: TargetChoice, name: str) -> JsonValue:
+        """Return the part of the choice that one stage depends on: "quantizer" or "compile"."""
+        ...
+
+    def check(self, choice: TargetChoice) -> list[ErrorInfo]:
+        """Return every problem of the choice itself."""
+        ...
+
+    def refusal(self, choice: TargetChoice, config: QuantConfig | None, kind: RuleKind) -> str:
+        """Return why the target cannot take a config in a rule of that kind; "" when it can."""
+        ...
+
+    def warnings(
+        self, choice: TargetChoice, config: QuantConfig | None, operators: Sequence[str]
+    ) -> list[str]:
+        """Return what is known to go wrong with these operators under the config."""
+        ...
+
+    def figures(self, choice: TargetChoice) -> Mapping[str, str]:
+        """Return a few facts to show beside the choice (clock, MACs)."""
+        ...
