@@ -1,0 +1,56 @@
+"""A project that moves to another folder keeps pointing at the same files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from workbench.project.edits import revise
+from workbench.project.model import DataSource, Project
+
+
+def relative_to(path: Path, folder: Path) -> str:
+    """Return ``path`` as a project in ``folder`` names it: relative where the disk allows it."""
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:
+        return path.as_posix()
+
+
+def relocate(project: Project, old: Path, new: Path) -> Project:
+    """Return the project with paths relative to ``new`` that mean what they meant at ``old``."""
+    if old.resolve() == new.resolve():
+        return project
+
+    def moved(spec: str | None) -> str | None:
+        if not spec:
+            return spec
+        head, colon, attribute = spec.rpartition(":")
+        is_code = bool(colon) and attribute.isidentifier()
+        if is_code and not head.endswith(".py"):
+            return spec
+        name = head if is_code else spec
+        if Path(name).is_absolute():
+            return spec
+        return relative_to(old / name, new) + (f":{attribute}" if is_code else "")
+
+    def data(source: DataSource | None) -> DataSource | None:
+        if source is None:
+            return None
+        return source.model_copy(
+            update={"spec": moved(source.spec), "labels": moved(source.labels)}
+        )
+
+    model, evaluation = project.model, project.evaluation
+    return revise(
+        project,
+        model=model.model_copy(update={
+            "spec": moved(model.spec),
+            "inputs": moved(model.inputs),
+            "weights": moved(model.weights),
+        }),
+        calibration=data(project.calibration),
+        evaluation=evaluation.model_copy(
+            update={"data": data(evaluation.data), "metric": moved(evaluation.metric)}
+        ),
+    )  # fmt: skip
