@@ -42,7 +42,7 @@ def test_that_neighbours_and_modules_are_found_by_name() -> None:
 def test_that_bits_and_shapes_read_as_people_write_them() -> None:
     assert QPARAMS.bits == 8
     assert QParams("torch.int8", (1.0,), (0,), -7, 7, None).bits == 4
-    assert IMAGE.shape_text == "1×3×s0×8"
+    assert IMAGE.shape_text == "1\u00d73\u00d7s0\u00d78"
     assert TensorInfo((), "float32").shape_text == "scalar"
 
 

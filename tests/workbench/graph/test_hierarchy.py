@@ -1,0 +1,117 @@
+"""The tree of groups: what is drawn, what is folded away and which edges each group draws."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.graph.groups import ROOT
+from workbench.graph.hierarchy import Hierarchy
+from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, TensorInfo
+
+
+def graph(
+    groups: dict[str, str], edges: list[tuple[str, str]], kinds: dict[str, str] | None = None
+) -> GraphSnapshot:
+    """Return operations with their group paths ("a/b"), joined by edges."""
+    nodes = tuple(
+        Node(name, "aten.relu.default", (kinds or {}).get(name, "call"),  # type: ignore[arg-type]
+             path.replace("/", "."), 0, tuple(path.split("/")) if path else (),
+             (TensorInfo((1, 4), "float32"),))
+        for name, path in groups.items()
+    )  # fmt: skip
+    modules = (Module("layers.0", "net.EncoderLayer", "layers", 7),)
+    return GraphSnapshot("float", nodes, tuple(Edge(a, b) for a, b in edges), modules)
+
+
+TWO_LAYERS = graph(
+    {"x": "", "a": "layers/0", "b": "layers/0", "c": "layers/1", "d": "layers/1", "y": ""},
+    [("x", "a"), ("a", "b"), ("b", "c"), ("c", "d"), ("d", "y"), ("x", "d")],
+    {"x": "input", "y": "output"},
+)
+
+
+def test_that_edges_are_lifted_to_the_lowest_group_that_holds_both_ends() -> None:
+    tree = Hierarchy(TWO_LAYERS)
+    assert list(tree.groups[ROOT].links) == [("x", "layers/"), ("layers/", "y")]
+    assert list(tree.groups["layers/"].links) == [("layers/0/", "layers/1/")]
+    assert tree.groups[ROOT].links["x", "layers/"].count == 2
+
+
+def test_that_repeated_blocks_are_recognised() -> None:
+    tree = Hierarchy(TWO_LAYERS)
+    assert tree.twins("layers/0/") == ("layers/0/", "layers/1/")
+    assert tree.twins(ROOT) == (ROOT,)
+
+
+def test_that_a_group_is_described_by_its_class_and_size() -> None:
+    tree = Hierarchy(TWO_LAYERS)
+    assert tree.subtitle("layers/0/") == "EncoderLayer, 2 operations"
+    assert tree.groups["layers/0/"].module == "layers.0"
+    assert tree.leaves("layers/") == ("a", "b", "c", "d")
+
+
+def test_that_a_closed_group_stands_for_what_is_inside() -> None:
+    tree = Hierarchy(TWO_LAYERS)
+    assert tree.shown("c", ()) == "layers/"
+    assert tree.shown("c", {"layers/"}) == "layers/1/"
+    assert tree.shown("c", {"layers/", "layers/1/"}) == "c"
+    assert tree.visible({"layers/"}) == ["x", "layers/", "layers/0/", "layers/1/", "y"]
+
+
+def test_that_a_group_with_one_child_is_drawn_as_that_child() -> None:
+    tree = Hierarchy(
+        graph({"x": "", "a": "net/fc", "b": "net/deep/er/z", "c": "net/deep/er/z"}, [])
+    )
+    assert tree.groups["net/"].children == ["a", "net/deep/er/z/"]
+    assert tree.subtitle("a") == "fc"
+    assert tree.title("net/deep/er/z/") == "deep.er.z"
+    assert tree.resolve("net/fc") == "a"
+    assert tree.resolve("net/deep/") == "net/deep/er/z/"
+    assert tree.resolve("gone") is None
+
+
+def test_that_parameters_and_their_grids_fold_into_their_user() -> None:
+    snapshot = graph(
+        {"x": "", "w": "", "dq": "", "conv": "", "unused": ""},
+        [("x", "conv"), ("w", "dq"), ("dq", "conv")],
+        {"w": "parameter", "dq": "dequantize", "unused": "constant", "x": "input"},
+    )
+    tree = Hierarchy(snapshot)
+    assert tree.groups[ROOT].children == ["x", "conv"]
+    assert tree.shown("w", ()) == "conv"
+    assert tree.shown("unused", ()) is None
+
+
+def test_that_thousands_of_siblings_are_cut_into_sections() -> None:
+    names = {f"n{i}": "" for i in range(1732)}
+    tree = Hierarchy(graph(names, [(f"n{i}", f"n{i + 1}") for i in range(1731)]))
+    sections = tree.groups[ROOT].children
+    assert len(sections) == 7
+    assert tree.title(sections[0]) == "1 to 250 of 1,732"
+    assert tree.subtitle(sections[0]) == "250 operations"
+    assert sum(len(tree.groups[key].children) for key in sections) == 1732
+
+
+def test_that_a_graph_opens_at_a_readable_depth() -> None:
+    names = {f"n{i}": f"net/{i // 100}/{i // 10}" for i in range(1000)}
+    tree = Hierarchy(graph(names, []))
+    assert 10 <= len(tree.visible(tree.opening())) <= 60
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        GraphSnapshot("float", (), ()),
+        graph({"x": ""}, []),
+        graph({"a": "", "b": ""}, [("a", "b"), ("b", "a"), ("a", "a")]),
+        graph({"w": "", "v": ""}, [("w", "v"), ("v", "w")], {"w": "parameter", "v": "parameter"}),
+        graph({"a": "/".join(["g"] * 3000), "b": ""}, [("a", "b")]),
+        graph({"名前" * 2000: "模型/Слой"}, []),
+    ],
+    ids=["empty", "one", "cycle", "operands in a cycle", "very deep", "long and foreign names"],
+)
+def test_that_odd_graphs_have_a_tree(snapshot: GraphSnapshot) -> None:
+    tree = Hierarchy(snapshot)
+    drawn = tree.leaves(ROOT)
+    assert set(drawn) <= {node.id for node in snapshot.nodes}
+    assert len(tree.visible(set(tree.groups))) == len(drawn) + len(tree.groups) - 1

@@ -1,0 +1,137 @@
+"""What a drawing may be relied on for: nothing overlaps, and data flows downwards."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from workbench.errors import Cancelled
+from workbench.graph.group_layout import COLUMN_GAP, lay_out
+from workbench.graph.hierarchy import Hierarchy
+from workbench.graph.layout import Layout, Placement
+from workbench.graph.ordering import count_crossings, order_rows
+from workbench.graph.ranks import build_rows
+from workbench.graph.snapshot import Edge, GraphSnapshot, Node
+
+
+def nested(count: int, seed: int = 1) -> GraphSnapshot:
+    """Return a random graph in three levels of groups, with skip edges."""
+    rng = random.Random(seed)
+    nodes, edges = [], []
+    for i in range(count):
+        path = (f"stage{i // 60}", f"block{i // 12}", f"part{i // 4 % 3}")
+        nodes.append(Node(f"n{i}", "aten.add.Tensor", "call", ".".join(path), 0, path))
+        if i:
+            edges.append(Edge(f"n{i - 1}", f"n{i}"))
+            edges.append(Edge(f"n{rng.randrange(max(0, i - 40), i)}", f"n{i}", 0, 1))
+    return GraphSnapshot("float", tuple(nodes), tuple(edges))
+
+
+def overlaps(boxes: list[tuple[float, float, float, float]]) -> int:
+    found = 0
+    for i, (x, y, w, h) in enumerate(boxes):
+        for a, b, c, d in boxes[i + 1 :]:
+            found += x < a + c and a < x + w and y < b + d and b < y + h
+    return found
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_that_random_groups_overlap_nowhere_and_flow_downwards(seed: int) -> None:
+    rng = random.Random(seed)
+    count = rng.randint(1, 40)
+    names = [str(i) for i in range(count)]
+    links = list(
+        {
+            (names[rng.randrange(count)], names[rng.randrange(count)])
+            for _ in range(rng.randint(0, 2 * count))
+        }
+    )
+    links = [(a, b) for a, b in links if a != b]
+    sizes = {name: (rng.choice((40.0, 200.0, 900.0)), rng.choice((20.0, 500.0))) for name in names}
+    layout = lay_out(names, links, sizes)
+    boxes = list(layout.boxes.values())
+    assert overlaps(boxes) == 0
+    assert all(x >= 0 and y >= 0 for x, y, _, _ in boxes)
+    assert all(x + w <= layout.width and y + h <= layout.height for x, y, w, h in boxes)
+    assert len(layout.routes) == len(links)
+    for route in layout.routes:
+        ups = [below[1] < above[1] - 1e-6 for above, below in pairwise(route.points)]
+        assert all(ups) if route.is_reversed else not any(ups)
+
+
+def test_that_a_straight_chain_is_drawn_straight() -> None:
+    names = ["a", "b", "c"]
+    layout = lay_out(names, [("a", "b"), ("b", "c")], {n: (50.0 + len(names), 20.0) for n in names})
+    assert len({point[0] for route in layout.routes for point in route.points}) == 1
+
+
+def test_that_long_edges_of_one_tensor_share_their_way() -> None:
+    edges = [(0, 1), (1, 2), (2, 3), (0, 3), (0, 2)]
+    rows = build_rows(4, sorted(edges))
+    assert len(rows.up) - rows.count == 2
+    assert rows.chains[0, 2] == rows.chains[0, 3][:1]
+
+
+def test_that_a_very_long_edge_becomes_a_stub() -> None:
+    names = [str(i) for i in range(100)]
+    links = [*pairwise(names), ("0", "99")]
+    layout = lay_out(names, links, dict.fromkeys(names, (50.0, 20.0)))
+    assert layout.routes[-1].is_stub
+    assert layout.width < 50.0 + 4 * COLUMN_GAP
+
+
+def test_that_ordering_takes_needless_crossings_away() -> None:
+    rows = build_rows(6, [(0, 5), (1, 4), (2, 3)])
+    order_rows(rows)
+    assert count_crossings(rows) == 0
+
+
+def contents(placement: Placement) -> object:
+    return placement.boxes, placement.routes, placement.width, placement.height
+
+
+def test_that_opening_step_by_step_gives_the_same_drawing_as_at_once() -> None:
+    tree = Hierarchy(nested(300))
+    groups = list(tree.groups)
+    random.Random(3).shuffle(groups)
+    layout, opened = Layout(tree), set[str]()
+    for key in groups:
+        opened.add(key)
+        last = layout.arrange(frozenset(opened))
+    fresh = Layout(tree).arrange(frozenset(opened))
+    assert contents(last) == contents(fresh)
+    layout.arrange(frozenset())
+    assert contents(layout.arrange(frozenset(opened))) == contents(fresh)
+
+
+def test_that_children_lie_inside_of_their_group() -> None:
+    tree = Hierarchy(nested(200))
+    placement = Layout(tree).arrange(frozenset(tree.groups))
+    for item, (x, y, width, height) in placement.boxes.items():
+        holder = placement.boxes.get(tree.parent[item])
+        if holder:
+            assert holder[0] <= x
+            assert x + width <= holder[0] + holder[2]
+            assert holder[1] < y
+            assert y + height <= holder[1] + holder[3]
+
+
+def test_that_a_node_with_two_thousand_users_is_laid_out() -> None:
+    nodes = tuple(Node(f"n{i}", "aten.relu.default", "call") for i in range(2001))
+    edges = tuple(Edge("n0", f"n{i}") for i in range(1, 2001))
+    tree = Hierarchy(GraphSnapshot("float", nodes, edges))
+    placement = Layout(tree).arrange(frozenset(tree.groups))
+    assert len(placement.boxes) == 2001 + len(tree.groups) - 1
+
+
+def test_that_layout_stops_when_asked() -> None:
+    with pytest.raises(Cancelled):
+        Layout(Hierarchy(nested(50)), lambda: True).arrange(frozenset())
+
+
+def test_that_long_and_foreign_names_get_a_sane_width() -> None:
+    nodes = (Node("n" * 4000, "op" * 2000, "call"), Node("層" * 400, "слой", "call"))
+    layout = Layout(Hierarchy(GraphSnapshot("float", nodes, ())))
+    assert all(layout.size(node.id)[0] <= 300 for node in nodes)

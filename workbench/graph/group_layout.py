@@ -1,0 +1,119 @@
+"""The inside of one group: rows, order, columns and the lines between children."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from workbench.graph.coordinates import place_columns
+from workbench.graph.ordering import order_rows
+from workbench.graph.ranks import Rows, build_rows
+
+HEADER = 30.0
+PADDING = 16.0
+ROW_GAP = 34.0
+COLUMN_GAP = 24.0
+BEND_ROOM = 7.0
+STUB_LENGTH = 16.0
+
+Rect = tuple[float, float, float, float]
+Point = tuple[float, float]
+Size = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The line of one link from its source's lower to its target's upper border.
+
+    A stub has no line between: it ends shortly below its source and starts again at its target.
+    A route against the flow (``reversed``) runs upwards.
+    """
+
+    source: str
+    target: str
+    points: tuple[Point, ...]
+    is_stub: bool = False
+    is_reversed: bool = False
+
+
+@dataclass(slots=True)
+class GroupLayout:
+    """The inside of one open group: sizes [px], children and routes relative to its corner."""
+
+    width: float
+    height: float
+    boxes: dict[str, Rect] = field(default_factory=dict)
+    routes: list[Route] = field(default_factory=list)
+
+
+def lay_out(
+    children: list[str],
+    links: list[tuple[str, str]],
+    sizes: dict[str, Size],
+    header: float = HEADER,
+) -> GroupLayout:
+    """Lay out the children of one group.
+
+    Args:
+        children: Items in execution order; a link against it is drawn upwards.
+        links: Pairs (source, target) of children.
+        sizes: Width and height [px] of every child.
+        header: Room [px] above the first row.
+    """
+    index = {item: position for position, item in enumerate(children)}
+    pairs = [(index[source], index[target]) for source, target in links]
+    edges = list(dict.fromkeys((min(pair), max(pair)) for pair in pairs))
+    rows = build_rows(len(children), edges)
+    order_rows(rows)
+    half = [sizes[item][0] / 2 + COLUMN_GAP / 2 for item in children]
+    half += [BEND_ROOM] * (len(rows.up) - len(children))
+    shift = PADDING - COLUMN_GAP / 2
+    xs = [x + shift for x in place_columns(rows, half)]
+    bands = _bands(rows, [sizes[item][1] for item in children], header + PADDING / 2)
+    layout = GroupLayout(0.0, 0.0)
+    layout.width = max((x + room for x, room in zip(xs, half, strict=True)), default=80.0) + shift
+    layout.height = (bands[-1][1] if bands else header) + PADDING
+    band_of: list[tuple[float, float]] = [(0.0, 0.0)] * len(rows.up)
+    for band, layer in zip(bands, rows.layers, strict=True):
+        for vertex in layer:
+            band_of[vertex] = band
+    for position, item in enumerate(children):
+        width, height = sizes[item]
+        top, bottom = band_of[position]
+        y = (top + bottom - height) / 2
+        layout.boxes[item] = (xs[position] - width / 2, y, width, height)
+    for (source, target), (a, b) in zip(links, pairs, strict=True):
+        edge = (min(a, b), max(a, b))
+        bends = [(xs[v], *band_of[v]) for v in rows.chains.get(edge, ())]
+        ends = [layout.boxes[children[end]] for end in edge]
+        points = _points(ends, [band_of[end] for end in edge], bends)
+        if edge in rows.stubs:
+            points = [points[0], points[-1]]
+        if a > b:
+            points.reverse()
+        layout.routes.append(Route(source, target, tuple(points), edge in rows.stubs, a > b))
+    return layout
+
+
+def _bands(rows: Rows, heights: list[float], top: float) -> list[tuple[float, float]]:
+    """Return the top and bottom of every row [px]."""
+    bands = []
+    for layer in rows.layers:
+        tall = max((heights[v] for v in layer if v < rows.count), default=0.0)
+        bands.append((top, top + tall))
+        top += tall + ROW_GAP
+    return bands
+
+
+def _points(
+    ends: list[Rect],
+    bands: list[tuple[float, float]],
+    bends: list[tuple[float, float, float]],
+) -> list[Point]:
+    """Return the corners of a line that leaves a row only where nothing stands in its way."""
+    (x, y, width, height), (below_x, below_y, below_width, _) = ends
+    start, end = x + width / 2, below_x + below_width / 2
+    points = [(start, y + height), (start, bands[0][1])]
+    for bend, top, bottom in bends:
+        points += [(bend, top), (bend, bottom)]
+    points += [(end, bands[1][0]), (end, below_y)]
+    return [p for k, p in enumerate(points) if k == 0 or p != points[k - 1]]
