@@ -36,6 +36,7 @@ class Document(QObject):
     """The project of the window, or none.
 
     Signals:
+        opened: another project takes the place of the former one; ``project_changed`` follows.
         project_changed: the new ``Project``, or None when there is none any more.
         edit_refused: the ``WorkbenchError`` of an edit that was not made.
         state_changed: path, read-only state or unsaved changes are other than before.
@@ -43,6 +44,7 @@ class Document(QObject):
         recovery_found: a ``Recovery`` of work that was never saved.
     """
 
+    opened = Signal()
     project_changed = Signal(object)
     edit_refused = Signal(object)
     state_changed = Signal()
@@ -151,6 +153,7 @@ class Document(QObject):
         self._leave()
         self._project, self._path = None, None
         self.undo_stack.clear()
+        self.opened.emit()
         self.project_changed.emit(None)
         self.state_changed.emit()
 
@@ -247,6 +250,7 @@ class Document(QObject):
         self._project, self._path, self._folder = project, path, folder
         self._sidecar = Sidecar(self._sidecar_file(), folder)
         self.undo_stack.clear()
+        self.opened.emit()
         self.project_changed.emit(project)
         self.state_changed.emit()
 

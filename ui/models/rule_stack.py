@@ -1,0 +1,182 @@
+"""The rules in order of strength, strongest first; rows can be dragged, switched and named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QMimeData,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    Qt,
+    Signal,
+)
+
+from workbench.project.model import RULE_CALLS, Rule, RuleKind
+from workbench.project.rules import RuleCount
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+ROOT = QModelIndex()
+MIME = "application/x-quantization-workbench-rule"
+
+KIND_WORDS: Mapping[RuleKind, str] = {
+    "global": "Whole model",
+    "io": "Inputs and outputs",
+    "module_type": "Module type",
+    "module_name": "Module",
+    "node_target": "Operator",
+    "node_name": "Node",
+}
+
+
+class Role(IntEnum):
+    """What a row tells the delegate."""
+
+    RULE = Qt.ItemDataRole.UserRole + 1
+    LABEL = Qt.ItemDataRole.UserRole + 2
+    COUNT_TEXT = Qt.ItemDataRole.UserRole + 3
+    TROUBLE = Qt.ItemDataRole.UserRole + 4
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """One rule as it is shown; ``trouble`` says why it has no effect or is refused."""
+
+    rule: Rule
+    number: int
+    label: str
+    count: RuleCount | None
+    trouble: str = ""
+
+    @property
+    def count_text(self) -> str:
+        """How much it decides, in words."""
+        call = RULE_CALLS[self.rule.kind]
+        if not self.rule.enabled:
+            return f"{call} \u00b7 switched off"
+        if self.trouble:
+            return f"{call} \u00b7 {self.trouble}"
+        if self.count is None:
+            return call
+        loses = f", loses {self.count.loses}" if self.count.loses else ""
+        return f"{call} \u00b7 wins {self.count.wins}{loses}"
+
+
+def shown_order(rules: Sequence[Rule]) -> list[Rule]:
+    """Return all rules, strongest first, disabled ones where they would stand."""
+    specific = [rule for rule in rules if rule.kind != "global"]
+    return specific[::-1] + [rule for rule in rules if rule.kind == "global"][::-1]
+
+
+def call_position(rules: Sequence[Rule], rule_id: str, row: int) -> int:
+    """Return where in the call order a rule goes that is dropped before row ``row``."""
+    shown = [rule.id for rule in shown_order(rules)]
+    below = [other for other in shown[row:] if other != rule_id]
+    rest = [rule.id for rule in rules if rule.id != rule_id]
+    return rest.index(below[0]) + 1 if below else 0
+
+
+class RuleStackModel(QAbstractListModel):
+    """Rules as rows.
+
+    Signals:
+        moved: id of the dragged rule and the row it was dropped before.
+        switched: id of a rule and whether the user wants it on.
+    """
+
+    moved = Signal(str, int)
+    switched = Signal(str, bool)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._rows: list[RuleRow] = []
+
+    def set_rows(self, rows: Sequence[RuleRow]) -> None:
+        """Show other rules; the same rules in the same order keep the view's selection."""
+        if [r.rule.id for r in rows] == [r.rule.id for r in self._rows]:
+            changed = [i for i, row in enumerate(rows) if row != self._rows[i]]
+            self._rows = list(rows)
+            for number in changed:
+                self.dataChanged.emit(self.index(number), self.index(number))
+            return
+        self.beginResetModel()
+        self._rows = list(rows)
+        self.endResetModel()
+
+    def row_of(self, rule_id: str) -> int:
+        """Return the row of a rule; -1 when it is not there."""
+        ids = [row.rule.id for row in self._rows]
+        return ids.index(rule_id) if rule_id in ids else -1
+
+    def rule_at(self, row: int) -> Rule | None:
+        """Return the rule in a row."""
+        return self._rows[row].rule if 0 <= row < len(self._rows) else None
+
+    def rowCount(self, parent: AnyIndex = ROOT) -> int:
+        return 0 if parent.isValid() else len(self._rows)
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid() or index.row() >= len(self._rows):
+            return None
+        row = self._rows[index.row()]
+        words = f"{KIND_WORDS[row.rule.kind]} {row.rule.match}".strip()
+        state = Qt.CheckState
+        value: Any = None
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                value = words
+            case Qt.ItemDataRole.ToolTipRole:
+                value = f"{row.number}. {RULE_CALLS[row.rule.kind]}: {row.count_text}"
+            case Qt.ItemDataRole.AccessibleTextRole:
+                value = f"{words}, {row.label}, {row.count_text}"
+            case Qt.ItemDataRole.CheckStateRole:
+                value = state.Checked if row.rule.enabled else state.Unchecked
+            case Role.RULE:
+                value = row.rule
+            case Role.LABEL:
+                value = row.label
+            case Role.COUNT_TEXT:
+                value = row.count_text
+            case Role.TROUBLE:
+                value = row.trouble
+        return value
+
+    def setData(self, index: AnyIndex, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        if role != Qt.ItemDataRole.CheckStateRole or not index.isValid():
+            return False
+        on = Qt.CheckState(value) == Qt.CheckState.Checked
+        self.switched.emit(self._rows[index.row()].rule.id, on)
+        return True
+
+    def flags(self, index: AnyIndex) -> Qt.ItemFlag:
+        flag = Qt.ItemFlag
+        if not index.isValid():
+            return flag.ItemIsDropEnabled
+        usual = flag.ItemIsEnabled | flag.ItemIsSelectable
+        return usual | flag.ItemIsUserCheckable | flag.ItemIsDragEnabled
+
+    def supportedDropActions(self) -> Qt.DropAction:
+        return Qt.DropAction.MoveAction
+
+    def mimeTypes(self) -> list[str]:
+        return [MIME]
+
+    def mimeData(self, indexes: Sequence[QModelIndex]) -> QMimeData:
+        data = QMimeData()
+        data.setData(MIME, self._rows[indexes[0].row()].rule.id.encode())
+        return data
+
+    def dropMimeData(
+        self, data: QMimeData, action: Qt.DropAction, row: int, column: int, parent: AnyIndex
+    ) -> bool:
+        del action, column
+        if not data.hasFormat(MIME):
+            return False
+        before = row if row >= 0 else parent.row() if parent.isValid() else len(self._rows)
+        self.moved.emit(bytes(data.data(MIME).data()).decode(), before)
+        return False

@@ -1,0 +1,126 @@
+"""The model as rules see it: its modules and nodes, and which config each one gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from ui.document import Document
+from ui.fused_groups import FusedGroup, fused_groups
+from ui.session import Session
+from workbench.errors import WorkbenchError
+from workbench.graph.snapshot import GraphSnapshot, Module
+from workbench.project.rules import Effective, ModuleRef, NodeRef, Resolution, resolve
+
+GRAPH_FILE = "graph.json"
+
+
+class Outline(QObject):
+    """Reads the exported graph once and resolves the rules on every change of the project.
+
+    Signals:
+        model_changed: other modules or nodes than before.
+        resolved: the resolution is other than before.
+    """
+
+    model_changed = Signal()
+    resolved = Signal()
+
+    def __init__(self, document: Document, session: Session, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._document, self._session = document, session
+        self._folder: Path | None = None
+        self.snapshot: GraphSnapshot | None = None
+        self.groups: Mapping[str, FusedGroup] = {}
+        self.resolution = Resolution()
+        self._modules: list[ModuleRef] = []
+        self._nodes: list[NodeRef] = []
+        document.project_changed.connect(self._on_project_changed)
+        session.results_changed.connect(self.refresh)
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        """All modules of the model; empty before the first export."""
+        return self.snapshot.modules if self.snapshot else ()
+
+    def effective(self, path: str) -> Effective | None:
+        """Return what a module gets; None for one that is not known."""
+        return self.resolution.modules.get(path)
+
+    def nodes_of(self, paths: frozenset[str]) -> frozenset[str]:
+        """Return the nodes inside any of these modules."""
+        if self.snapshot is None or not paths:
+            return frozenset()
+        return frozenset(node.id for node in self.snapshot.nodes if _inside(node.module, paths))
+
+    def modules_of(self, nodes: frozenset[str]) -> frozenset[str]:
+        """Return the innermost modules of these nodes."""
+        if self.snapshot is None:
+            return frozenset()
+        known = self.snapshot.nodes_by_id
+        return frozenset(known[n].module for n in nodes if n in known and known[n].module)
+
+    def refresh(self) -> None:
+        """Read the graph if another one is current; keep the former one while there is none."""
+        folder = self._session.former("export")
+        if folder == self._folder and (folder is None) == (self.snapshot is None):
+            return
+        self._folder = folder
+        self.snapshot = _load(folder)
+        self._take_apart()
+        self.model_changed.emit()
+        self._resolve()
+
+    def _take_apart(self) -> None:
+        snapshot = self.snapshot
+        self.groups = fused_groups(snapshot) if snapshot else {}
+        if snapshot is None:
+            self._modules, self._nodes = [], []
+            return
+        refs = {m.path: ModuleRef(m.path, m.type_name) for m in snapshot.modules}
+        self._modules = list(refs.values())
+        self._nodes = [
+            NodeRef(n.id, n.op, _ancestors(n.module, refs), n.kind in {"input", "output"})
+            for n in snapshot.nodes
+            if n.kind in {"input", "output", "call", "control"}
+        ]
+
+    def _on_project_changed(self, project: object) -> None:
+        if project is None:
+            self._folder, self.snapshot = None, None
+            self._take_apart()
+            self.model_changed.emit()
+        self._resolve()
+
+    def _resolve(self) -> None:
+        project = self._document.project
+        if project is None:
+            self.resolution = Resolution()
+        else:
+            self.resolution = resolve(project, self._modules, self._nodes)
+        self.resolved.emit()
+
+
+def _inside(module: str, paths: frozenset[str]) -> bool:
+    while module not in paths:
+        if not module:
+            return False
+        module = module.rpartition(".")[0]
+    return True
+
+
+def _ancestors(path: str, refs: Mapping[str, ModuleRef]) -> tuple[ModuleRef, ...]:
+    parts = path.split(".") if path else []
+    names = ["", *(".".join(parts[: i + 1]) for i in range(len(parts)))]
+    return tuple(refs[name] for name in names if name in refs)
+
+
+def _load(folder: Path | None) -> GraphSnapshot | None:
+    if folder is None:
+        return None
+    try:
+        return GraphSnapshot.load(folder / GRAPH_FILE)
+    except WorkbenchError:
+        return None

@@ -1,0 +1,82 @@
+"""What is wrong with the project as it stands: listed with places, never popped up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ui.session import StageView
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.project.model import Project
+from workbench.project.rules import Resolution
+from workbench.targets import target_of
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem, with the stage or check it comes from."""
+
+    severity: Literal["error", "warning"]
+    message: str
+    hint: str = ""
+    where: Place | None = None
+    source: str = ""
+    details: str = ""
+
+
+def of_info(info: ErrorInfo, source: str, severity: Literal["error", "warning"]) -> Problem:
+    """Return an error's description as a problem."""
+    return Problem(severity, info.message, info.hint, info.where, source, info.details)
+
+
+def project_problems(
+    project: Project, resolution: Resolution, operators: Sequence[str]
+) -> Iterator[Problem]:
+    """Yield what is wrong with the target and the rules; nothing is run.
+
+    ``operators`` are those of the exported graph; without any, matches are not judged.
+    """
+    try:
+        target = target_of(project.target.id)
+    except WorkbenchError as error:
+        yield from (of_info(info, "Target", "error") for info in error.infos)
+        return
+    yield from (of_info(info, "Target", "error") for info in target.check(project.target))
+    for rule in project.rules:
+        if not rule.enabled:
+            continue
+        where = Place(kind="rule", id=rule.id)
+        what = f"{rule.kind.replace('_', ' ')} {rule.match}".strip()
+        config = project.config_of(rule)
+        if reason := target.refusal(project.target, config, rule.kind):
+            yield Problem("error", f"Rule for {what}: {reason}", "", where, "Rules")
+        count = resolution.counts.get(rule.id)
+        if not operators or count is None:
+            continue
+        if count.matched == 0:
+            yield Problem(
+                "warning", f"The rule for {what} matches nothing.",
+                "Correct its match, or delete it.", where, "Rules",
+            )  # fmt: skip
+        elif count.wins == 0:
+            yield Problem(
+                "warning", f"The rule for {what} never wins: stronger rules cover all it matches.",
+                "Move it up, or delete it.", where, "Rules",
+            )  # fmt: skip
+        if count.wins:
+            for text in target.warnings(project.target, config, operators):
+                yield Problem("warning", text, "", where, "Target")
+
+
+def stage_problems(stages: Sequence[StageView]) -> Iterator[Problem]:
+    """Yield what made stages fail, or keeps them from starting."""
+    for view in stages:
+        if view.state == "failed":
+            yield from (of_info(info, view.title, "error") for info in view.infos)
+
+
+def warnings_of(texts: Sequence[str], source: str) -> Iterator[Problem]:
+    """Yield a stage's own warnings."""
+    for text in texts:
+        yield Problem("warning", text, source=source)
