@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import ValidationError
 
 from workbench.protocol import (
+    Ask,
     Cancel,
     Command,
     EngineExit,
@@ -114,7 +115,7 @@ class EngineProcess:
 
     def send(self, command: Command) -> None:
         """Send a command; an engine that has ended already is no error, its exit is reported."""
-        if isinstance(command, RunUntil):
+        if isinstance(command, RunUntil | Ask):
             self._job, self._stage = command.job, ""
         line = encode(command)
         with self._sending, contextlib.suppress(OSError):

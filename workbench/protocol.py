@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, JsonValue, TypeAdapter
 
 from workbench.errors import ErrorInfo
 from workbench.project.frozen import Frozen
@@ -18,7 +18,11 @@ Lane = Literal["interactive", "background"]
 
 
 class RunUntil(Frozen):
-    """Run the stages up to ``until``; results already in the cache are not computed again."""
+    """Run all stages up to ``until`` in order, but for those in ``skip``.
+
+    Results already in the cache are not computed again. Only stages that no other needs
+    (``pipeline.stages.optional_stages``) may be skipped.
+    """
 
     command: Literal["run_until"] = "run_until"
     job: str
@@ -42,7 +46,17 @@ class Shutdown(Frozen):
     command: Literal["shutdown"] = "shutdown"
 
 
-Command = Annotated[RunUntil | Cancel | Shutdown, Field(discriminator="command")]
+class Ask(Frozen):
+    """Ask something that needs the toolchain; the answer is written as JSON to ``answer``."""
+
+    command: Literal["ask"] = "ask"
+    job: str
+    question: Literal["inspect"]
+    arguments: dict[str, JsonValue]
+    answer: str
+
+
+Command = Annotated[RunUntil | Ask | Cancel | Shutdown, Field(discriminator="command")]
 
 
 class Ready(Frozen):
@@ -104,6 +118,14 @@ class StageFailed(Frozen):
     infos: tuple[ErrorInfo, ...]
 
 
+class Answer(Frozen):
+    """The answer to a question is complete at ``path``."""
+
+    event: Literal["answer"] = "answer"
+    job: str
+    path: str
+
+
 class LogLine(Frozen):
     """One line of the engine's log."""
 
@@ -139,6 +161,7 @@ Event = Annotated[
     | StageFinished
     | StageSkipped
     | StageFailed
+    | Answer
     | LogLine
     | JobFinished
     | EngineExit,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 APPLICATION = "quantization-workbench"
 CACHE_VARIABLE = "QUANTIZATION_WORKBENCH_CACHE"
 DEFAULT_LIMIT_BYTES = 20 << 30
-_MANIFEST = "manifest.json"
+_MANIFEST = "entry.json"
 
 
 def default_root() -> Path:

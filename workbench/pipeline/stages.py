@@ -61,10 +61,13 @@ STAGES: tuple[Stage, ...] = (
 STAGES_BY_ID = {stage.id: stage for stage in STAGES}
 
 
-def needed(stage_id: str) -> list[str]:
-    """Return the stages that must be done before and including ``stage_id``, in order."""
-    wanted = {stage_id}
-    for stage in reversed(STAGES):
-        if stage.id in wanted:
-            wanted.update(stage.needs)
-    return [stage.id for stage in STAGES if stage.id in wanted]
+def stages_until(stage_id: str) -> list[str]:
+    """Return all stages up to and including ``stage_id``, in order."""
+    ids = [stage.id for stage in STAGES]
+    return ids[: ids.index(stage_id) + 1]
+
+
+def optional_stages() -> tuple[str, ...]:
+    """Return the stages that no other stage needs, save the last."""
+    wanted = {need for stage in STAGES for need in stage.needs}
+    return tuple(stage.id for stage in STAGES[:-1] if stage.id not in wanted)

@@ -61,7 +61,6 @@ class QuantConfig(Frozen):
 
     activation: Activation = Activation()
     weight: Weight = Weight()
-    is_qat: bool = False
 
 
 class Preset(Frozen):

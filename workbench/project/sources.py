@@ -57,7 +57,7 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
             where,
         )
     if head.endswith(".py"):
-        return Reference("file", _resolve(folder, head), "", attribute)
+        return Reference("file", absolute(folder, head), "", attribute)
     if all(part.isidentifier() for part in head.split(".")):
         return Reference("package", _package_file(head), head, attribute)
     raise failure(f"{head!r} is neither a .py file nor a module's name.", where=where)
@@ -66,7 +66,7 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
 def model_reference(spec: str, folder: Path) -> Reference:
     """Return the reference for a model SPEC; nothing is opened and no code runs."""
     if spec.endswith(".pt2"):
-        return Reference("program", _resolve(folder, spec))
+        return Reference("program", absolute(folder, spec))
     if ":" not in spec[2:]:
         raise failure(
             f"{spec!r} is not a model.",
@@ -79,10 +79,10 @@ def model_reference(spec: str, folder: Path) -> Reference:
 def data_reference(spec: str, folder: Path, option: str) -> Reference:
     """Return the reference for a data SPEC."""
     if spec.endswith(ARRAY_SUFFIXES):
-        return Reference("array", _resolve(folder, spec))
+        return Reference("array", absolute(folder, spec))
     if ".py:" in spec:
         return callable_reference(spec, folder, option)
-    path = _resolve(folder, spec)
+    path = absolute(folder, spec)
     if path.is_dir():
         return Reference("pictures", path)
     if ":" in spec[2:] and not path.exists():
@@ -131,7 +131,7 @@ def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]
     yield "model.spec", model_reference(model.spec, folder)
     for option, name in (("model.inputs", model.inputs), ("model.weights", model.weights)):
         if name:
-            yield option, Reference("array", _resolve(folder, name))
+            yield option, Reference("array", absolute(folder, name))
     if project.calibration:
         yield from data_references(project.calibration, folder, "calibration")
     if project.evaluation.data:
@@ -163,7 +163,8 @@ def missing(project: Project, folder: Path) -> WorkbenchError | None:
     return WorkbenchError(infos) if infos else None
 
 
-def _resolve(folder: Path, name: str) -> Path:
+def absolute(folder: Path, name: str) -> Path:
+    """Return a path of the project as an absolute one."""
     path = Path(name)
     return path if path.is_absolute() else folder / path
 

@@ -304,3 +304,8 @@ def _check_flags(choice: TargetChoice) -> list[ErrorInfo]:
                 "Use the option of that name.",
             ))  # fmt: skip
     return problems
+
+
+def clock_hz(system_config: str) -> int:
+    """Return the NPU clock [Hz] that a system configuration assumes."""
+    return _CONFIGS[system_config].clock_hz

@@ -1,0 +1,128 @@
+"""``doctor``: what is installed, what is missing, why it matters and how to get it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_json
+from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json
+from workbench.pipeline.cache import default_root
+from workbench.pipeline.plan import tool_version
+from workbench.project.frozen import Frozen
+from workbench.project.trust import default_store
+
+if TYPE_CHECKING:
+    import argparse
+
+# Versions the workbench was proven with; the same pins stand in pyproject.toml.
+PROVEN = {
+    "torch": "2.13.0",
+    "torchao": "0.18.0",
+    "executorch": "1.5.1",
+    "ethos-u-vela": "5.1.0",
+    "tosa-tools": "2026.5.0",
+    "PySide6-Essentials": "6.11",
+    "pyqtgraph": "0.14",
+}
+FVPS = {
+    "FVP_Corstone_SSE-300_Ethos-U55": "Ethos-U55",
+    "FVP_Corstone_SSE-300_Ethos-U65": "Ethos-U65",
+    "FVP_Corstone_SSE-320": "Ethos-U85",
+}
+
+
+class Finding(Frozen):
+    """One thing looked for. ``state`` is "ok", "different", "missing" or "optional"."""
+
+    name: str
+    state: str
+    version: str = ""
+    why: str = ""
+    remedy: str = ""
+
+
+def add(verbs: Any) -> None:  # noqa: ANN401 - argparse's private class
+    """Add the verb."""
+    verb = verbs.add_parser("doctor", help="what is installed, what is missing, how to get it")
+    add_json(verb)
+    verb.set_defaults(perform=_doctor)
+
+
+def findings() -> list[Finding]:
+    """Return everything looked for, in a fixed order."""
+    return [_python(), *(_package(n, v) for n, v in PROVEN.items()), *_fvps(), *_tools(), _cache()]
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    good = sys.version_info[:2] in {(3, 11), (3, 12)}
+    return Finding(
+        name="Python", state="ok" if good else "different", version=version,
+        why="the toolchain's wheels exist for 3.11 and 3.12",
+        remedy="" if good else "Install Python 3.11 and make the environment with it.",
+    )  # fmt: skip
+
+
+def _package(name: str, proven: str) -> Finding:
+    version = tool_version(name)
+    if version == "none":
+        return Finding(name=name, state="missing", why="the workbench needs it",
+                       remedy=f"pip install {name}=={proven}")  # fmt: skip
+    same = version.split("+")[0].startswith(proven)
+    remedy = "" if same else f"pip install {name}=={proven} for the version this was proven with"
+    return Finding(name=name, state="ok" if same else "different", version=version, remedy=remedy)
+
+
+def _fvps() -> list[Finding]:
+    found = []
+    for binary, npu in FVPS.items():
+        path = shutil.which(binary)
+        found.append(Finding(
+            name=binary, state="ok" if path else "optional", version=path or "",
+            why=f"Arm's simulator measures programs for {npu}; without it cycles are estimated "
+                "by Vela and outputs computed by the TOSA reference model",
+            remedy="" if path else "Download it from developer.arm.com (Arm Ecosystem FVPs), "
+                                   "accept its licence yourself, and put it on the PATH.",
+        ))  # fmt: skip
+    return found
+
+
+def _tools() -> list[Finding]:
+    path = shutil.which("arm-none-eabi-gcc")
+    return [Finding(
+        name="arm-none-eabi-gcc", state="ok" if path else "optional", version=path or "",
+        why="builds the runner that boots a program on a simulator or a board",
+        remedy="" if path else "Install the Arm GNU Toolchain (arm-none-eabi).",
+    )]  # fmt: skip
+
+
+def _cache() -> Finding:
+    root = default_root()
+    place = root if root.exists() else next(p for p in root.parents if p.exists())
+    good = os.access(place, os.W_OK)
+    free = shutil.disk_usage(place).free
+    return Finding(
+        name="cache", state="ok" if good and free > 1 << 30 else "missing",
+        version=f"{free / 2**30:.0f} GiB free",
+        why=f"results are kept in {root.name}; permissions in {default_store().parent.name}",
+        remedy="" if good else "Set QUANTIZATION_WORKBENCH_CACHE to a folder you may write to.",
+    )  # fmt: skip
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    found = findings()
+    missing = any(f.state == "missing" for f in found)
+    if options.json:
+        print_json({"healthy": not missing, "findings": [f.model_dump() for f in found]})
+        return EXIT_FAILED if missing else EXIT_DONE
+    marks = {"ok": "ok", "different": "!!", "missing": "NO", "optional": "--"}
+    for finding in found:
+        print(f"{marks[finding.state]}  {finding.name:<32} {finding.version}")
+        if finding.state != "ok":
+            print(f"      {finding.why}".rstrip())
+            print(f"      {finding.remedy}".rstrip())
+    return EXIT_FAILED if missing else EXIT_DONE

@@ -1,0 +1,156 @@
+"""``new``, ``check`` and ``plan``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_json, add_project, open_project
+from workbench.cli.output import EXIT_DONE, EXIT_USAGE, print_infos, print_json, print_table
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.pipeline.cache import Cache, default_root
+from workbench.pipeline.plan import plan
+from workbench.pipeline.resolution import float_graph, problems
+from workbench.project import edits, store
+from workbench.project.model import DataSource, Evaluation, ModelSource, Project, TargetChoice
+from workbench.targets import TARGETS, target_of
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add(verbs: Any) -> None:  # noqa: ANN401 - argparse's private class
+    """Add the verbs."""
+    _add_new(verbs)
+    check = verbs.add_parser("check", help="validate a project and look for oddities")
+    add_project(check)
+    check.set_defaults(perform=_check)
+    show = verbs.add_parser("plan", help="say which stages are done and which would run")
+    add_project(show)
+    show.set_defaults(perform=_plan)
+
+
+def _add_new(verbs: Any) -> None:  # noqa: ANN401
+    new = verbs.add_parser("new", help="write a project file")
+    new.add_argument("project", type=Path, metavar="PROJECT", help="the .qwb file to write")
+    new.add_argument(
+        "--model", required=True, metavar="SPEC",
+        help="FILE.pt2, FILE.py:callable or package.module:callable",
+    )
+    new.add_argument("--target", required=True, metavar="T", help="e.g. ethos-u55-128")
+    new.add_argument("--calibration", metavar="SPEC", help="samples: file, folder or callable")
+    new.add_argument("--evaluation", metavar="SPEC", help="samples to measure quality on")
+    new.add_argument("--labels", metavar="FILE", help="one class for each evaluation sample")
+    new.add_argument("--metric", metavar="SPEC", help="FILE.py:callable(outputs, labels)")
+    new.add_argument("--weights", metavar="FILE", help=".safetensors, or a saved state dict")
+    new.add_argument("--inputs", metavar="FILE.npz", help="example inputs")
+    new.add_argument(
+        "--input-shape", action="append", default=[], metavar="1x3x224x224",
+        help="shape of an example input; once for each input",
+    )
+    new.add_argument("--system-config", metavar="NAME", help="Vela system configuration")
+    new.add_argument("--memory-mode", metavar="NAME", help="Vela memory mode")
+    new.add_argument("--config", default="a8w8", help="config for the whole model (a8w8)")
+    new.add_argument("--name", help="name of the project and its deliverables")
+    new.add_argument("--force", action="store_true", help="overwrite an existing file")
+    add_json(new)
+    new.set_defaults(perform=_new)  # fmt: skip
+
+
+def _new(options: argparse.Namespace) -> int:
+    path: Path = options.project
+    if path.exists() and not options.force:
+        raise failure(f"{path} exists already.", "Add --force to overwrite it.")
+    project = _made(options, path)
+    infos = [p.info for p in problems(project, path.absolute().parent, None) if p.level == "error"]
+    if infos:
+        raise WorkbenchError(infos)
+    store.save(project, path)
+    if options.json:
+        print_json({"project": str(path), "target": project.target.model_dump(mode="json")})
+    else:
+        print(f"Wrote {path}. Next: workbench run {path} --out dist")
+    return EXIT_DONE
+
+
+def _made(options: argparse.Namespace, path: Path) -> Project:
+    target = target_of(options.target)
+    named = {"system_config": options.system_config, "memory_mode": options.memory_mode}
+    choice = TargetChoice(id=options.target, options={k: v for k, v in named.items() if v})
+    if found := target.check(choice):
+        raise WorkbenchError(found)
+    data = None
+    if options.evaluation:
+        data = DataSource(spec=options.evaluation, labels=options.labels)
+    project = Project(
+        name=options.name or path.stem,
+        model=ModelSource(
+            spec=options.model,
+            input_shapes=tuple(_shape(text) for text in options.input_shape),
+            inputs=options.inputs,
+            weights=options.weights,
+        ),
+        calibration=DataSource(spec=options.calibration) if options.calibration else None,
+        evaluation=Evaluation(data=data, metric=options.metric),
+        target=target.complete(choice),
+    )
+    return store.parse(store.dump(edits.assign(project, "global", "", options.config)).encode(), "")
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(part) for part in text.lower().replace(",", "x").split("x"))
+    except ValueError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
+        where = Place(kind="option", id="model.input_shapes")
+        raise failure(f"{text!r} is not a shape.", "Write 1x3x224x224.", where)
+    return sizes
+
+
+def _check(options: argparse.Namespace) -> int:
+    project, folder = open_project(options)
+    try:
+        graph = float_graph(project, folder, Cache(default_root()))
+    except WorkbenchError:
+        graph = None
+    found = problems(project, folder, graph)
+    errors = [p.info for p in found if p.level == "error"]
+    if options.json:
+        print_json({
+            "project": project.name,
+            "valid": not errors,
+            "matches_checked": graph is not None,
+            "problems": [{"level": p.level, **p.info.model_dump(mode="json")} for p in found],
+        })
+        return EXIT_USAGE if errors else EXIT_DONE
+    print_infos(errors)
+    print_infos([p.info for p in found if p.level == "warning"], "warning")
+    if graph is None:
+        note = ErrorInfo(message="Rules were not matched: the model has not been exported yet.",
+                         hint=f"Run: workbench run {options.project} --until export")  # fmt: skip
+        print_infos([note], "note")
+    print("Invalid." if errors else f"Valid: {project.name} for {project.target.id}.")
+    return EXIT_USAGE if errors else EXIT_DONE
+
+
+def _plan(options: argparse.Namespace) -> int:
+    project, folder = open_project(options)
+    planned = plan(project, folder, Cache(default_root()))
+    if options.json:
+        print_json({
+            "project": project.name,
+            "stages": [
+                {"id": s.id, "key": s.key, "state": s.state, "reason": s.reason}
+                for s in planned.stages
+            ],
+        })
+        return EXIT_DONE
+    rows = ((s.id, s.state, s.key[:12], s.reason) for s in planned.stages)
+    print_table(("stage", "state", "key", ""), rows)
+    return EXIT_DONE
+
+
+def known_targets() -> list[str]:
+    """Return every device id of the target table."""
+    return [variant.id for target in TARGETS for variant in target.variants]

@@ -1,0 +1,195 @@
+"""``rules``: show, change and resolve the rule stack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_engine, add_project, check_trust, open_project, opened_cache
+from workbench.cli.job import Job
+from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_infos, print_json, print_table
+from workbench.errors import Place, failure
+from workbench.pipeline.resolution import float_graph, resolve_graph
+from workbench.project import edits, store
+from workbench.project.model import RULE_CALLS, Project, RuleKind
+from workbench.project.qconfig import PRESETS_BY_ID, QuantConfig
+from workbench.protocol import RunUntil, StageFailed
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from workbench.graph.snapshot import GraphSnapshot
+    from workbench.pipeline.cache import Cache
+
+_KINDS: dict[str, RuleKind] = {name.replace("_", "-"): name for name in RULE_CALLS}
+
+
+def add(verbs: Any) -> None:  # noqa: ANN401 - argparse's private class
+    """Add the verb and its actions."""
+    verb = verbs.add_parser(
+        "rules",
+        help="show or change the rule stack",
+        description="Without an action: the stack, weakest first, as the quantizer is called.",
+    )
+    add_project(verb)
+    verb.add_argument(
+        "--resolve", action="store_true", help="every module with its config and the rule that won"
+    )
+    add_engine(verb)
+    verb.set_defaults(perform=_show)
+    actions = verb.add_subparsers(dest="action", metavar="ACTION")
+    _add_actions(actions)
+
+
+def _add_actions(actions: Any) -> None:  # noqa: ANN401
+    new = actions.add_parser("add", help="assign a config; the same match is replaced")
+    new.add_argument("--kind", required=True, choices=sorted(_KINDS))
+    new.add_argument("--match", default="", help="module, class, operator or node name")
+    new.add_argument("--config", required=True, help="a preset's name or a config as JSON")
+    new.add_argument("--position", type=int, help="place in the call order, 0 is the weakest")
+    new.set_defaults(perform=_add)
+    gone = actions.add_parser("remove", help="remove a rule")
+    gone.add_argument("rule", metavar="RULE")
+    gone.set_defaults(perform=_remove)
+    move = actions.add_parser("move", help="move a rule in the call order")
+    move.add_argument("rule", metavar="RULE")
+    move.add_argument("--position", type=int, required=True, help="0 is the weakest")
+    move.set_defaults(perform=_move)
+    for name, help_text in (("enable", "switch a rule on"), ("disable", "switch a rule off")):
+        switch = actions.add_parser(name, help=help_text)
+        switch.add_argument("rule", metavar="RULE")
+        switch.set_defaults(perform=_switch)
+
+
+def _show(options: argparse.Namespace) -> int:
+    project, folder = open_project(options)
+    if not options.resolve:
+        return _print_stack(options, project)
+    with opened_cache(options) as cache:
+        graph = _graph(options, project, folder, cache)
+        if graph is None:
+            return EXIT_FAILED
+        return _print_resolution(options, project, graph)
+
+
+def _print_stack(options: argparse.Namespace, project: Project) -> int:
+    if options.json:
+        rules = [{**r.model_dump(mode="json"), "call": RULE_CALLS[r.kind]} for r in project.rules]
+        print_json({"project": project.name, "rules": rules})
+        return EXIT_DONE
+    rows = (
+        (i, r.id, RULE_CALLS[r.kind], r.match, project.label_of(r), "" if r.enabled else "off")
+        for i, r in enumerate(project.rules)
+    )
+    print_table(("#", "rule", "call", "match", "config", ""), rows)
+    return EXIT_DONE
+
+
+def _graph(
+    options: argparse.Namespace, project: Project, folder: Path, cache: Cache
+) -> GraphSnapshot | None:
+    """Return the exported graph; an engine exports it if nobody has yet."""
+    graph = float_graph(project, folder, cache)
+    if graph is not None:
+        return graph
+    check_trust(options, project, folder)
+    job = Job()
+    command = RunUntil(
+        job="rules", project=project, folder=str(folder), until="export",
+        cache_root=str(cache.root), accelerate=not options.no_acceleration,
+    )  # fmt: skip
+    if job.run(command) != "done":
+        for event in job.events:
+            if isinstance(event, StageFailed):
+                print_infos(event.infos, f"{event.stage} failed")
+        return None
+    return float_graph(project, folder, cache)
+
+
+def _print_resolution(
+    options: argparse.Namespace, project: Project, graph: GraphSnapshot
+) -> int:
+    resolution = resolve_graph(project, graph)
+    types = {module.path: module.type_name for module in graph.modules}
+    if options.json:
+        print_json({
+            "project": project.name,
+            "modules": [
+                {"module": path, "type": types[path], "config": e.label, "rule": e.rule,
+                 "overridden": list(e.overridden)}
+                for path, e in resolution.modules.items()
+            ],
+            "nodes": [
+                {"node": name, "config": e.label, "rule": e.rule}
+                for name, e in resolution.nodes.items()
+            ],
+            "rules": {
+                name: {"wins": c.wins, "loses": c.loses} for name, c in resolution.counts.items()
+            },
+        })  # fmt: skip
+        return EXIT_DONE
+    rows = (
+        (path or "(model)", types[path].rpartition(".")[2], e.label, e.rule or "none",
+         ", ".join(e.overridden))
+        for path, e in resolution.modules.items()
+    )  # fmt: skip
+    print_table(("module", "type", "config", "rule", "overrides"), rows)
+    return EXIT_DONE
+
+
+def _config(text: str, project: Project) -> str | QuantConfig:
+    if not text.lstrip().startswith("{"):
+        if text not in PRESETS_BY_ID and text not in project.presets:
+            known = ", ".join([*PRESETS_BY_ID, *project.presets])
+            raise failure(f"There is no config named {text!r}.", f"Known: {known}.")
+        return text
+    from pydantic import ValidationError
+
+    try:
+        return QuantConfig.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise failure(
+            f"The config is not valid: {place}: {first['msg']}.",
+            where=Place(kind="option", id="config"),
+        ) from error
+
+
+def _add(options: argparse.Namespace) -> int:
+    project, _ = open_project(options)
+    config = _config(options.config, project)
+    kind = _KINDS[options.kind]
+    changed = edits.assign(project, kind, options.match, config)
+    rule = next(r for r in changed.rules if (r.kind, r.match) == (kind, options.match))
+    refusal = target_of(project.target.id).refusal(
+        project.target, changed.config_of(rule), kind
+    )
+    if refusal:
+        raise failure(refusal, where=Place(kind="rule", id=rule.id))
+    if options.position is not None:
+        changed = edits.move_rule(changed, rule.id, options.position)
+    return _save(options, changed)
+
+
+def _remove(options: argparse.Namespace) -> int:
+    return _save(options, edits.remove_rule(open_project(options)[0], options.rule))
+
+
+def _move(options: argparse.Namespace) -> int:
+    project, _ = open_project(options)
+    return _save(options, edits.move_rule(project, options.rule, options.position))
+
+
+def _switch(options: argparse.Namespace) -> int:
+    enabled = options.action == "enable"
+    project, _ = open_project(options)
+    return _save(options, edits.enable_rule(project, options.rule, enabled=enabled))
+
+
+def _save(options: argparse.Namespace, project: Project) -> int:
+    """Write the project if it reads back as valid, and show its stack."""
+    store.parse(store.dump(project).encode(), str(options.project))
+    store.save(project, options.project)
+    return _print_stack(options, project)

@@ -1,0 +1,112 @@
+"""What ``run`` tells at its end, as one document and as text for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workbench.pipeline.plan import tool_versions
+from workbench.results import (
+    EvaluateResult,
+    LowerResult,
+    PackageResult,
+    VerifyResult,
+    load_result,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from workbench.project.model import Project
+
+
+def summary(
+    project: Project, stages: list[dict[str, Any]], folders: Mapping[str, Path], out: Path | None
+) -> dict[str, Any]:
+    """Return the document; parts whose stage was not run are absent."""
+    document: dict[str, Any] = {
+        "project": project.name,
+        "tools": tool_versions(),
+        "stages": stages,
+    }
+    if "evaluate" in folders:
+        result = load_result(EvaluateResult, folders["evaluate"])
+        document["evaluate"] = result.model_dump(mode="json")
+    if "lower" in folders:
+        document["lower"] = load_result(LowerResult, folders["lower"]).model_dump(mode="json")
+    if "verify" in folders:
+        document["verify"] = load_result(VerifyResult, folders["verify"]).model_dump(mode="json")
+    if "package" in folders:
+        document["package"] = _package(folders["package"], out)
+    return document
+
+
+def _package(folder: Path, out: Path | None) -> dict[str, Any]:
+    result = load_result(PackageResult, folder)
+    place = out.absolute() if out else folder
+    files = [{**f.model_dump(), "path": str(place / f.name)} for f in result.files]
+    program = next(f for f in files if f["name"].endswith(".pte"))
+    return {
+        "pte": {key: program[key] for key in ("path", "bytes", "sha256")},
+        "files": files,
+        "kernels": list(result.kernels),
+        "method_pool_bytes": result.method_pool_bytes,
+        "scratch_pool_bytes": result.scratch_pool_bytes,
+        "planned_bytes": list(result.planned_bytes),
+    }
+
+
+def print_summary(document: dict[str, Any]) -> None:
+    """Print the figures a person wants to see after a run."""
+    for name, write in (
+        ("evaluate", _print_evaluate),
+        ("lower", _print_lower),
+        ("verify", _print_verify),
+        ("package", _print_package),
+    ):
+        if name in document:
+            write(document[name])
+
+
+def _db(value: float | None) -> str:
+    return "equal" if value is None else f"{value:.2f} dB"
+
+
+def _print_evaluate(part: dict[str, Any]) -> None:
+    line = f"Quality      SQNR {_db(part['sqnr_db'])} over {part['samples']} samples"
+    if part["top1_float"] is not None:
+        line += f"; top-1 {part['top1_float']:.2%} float, {part['top1_quantized']:.2%} quantized"
+    if part["metric_float"] is not None:
+        values = f"{part['metric_float']:g} float, {part['metric_quantized']:g} quantized"
+        line += f"; {part['metric_name']} {values}"
+    print(line)
+    print(f"             calibrated on {part['calibrated_on']}")
+
+
+def _print_lower(part: dict[str, Any]) -> None:
+    print(
+        f"Program      {part['delegates']} delegate(s), {part['delegated_nodes']} operators on "
+        f"the NPU, {len(part['cpu_nodes'])} on the CPU"
+    )
+    for node in part["cpu_nodes"]:
+        print(f"             CPU: {node['op']}  {node['reason']}")
+    for vela in part["vela"]:
+        print(
+            f"Estimated    {vela['cycles_total']:,} cycles, {vela['inference_ms']:.3f} ms, "
+            f"SRAM {vela['sram_bytes'] / 1024:.1f} KiB, constants {vela['flash_bytes'] / 1024:.1f} "
+            f"KiB (Vela {part['vela_version']}, {part['target']}, {part['memory_mode']})"
+        )
+
+
+def _print_verify(part: dict[str, Any]) -> None:
+    share = part["exact"] / part["elements"] if part["elements"] else 0.0
+    print(
+        f"Computed     {share:.2%} of {part['elements']} outputs equal on the TOSA reference "
+        f"model, at most {part['max_lsb']} LSB apart, arg-max equal for "
+        f"{part['argmax_equal']} of {part['samples']}"
+    )
+
+
+def _print_package(part: dict[str, Any]) -> None:
+    for file in part["files"]:
+        print(f"Deliverable  {file['path']}  {file['bytes']:,} bytes: {file['purpose']}")

@@ -1,0 +1,30 @@
+"""Starts the engine: a private wire, the heavy imports, then the command loop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+
+
+def serve(commands: int, events: int) -> None:
+    """Serve on two descriptors until told to leave; stdout is turned over to stderr before.
+
+    Args:
+        commands: Descriptor to read commands from.
+        events: Descriptor to write events to; everything the tools print goes elsewhere.
+    """
+    started = time.monotonic()
+    os.dup2(2, 1)
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
+    from workbench.engine.acceleration.imports import import_toolchain
+
+    import_toolchain()
+    from workbench.engine.server import Server
+
+    Server(commands, events, started).serve()
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,112 @@
+"""What a stage is given: its inputs, a folder for its result, and ways to speak and to be stopped."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from workbench.errors import Cancelled, failure
+from workbench.pipeline.plan import Plan
+from workbench.pipeline.stages import STAGES_BY_ID
+from workbench.project.frozen import Frozen
+from workbench.results import load_result
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workbench.pipeline.cache import Cache
+    from workbench.project.model import Project
+    from workbench.protocol import Level
+
+Value = TypeVar("Value", bound=Frozen)
+PROGRESS_PERIOD_S = 0.1
+
+
+class HotStore:
+    """Objects of finished stages, by stage and key; the least used go first."""
+
+    def __init__(self, capacity: int = 24) -> None:
+        self._capacity = capacity
+        self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
+
+    def get(self, name: str, key: str) -> Any:  # noqa: ANN401 - whatever the stage kept
+        """Return what was kept, or None."""
+        if (name, key) in self._kept:
+            self._kept.move_to_end((name, key))
+        return self._kept.get((name, key))
+
+    def keep(self, name: str, key: str, value: Any) -> None:  # noqa: ANN401
+        """Keep an object; another may have to go."""
+        self._kept[name, key] = value
+        self._kept.move_to_end((name, key))
+        while len(self._kept) > self._capacity:
+            self._kept.popitem(last=False)
+
+
+@dataclass
+class StageContext:
+    """Everything one run of one stage may touch."""
+
+    stage: str
+    project: Project
+    folder: Path
+    plan: Plan
+    cache: Cache
+    store: HotStore
+    out: Path
+    accelerate: bool
+    report: Callable[[str, float | None, str], None]
+    write_log: Callable[[Level, str, str], None]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    _last: float = 0.0
+
+    def progress(self, done: int, total: int | None, message: str = "") -> None:
+        """Say how far the stage is, at most ten times a second; raises Cancelled when asked."""
+        self.check_cancelled()
+        now = time.monotonic()
+        if now - self._last >= PROGRESS_PERIOD_S or done == total:
+            self._last = now
+            self.report(self.stage, done / total if total else None, message)
+
+    def log(self, text: str, level: Level = "info") -> None:
+        """Write a line to the engine's log."""
+        self.write_log(level, text, self.stage)
+
+    def check_cancelled(self) -> None:
+        """Raise Cancelled when the user has asked to stop."""
+        if self.cancelled.is_set():
+            raise Cancelled
+
+    def path(self, stage_id: str) -> Path:
+        """Return the folder with the result of an earlier stage."""
+        return self.cache.folder(self.plan.key(stage_id))
+
+    def result(self, stage_id: str, kind: type[Value]) -> Value:
+        """Return the result of an earlier stage."""
+        return load_result(kind, self.path(stage_id))
+
+    def keep(self, value: Any) -> None:  # noqa: ANN401
+        """Keep this stage's live object for the stages that follow."""
+        self.store.keep(self.stage, self.plan.key(self.stage), value)
+
+    def hot(self, stage_id: str) -> Any:  # noqa: ANN401
+        """Return the live object of an earlier stage: kept, or made again from its result."""
+        key = self.plan.key(stage_id)
+        found = self.store.get(stage_id, key)
+        if found is None:
+            module = importlib.import_module(STAGES_BY_ID[stage_id].entry.split(":")[0])
+            found = module.load(self)
+            if found is None:
+                raise failure(f"The result of {stage_id} cannot be used any more.", "Run it again.")
+            self.store.keep(stage_id, key, found)
+        return found
+
+    def toolchain(self) -> Any:  # noqa: ANN401 - a module that follows toolchains.base.Toolchain
+        """Return the torch side of the project's target."""
+        return importlib.import_module(target_of(self.project.target.id).toolchain)

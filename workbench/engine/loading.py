@@ -1,0 +1,164 @@
+"""The float model and its example inputs, from any of the forms a project may name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from workbench.engine import user_code
+from workbench.errors import Place, failure
+from workbench.project import sources
+
+if TYPE_CHECKING:
+    from workbench.project.model import ModelSource
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+@dataclass
+class LoadedModel:
+    """A model in evaluation mode: a module, or a program that was exported elsewhere."""
+
+    module: torch.nn.Module | None
+    program: torch.export.ExportedProgram | None
+    inputs: Tensors
+
+
+def load_model(model: ModelSource, folder: Path) -> LoadedModel:
+    """Return the model that a project names.
+
+    Raises:
+        WorkbenchError: something is missing, raises, or is not what it should be.
+    """
+    reference = sources.model_reference(model.spec, folder)
+    if reference.kind == "program":
+        assert reference.path is not None
+        return _load_program(reference.path, model, folder)
+    function = user_code.load_callable(reference, "model.spec")
+    made = user_code.call(function, reference, "model.spec")
+    module, inputs = _take_apart(made, reference.attribute)
+    if model.weights:
+        _load_weights(module, sources.absolute(folder, model.weights))
+    given = _given_inputs(model, folder)
+    if given is None and inputs is None:
+        raise failure(
+            f"{reference.attribute} returns a model without example inputs.",
+            "Return (model, inputs), or give input_shapes or inputs in the project.",
+            Place(kind="option", id="model.input_shapes"),
+        )
+    return LoadedModel(module.eval(), None, given if given is not None else inputs or ())
+
+
+def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
+    where = Place(kind="option", id="model.spec")
+    if not path.is_file():
+        raise failure(f"{path.name} is not there.", "Correct the path.", where)
+    try:
+        program = torch.export.load(str(path))
+    except Exception as error:
+        raise failure(
+            f"{path.name} is not an exported program that this torch ({torch.__version__}) reads.",
+            "Write it with torch.export.save; the file may be cut short.",
+            where,
+            details=str(error),
+        ) from error
+    given = _given_inputs(model, folder)
+    example = program.example_inputs
+    inputs = given or (tuple(example[0]) if example else None)
+    if inputs is None:
+        raise failure(
+            f"{path.name} holds no example inputs.", "Give input_shapes or inputs.", where
+        )
+    return LoadedModel(None, program, _tensors(inputs, path.name))
+
+
+def _take_apart(made: Any, name: str) -> tuple[torch.nn.Module, Tensors | None]:  # noqa: ANN401
+    where = Place(kind="option", id="model.spec")
+    inputs: Any = None
+    if isinstance(made, tuple) and len(made) == 2:
+        made, inputs = made
+    if not isinstance(made, torch.nn.Module):
+        raise failure(
+            f"{name} returned {type(made).__name__}, not a torch.nn.Module.",
+            "Return the model, or (model, example_inputs).",
+            where,
+        )
+    return made, None if inputs is None else _tensors(inputs, name)
+
+
+def _tensors(inputs: Any, name: str) -> Tensors:  # noqa: ANN401 - anything a user may return
+    if isinstance(inputs, torch.Tensor):
+        inputs = (inputs,)
+    if not isinstance(inputs, tuple | list) or not inputs:
+        kind = type(inputs).__name__
+        raise failure(
+            f"The example inputs of {name} are {kind}, not tensors.",
+            "Give a tensor or a tuple of tensors.",
+            Place(kind="option", id="model.spec"),
+        )
+    for position, value in enumerate(inputs):
+        if not isinstance(value, torch.Tensor):
+            raise failure(
+                f"Example input {position} of {name} is {type(value).__name__}, not a tensor.",
+                where=Place(kind="option", id="model.spec"),
+            )
+    return tuple(value.detach().cpu() for value in inputs)
+
+
+def _given_inputs(model: ModelSource, folder: Path) -> Tensors | None:
+    if model.inputs:
+        path = sources.absolute(folder, model.inputs)
+        where = Place(kind="option", id="model.inputs")
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return tuple(torch.from_numpy(arrays[name]) for name in arrays.files)
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            raise failure(
+                f"{path.name} holds no example inputs: {error}.",
+                "Write it with numpy.savez, one array for each input, in order.",
+                where,
+            ) from error
+    if model.input_shapes:
+        generator = torch.Generator().manual_seed(0)
+        return tuple(torch.randn(shape, generator=generator) for shape in model.input_shapes)
+    return None
+
+
+def _load_weights(module: torch.nn.Module, path: Path) -> None:
+    where = Place(kind="option", id="model.weights")
+    if not path.is_file():
+        raise failure(f"The weights {path.name} are not there.", "Correct the path.", where)
+    try:
+        state = _read_state(path)
+    except Exception as error:
+        raise failure(
+            f"{path.name} holds no weights that can be read without running code.",
+            "Save them as safetensors, or as a state dict with torch.save.",
+            where,
+            details=str(error),
+        ) from error
+    if not isinstance(state, dict):
+        raise failure(f"{path.name} holds no state dict.", where=where)
+    try:
+        missing, surplus = module.load_state_dict(state, strict=False)
+    except RuntimeError as error:
+        raise failure(f"The weights do not fit: {error}"[:500], where=where) from error
+    if missing or surplus:
+        raise failure(
+            f"The weights do not fit: {len(missing)} missing ({', '.join(missing[:3])}), "
+            f"{len(surplus)} surplus ({', '.join(surplus[:3])}).",
+            "They belong to another model.",
+            where,
+        )
+
+
+def _read_state(path: Path) -> Any:  # noqa: ANN401
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    return torch.load(path, map_location="cpu", weights_only=True)

@@ -1,0 +1,48 @@
+"""Exported programs on disk, and small questions about their graphs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import torch
+
+from workbench.engine import fx_tensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROGRAM_FILE = "program.pt2"
+_CONTROL_FLOW = ("cond", "while_loop")
+
+
+def save(program: torch.export.ExportedProgram, folder: Path) -> None:
+    """Write a program as ``program.pt2`` into a result folder."""
+    torch.export.save(program, str(folder / PROGRAM_FILE))
+
+
+def load(folder: Path) -> torch.export.ExportedProgram:
+    """Read a program that ``save`` wrote."""
+    return torch.export.load(str(folder / PROGRAM_FILE))
+
+
+def is_control_flow(node: torch.fx.Node) -> bool:
+    """Return whether a node runs one of several subgraphs."""
+    return node.op == "call_function" and getattr(node.target, "__name__", "") in _CONTROL_FLOW
+
+
+def has_control_flow(graph_module: torch.fx.GraphModule) -> bool:
+    """Return whether a graph holds ``torch.cond`` or ``while_loop``."""
+    return any(is_control_flow(node) for node in graph_module.graph.nodes)
+
+
+def module_of(node: torch.fx.Node) -> str:
+    """Return the dotted name of the innermost module a node came from; "" for the root."""
+    stack = node.meta.get("nn_module_stack") or {}
+    names = [str(entry[0]) for entry in stack.values()]
+    return re.sub(r"@\d+$", "", names[-1]).removeprefix("L['self'].") if names else ""
+
+
+def op_of(node: torch.fx.Node) -> str:
+    """Return an operator's dotted name, e.g. ``aten.conv2d.default``."""
+    return fx_tensors.op_name(node)

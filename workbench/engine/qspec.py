@@ -1,0 +1,77 @@
+"""The only mapping from our configs to torchao's specs, on top of the Arm backend's factories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from executorch.backends.arm.quantizer import (
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+    get_uint8_io_quantization_config,
+)
+from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
+from torchao.quantization.pt2e import MinMaxObserver, MovingAverageMinMaxObserver
+
+from workbench.engine.observers import FixedRangeObserver, PercentileObserver
+
+if TYPE_CHECKING:
+    from workbench.project.qconfig import Activation, Observer, QuantConfig
+
+# Smallest scale per activation width, as the Arm backend's factories set it (ExecuTorch 1.5.1).
+_EPS = {"int8": 2**-16, "int16": 2**-12, "uint8": 2**-16}
+
+
+def arm_config(config: QuantConfig | None) -> Any:  # noqa: ANN401 - executorch's untyped class
+    """Return the Arm backend's config; None leaves the part in float.
+
+    Stock choices return the factory's own object, so that bytes equal those of the plain API.
+    """
+    if config is None:
+        return None
+    stock = _stock(config)
+    activation = config.activation
+    if activation.observer.kind == "histogram" and _stock_symmetry(activation):
+        return stock
+    spec = _with_observer(stock.input_activation, activation)
+    return replace(stock, input_activation=spec, output_activation=spec)
+
+
+def _stock(config: QuantConfig) -> Any:  # noqa: ANN401
+    per_channel = config.weight.per_channel
+    if config.activation.dtype == "uint8":
+        return get_uint8_io_quantization_config(is_qat=False)
+    if config.activation.dtype == "int16":
+        return get_symmetric_a16w8_quantization_config(is_per_channel=per_channel, is_qat=False)
+    if config.weight.bits == 4:
+        return get_symmetric_a8w4_quantization_config(is_per_channel=per_channel, is_qat=False)
+    return get_symmetric_quantization_config(is_per_channel=per_channel, is_qat=False)
+
+
+def _stock_symmetry(activation: Activation) -> bool:
+    return activation.symmetric == (activation.dtype == "int16")
+
+
+def _with_observer(spec: Any, activation: Activation) -> Any:  # noqa: ANN401
+    scheme = torch.per_tensor_symmetric if activation.symmetric else torch.per_tensor_affine
+    observer = _observer(activation.observer, spec, eps=_EPS[activation.dtype])
+    return replace(spec, qscheme=scheme, observer_or_fake_quant_ctr=observer)
+
+
+def _observer(observer: Observer, spec: Any, eps: float) -> Any:  # noqa: ANN401
+    match observer.kind:
+        case "minmax":
+            return MinMaxObserver.with_args(eps=eps)
+        case "moving_average":
+            return MovingAverageMinMaxObserver.with_args(
+                averaging_constant=observer.averaging_constant, eps=eps
+            )
+        case "percentile":
+            return PercentileObserver.with_args(percentile=observer.percentile, eps=eps)
+        case "fixed":
+            return FixedRangeObserver.with_args(
+                minimum=observer.minimum, maximum=observer.maximum, eps=eps
+            )
+        case "histogram":
+            return spec.observer_or_fake_quant_ctr

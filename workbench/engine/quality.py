@@ -1,0 +1,74 @@
+"""How far two tensors are apart, accumulated over samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from workbench.results import OutputQuality
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass
+class Accumulator:
+    """Running sums of a reference and of what stands in for it, in float64."""
+
+    signal: float = 0.0
+    noise: float = 0.0
+    dot: float = 0.0
+    other: float = 0.0
+    worst: float = 0.0
+
+    def add(self, reference: torch.Tensor, value: torch.Tensor) -> None:
+        """Take in one pair of equally shaped tensors."""
+        a, b = reference.detach().double().reshape(-1), value.detach().double().reshape(-1)
+        error = a - b
+        self.signal += float(a.dot(a))
+        self.noise += float(error.dot(error))
+        self.dot += float(a.dot(b))
+        self.other += float(b.dot(b))
+        if error.numel():
+            self.worst = max(self.worst, float(error.abs().max()))
+
+    @property
+    def sqnr_db(self) -> float | None:
+        """10 log10(signal / noise) [dB]; None when there is no noise or no signal."""
+        if self.noise <= 0.0 or self.signal <= 0.0 or not math.isfinite(self.noise):
+            return None
+        return 10.0 * math.log10(self.signal / self.noise)
+
+    @property
+    def cosine(self) -> float | None:
+        """Cosine of the angle between all reference and all other values; None for zeros."""
+        length = math.sqrt(self.signal * self.other)
+        return min(self.dot / length, 1.0) if length > 0.0 and math.isfinite(length) else None
+
+    def output(self, name: str) -> OutputQuality:
+        """Return the figures under a name."""
+        return OutputQuality(
+            name=name, sqnr_db=self.sqnr_db, cosine=self.cosine, max_abs_error=self.worst
+        )
+
+
+def merged(parts: Sequence[Accumulator]) -> Accumulator:
+    """Return the sums over several accumulators."""
+    return Accumulator(
+        sum(p.signal for p in parts),
+        sum(p.noise for p in parts),
+        sum(p.dot for p in parts),
+        sum(p.other for p in parts),
+        max((p.worst for p in parts), default=0.0),
+    )
+
+
+def top_k_hit(logits: torch.Tensor, label: int, k: int) -> bool | None:
+    """Return whether the class is among the k largest; None when there are not that many."""
+    flat = logits.reshape(-1)
+    if flat.numel() < k:
+        return None
+    return label in flat.topk(k).indices.tolist()

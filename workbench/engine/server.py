@@ -1,0 +1,242 @@
+"""The engine's command loop: one job at a time, every outcome an event."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import queue
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from workbench.engine.acceleration.imports import run_with_big_stack
+from workbench.engine.context import HotStore, StageContext
+from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
+from workbench.pipeline.cache import Cache
+from workbench.pipeline.plan import Plan, PlannedStage, plan
+from workbench.pipeline.stages import STAGES_BY_ID, stages_until
+from workbench.protocol import (
+    Answer,
+    Ask,
+    Cancel,
+    Command,
+    Event,
+    JobFinished,
+    Level,
+    LogLine,
+    Ready,
+    RunUntil,
+    Shutdown,
+    StageFailed,
+    StageFinished,
+    StageProgress,
+    StageSkipped,
+    StageStarted,
+    decode_command,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger("workbench.engine")
+
+
+class _Wire:
+    """The descriptor events go out on; whole lines only."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def send(self, event: Event) -> None:
+        line = encode(event)
+        with self._lock:
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+
+
+class Server:
+    """Serves commands from one descriptor and answers on another until told to leave."""
+
+    def __init__(self, commands: int, events: int, started: float) -> None:
+        self._commands = commands
+        self._wire = _Wire(events)
+        self._queue: queue.Queue[RunUntil | Ask | None] = queue.Queue()
+        self._cancelled = threading.Event()
+        self._store = HotStore()
+        self._started = started
+
+    def serve(self) -> None:
+        """Read commands in a thread, work in this one."""
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+        ready = Ready(pid=os.getpid(), start_s=time.monotonic() - self._started)
+        self._wire.send(ready)
+        while (command := self._queue.get()) is not None:
+            self._cancelled.clear()
+            begun = time.monotonic()
+            outcome = run_with_big_stack(self._answer, command)
+            elapsed = time.monotonic() - begun
+            self._wire.send(JobFinished(job=command.job, outcome=outcome, elapsed_s=elapsed))
+
+    def _read(self) -> None:
+        with os.fdopen(self._commands, "rb") as lines:
+            for line in lines:
+                try:
+                    self._take(decode_command(line))
+                except ValidationError as error:
+                    self._log("error", f"A command was not understood: {error}", "")
+        self._cancelled.set()
+        self._queue.put(None)
+
+    def _take(self, command: Command) -> None:
+        match command:
+            case RunUntil() | Ask():
+                self._queue.put(command)
+            case Cancel():
+                self._cancelled.set()
+            case Shutdown():
+                self._cancelled.set()
+                self._queue.put(None)
+
+    def _log(self, level: Level, text: str, stage: str) -> None:
+        self._wire.send(LogLine(level=level, text=text[:8000], stage=stage))
+
+    def _answer(self, command: RunUntil | Ask) -> str:
+        if isinstance(command, Ask):
+            return self._ask(command)
+        return self._run(command)
+
+    def _ask(self, command: Ask) -> str:
+        """Answer a question by the function named after it in ``engine/questions``."""
+        try:
+            module = importlib.import_module(f"workbench.engine.questions.{command.question}")
+            module.answer(command.arguments, Path(command.answer))
+            self._wire.send(Answer(job=command.job, path=command.answer))
+        except WorkbenchError as error:
+            self._fail(command.job, command.question, "", time.monotonic(), error.infos)
+            return "failed"
+        except Exception as error:  # noqa: BLE001 - a foreign library may raise anything
+            infos = (unexpected(error, command.question),)
+            self._fail(command.job, command.question, "", time.monotonic(), infos)
+            return "failed"
+        return "done"
+
+    def _run(self, command: RunUntil) -> str:
+        cache = Cache(Path(command.cache_root))
+        folder = Path(command.folder)
+        for stage_id in stages_until(command.until):
+            planned = plan(command.project, folder, cache)
+            stage = planned.of(stage_id)
+            if reason := _left_out(command, stage):
+                self._wire.send(StageSkipped(job=command.job, stage=stage_id, reason=reason))
+            elif not self._run_stage(command, planned, stage, cache):
+                return "cancelled" if self._cancelled.is_set() else "failed"
+        cache.prune()
+        return "done"
+
+    def _run_stage(
+        self, command: RunUntil, planned: Plan, stage: PlannedStage, cache: Cache
+    ) -> bool:
+        begun = time.monotonic()
+        if stage.state in {"blocked", "unavailable"}:
+            info = ErrorInfo(message=stage.reason, where=Place(kind="stage", id=stage.id))
+            self._fail(command.job, stage.id, stage.key, begun, (info,))
+            return False
+        if stage.state == "cached" and cache.verify(stage.key):
+            self._finish(command.job, stage, begun, cached=True)
+            return True
+        self._wire.send(StageStarted(job=command.job, stage=stage.id, key=stage.key))
+        try:
+            with cache.writing(stage.key) as out:
+                self._call(self._context(command, planned, stage, cache, out))
+        except Cancelled:
+            return False
+        except WorkbenchError as error:
+            self._fail(command.job, stage.id, stage.key, begun, error.infos)
+            return False
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - Vela raises SystemExit
+            self._fail(command.job, stage.id, stage.key, begun, (unexpected(error, stage.id),))
+            return False
+        self._finish(command.job, stage, begun, cached=False)
+        return True
+
+    def _call(self, context: StageContext) -> None:
+        module, function = STAGES_BY_ID[context.stage].entry.split(":")
+        run: Callable[[StageContext], None] = getattr(importlib.import_module(module), function)
+        context.check_cancelled()
+        run(context)
+        context.check_cancelled()
+
+    def _context(
+        self, command: RunUntil, planned: Plan, stage: PlannedStage, cache: Cache, out: Path
+    ) -> StageContext:
+        def report(stage_id: str, fraction: float | None, message: str) -> None:
+            self._wire.send(
+                StageProgress(job=command.job, stage=stage_id, fraction=fraction, message=message)
+            )
+
+        return StageContext(
+            stage=stage.id,
+            project=command.project,
+            folder=Path(command.folder),
+            plan=planned,
+            cache=cache,
+            store=self._store,
+            out=out,
+            accelerate=command.accelerate,
+            report=report,
+            write_log=self._log,
+            cancelled=self._cancelled,
+        )
+
+    def _finish(self, job: str, stage: PlannedStage, begun: float, *, cached: bool) -> None:
+        elapsed = time.monotonic() - begun
+        self._wire.send(
+            StageFinished(
+                job=job, stage=stage.id, key=stage.key, cached=cached, elapsed_s=elapsed
+            )
+        )
+
+    def _fail(
+        self, job: str, stage: str, key: str, begun: float, infos: tuple[ErrorInfo, ...]
+    ) -> None:
+        elapsed = time.monotonic() - begun
+        small = tuple(info.model_copy(update={"details": info.details[-20_000:]}) for info in infos)
+        self._wire.send(
+            StageFailed(job=job, stage=stage, key=key, elapsed_s=elapsed, infos=small[:20])
+        )
+
+
+def _left_out(command: RunUntil, stage: PlannedStage) -> str:
+    if stage.id in command.skip:
+        return "left out as asked"
+    if stage.state == "unavailable" and stage.id != command.until:
+        return stage.reason
+    return ""
+
+
+def unexpected(error: BaseException, stage: str) -> ErrorInfo:
+    """Return what can be said of an error nobody foresaw: its sentence first, the rest as details."""
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain:
+        chain.append(current)
+        current = current.__cause__
+    first = next((line for e in chain[::-1] for line in str(e).splitlines() if line.strip()), "")
+    kind = type(chain[-1]).__name__
+    message = f"{first.strip()} ({kind})" if first else f"It ended with {kind}."
+    if isinstance(error, SystemExit):
+        message = f"The compiler left with exit code {error.code}; its last words are in the log."
+    details = "".join(traceback.format_exception(error))
+    return ErrorInfo(
+        message=message[:600],
+        hint="The details and the log name the place in the toolchain.",
+        where=Place(kind="stage", id=stage),
+        details=details,
+    )

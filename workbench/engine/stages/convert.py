@@ -1,0 +1,89 @@
+"""Turn observers into quantize and dequantize operators, and export the result."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submodules_ao
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+
+from workbench.engine import programs
+from workbench.engine.acceleration.convert import memoised_qparams
+from workbench.engine.fx_snapshot import snapshot
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.results import GRAPH_FILE, ConvertResult, save_result
+
+if TYPE_CHECKING:
+    from workbench.engine.context import StageContext
+
+LEVEL = "quantized"
+
+
+@dataclass
+class Converted:
+    """The quantized graph as a module to run, and as a program to lower."""
+
+    module: torch.fx.GraphModule
+    program: torch.export.ExportedProgram
+
+
+def run(context: StageContext) -> None:
+    """Leave the quantized program and its graph."""
+    context.progress(0, None, "quantizing")
+    prepared = context.hot("calibrate")
+    example = context.hot("import_model").inputs
+    with memoised_qparams(context.accelerate):
+        # convert_pt2e consumes its argument; the observers are wanted again after the next edit.
+        module = _convert(copy.deepcopy(prepared.module))
+    context.check_cancelled()
+    with torch.no_grad():
+        program = torch.export.export(module, example)
+    floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
+    graph = snapshot(module, LEVEL, floating.modules)
+    graph.save(context.out / GRAPH_FILE)
+    programs.save(program, context.out)
+    integers = (torch.int8, torch.int16, torch.int32)
+    state = [*module.buffers(), *module.parameters()]
+    result = ConvertResult(
+        nodes=len(graph.nodes),
+        quantized_weights_bytes=sum(t.nbytes for t in state if t.dtype in integers),
+        float_operators=_float_operators(module),
+    )
+    save_result(result, context.out)
+    context.keep(Converted(module, program))
+
+
+def load(context: StageContext) -> Converted:
+    """Read the program back."""
+    program = programs.load(context.path("convert"))
+    return Converted(program.module(check_guards=False), program)
+
+
+def _convert(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Convert a graph and the bodies of its cond and while_loop, innermost first.
+
+    Source: ExecuTorch 1.5.1 ``TOSAQuantizer._quantize_with_submodules``.
+    """
+    branches = [
+        (name, _convert(branch))
+        for name, branch, _ in get_cond_while_submodules_ao(module, apply_quantization=True)
+    ] if programs.has_control_flow(module) else []
+    converted = convert_pt2e(module)
+    for name, branch in branches:
+        converted.set_submodule(name, branch, strict=True)
+    return converted
+
+
+def _float_operators(module: torch.fx.GraphModule) -> int:
+    """Count operators whose result is used without being quantized."""
+    count = 0
+    for node in module.graph.nodes:
+        if node.op != "call_function" or "quantize" in str(node.target):
+            continue
+        users = list(node.users)
+        if users and not any("quantize" in str(user.target) for user in users):
+            count += 1
+    return count

@@ -1,0 +1,147 @@
+"""Measure what quantization costs in quality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.engine import user_code
+from workbench.engine.acceleration.evaluation import fast_quantized_module
+from workbench.engine.quality import Accumulator, merged, top_k_hit
+from workbench.engine.samples import evaluation_samples
+from workbench.engine.tensor_quality import TensorComparison
+from workbench.errors import Place, failure
+from workbench.project import sources
+from workbench.results import CalibrateResult, EvaluateResult, save_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workbench.engine.context import StageContext
+
+# Tensor by tensor both graphs are interpreted, which costs several times a plain run.
+TENSOR_SAMPLES = 8
+
+
+def run(context: StageContext) -> None:
+    """Leave quality figures for outputs, labels, the user's metric and every tensor."""
+    samples = evaluation_samples(context)
+    converted = context.hot("convert").module
+    quantized = fast_quantized_module(converted, context.accelerate)
+    floating = context.hot("export").module(check_guards=False)
+    tensors = TensorComparison(context.hot("calibrate").module, converted)
+    tally = _Tally()
+    limit = context.project.evaluation.limit
+    total = min(limit, samples.count) if samples.count else limit
+    with torch.inference_mode():
+        for number, sample in enumerate(samples):
+            if number == limit:
+                break
+            context.progress(number, total, f"sample {number + 1}")
+            tally.add(_flat(floating(*sample.inputs)), _flat(quantized(*sample.inputs)), sample.label)
+            if number < TENSOR_SAMPLES:
+                tensors.add(sample.inputs)
+    metric = _metric(context, tally)
+    calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
+    result = tally.result(samples.name, calibrated_on, metric)
+    save_result(result.model_copy(update={"tensors": tuple(tensors.result())}), context.out)
+
+
+@dataclass
+class _Hits:
+    top1: int = 0
+    top5: int = 0
+    top5_known: bool = True
+
+    def add(self, logits: torch.Tensor, label: int) -> None:
+        self.top1 += bool(top_k_hit(logits, label, 1))
+        among = top_k_hit(logits, label, 5)
+        self.top5_known = self.top5_known and among is not None
+        self.top5 += bool(among)
+
+
+@dataclass
+class _Tally:
+    count: int = 0
+    labelled: int = 0
+    sums: list[Accumulator] = field(default_factory=list)
+    float_hits: _Hits = field(default_factory=_Hits)
+    quantized_hits: _Hits = field(default_factory=_Hits)
+    collected: list[tuple[list[torch.Tensor], list[torch.Tensor], int | None]] = field(
+        default_factory=list
+    )
+
+    def add(
+        self, floats: list[torch.Tensor], quantized: list[torch.Tensor], label: int | None
+    ) -> None:
+        if not self.sums:
+            self.sums = [Accumulator() for _ in floats]
+        for sums, a, b in zip(self.sums, floats, quantized, strict=True):
+            sums.add(a, b)
+        self.count += 1
+        if label is not None:
+            self.labelled += 1
+            self.float_hits.add(floats[0], label)
+            self.quantized_hits.add(quantized[0], label)
+        self.collected.append((floats, quantized, label))
+
+    def result(
+        self, data: str, calibrated_on: str, metric: tuple[str, float | None, float | None]
+    ) -> EvaluateResult:
+        overall = merged(self.sums)
+        labelled = self.labelled == self.count and self.count > 0
+        name, metric_float, metric_quantized = metric
+
+        def share(hits: int, *, known: bool = True) -> float | None:
+            return hits / self.count if labelled and known else None
+
+        a, b = self.float_hits, self.quantized_hits
+        return EvaluateResult(
+            samples=self.count, data=data, calibrated_on=calibrated_on,
+            sqnr_db=overall.sqnr_db, cosine=overall.cosine, max_abs_error=overall.worst,
+            top1_float=share(a.top1), top1_quantized=share(b.top1),
+            top5_float=share(a.top5, known=a.top5_known),
+            top5_quantized=share(b.top5, known=b.top5_known),
+            metric_name=name, metric_float=metric_float, metric_quantized=metric_quantized,
+            outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self.sums)),
+        )  # fmt: skip
+
+
+def _metric(
+    context: StageContext, tally: _Tally
+) -> tuple[str, float | None, float | None]:
+    """Apply the user's metric(outputs, labels) to both sides."""
+    spec = context.project.evaluation.metric
+    if not spec:
+        return "", None, None
+    reference = sources.callable_reference(spec, context.folder, "evaluation.metric")
+    function = user_code.load_callable(reference, "evaluation.metric")
+    labels = [label for _, _, label in tally.collected]
+    values = []
+    for side in (0, 1):
+        outputs = [entry[side][0] for entry in tally.collected]
+        values.append(_number(user_code.call(_bound(function, outputs, labels), reference,
+                                             "evaluation.metric")))  # fmt: skip
+    return reference.attribute, values[0], values[1]
+
+
+def _bound(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:  # noqa: ANN401
+    return lambda: function(*arguments)
+
+
+def _number(value: Any) -> float:  # noqa: ANN401 - whatever a user's metric returns
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise failure(
+            f"The metric returned {type(value).__name__}, not a number.",
+            "metric(outputs, labels) takes a list of tensors and a list of classes or None.",
+            Place(kind="option", id="evaluation.metric"),
+        ) from error
+
+
+def _flat(value: Any) -> list[torch.Tensor]:  # noqa: ANN401 - a model may return anything
+    leaves = torch.utils._pytree.tree_leaves(value)  # noqa: SLF001 - no public name
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

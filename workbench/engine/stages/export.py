@@ -1,0 +1,101 @@
+"""Export the model to a graph of ATen operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.engine import programs
+from workbench.engine.fx_snapshot import snapshot
+from workbench.engine.user_code import line_in_user_code
+from workbench.errors import Place, failure
+from workbench.results import (
+    GRAPH_FILE,
+    ExportResult,
+    ImportResult,
+    TensorSpec,
+    save_result,
+)
+
+if TYPE_CHECKING:
+    from workbench.engine.context import StageContext
+    from workbench.engine.loading import LoadedModel
+
+LEVEL = "float"
+
+
+def run(context: StageContext) -> None:
+    """Leave the exported program, its graph and its module tree."""
+    context.progress(0, None, "tracing")
+    loaded: LoadedModel = context.hot("import_model")
+    program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
+    _refuse_dynamic_shapes(program)
+    context.check_cancelled()
+    graph = snapshot(program, LEVEL, loaded.module)
+    graph.save(context.out / GRAPH_FILE)
+    programs.save(program, context.out)
+    inputs = _named_inputs(program, context.result("import_model", ImportResult))
+    result = ExportResult(
+        nodes=len(graph.nodes),
+        inputs=inputs,
+        outputs=tuple(_outputs(program)),
+        branches=tuple(n.name for n in program.graph.nodes if programs.is_control_flow(n)),
+    )
+    save_result(result, context.out)
+    context.keep(program)
+
+
+def load(context: StageContext) -> torch.export.ExportedProgram:
+    """Read the program back."""
+    return programs.load(context.path("export"))
+
+
+def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgram:
+    assert loaded.module is not None
+    try:
+        with torch.no_grad():
+            return torch.export.export(loaded.module, loaded.inputs, strict=strict)
+    except Exception as error:
+        line = line_in_user_code(error)
+        first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
+        place = f" at {line}" if line else ""
+        raise failure(
+            f"The model does not export{place}. torch.export says: {first.strip()[:300]}",
+            "Rewrite that line without data-dependent Python, or use torch.cond.",
+            Place(kind="stage", id="export"),
+            details=str(error),
+        ) from error
+
+
+def _refuse_dynamic_shapes(program: torch.export.ExportedProgram) -> None:
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.op != "placeholder" or not isinstance(value, torch.Tensor):
+            continue
+        free = [i for i, size in enumerate(value.shape) if not isinstance(size, int)]
+        if free:
+            raise failure(
+                f"The input {node.name} has a free size in dimension {free[0]}; "
+                "the NPU needs every size fixed.",
+                "Export with fixed example inputs, without dynamic_shapes.",
+                Place(kind="node", id=node.name),
+            )
+
+
+def _named_inputs(
+    program: torch.export.ExportedProgram, imported: ImportResult
+) -> tuple[TensorSpec, ...]:
+    names = program.graph_signature.user_inputs
+    pairs = zip(names, imported.inputs, strict=False)
+    return tuple(spec.model_copy(update={"name": str(name)}) for name, spec in pairs)
+
+
+def _outputs(program: torch.export.ExportedProgram) -> Any:  # noqa: ANN401 - a generator
+    by_name = {node.name: node for node in program.graph.nodes}
+    for name in program.graph_signature.user_outputs:
+        node = by_name.get(str(name))
+        value = node.meta.get("val") if node is not None else None
+        if isinstance(value, torch.Tensor):
+            dtype = str(value.dtype).removeprefix("torch.")
+            yield TensorSpec(name=str(name), shape=tuple(value.shape), dtype=dtype)

@@ -1,0 +1,50 @@
+"""Load the float model and its example inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from workbench.engine.loading import LoadedModel, load_model
+from workbench.results import ARRAYS_FILE, ImportResult, TensorSpec, save_result
+
+if TYPE_CHECKING:
+    from workbench.engine.context import StageContext
+
+
+def run(context: StageContext) -> None:
+    """Load the model; leave what it is, and its example inputs as arrays."""
+    context.progress(0, None, context.project.model.spec)
+    loaded = load_model(context.project.model, context.folder)
+    state = loaded.module if loaded.module is not None else loaded.program
+    assert state is not None
+    parameters = list(state.parameters())
+    result = ImportResult(
+        model_class=_class_name(loaded),
+        parameters=sum(p.numel() for p in parameters),
+        parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
+        inputs=tuple(tensor_spec(f"input{i}", t) for i, t in enumerate(loaded.inputs)),
+    )
+    arrays = {f"input{i}": tensor.numpy() for i, tensor in enumerate(loaded.inputs)}
+    np.savez(context.out / ARRAYS_FILE, **arrays)
+    save_result(result, context.out)
+    context.keep(loaded)
+
+
+def load(context: StageContext) -> LoadedModel:
+    """Load the model again; it is not kept on disk."""
+    return load_model(context.project.model, context.folder)
+
+
+def tensor_spec(name: str, tensor: torch.Tensor) -> TensorSpec:
+    """Return name, shape and dtype of a tensor."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return TensorSpec(name=name, shape=tuple(tensor.shape), dtype=dtype)
+
+
+def _class_name(loaded: LoadedModel) -> str:
+    if loaded.module is not None:
+        return type(loaded.module).__name__
+    return "exported program"

@@ -1,0 +1,35 @@
+"""Compile the quantized program for the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.engine.fx_snapshot import snapshot
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.results import GRAPH_FILE, save_result
+
+if TYPE_CHECKING:
+    from workbench.engine.context import StageContext
+    from workbench.engine.toolchains.base import Lowered
+
+LEVEL = "edge"
+PTE_FILE = "program.pte"
+
+
+def run(context: StageContext) -> None:
+    """Leave the program, one TOSA file for each delegate, the reports and the edge graph."""
+    lowered, result = context.toolchain().lower(context)
+    (context.out / PTE_FILE).write_bytes(lowered.pte)
+    for index, flatbuffer in enumerate(lowered.tosa):
+        (context.out / f"delegate_{index}.tosa").write_bytes(flatbuffer)
+    floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
+    snapshot(lowered.edge, LEVEL, floating.modules).save(context.out / GRAPH_FILE)
+    save_result(result, context.out)
+    context.keep(lowered)
+
+
+def load(context: StageContext) -> Lowered:
+    """Compile again: an edge program with delegates has no form on disk."""
+    context.log("Compiling again, because the engine that did it has gone.")
+    lowered: Lowered = context.toolchain().lower(context)[0]
+    return lowered

@@ -1,0 +1,19 @@
+"""Run the program on the target's simulator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from workbench.engine.context import StageContext
+
+
+def run(context: StageContext) -> None:
+    """Refuse: the plan offers this stage only where a simulator has been set up."""
+    raise failure(
+        "No Arm FVP has been set up.",
+        "Everything up to the package works without one.",
+        Place(kind="stage", id=context.stage),
+    )

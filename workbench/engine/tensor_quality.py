@@ -1,0 +1,93 @@
+"""Float against quantized at every tensor that exists on both sides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torchao.quantization.pt2e import ObserverBase
+
+from workbench.engine import programs
+from workbench.engine.quality import Accumulator
+from workbench.results import TensorQuality
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class _Watched(torch.fx.Interpreter):
+    """Runs a graph and hands over the value of every operator; observers only pass through."""
+
+    def __init__(
+        self, module: torch.fx.GraphModule, see: Callable[[str, torch.Tensor], None]
+    ) -> None:
+        super().__init__(module)
+        self._see = see
+
+    def run_node(self, n: torch.fx.Node) -> Any:  # noqa: ANN401
+        """Run one node and show its value."""
+        value = super().run_node(n)
+        if n.op in {"call_function", "placeholder"} and isinstance(value, torch.Tensor):
+            self._see(n.name, value)
+        return value
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+        """Skip observers."""
+        if isinstance(self.fetch_attr(str(target)), ObserverBase):
+            return args[0]
+        return super().call_module(target, args, kwargs)
+
+
+class TensorComparison:
+    """Accumulates over samples; the prepared graph is the float side, as both share names."""
+
+    def __init__(self, prepared: torch.fx.GraphModule, converted: torch.fx.GraphModule) -> None:
+        self._prepared, self._converted = prepared, converted
+        names = {n.name for n in converted.graph.nodes}
+        self._nodes = [n for n in prepared.graph.nodes if _compared(n) and n.name in names]
+        self._stands_for = {_visible(converted, n.name): n.name for n in self._nodes}
+        self._sums = {n.name: Accumulator() for n in self._nodes}
+
+    def add(self, inputs: tuple[torch.Tensor, ...]) -> None:
+        """Run both sides on one sample."""
+        floats: dict[str, torch.Tensor] = {}
+
+        def keep(name: str, value: torch.Tensor) -> None:
+            if name in self._sums:
+                floats[name] = value
+
+        def compare(name: str, value: torch.Tensor) -> None:
+            wanted = self._stands_for.get(name)
+            reference = floats.pop(wanted, None) if wanted is not None else None
+            if wanted is not None and reference is not None and reference.shape == value.shape:
+                self._sums[wanted].add(reference, value)
+
+        _Watched(self._prepared, keep).run(*inputs)
+        _Watched(self._converted, compare).run(*inputs)
+
+    def result(self) -> Iterator[TensorQuality]:
+        """Yield the figures in execution order."""
+        for node in self._nodes:
+            sums = self._sums[node.name]
+            yield TensorQuality(
+                tensor=node.name, module=programs.module_of(node), op=programs.op_of(node),
+                sqnr_db=sums.sqnr_db, cosine=sums.cosine, max_abs_error=sums.worst,
+            )  # fmt: skip
+
+
+def _compared(node: torch.fx.Node) -> bool:
+    value = node.meta.get("val")
+    if node.op not in {"call_function", "placeholder"} or not isinstance(value, torch.Tensor):
+        return False
+    return value.is_floating_point()
+
+
+def _visible(converted: torch.fx.GraphModule, name: str) -> str:
+    """Return the node whose value the rest of the graph sees: the dequantize behind, if any."""
+    node = next(n for n in converted.graph.nodes if n.name == name)
+    for user in node.users:
+        if "quantize_per" in str(user.target) and "dequantize" not in str(user.target):
+            for behind in user.users:
+                if "dequantize_per" in str(behind.target):
+                    return str(behind.name)
+    return name

@@ -1,0 +1,48 @@
+"""The torch side of a target, as the stages use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+    from workbench.engine.context import StageContext
+    from workbench.project.model import Project
+    from workbench.results import LowerResult, NodeAnnotation, VerifyResult
+
+
+@dataclass
+class Lowered:
+    """A compiled program.
+
+    ``edge`` is the edge program with its delegates, ``tosa`` one flatbuffer for each of them,
+    ``pte`` the bytes for the runtime, ``example`` the inputs it was compiled with.
+    """
+
+    edge: Any
+    tosa: list[bytes]
+    pte: bytes
+
+
+class Toolchain(Protocol):
+    """What the module named in a target's ``toolchain`` offers."""
+
+    def quantizer(self, project: Project) -> Any:  # noqa: ANN401
+        """Return a torchao quantizer with the project's rules."""
+        ...
+
+    def annotations(
+        self, quantizer: Any, prepared: torch.fx.GraphModule, project: Project  # noqa: ANN401
+    ) -> list[NodeAnnotation]:
+        """Return what the quantizer did with every node."""
+        ...
+
+    def lower(self, context: StageContext) -> tuple[Lowered, LowerResult]:
+        """Compile the quantized program."""
+        ...
+
+    def verify(self, context: StageContext) -> VerifyResult:
+        """Compare the compiled program with the quantized one on the target's reference model."""
+        ...

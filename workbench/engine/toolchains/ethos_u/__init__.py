@@ -1,0 +1,8 @@
+"""The torch side of Ethos-U: quantizer, partitioner, Vela and the TOSA reference model."""
+
+from workbench.engine.toolchains.ethos_u.grids import runtime_values, tolerance
+from workbench.engine.toolchains.ethos_u.lowering import lower
+from workbench.engine.toolchains.ethos_u.quantizing import annotations, quantizer
+from workbench.engine.toolchains.ethos_u.reference import verify
+
+__all__ = ["annotations", "lower", "quantizer", "runtime_values", "tolerance", "verify"]

@@ -1,0 +1,82 @@
+"""The grids at the borders of a quantized graph, and values on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Step, code of zero, limits and dtype of a per-tensor quantized value."""
+
+    scale: float
+    zero_point: int
+    qmin: int
+    qmax: int
+    dtype: Any
+
+    def codes(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the codes of real values, rounded half to even and clamped."""
+        codes = torch.round(value / self.scale) + self.zero_point
+        return codes.clamp(self.qmin, self.qmax).to(self.dtype)
+
+    def reals(self, codes: torch.Tensor) -> torch.Tensor:
+        """Return the real values that codes stand for, in float32."""
+        return (codes.to(torch.float32) - self.zero_point) * self.scale
+
+
+def input_grids(module: torch.fx.GraphModule) -> list[Grid | None]:
+    """Return the grid of each input's quantize operator; None for a float input."""
+    found: list[Grid | None] = []
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            users = [u for u in node.users if "quantize_per_tensor" in str(u.target)]
+            found.append(_grid(users[0]) if users else None)
+    return found
+
+
+def output_grids(module: torch.fx.GraphModule) -> list[Grid | None]:
+    """Return the grid of each output's dequantize operator; None for a float output."""
+    output = next(node for node in module.graph.nodes if node.op == "output")
+    values = output.args[0]
+    listed = values if isinstance(values, list | tuple) else [values]
+    return [
+        _grid(node) if "dequantize_per_tensor" in str(node.target) else None
+        for node in listed
+        if isinstance(node, torch.fx.Node)
+    ]
+
+
+def _grid(node: torch.fx.Node) -> Grid:
+    scale, zero_point, low, high, dtype = node.args[1:6]
+    return Grid(float(scale), int(zero_point), int(low), int(high), dtype)  # type: ignore[arg-type]
+
+
+def runtime_values(
+    module: torch.fx.GraphModule,
+    inputs: tuple[torch.Tensor, ...],
+    outputs: list[torch.Tensor],
+    integer_io: bool,  # noqa: FBT001 - follows the option of that name
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return inputs and outputs as the compiled program takes and gives them."""
+    if not integer_io:
+        return list(inputs), outputs
+    ins = zip(inputs, input_grids(module), strict=True)
+    outs = zip(outputs, output_grids(module), strict=True)
+    return (
+        [grid.codes(value) if grid else value for value, grid in ins],
+        [grid.codes(value) if grid else value for value, grid in outs],
+    )
+
+
+def tolerance(module: torch.fx.GraphModule) -> list[dict[str, float]]:
+    """Return for each output the absolute difference that one step of its grid makes.
+
+    The integer program may differ from the quantized model by a step, since the latter computes
+    in float; ExecuTorch's default of 0.01 knows nothing of the output's scale.
+    """
+    steps = [grid.scale if grid else 0.0 for grid in output_grids(module)]
+    return [{"atol": 1.01 * step, "rtol": 0.0} for step in steps]

@@ -1,0 +1,211 @@
+"""From the quantized program to the bytes for the runtime, with every reason kept."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from executorch.backends.arm.ethosu import EthosUPartitioner
+from executorch.backends.arm.tosa import partitioner as tosa_partitioner
+from executorch.exir import (
+    EdgeCompileConfig,
+    ExecutorchBackendConfig,
+    to_edge_transform_and_lower,
+)
+from executorch.exir.passes.quantize_io_pass import QuantizeInputs, QuantizeOutputs
+from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
+
+from workbench.engine import programs
+from workbench.engine.acceleration.retarget import capture_tosa
+from workbench.engine.acceleration.table import accelerated
+from workbench.engine.toolchains.base import Lowered
+from workbench.engine.toolchains.ethos_u import vela
+from workbench.engine.toolchains.ethos_u.compile_spec import compile_spec
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.pipeline.plan import tool_version
+from workbench.results import CpuNode, LowerResult
+from workbench.targets import target_of
+from workbench.targets.ethos_u import clock_hz
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from workbench.engine.context import StageContext
+
+_DELEGATE = executorch_call_delegate
+
+
+def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
+    """Compile the quantized program for the project's device.
+
+    Raises:
+        WorkbenchError: Vela refused; its sentence, and what usually helps.
+    """
+    converted = context.hot("convert")
+    choice = target_of(context.project.target.id).complete(context.project.target)
+    context.progress(0, None, "partitioning and compiling")
+    reports: list[Any] = []
+    try:
+        with (
+            accelerated(context.accelerate, log=context.log),
+            capture_tosa() as tosa,
+            vela.recorded() as compiled,
+            _reasons(reports),
+        ):
+            manager = to_edge_transform_and_lower(
+                converted.program,
+                partitioner=[EthosUPartitioner(compile_spec(choice))],
+                compile_config=EdgeCompileConfig(_check_ir_validity=False),
+            )
+            context.check_cancelled()
+            if choice.options["integer_io"]:
+                manager = _integer_io(manager)
+            context.progress(0, None, "writing the program")
+            edge = manager.exported_program()
+            runtime = manager.to_executorch(
+                config=ExecutorchBackendConfig(extract_delegate_segments=False)
+            )
+    except SystemExit as error:
+        raise _vela_left(error) from error
+    except RuntimeError as error:
+        raise _vela_refused(error) from error
+    lowered = Lowered(edge, list(tosa), bytes(runtime.buffer))
+    return lowered, _result(context, lowered, compiled, reports, runtime)
+
+
+def _integer_io(manager: Any) -> Any:  # noqa: ANN401 - an EdgeProgramManager
+    program = manager.exported_program()
+    inputs = list(range(len(program.graph_signature.user_inputs)))
+    outputs = list(range(len(program.graph_signature.user_outputs)))
+    return manager.transform(
+        passes=[QuantizeInputs(manager, inputs), QuantizeOutputs(manager, outputs)]
+    )
+
+
+@contextmanager
+def _reasons(reports: list[Any]) -> Iterator[None]:
+    """Keep every reporter the partitioner makes: it has no other way to give its reasons."""
+    stock = tosa_partitioner.WhyNoPartitionReporter
+
+    class Kept(stock):
+        def __init__(self) -> None:
+            super().__init__()
+            reports.append(self)
+
+    tosa_partitioner.WhyNoPartitionReporter = Kept
+    try:
+        yield
+    finally:
+        tosa_partitioner.WhyNoPartitionReporter = stock
+
+
+def _result(
+    context: StageContext,
+    lowered: Lowered,
+    compiled: list[Any],
+    reports: list[Any],
+    runtime: Any,  # noqa: ANN401 - an ExecutorchProgramManager
+) -> LowerResult:
+    choice = target_of(context.project.target.id).complete(context.project.target)
+    delegates = [n for n in lowered.edge.graph.nodes if n.target is _DELEGATE]
+    inner = [getattr(lowered.edge.graph_module, n.args[0].target) for n in delegates]
+    graphs = [module.original_module.graph for module in inner]
+    inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")
+    module_of = _tensor_modules(graphs)
+    clock = clock_hz(str(choice.options["system_config"]))
+    return LowerResult(
+        target=choice.id,
+        system_config=str(choice.options["system_config"]),
+        memory_mode=str(choice.options["memory_mode"]),
+        delegates=len(delegates),
+        delegated_nodes=inside,
+        cpu_nodes=tuple(_cpu_nodes(lowered.edge, reports)),
+        kernels=tuple(_kernels(runtime)),
+        vela=tuple(vela.report(i, m, clock, module_of) for i, m in enumerate(compiled)),
+        pte_bytes=len(lowered.pte),
+        accelerated=context.accelerate,
+        vela_version=tool_version("ethos-u-vela"),
+        warnings=() if delegates else ("Nothing runs on the NPU: no operator was delegated.",),
+    )
+
+
+def _tensor_modules(graphs: list[Any]) -> Callable[[str], str]:
+    """Return the function from a TOSA tensor's name to the module its node came from."""
+    modules = {n.name: programs.module_of(n) for graph in graphs for n in graph.nodes}
+
+    def module_of(name: str) -> str:
+        while name:
+            if name in modules:
+                return modules[name]
+            name = name.rpartition("_")[0]
+        return ""
+
+    return module_of
+
+
+_BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")
+
+
+def _cpu_nodes(edge: Any, reports: list[Any]) -> Iterator[CpuNode]:  # noqa: ANN401
+    reasons: dict[str, str] = {}
+    for report in reports:
+        for node, reason in report._rejected_nodes.items():  # noqa: SLF001 - no accessor
+            reasons.setdefault(node.name, str(reason))
+    for node in edge.graph.nodes:
+        op = programs.op_of(node)
+        if node.op != "call_function" or any(word in op for word in _BOOKKEEPING):
+            continue
+        yield CpuNode(
+            node=node.name, op=op, module=programs.module_of(node),
+            reason=_in_words(reasons.get(node.name, ""), op),
+        )  # fmt: skip
+
+
+def _in_words(reason: str, op: str) -> str:
+    if "quantize_per" in op and not reason.startswith("Op "):
+        return (
+            "Converts between float and integer at the border of the program; "
+            "integer input and output avoids it."
+        )
+    known = {
+        "Node was not marked as quantized in the Arm backend.":
+            "It was not quantized: no rule covers it, or the quantizer has no pattern for it.",
+        "One or more inputs were not quantized.": "One of its inputs is float.",
+    }  # fmt: skip
+    if "fp dtype" in reason:
+        return f"Its input is float, and the NPU takes integers only. ({reason})"
+    return known.get(reason, reason or "The partitioner gave no reason.")
+
+
+def _kernels(runtime: Any) -> list[str]:  # noqa: ANN401
+    """Return the names of the kernels a runtime must link, e.g. ``aten::add.out``."""
+    plan = runtime.executorch_program.execution_plan[0]
+    names = (f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators)
+    return sorted(set(names))
+
+
+def _vela_left(error: SystemExit) -> WorkbenchError:
+    info = ErrorInfo(
+        message=f"Vela refused its arguments and left with exit code {error.code}.",
+        hint="Check the additional Vela flags; the log has Vela's own words.",
+        where=Place(kind="option", id="target.options.extra_flags"),
+    )
+    return WorkbenchError([info])
+
+
+def _vela_refused(error: RuntimeError) -> WorkbenchError:
+    text = str(error).strip().splitlines()
+    first = text[0] if text else type(error).__name__
+    hint = "The log has the details."
+    if "could not run on NPU" in str(error):
+        hint = (
+            "Vela has no way back to the CPU. Usual cause: a config the device cannot compute, "
+            "such as 16-bit softmax on U55 and U65. Set the module to a8w8 or float."
+        )
+    info = ErrorInfo(
+        message=f"The program could not be compiled: {first}"[:600],
+        hint=hint,
+        where=Place(kind="stage", id="lower"),
+        details=str(error),
+    )
+    return WorkbenchError([info])

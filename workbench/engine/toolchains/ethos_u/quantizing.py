@@ -1,0 +1,154 @@
+"""The Ethos-U quantizer with the project's rules, and its own report read back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from executorch.backends.arm.quantizer import EthosUQuantizer
+
+from workbench.engine import programs
+from workbench.engine.qspec import arm_config
+from workbench.engine.toolchains.ethos_u.compile_spec import compile_spec
+from workbench.errors import Place, failure
+from workbench.project.model import config_label
+from workbench.results import NodeAnnotation
+
+if TYPE_CHECKING:
+    from workbench.project.model import Project, RuleKind
+    from workbench.project.qconfig import QuantConfig
+
+
+def quantizer(project: Project) -> EthosUQuantizer:
+    """Return a quantizer on which the project's rules have been called, in their order.
+
+    Raises:
+        WorkbenchError: a rule names an operator that torch does not have.
+    """
+    made = EthosUQuantizer(compile_spec(project.target))
+    for kind, match, config in project.quantizer_calls():
+        _call(made, kind, match, config)
+    return made
+
+
+def _call(made: Any, kind: RuleKind, match: str, config: QuantConfig | None) -> None:  # noqa: ANN401
+    arm = arm_config(config)
+    match kind:
+        case "global":
+            made.set_global(arm)
+        case "io":
+            made.set_io(arm)
+        case "module_type":
+            _set_module_type(made, match, arm)
+        case "module_name":
+            made.set_module_name(match, arm)
+        case "node_target":
+            made.set_node_target(operator(match), arm)
+        case "node_name":
+            made.set_node_name(match, arm)
+
+
+def _set_module_type(made: Any, match: str, arm: Any) -> None:  # noqa: ANN401
+    """Name a class by its full name: the quantizer compares nothing but that."""
+    module, _, name = match.rpartition(".")
+    made.set_module_type(type(name, (), {"__module__": module, "__qualname__": name}), arm)
+
+
+def operator(name: str) -> Any:  # noqa: ANN401 - an OpOverload
+    """Return the operator with a dotted name such as ``aten.relu.default``.
+
+    Raises:
+        WorkbenchError: torch has no such operator.
+    """
+    parts = name.removeprefix("torch.ops.").split(".")
+    found: Any = torch.ops
+    try:
+        for part in parts:
+            found = getattr(found, part)
+    except (AttributeError, RuntimeError):
+        found = None
+    if not isinstance(found, torch._ops.OpOverload):  # noqa: SLF001 - its only name
+        raise failure(
+            f"torch has no operator {name}.",
+            "Write namespace.name.overload, e.g. aten.relu.default.",
+            Place(kind="rule", id=name),
+        )
+    return found
+
+
+def annotations(
+    made: EthosUQuantizer, prepared: torch.fx.GraphModule, project: Project
+) -> list[NodeAnnotation]:
+    """Return for every operator whether it was quantized, by what, and otherwise why not.
+
+    Source: ExecuTorch 1.5.1 ``QuantizerReporter`` and the nodes' own metadata; nodes that no
+    pattern speaks of appear in no report and are told from the metadata.
+    """
+    accepted, rejected = _reports(made)
+    labels = _labels(project)
+    found = []
+    for node in prepared.graph.nodes:
+        if node.op != "call_function" or "val" not in node.meta:
+            continue
+        quantized = bool(_annotation(node))
+        by, label = accepted.get(node.name, ("", ""))
+        reason = "" if quantized else rejected.get(node.name, _NO_PATTERN)
+        found.append(NodeAnnotation(
+            node=node.name, op=programs.op_of(node), module=programs.module_of(node),
+            config=labels.get(label, label) if quantized else "float", by=by,
+            quantized=quantized, reason=_in_words(reason),
+        ))  # fmt: skip
+    return found
+
+
+_NO_PATTERN = "The Ethos-U quantizer has no pattern for this operator."
+_WORDS = {
+    "Tried annotating already quantized node.": "A stronger rule had taken it already.",
+    "All inputs and outputs to these nodes are non-quantized.":
+        "Everything around it is float, so it stays float too.",
+    "No float inputs nor outputs to annotate": "It handles no floating-point tensors.",
+    "Tried annotating unsupported quantization config":
+        "The target cannot compute this operator in this config.",
+    "Tried annotating unsupported configuration of operators":
+        "The target cannot compute this combination of operators.",
+}  # fmt: skip
+
+
+def _in_words(reason: str) -> str:
+    return _WORDS.get(reason.strip(), reason)
+
+
+def _annotation(node: torch.fx.Node) -> bool:
+    note = node.meta.get("quantization_annotation")
+    if note is None:
+        return False
+    return bool(note.output_qspec is not None or any(note.input_qspec_map.values()))
+
+
+def _reports(made: EthosUQuantizer) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    accepted: dict[str, tuple[str, str]] = {}
+    rejected: dict[str, str] = {}
+    for part in made.quantizer.quantizers:
+        reporter = getattr(part, "reporter", None)
+        report = reporter.quantizers.get(part) if reporter is not None else None
+        if report is None:
+            continue
+        info = report.quantizer_info
+        for pattern in report.accepted_patterns:
+            for node in pattern.nodes:
+                accepted[node.name] = (str(info.targeted_nodes_description), str(info.qconfig_label))
+        for pattern in report.rejected_patterns:
+            for name in pattern.node_names:
+                rejected.setdefault(name, str(pattern.rejection_reason))
+    return accepted, rejected
+
+
+def _labels(project: Project) -> dict[str, str]:
+    """Return our names for the labels that the Arm configs carry."""
+    names = {}
+    for rule in project.rules:
+        config = project.config_of(rule)
+        arm = arm_config(config)
+        if arm is not None:
+            names.setdefault(str(arm.label), project.label_of(rule) or config_label(config))
+    return names

@@ -1,0 +1,162 @@
+"""The compiled program on the TOSA reference model, against the quantized model. Computed.
+
+The edge program runs as it would on the device: CPU operators eagerly, every delegate's TOSA on
+the reference model. Source: tosa-tools 2026.5.0, module ``tosa_reference_model``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import tosa_reference_model
+from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
+
+from workbench.engine.acceleration.evaluation import fast_quantized_module
+from workbench.engine.quality import Accumulator
+from workbench.engine.samples import evaluation_samples
+from workbench.engine.toolchains.ethos_u.grids import Grid, output_grids, runtime_values
+from workbench.errors import Place, failure
+from workbench.results import VerifyResult
+
+if TYPE_CHECKING:
+    from workbench.engine.context import StageContext
+    from workbench.engine.toolchains.base import Lowered
+
+_DELEGATE = executorch_call_delegate
+
+
+class IntegerProgram(torch.fx.Interpreter):
+    """Runs an edge program whose delegates are computed by the reference model."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        program = lowered.edge
+        super().__init__(program.graph_module)
+        delegates = [n for n in program.graph.nodes if n.target is _DELEGATE]
+        names = [str(n.args[0].target) for n in delegates]
+        self._tosa = dict(zip(names, lowered.tosa, strict=True))
+        self._specs = {
+            name: [v.meta["val"] for v in _outputs(getattr(program.graph_module, name))]
+            for name in names
+        }
+        self._program = program
+
+    def compute(self, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+        """Return the program's outputs for one set of inputs."""
+        program = self._program
+        signature = program.graph_signature
+        given = iter(inputs)
+        values = []
+        for node in program.graph.nodes:
+            if node.op != "placeholder":
+                continue
+            name = node.name
+            if name in signature.inputs_to_parameters:
+                values.append(program.state_dict[signature.inputs_to_parameters[name]])
+            elif name in signature.inputs_to_buffers:
+                target = signature.inputs_to_buffers[name]
+                kept = program.state_dict.get(target)
+                values.append(program.constants[target] if kept is None else kept)
+            elif name in signature.inputs_to_lifted_tensor_constants:
+                target = signature.inputs_to_lifted_tensor_constants[name]
+                values.append(program.constants[target])
+            else:
+                values.append(next(given))
+        outputs = self.run(*values)
+        return [t for t in outputs if isinstance(t, torch.Tensor)]
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+        """Run a delegate on the reference model, everything else as it is."""
+        if target is not _DELEGATE:
+            return super().call_function(target, args, kwargs)
+        name = next(n for n in self._tosa if getattr(self._program.graph_module, n) is args[0])
+        arrays = [np.ascontiguousarray(a.detach().numpy()) for a in args[1:]]
+        outputs, status = tosa_reference_model.run(
+            self._tosa[name], arrays, verbosity="NONE",
+            initialize_variable_tensor_from_numpy=True,
+        )  # fmt: skip
+        if status != tosa_reference_model.GraphStatus.TOSA_VALID:
+            raise failure(
+                f"The reference model refused the delegate {name} ({status}).",
+                "The TOSA program is not valid; please report it with the model.",
+                Place(kind="stage", id="verify"),
+            )
+        shaped = zip(outputs, self._specs[name], strict=True)
+        return [torch.from_numpy(np.array(o)).reshape(v.shape).to(v.dtype) for o, v in shaped]
+
+
+def verify(context: StageContext) -> VerifyResult:
+    """Compare the integer program with the quantized model over the evaluation samples."""
+    lowered: Lowered = context.hot("lower")
+    program = IntegerProgram(lowered)
+    converted = context.hot("convert").module
+    integer_io = bool(context.project.target.options.get("integer_io"))
+    tally = _Tally(output_grids(converted), integer_io=integer_io)
+    samples = evaluation_samples(context)
+    wanted = context.project.verification.samples
+    total = min(wanted, samples.count) if samples.count else wanted
+    module = fast_quantized_module(converted, context.accelerate)
+    with torch.no_grad():
+        for number, sample in enumerate(samples):
+            if number == wanted:
+                break
+            context.progress(number, total, f"sample {number + 1}")
+            quantized = _flat(module(*sample.inputs))
+            inputs, _ = runtime_values(converted, sample.inputs, quantized, integer_io)
+            tally.add(quantized, program.compute(tuple(inputs)))
+    return tally.result()
+
+
+class _Tally:
+    """Counts differences in steps of each output's grid."""
+
+    def __init__(self, grids: list[Grid | None], *, integer_io: bool) -> None:
+        self._grids = grids
+        self._integer_io = integer_io
+        self._histogram: Counter[int] = Counter()
+        self._samples = self._equal = 0
+        self._quality = [Accumulator() for _ in grids]
+
+    def add(self, quantized: list[torch.Tensor], integer: list[torch.Tensor]) -> None:
+        """Take in one sample's outputs of both programs."""
+        self._samples += 1
+        same = True
+        for position, (a, b) in enumerate(zip(quantized, integer, strict=True)):
+            grid = self._grids[position] if position < len(self._grids) else None
+            real = grid.reals(b) if self._integer_io and grid is not None else b
+            step = grid.scale if grid is not None else 1.0
+            lsb = torch.round((a.double() - real.double()).abs() / step).to(torch.int64)
+            values, counts = torch.unique(lsb, return_counts=True)
+            self._histogram.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+            if position < len(self._quality):
+                self._quality[position].add(a, real)
+            same = same and bool(a.reshape(-1).argmax() == real.reshape(-1).argmax())
+        self._equal += same
+
+    def result(self) -> VerifyResult:
+        """Return the tally."""
+        histogram = dict(sorted(self._histogram.items()))
+        loose = [i for i, grid in enumerate(self._grids) if grid is None]
+        return VerifyResult(
+            samples=self._samples,
+            elements=sum(histogram.values()),
+            exact=histogram.get(0, 0),
+            max_lsb=max(histogram, default=0),
+            argmax_equal=self._equal,
+            histogram=histogram,
+            outputs=tuple(q.output(f"output {i}") for i, q in enumerate(self._quality)),
+            warnings=tuple(
+                f"Output {i} is float: differences are counted in units of 1." for i in loose
+            ),
+        )
+
+
+def _outputs(delegate: Any) -> list[Any]:  # noqa: ANN401 - a LoweredBackendModule
+    return [n for n in delegate.original_module.graph.output_node().args[0]]
+
+
+def _flat(value: Any) -> list[torch.Tensor]:  # noqa: ANN401 - a model may return anything
+    leaves = torch.utils._pytree.tree_leaves(value)  # noqa: SLF001 - no public name
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

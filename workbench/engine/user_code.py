@@ -1,0 +1,142 @@
+"""Calls the user's own Python, and says in a sentence what went wrong there."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import re
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workbench.project.sources import Reference
+
+
+def load_callable(reference: Reference, option: str) -> Callable[..., Any]:
+    """Import the reference's module and return the callable it names.
+
+    Raises:
+        WorkbenchError: no such file, module or name, or the import itself fails.
+    """
+    where = Place(kind="option", id=option)
+    try:
+        module = _import(reference)
+    except WorkbenchError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise user_failure(error, "could not be imported", where, reference.path) from error
+    found = getattr(module, reference.attribute, None)
+    if found is None:
+        names = [n for n in vars(module) if callable(getattr(module, n)) and not n.startswith("_")]
+        raise failure(
+            f"{_name(reference)} has no {reference.attribute}.",
+            f"It has: {', '.join(names[:12])}." if names else "It defines no callable.",
+            where,
+        )
+    if not callable(found):
+        raise failure(f"{reference.attribute} in {_name(reference)} is not callable.", where=where)
+    return found
+
+
+def call(function: Callable[..., Any], reference: Reference, option: str) -> Any:  # noqa: ANN401
+    """Call the user's callable without arguments.
+
+    Raises:
+        WorkbenchError: it raised; the sentence names file and line.
+    """
+    try:
+        return function()
+    except (Exception, SystemExit) as error:
+        where = Place(kind="option", id=option)
+        raise user_failure(error, "raised an error", where, reference.path) from error
+
+
+def user_failure(
+    error: BaseException, what: str, where: Place, path: Path | None
+) -> WorkbenchError:
+    """Return the error for a failure inside the user's file, with the line it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if path is not None and Path(f.filename).parent == path.parent]
+    place = f" at {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
+    name = path.name if path is not None else "The code"
+    first = (str(error).strip().splitlines() or [""])[0]
+    if isinstance(error, SyntaxError):
+        place, first = f" at line {error.lineno}", error.msg
+    return WorkbenchError([
+        ErrorInfo(
+            message=f"{name} {what}{place}: {type(error).__name__}: {first}"[:800],
+            hint="Correct the code and run again.",
+            where=where,
+            details="".join(traceback.format_exception(error)),
+        )
+    ])
+
+
+_USER_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\w+)\n\s*(.*)')
+
+
+def line_in_user_code(error: BaseException) -> str:
+    """Return "file.py, line 12, in forward: <source>" for an error of torch.export; "" if unknown."""
+    text = str(error)
+    if "from user code" in text:
+        text = text.split("from user code")[-1]
+    places = _USER_LINE.findall(text)
+    if not places:
+        frames = traceback.extract_tb(error.__traceback__)
+        places = [
+            (f.filename, str(f.lineno), f.name, f.line or "")
+            for f in frames
+            if "site-packages" not in f.filename and "/workbench/" not in f.filename
+        ]
+    places = [p for p in places if "site-packages" not in p[0]] or places
+    if not places:
+        return ""
+    file, line, function, source = places[-1]
+    return f"{Path(file).name}, line {line}, in {function}: {source.strip()}"
+
+
+def _name(reference: Reference) -> str:
+    return reference.path.name if reference.kind == "file" and reference.path else reference.module
+
+
+def _import(reference: Reference) -> Any:  # noqa: ANN401 - a module
+    if reference.kind == "package":
+        return importlib.import_module(reference.module)
+    path = reference.path
+    if path is None or not path.is_file():
+        raise failure(
+            f"{path.name if path else 'The file'} is not there.",
+            "Correct the path in the project.",
+            Place(kind="file", id=str(path)),
+        )
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    _forget_changed_neighbours(path.parent)
+    name = f"user_{path.stem}_{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _forget_changed_neighbours(folder: Path) -> None:
+    """Drop modules imported from the folder before, so that edited files are read again."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and Path(file).is_relative_to(folder) and "site-packages" not in file:
+            if not name.startswith(("workbench", "ui", "tests")):
+                del sys.modules[name]

@@ -1,0 +1,169 @@
+"""The rules applied to a picture of the model: who gets what, and what is odd about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.pipeline.plan import plan
+from workbench.project import sources
+from workbench.project.frozen import Frozen
+from workbench.project.rules import ModuleRef, NodeRef, Resolution, module_chains, resolve
+from workbench.results import GRAPH_FILE
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from workbench.pipeline.cache import Cache
+    from workbench.project.model import Project, Rule
+
+
+class Problem(Frozen):
+    """Something a user should know before running: an error stops, a warning does not."""
+
+    level: Literal["error", "warning"]
+    info: ErrorInfo
+
+
+def float_graph(project: Project, folder: Path, cache: Cache) -> GraphSnapshot | None:
+    """Return the exported graph if it is in the cache."""
+    stage = plan(project, folder, cache).of("export")
+    if stage.state != "cached":
+        return None
+    return GraphSnapshot.load(cache.folder(stage.key) / GRAPH_FILE)
+
+
+def resolve_graph(project: Project, graph: GraphSnapshot) -> Resolution:
+    """Return what every module and node of a picture gets, and by which rule."""
+    modules = [ModuleRef(m.path, m.type_name) for m in graph.modules]
+    chains = module_chains(modules)
+    root = chains.get("", ())
+    nodes = [
+        NodeRef(
+            id=node.id,
+            target=node.op,
+            modules=chains.get(node.module, root),
+            is_io=node.kind in {"input", "output"},
+        )
+        for node in graph.nodes
+        if node.kind not in {"parameter", "constant"}
+    ]
+    return resolve(project, modules, nodes)
+
+
+def problems(project: Project, folder: Path, graph: GraphSnapshot | None) -> list[Problem]:
+    """Return everything that is wrong or odd, errors first.
+
+    Args:
+        project: What to look at.
+        folder: Where its relative paths start.
+        graph: The exported graph; without it nothing is said about matches.
+    """
+    errors = [Problem(level="error", info=info) for info in _errors(project, folder)]
+    warnings = [Problem(level="warning", info=info) for info in _warnings(project, graph)]
+    return errors + warnings
+
+
+def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
+    missing = sources.missing(project, folder)
+    if missing is not None:
+        yield from missing.infos
+    try:
+        target = target_of(project.target.id)
+    except WorkbenchError as error:
+        yield from error.infos
+        return
+    yield from target.check(project.target)
+    for rule in project.rules:
+        if not rule.enabled:
+            continue
+        refusal = target.refusal(project.target, project.config_of(rule), rule.kind)
+        if refusal:
+            yield ErrorInfo(
+                message=f"{rule_name(rule)}: {refusal}",
+                hint="Choose another config for the rule, or switch it off.",
+                where=Place(kind="rule", id=rule.id),
+            )
+
+
+def _warnings(project: Project, graph: GraphSnapshot | None) -> Iterator[ErrorInfo]:
+    if project.calibration is None:
+        yield ErrorInfo(
+            message="There is no calibration data: ranges come from the example input alone.",
+            hint="Name a data set; a hundred typical samples are enough.",
+            where=Place(kind="option", id="calibration"),
+        )
+    if not any(rule.enabled for rule in project.rules):
+        yield ErrorInfo(
+            message="There is no rule: nothing will be quantized.",
+            hint="Assign a8w8 to the whole model to begin with.",
+            where=Place(kind="option", id="rules"),
+        )
+    if graph is None:
+        return
+    resolution = resolve_graph(project, graph)
+    for rule in project.rules:
+        yield from _rule_warnings(project, rule, resolution)
+    yield from _target_warnings(project, graph, resolution)
+
+
+def rule_name(rule: Rule) -> str:
+    """Return how a rule is spoken of, e.g. ``r3 module_name encoder.0``."""
+    return f"{rule.id} {rule.kind} {rule.match}".rstrip()
+
+
+def _rule_warnings(project: Project, rule: Rule, resolution: Resolution) -> Iterator[ErrorInfo]:
+    count = resolution.counts[rule.id]
+    where = Place(kind="rule", id=rule.id)
+    if not rule.enabled:
+        return
+    if not count.matched:
+        yield ErrorInfo(
+            message=f"{rule_name(rule)} matches nothing in the model.",
+            hint=_nearest(rule, resolution),
+            where=where,
+        )
+    elif not count.wins:
+        stronger = sorted({
+            e.rule for e in [*resolution.modules.values(), *resolution.nodes.values()]
+            if e.rule and rule.id in e.overridden
+        })  # fmt: skip
+        yield ErrorInfo(
+            message=f"{rule_name(rule)} has no effect: {', '.join(stronger)} wins everywhere.",
+            hint="Move it up, or remove it.",
+            where=where,
+        )
+    del project
+
+
+def _nearest(rule: Rule, resolution: Resolution) -> str:
+    import difflib
+
+    names = {
+        "module_name": [name for name in resolution.modules if name],
+        "node_name": list(resolution.nodes),
+    }.get(rule.kind, [])
+    close = difflib.get_close_matches(rule.match, names, n=3, cutoff=0.5)
+    return f"Did you mean {', '.join(close)}?" if close else "Names are exact; no wildcards."
+
+
+def _target_warnings(
+    project: Project, graph: GraphSnapshot, resolution: Resolution
+) -> Iterator[ErrorInfo]:
+    target = target_of(project.target.id)
+    operators: dict[str, list[str]] = {}
+    for node in graph.nodes:
+        effective = resolution.nodes.get(node.id)
+        if effective is not None and effective.rule is not None:
+            operators.setdefault(effective.rule, []).append(node.op)
+    for rule in project.rules:
+        config = project.config_of(rule)
+        for text in target.warnings(project.target, config, operators.get(rule.id, [])):
+            yield ErrorInfo(
+                message=f"{rule_name(rule)}: {text}",
+                hint="Give that module a8w8, or leave it in float.",
+                where=Place(kind="rule", id=rule.id),
+            )
