@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Literal
 
-from workbench.pipeline.stages import STAGES_BY_ID, needed
+from workbench.pipeline.stages import STAGES, STAGES_BY_ID, stages_until
 from workbench.project.model import Project
 from workbench.protocol import Lane
 
@@ -67,6 +67,34 @@ class Job:
 def lane_of(stage_id: str) -> Lane:
     """Return the lane a stage runs on."""
     return "background" if stage_id in BACKGROUND else "interactive"
+
+
+def needed(stage_id: str) -> list[str]:
+    """Return the stages that must be done before and including ``stage_id``, in order."""
+    wanted = {stage_id}
+    for stage in reversed(STAGES):
+        if stage.id in wanted:
+            wanted.update(stage.needs)
+    return [stage.id for stage in STAGES if stage.id in wanted]
+
+
+def left_out(stage_id: str) -> tuple[str, ...]:
+    """Return the stages before ``stage_id`` that it does not start from."""
+    wanted = needed(stage_id)
+    return tuple(stage for stage in stages_until(stage_id) if stage not in wanted)
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration for people: 0.4 s, 12 s, 3 min 05 s."""
+    if seconds is None:
+        return ""
+    if seconds < 0.05:
+        return "0 s"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
 
 
 def interactive_part(stage_id: str) -> str:

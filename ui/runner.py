@@ -15,9 +15,9 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from ui.engine_link import EngineFactory, EngineLink
-from ui.jobs import BACKGROUND, Job, interactive_part, lane_of
+from ui.jobs import BACKGROUND, Job, interactive_part, lane_of, left_out, needed
 from workbench.errors import TrustRequiredError
-from workbench.pipeline.stages import STAGES, STAGES_BY_ID, needed
+from workbench.pipeline.stages import STAGES, STAGES_BY_ID
 from workbench.project.model import Project
 from workbench.project.trust import TrustStore, demand
 from workbench.protocol import (
@@ -170,6 +170,7 @@ class Runner(QObject):
                 project=job.project,
                 folder=job.folder,
                 until=job.until,
+                skip=left_out(job.until),
                 cache_root=str(self._cache_root),
             )
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
-from ui.jobs import Job
+from ui.jobs import Job, duration
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 ROOT = QModelIndex()
@@ -34,19 +34,6 @@ class Column(IntEnum):
 
 TITLES = ("Job", "State", "Progress", "Elapsed", "Remaining")
 JOB_ROLE = Qt.ItemDataRole.UserRole + 1
-
-
-def duration(seconds: float | None) -> str:
-    """Return a duration for people: 0.4 s, 12 s, 3 min 05 s."""
-    if seconds is None:
-        return ""
-    if seconds < 0.05:
-        return "0 s"
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
 
 
 class JobTableModel(QAbstractTableModel):

@@ -1,0 +1,136 @@
+"""Giving a precision to what is chosen: one verb for tree, graph, tables and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from PySide6.QtCore import QObject
+
+from ui.document import Document
+from ui.notices import Action, Notices
+from ui.outline import Outline
+from workbench.errors import WorkbenchError, failure
+from workbench.project import edits
+from workbench.project.model import Project, Rule, RuleKind, config_label
+from workbench.project.qconfig import PRESETS, PRESETS_BY_ID, QuantConfig
+from workbench.targets import target_of
+
+Config = str | QuantConfig
+
+
+def preset_ids(project: Project | None, kind: RuleKind = "module_name") -> list[str]:
+    """Return the configs that fit a kind of rule by name; their order gives the keys 1 to 9."""
+    own = list(project.presets) if project else []
+    return [p.id for p in PRESETS if not p.io_only or kind == "io"] + own
+
+
+def preset_title(preset_id: str) -> str:
+    """Return what a preset is, in words; the user's own have only their name."""
+    preset = PRESETS_BY_ID.get(preset_id)
+    return f"{preset.id}: {preset.title}" if preset else preset_id
+
+
+def label_of(config: Config) -> str:
+    """Return the short name of a config."""
+    return config if isinstance(config, str) else config_label(config)
+
+
+def refusal(project: Project, kind: RuleKind, config: Config) -> str:
+    """Return why the project's target cannot take a config; "" when it can."""
+    rule = Rule(id="new", kind=kind, config=config)
+    try:
+        value = project.config_of(rule)
+        return target_of(project.target.id).refusal(project.target, value, kind)
+    except (KeyError, WorkbenchError):
+        return ""
+
+
+class Assigner(QObject):
+    """Turns a choice and a config into named, undoable edits."""
+
+    def __init__(
+        self, document: Document, outline: Outline, notices: Notices, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._document, self._outline, self._notices = document, outline, notices
+
+    def modules(self, paths: Iterable[str], config: Config) -> bool:
+        """Give a config to modules by name; the whole model gets a global rule."""
+        chosen = sorted(set(paths))
+        if not chosen:
+            return False
+        if "" in chosen:
+            return self.rule("global", "", config)
+        done = self._assign("module_name", chosen, config)
+        if done and len(chosen) == 1:
+            self._offer_group(chosen[0], config)
+        return done
+
+    def nodes(self, ids: Iterable[str], config: Config) -> bool:
+        """Give a config to single nodes of the graph."""
+        return self._assign("node_name", sorted(set(ids)), config)
+
+    def rule(self, kind: RuleKind, match: str, config: Config) -> bool:
+        """Give a config to whatever a rule of this kind speaks of."""
+        return self._assign(kind, [match], config)
+
+    def by_key(self, number: int, modules: Iterable[str], nodes: Iterable[str] = ()) -> None:
+        """Give the preset with this number (1 to 9) to the chosen modules or nodes."""
+        known = preset_ids(self._document.project)
+        if not 1 <= number <= len(known):
+            return
+        if paths := list(modules):
+            self.modules(paths, known[number - 1])
+        elif ids := list(nodes):
+            self.nodes(ids, known[number - 1])
+
+    def group_matches(self, path: str) -> Sequence[str]:
+        """Return what a rule for the whole fused group of a module must name; empty for none."""
+        group = self._outline.groups.get(path)
+        return group.matches if group else ()
+
+    def _assign(self, kind: RuleKind, matches: list[str], config: Config) -> bool:
+        project = self._document.project
+        if project is None or not matches:
+            return False
+        if reason := refusal(project, kind, config):
+            self._notices.error(failure(f"{label_of(config)} cannot be used here.", reason))
+            return False
+        return self._document.apply(
+            f"Set {_named(kind, matches)} to {label_of(config)}",
+            lambda p: edits.assign_many(p, kind, matches, config),
+        )
+
+    def _offer_group(self, path: str, config: Config) -> None:
+        group = self._outline.groups.get(path)
+        if group is None or path == group.parent:
+            return
+        others = ", ".join(member for member in group.members if member != path)
+        label = label_of(config)
+        self._notices.info(
+            f"{path} is fused with {others}.",
+            "A config on one of them alone breaks the fusion.",
+            [Action("Set the whole group", lambda: self._whole_group(path, label, config))],
+        )
+
+    def _whole_group(self, path: str, label: str, config: Config) -> None:
+        group = self._outline.groups[path]
+
+        def edit(project: Project) -> Project:
+            alone = [r.id for r in project.rules if (r.kind, r.match) == ("module_name", path)]
+            for rule_id in alone if group.parent else []:
+                project = edits.remove_rule(project, rule_id)
+            return edits.assign_many(project, "module_name", group.matches, config)
+
+        self._document.apply(f"Set the group {group.name} to {label}", edit)
+
+
+def _named(kind: RuleKind, matches: Sequence[str]) -> str:
+    if kind == "global":
+        return "the whole model"
+    if kind == "io":
+        return "inputs and outputs"
+    if len(matches) == 1:
+        name = matches[0]
+        return name.rpartition(".")[2] if kind == "module_type" else name
+    return f"{len(matches)} {'nodes' if kind == 'node_name' else 'modules'}"

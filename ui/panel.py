@@ -1,0 +1,134 @@
+"""What a panel is, and all that it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QWidget
+
+from ui.appearance import Appearance
+from ui.assigning import Assigner
+from ui.document import Document
+from ui.models.job_table import JobTableModel
+from ui.models.log_lines import LogModel
+from ui.models.problem_list import ProblemListModel
+from ui.notices import Notices
+from ui.outline import Outline
+from ui.runner import Runner
+from ui.selection import Selected, Selection
+from ui.session import Session
+from ui.settings import Settings
+from ui.theme import Theme
+from workbench.errors import WorkbenchError
+from workbench.project.frozen import Frozen
+
+Result = TypeVar("Result", bound=Frozen)
+
+
+@dataclass(frozen=True)
+class PanelContext:
+    """The long-lived objects of the window, as a panel may use them."""
+
+    document: Document
+    session: Session
+    outline: Outline
+    selection: Selection
+    assigner: Assigner
+    runner: Runner
+    notices: Notices
+    settings: Settings
+    appearance: Appearance
+    log: LogModel
+    jobs: JobTableModel
+    problems: ProblemListModel
+    _loaded: dict[str, tuple[Path, Frozen]] = field(default_factory=dict)
+
+    @property
+    def theme(self) -> Theme:
+        """The present theme."""
+        return self.appearance.theme
+
+    def result(self, stage_id: str) -> Path | None:
+        """Return the folder of a stage's current result; None when there is none."""
+        return self.session.result(stage_id)
+
+    def load(self, kind: type[Result], stage_id: str) -> Result | None:
+        """Return a stage's current result; None when there is none or it cannot be read."""
+        folder = self.session.result(stage_id)
+        if folder is None:
+            return None
+        known = self._loaded.get(stage_id)
+        if known is not None and known[0] == folder and isinstance(known[1], kind):
+            return known[1]
+        from workbench.results import load_result
+
+        try:
+            loaded = load_result(kind, folder)
+        except WorkbenchError:
+            return None
+        self._loaded[stage_id] = (folder, loaded)
+        return loaded
+
+
+class Panel(QWidget):
+    """One view of the project: renders from values, changes them only on the user's signals.
+
+    Subclasses fill ``build`` and what they show of ``refresh``, ``render_selection``
+    and ``set_theme``. Renders are put together and left out while the panel is hidden.
+    """
+
+    panel_id: ClassVar[str] = ""
+
+    def __init__(self, context: PanelContext, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("PanelBody")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.context = context
+        self._due = {"theme", "state", "selection"}
+        self._soon = QTimer(self, interval=0, singleShot=True)
+        self._soon.timeout.connect(self.flush)
+        self.build()
+        state = partial(self._mark, "state")
+        for signal in (
+            context.document.project_changed, context.outline.resolved,
+            context.outline.model_changed, context.session.results_changed,
+        ):  # fmt: skip
+            signal.connect(state)
+        context.selection.changed.connect(partial(self._mark, "selection"))
+        context.appearance.changed.connect(partial(self._mark, "theme"))
+
+    def build(self) -> None:
+        """Make children, layout and connections; called once."""
+
+    def refresh(self) -> None:
+        """Show the present state; may be called at any time, any number of times."""
+
+    def render_selection(self, selected: Selected) -> None:
+        """Show what is chosen."""
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+
+    def flush(self) -> None:
+        """Render now what is due."""
+        due, self._due = self._due, set()
+        if "theme" in due:
+            self.set_theme(self.context.theme)
+        if "state" in due:
+            self.refresh()
+        if due:
+            self.render_selection(self.context.selection.value)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.flush()
+
+    def _mark(self, what: str, *_values: object) -> None:
+        self._due.add(what)
+        if self.isVisible():
+            self._soon.start()

@@ -1,0 +1,41 @@
+"""The panel table: one row per panel; adding one is a row and a file.
+
+The class is named by a string, because a panel is imported when it is first shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Literal
+
+from ui.panel import Panel
+
+Area = Literal["left", "center", "right", "bottom"]
+
+
+@dataclass(frozen=True)
+class PanelRow:
+    """A panel: where it stands at first, and the class that makes it."""
+
+    id: str
+    title: str
+    area: Area
+    entry: str
+
+    def load(self) -> type[Panel]:
+        """Import the panel's class."""
+        module, _, name = self.entry.partition(":")
+        found: type[Panel] = getattr(import_module(module), name)
+        return found
+
+
+PANELS: tuple[PanelRow, ...] = (
+    PanelRow("modules", "Modules", "left", "ui.panels.modules_panel:ModulesPanel"),
+    PanelRow("rules", "Rules", "left", "ui.panels.rules_panel:RulesPanel"),
+    PanelRow("graph", "Graph", "center", "ui.panels.graph_panel:GraphPanel"),
+    PanelRow("inspector", "Inspector", "right", "ui.panels.inspector_panel:InspectorPanel"),
+    PanelRow("jobs", "Jobs", "bottom", "ui.panels.jobs_panel:JobsPanel"),
+    PanelRow("log", "Log", "bottom", "ui.panels.log_panel:LogPanel"),
+    PanelRow("problems", "Problems", "bottom", "ui.panels.problems_panel:ProblemsPanel"),
+)

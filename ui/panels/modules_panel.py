@@ -1,0 +1,255 @@
+"""The module tree: what each module is, what it gets and why; the place to assign precision."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QSortFilterProxyModel, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QHeaderView,
+    QLabel,
+    QLineEdit,
+    QMenu,
+    QPushButton,
+    QStackedLayout,
+    QTreeView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.assigning import preset_ids, preset_title, refusal
+from ui.models.module_tree import WHOLE_MODEL, Column, ModuleTreeModel, Role
+from ui.panel import Panel
+from ui.selection import Selected
+from ui.theme import Theme
+from ui.widgets.chip import ChipDelegate
+from ui.widgets.config_dialog import ConfigDialog
+from ui.wording import differences, why
+from workbench.project import edits
+from workbench.project.qconfig import A8W8, QuantConfig
+
+EMPTY_TEXT = "The modules appear here once the model has been exported.\nPress Export above."
+
+
+class ModuleTree(QTreeView):
+    """A tree that tells which preset key was pressed.
+
+    Signals:
+        preset_key_pressed: a number from 1 to 9.
+        menu_asked: a context menu is wanted at a global position.
+    """
+
+    preset_key_pressed = Signal(int)
+    menu_asked = Signal(object)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        digit = event.key() - Qt.Key.Key_0
+        if 1 <= digit <= 9 and event.modifiers() in {
+            Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier,
+        }:  # fmt: skip
+            self.preset_key_pressed.emit(digit)
+        else:
+            super().keyPressEvent(event)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        self.menu_asked.emit(event.globalPos())
+
+
+class ModulesPanel(Panel):
+    """Tree, filter and the button that assigns."""
+
+    panel_id = "modules"
+
+    def build(self) -> None:
+        self.model = ModuleTreeModel(self)
+        self._proxy = QSortFilterProxyModel(self)
+        self._proxy.setSourceModel(self.model)
+        self._proxy.setRecursiveFilteringEnabled(True)
+        self._proxy.setAutoAcceptChildRows(True)
+        self._proxy.setFilterRole(Role.PATH)
+        self._proxy.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
+        self.filter = QLineEdit(self)
+        self.filter.setPlaceholderText("Filter modules")
+        self.filter.setAccessibleName("Filter modules")
+        self.filter.setClearButtonEnabled(True)
+        self.filter.textEdited.connect(self._on_filter_edited)
+        self._build_tree()
+        self._empty = QLabel(EMPTY_TEXT, self)
+        self._empty.setObjectName("Hint")
+        self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._empty.setWordWrap(True)
+        self.assign = QPushButton("Set precision", self)
+        self.assign.setAccessibleName("Set precision of the chosen modules")
+        self.assign.setToolTip("Or press 1 to 9 in the tree")
+        self.assign.setMenu(QMenu(self.assign))
+        self.assign.menu().aboutToShow.connect(lambda: self._fill_menu(self.assign.menu()))
+        self._arrange()
+        self._shown: tuple[object, ...] = ()
+
+    def refresh(self) -> None:
+        modules = self.context.outline.modules
+        if self._shown != modules:
+            self._shown = modules
+            self.model.set_modules(modules)
+            self._proxy.invalidate()
+            self.tree.expandToDepth(1)
+            if modules:
+                self.tree.resizeColumnToContents(Column.CONFIG)
+        self._stack.setCurrentIndex(1 if modules else 0)
+        self._show_configs()
+
+    def render_selection(self, selected: Selected) -> None:
+        paths = selected.modules or self.context.outline.modules_of(selected.nodes)
+        self.assign.setEnabled(bool(paths))
+        if selected.origin == self.panel_id:
+            return
+        items = QItemSelection()
+        first = None
+        for path in sorted(paths):
+            index = self._proxy.mapFromSource(self.model.index_of(path))
+            if index.isValid():
+                items.select(index, index)
+                first = first or index
+        flag = QItemSelectionModel.SelectionFlag
+        chooser = self.tree.selectionModel()
+        chooser.selectionChanged.disconnect(self._on_selection_changed)
+        chooser.select(items, flag.ClearAndSelect | flag.Rows)
+        chooser.selectionChanged.connect(self._on_selection_changed)
+        if first is not None:
+            self.tree.scrollTo(first)
+
+    def set_theme(self, theme: Theme) -> None:
+        del theme
+        self.tree.viewport().update()
+
+    def chosen(self) -> list[str]:
+        """Return the modules chosen in the tree or elsewhere."""
+        selected = self.context.selection.value
+        return sorted(selected.modules or self.context.outline.modules_of(selected.nodes))
+
+    def _build_tree(self) -> None:
+        self.tree = ModuleTree(self)
+        self.tree.setModel(self._proxy)
+        self.tree.setAccessibleName("Modules")
+        self.tree.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.tree.setUniformRowHeights(True)
+        self.tree.setIndentation(14)
+        self.tree.setItemDelegateForColumn(
+            Column.CONFIG, ChipDelegate(lambda: self.context.theme, self.tree)
+        )
+        header = self.tree.header()
+        header.setStretchLastSection(False)
+        header.setSectionResizeMode(Column.MODULE, QHeaderView.ResizeMode.Stretch)
+        header.setMinimumSectionSize(48)
+        for column, width in ((Column.CONFIG, 92), (Column.TYPE, 92), (Column.PARAMETERS, 74)):
+            header.resizeSection(column, width)
+        self.tree.selectionModel().selectionChanged.connect(self._on_selection_changed)
+        self.tree.preset_key_pressed.connect(self._on_preset_key)
+        self.tree.menu_asked.connect(self._on_menu_asked)
+
+    def _arrange(self) -> None:
+        body = QWidget(self)
+        self._stack = QStackedLayout(body)
+        self._stack.addWidget(self._empty)
+        self._stack.addWidget(self.tree)
+        row = QHBoxLayout()
+        row.setContentsMargins(6, 6, 6, 6)
+        row.addWidget(self.filter, 1)
+        row.addWidget(self.assign)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.setSpacing(0)
+        layout.addLayout(row)
+        layout.addWidget(body, 1)
+
+    def _show_configs(self) -> None:
+        from workbench.results import PrepareResult
+
+        project = self.context.document.project
+        resolution = self.context.outline.resolution
+        rules = project.rules if project else ()
+        reasons = {path: why(e, rules) for path, e in resolution.modules.items()}
+        prepared = self.context.load(PrepareResult, "prepare")
+        marks = differences(prepared.annotations, resolution.nodes) if prepared else {}
+        self.model.set_configs(resolution.modules, reasons, marks)
+
+    def _on_filter_edited(self, text: str) -> None:
+        self._proxy.setFilterFixedString(text)
+        if text:
+            self.tree.expandAll()
+
+    def _on_selection_changed(self) -> None:
+        rows = self.tree.selectionModel().selectedRows()
+        paths = [self.model.path_of(self._proxy.mapToSource(row)) for row in rows]
+        self.context.selection.choose_modules([p for p in paths if p is not None], self.panel_id)
+
+    def _on_preset_key(self, number: int) -> None:
+        self.context.assigner.by_key(number, self.chosen())
+
+    def _on_menu_asked(self, position: object) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._fill_menu(menu)
+        menu.popup(position)  # type: ignore[arg-type]
+
+    def _fill_menu(self, menu: QMenu) -> None:
+        menu.clear()
+        paths = self.chosen()
+        project = self.context.document.project
+        if project is None or not paths:
+            menu.addAction("Choose modules first").setEnabled(False)
+            return
+        kind = "global" if "" in paths else "module_name"
+        for number, preset in enumerate(preset_ids(project), 1):
+            key = f"\t{number}" if number <= 9 else ""
+            action = menu.addAction(f"{preset_title(preset)}{key}")
+            reason = refusal(project, "global" if kind == "global" else "module_name", preset)
+            action.setEnabled(not reason)
+            action.setToolTip(reason)
+            action.triggered.connect(partial(self._on_preset_triggered, preset))
+        menu.addAction("Custom\u2026").triggered.connect(lambda: self._ask_config(paths))
+        if len(paths) == 1:
+            self._fill_single(menu, paths[0])
+
+    def _fill_single(self, menu: QMenu, path: str) -> None:
+        group = self.context.outline.groups.get(path)
+        if group is not None:
+            menu.addSeparator()
+            choose = menu.addAction(f"Choose the fused group {group.name}")
+            choose.triggered.connect(lambda: self.context.selection.choose_modules(group.matches))
+        module = next((m for m in self.context.outline.modules if m.path == path), None)
+        if module is None:
+            return
+        menu.addSeparator()
+        name = module.type_name.rpartition(".")[2]
+        every = menu.addMenu(f"Set every {name}")
+        for preset in preset_ids(self.context.document.project):
+            action = every.addAction(preset_title(preset))
+            action.triggered.connect(partial(self._on_type_triggered, module.type_name, preset))
+
+    def _on_preset_triggered(self, preset: str) -> None:
+        self.context.assigner.modules(self.chosen(), preset)
+
+    def _on_type_triggered(self, type_name: str, preset: str) -> None:
+        self.context.assigner.rule("module_type", type_name, preset)
+
+    def _ask_config(self, paths: list[str]) -> None:
+        project = self.context.document.project
+        if project is None:
+            return
+        subject = ", ".join(path or WHOLE_MODEL for path in paths[:3])
+        subject += f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+        dialog = ConfigDialog(
+            subject, A8W8, lambda config: refusal(project, "module_name", config), self
+        )
+        dialog.chosen.connect(lambda config: self.context.assigner.modules(paths, config))
+        dialog.preset_named.connect(self._on_preset_named)
+        dialog.open()
+
+    def _on_preset_named(self, name: str, config: QuantConfig) -> None:
+        self.context.document.apply(
+            f"Save preset {name}", lambda p: edits.save_preset(p, name, config)
+        )

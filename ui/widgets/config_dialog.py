@@ -1,0 +1,58 @@
+"""A config of one's own for what is chosen, in a small dialog."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QVBoxLayout, QWidget
+
+from ui.widgets.config_form import ConfigForm, Refusal
+from workbench.project.qconfig import QuantConfig
+
+
+class ConfigDialog(QDialog):
+    """Asks for a config.
+
+    Signals:
+        chosen: the ``QuantConfig``.
+        preset_named: a name to keep it under, and the ``QuantConfig``.
+    """
+
+    chosen = Signal(object)
+    preset_named = Signal(str, object)
+
+    def __init__(
+        self, subject: str, config: QuantConfig, refusal: Refusal, parent: QWidget
+    ) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(f"Precision of {subject}")
+        self._refusal = refusal
+        self.form = ConfigForm(self)
+        self.form.render_config(config, refusal)
+        self.form.changed.connect(self._on_changed)
+        self.form.save_asked.connect(lambda name: self.preset_named.emit(name, self.form.config))
+        kinds = QDialogButtonBox.StandardButton
+        self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
+        self.buttons.button(kinds.Ok).setText("Set")
+        self.buttons.button(kinds.Ok).setProperty("primary", True)
+        self.buttons.accepted.connect(self._on_accepted)
+        self.buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(16, 14, 16, 14)
+        layout.setSpacing(12)
+        title = QLabel(subject, self)
+        title.setObjectName("Subheading")
+        title.setWordWrap(True)
+        layout.addWidget(title)
+        layout.addWidget(self.form)
+        layout.addWidget(self.buttons)
+        self.resize(380, self.sizeHint().height())
+        self._on_changed(config)
+
+    def _on_changed(self, config: QuantConfig) -> None:
+        ok = self.buttons.button(QDialogButtonBox.StandardButton.Ok)
+        ok.setEnabled(not self._refusal(config))
+
+    def _on_accepted(self) -> None:
+        self.chosen.emit(self.form.config)
+        self.accept()

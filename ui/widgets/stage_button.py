@@ -1,0 +1,162 @@
+"""One stage of the pipeline as a button: what it is, how it stands, how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QAbstractButton, QWidget
+
+from ui.jobs import duration
+from ui.session import StageView
+from ui.theme import Theme
+
+STATE_WORDS = {
+    "unknown": "\u2013",
+    "stale": "to do",
+    "cached": "done",
+    "queued": "queued",
+    "running": "running",
+    "failed": "failed",
+    "blocked": "blocked",
+    "unavailable": "not available",
+}
+
+
+class StageButton(QAbstractButton):
+    """A chevron with a state mark, a title, and a second line; never colour alone."""
+
+    def __init__(self, view: StageView, theme: Callable[[], Theme], parent: QWidget) -> None:
+        super().__init__(parent)
+        self._view = view
+        self._theme = theme
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.render_stage(view)
+
+    @property
+    def view(self) -> StageView:
+        """What is shown."""
+        return self._view
+
+    def render_stage(self, view: StageView) -> None:
+        """Show a stage in its present state."""
+        self._view = view
+        self.setEnabled(view.state != "unavailable")
+        self.setAccessibleName(f"{view.title}: {self.second_line()}")
+        self.setToolTip(self._explanation())
+        self.update()
+
+    def second_line(self) -> str:
+        """Return what is said below the title."""
+        view = self._view
+        match view.state:
+            case "running":
+                if view.fraction is not None:
+                    return f"{view.fraction:.0%} \u00b7 {duration(view.elapsed_s)}"
+                return f"{duration(view.elapsed_s)} \u2026"
+            case "cached":
+                return duration(view.elapsed_s) if view.elapsed_s is not None else "done"
+            case _:
+                return STATE_WORDS[view.state]
+
+    def sizeHint(self) -> QSize:
+        metrics = QFontMetricsF(self._title_font())
+        return QSize(round(metrics.horizontalAdvance(self._view.title)) + 44, 40)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        del event
+        theme = self._theme()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._paint_ground(painter, theme)
+        self._paint_mark(painter, theme)
+        left = 27.0
+        width = self.width() - left - 8
+        painter.setFont(self._title_font())
+        off = self._view.state == "unavailable"
+        painter.setPen(QColor(theme.muted if off else theme.text))
+        top = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(QRectF(left, 3, width, 18), top, self._view.title)
+        small = QFont(self.font())
+        small.setPixelSize(11)
+        painter.setFont(small)
+        failed = self._view.state == "failed"
+        painter.setPen(QColor(theme.bad if failed else theme.muted))
+        text = QFontMetricsF(small).elidedText(
+            self.second_line(), Qt.TextElideMode.ElideRight, width
+        )
+        painter.drawText(QRectF(left, 20, width, 15), top, text)
+        painter.end()
+
+    def _explanation(self) -> str:
+        view = self._view
+        lines = [f"{view.title}: {STATE_WORDS[view.state]}"]
+        lines += [part for part in (view.reason, view.message) if part]
+        lines += [info.message for info in view.infos]
+        if view.state in {"stale", "failed"}:
+            lines.append(f"Click to run everything up to {view.title}.")
+        elif view.state == "cached":
+            lines.append("Up to date. Click to show its result.")
+        return "\n".join(lines)
+
+    def _title_font(self) -> QFont:
+        font = QFont(self.font())
+        font.setPixelSize(13)
+        font.setWeight(QFont.Weight.DemiBold)
+        return font
+
+    def _paint_ground(self, painter: QPainter, theme: Theme) -> None:
+        rect = QRectF(self.rect()).adjusted(0.5, 1.5, -0.5, -1.5)
+        if self.isDown() or self.underMouse():
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(theme.raised))
+            painter.drawRoundedRect(rect, 5, 5)
+        if self._view.state == "running":
+            bar = QRectF(27, self.height() - 5, self.width() - 36, 3)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(theme.border))
+            painter.drawRoundedRect(bar, 1.5, 1.5)
+            share = self._view.fraction if self._view.fraction is not None else 0.3
+            bar.setWidth(max(3.0, bar.width() * share))
+            painter.setBrush(QColor(theme.accent))
+            painter.drawRoundedRect(bar, 1.5, 1.5)
+        if self.hasFocus():
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.setPen(QPen(QColor(theme.accent), 1.0))
+            painter.drawRoundedRect(rect, 5, 5)
+
+    def _paint_mark(self, painter: QPainter, theme: Theme) -> None:
+        centre = QPointF(15.0, 12.0)
+        colour = QColor({
+            "cached": theme.good, "running": theme.accent, "failed": theme.bad,
+            "blocked": theme.warning, "queued": theme.accent,
+        }.get(self._view.state, theme.muted))  # fmt: skip
+        painter.setPen(QPen(colour, 1.6, c=Qt.PenCapStyle.RoundCap))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        match self._view.state:
+            case "cached":
+                painter.drawPolyline(_shape(centre, (-4.5, 0.5), (-1.5, 3.5), (4.5, -3.5)))
+            case "failed":
+                painter.drawLine(centre + QPointF(-3.5, -3.5), centre + QPointF(3.5, 3.5))
+                painter.drawLine(centre + QPointF(-3.5, 3.5), centre + QPointF(3.5, -3.5))
+            case "running":
+                painter.setBrush(colour)
+                painter.drawPolygon(_shape(centre, (-3.0, -4.0), (4.0, 0.0), (-3.0, 4.0)))
+            case "blocked":
+                painter.drawPolygon(_shape(centre, (0.0, -4.5), (4.8, 3.8), (-4.8, 3.8)))
+            case "unavailable" | "unknown":
+                painter.drawLine(centre + QPointF(-3.5, 0), centre + QPointF(3.5, 0))
+            case "queued":
+                painter.drawEllipse(centre, 4.2, 4.2)
+                painter.drawPoint(centre)
+            case _:
+                painter.drawEllipse(centre, 4.2, 4.2)
+
+
+def _shape(centre: QPointF, *points: tuple[float, float]) -> QPolygonF:
+    return QPolygonF([centre + QPointF(x, y) for x, y in points])

@@ -1,0 +1,154 @@
+"""The target and its options: only combinations that are valid together are offered."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pydantic import JsonValue
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QCheckBox,
+    QComboBox,
+    QFormLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QWidget,
+)
+
+from workbench.errors import WorkbenchError
+from workbench.project.model import TargetChoice
+from workbench.targets import TARGETS, target_of
+from workbench.targets.base import OptionSpec
+
+BAR_OPTIONS = ("system_config", "memory_mode")
+
+
+class TargetForm(QWidget):
+    """Combo boxes for a device and its options.
+
+    ``compact`` shows the device and two options in a row, as a tool bar needs them.
+
+    Signals:
+        chosen: the ``TargetChoice`` the user has made, complete and valid.
+    """
+
+    chosen = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None, *, compact: bool = False) -> None:
+        super().__init__(parent)
+        self._compact = compact
+        self._choice: TargetChoice | None = None
+        self._device = QComboBox(self)
+        self._device.setAccessibleName("Target")
+        self._device.setToolTip("The device the model is quantized and compiled for")
+        for target in TARGETS:
+            for variant in target.variants:
+                self._device.addItem(variant.title, variant.id)
+        self._device.activated.connect(self._on_device_activated)
+        self._fields: dict[str, QWidget] = {}
+        self._labels: dict[str, QLabel] = {}
+        self._layout: QBoxLayout | QFormLayout
+        if compact:
+            self._layout = QHBoxLayout(self)
+            self._layout.setSpacing(6)
+            self._layout.addWidget(self._device)
+        else:
+            self._layout = QFormLayout(self)
+            self._layout.addRow("Device", self._device)
+        self._layout.setContentsMargins(0, 0, 0, 0)
+
+    @property
+    def choice(self) -> TargetChoice | None:
+        """What is shown."""
+        return self._choice
+
+    def render_choice(self, choice: TargetChoice) -> None:
+        """Show a choice with everything filled in that it leaves open."""
+        try:
+            target = target_of(choice.id)
+        except WorkbenchError:
+            self._device.setCurrentIndex(-1)
+            return
+        complete = target.complete(choice)
+        self._choice = complete
+        self._device.setCurrentIndex(self._device.findData(complete.id))
+        shown = [o for o in target.options(complete) if not self._compact or o.name in BAR_OPTIONS]
+        for name in set(self._fields) - {o.name for o in shown}:
+            self._fields[name].hide()
+        for option in shown:
+            self._show(option, complete.options.get(option.name, option.default))
+
+    def _show(self, option: OptionSpec, value: JsonValue) -> None:
+        field = self._fields.get(option.name) or self._make(option)
+        field.show()
+        if isinstance(field, QComboBox):
+            field.clear()
+            for choice in option.choices:
+                field.addItem(choice.title.split(" (")[0].split(": ")[0], choice.value)
+                field.setItemData(field.count() - 1, choice.title, 3)
+            field.setCurrentIndex(field.findData(value))
+            titles = {c.value: c.title for c in option.choices if isinstance(c.value, str)}
+            told = titles.get(value, "") if isinstance(value, str) else ""
+            field.setToolTip(f"{option.title}: {told}\n{option.description}")
+        elif isinstance(field, QCheckBox):
+            field.setChecked(bool(value))
+        elif isinstance(field, QLineEdit) and not field.hasFocus():
+            field.setText("" if value is None else str(value))
+
+    def _make(self, option: OptionSpec) -> QWidget:
+        field: QWidget
+        if option.kind == "choice":
+            combo = QComboBox(self)
+            combo.activated.connect(partial(self._on_option_activated, option.name, combo))
+            field = combo
+        elif option.kind == "switch":
+            box = QCheckBox(option.title, self)
+            box.clicked.connect(partial(self._take, option.name))
+            field = box
+        else:
+            line = QLineEdit(self)
+            line.editingFinished.connect(partial(self._on_line_edited, option, line))
+            field = line
+        field.setAccessibleName(option.title)
+        field.setToolTip(option.description)
+        self._fields[option.name] = field
+        if isinstance(self._layout, QFormLayout):
+            self._layout.addRow("" if option.kind == "switch" else option.title, field)
+        else:
+            self._layout.addWidget(field)
+        return field
+
+    def _on_device_activated(self, row: int) -> None:
+        options = self._choice.options if self._choice else {}
+        device = str(self._device.itemData(row))
+        choice = TargetChoice(id=device, options=options)
+        self._tell(target_of(device).complete(choice))
+
+    def _on_option_activated(self, name: str, combo: QComboBox, row: int) -> None:
+        self._take(name, combo.itemData(row))
+
+    def _on_line_edited(self, option: OptionSpec, line: QLineEdit) -> None:
+        text = line.text().strip()
+        if option.kind != "number":
+            self._take(option.name, text)
+        elif not text or text.isdecimal():
+            line.setProperty("invalid", False)
+            self._take(option.name, int(text) if text else None)
+        else:
+            line.setProperty("invalid", True)
+        line.style().polish(line)
+
+    def _take(self, name: str, value: JsonValue) -> None:
+        if self._choice is None:
+            return
+        options = {**self._choice.options, name: value}
+        self._tell(target_of(self._choice.id).complete(
+            TargetChoice(id=self._choice.id, options=options)
+        ))  # fmt: skip
+
+    def _tell(self, choice: TargetChoice) -> None:
+        if choice != self._choice:
+            self.render_choice(choice)
+            self.chosen.emit(choice)

@@ -1,0 +1,56 @@
+"""Why things are as they are, in words: the same words everywhere in the window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from workbench.project.model import RULE_CALLS, Rule
+from workbench.project.rules import Effective
+
+if TYPE_CHECKING:
+    from workbench.results import NodeAnnotation
+
+
+def rule_numbers(rules: Sequence[Rule]) -> dict[str, int]:
+    """Return the number by which each rule is called: its place in the call order, from 1."""
+    return {rule.id: number for number, rule in enumerate(rules, 1)}
+
+
+def rule_name(rule: Rule) -> str:
+    """Return a rule's match, or what it is for when it has none."""
+    return rule.match or {"global": "whole model", "io": "inputs and outputs"}[rule.kind]
+
+
+def why(effective: Effective, rules: Sequence[Rule]) -> str:
+    """Return one sentence, e.g. ``a16w8 from rule 3 encoder.*, overrides rule 1``."""
+    numbers = rule_numbers(rules)
+    known = {rule.id: rule for rule in rules}
+    winner = known.get(effective.rule or "")
+    if winner is None:
+        return f"{effective.label}: no rule speaks of it, so it stays in float"
+    deeper = ".*" if winner.kind == "module_name" else ""
+    text = f"{effective.label} from rule {numbers[winner.id]} {rule_name(winner)}{deeper}"
+    beaten = [str(numbers[r]) for r in effective.overridden if r in numbers]
+    if beaten:
+        text += f", overrides rule{'s' if len(beaten) > 1 else ''} {', '.join(beaten)}"
+    return text
+
+
+def call_text(rule: Rule, label: str) -> str:
+    """Return a rule as the call it stands for, e.g. ``set_module_name("encoder", a16w8)``."""
+    match = f'"{rule.match}", ' if rule.match else ""
+    return f"{RULE_CALLS[rule.kind]}({match}{label})"
+
+
+def differences(
+    annotations: Sequence[NodeAnnotation], predicted: Mapping[str, Effective]
+) -> dict[str, str]:
+    """Return for each module why the quantizer left in float what a rule wanted quantized."""
+    found: dict[str, str] = {}
+    for note in annotations:
+        wanted = predicted.get(note.node)
+        if wanted is None or wanted.label == "float" or note.quantized or not note.reason:
+            continue
+        found.setdefault(note.module, f"{note.node} ({note.op}): {note.reason}")
+    return found
