@@ -22,11 +22,9 @@ def group_key(path: tuple[str, ...]) -> str:
 
 @dataclass(slots=True)
 class Link:
-    """All tensors that flow between two children of a group; the first one names it."""
+    """The tensors (node id, output index) that flow between two children of a group."""
 
-    source: str
-    output_index: int
-    count: int = 1
+    tensors: list[tuple[str, int]]
 
 
 @dataclass(slots=True)

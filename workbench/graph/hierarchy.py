@@ -71,11 +71,12 @@ class Hierarchy:
             while parent[source] != parent[target]:
                 source, target = parent[source], parent[target]
             links = self.groups[parent[source]].links
+            tensor = (edge.source, edge.output_index)
             link = links.get((source, target))
             if link is None:
-                links[source, target] = Link(edge.source, edge.output_index)
-            else:
-                link.count += 1
+                links[source, target] = Link([tensor])
+            elif tensor not in link.tensors:
+                link.tensors.append(tensor)
 
     def _sign(self, root: str) -> None:
         """Number the structures, count the operations and find the module of every group."""

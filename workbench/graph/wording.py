@@ -20,6 +20,14 @@ def type_label(type_name: str) -> str:
     return type_name.rpartition(".")[2]
 
 
+def dtype_label(dtype: str) -> str:
+    """Return ``f32`` for ``float32`` and ``i8`` for ``int8``."""
+    for name, short in (("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")):
+        if dtype.startswith(name):
+            return short + dtype[len(name) :]
+    return dtype
+
+
 def elide(text: str, longest: int = LONGEST) -> str:
     """Shorten a long name in its middle, where names differ least."""
     text = " ".join(text[: 4 * longest].split()) if len(text) > longest else text

@@ -34,7 +34,7 @@ def test_that_edges_are_lifted_to_the_lowest_group_that_holds_both_ends() -> Non
     tree = Hierarchy(TWO_LAYERS)
     assert list(tree.groups[ROOT].links) == [("x", "layers/"), ("layers/", "y")]
     assert list(tree.groups["layers/"].links) == [("layers/0/", "layers/1/")]
-    assert tree.groups[ROOT].links["x", "layers/"].count == 2
+    assert tree.groups[ROOT].links["x", "layers/"].tensors == [("x", 0)]
 
 
 def test_that_repeated_blocks_are_recognised() -> None:

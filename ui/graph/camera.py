@@ -1,0 +1,63 @@
+"""Which part of the drawing the window shows, and how large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, QSizeF
+
+SMALLEST, LARGEST = 0.004, 4.0
+FIT_MARGIN = 24.0
+READABLE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Camera:
+    """Scale, and the point of the drawing at the window's upper left corner."""
+
+    scale: float = 1.0
+    x: float = 0.0
+    y: float = 0.0
+
+    def to_scene(self, point: QPointF) -> QPointF:
+        """Return the place in the drawing under a place in the window."""
+        return QPointF(point.x() / self.scale + self.x, point.y() / self.scale + self.y)
+
+    def to_window(self, point: QPointF) -> QPointF:
+        """Return the place in the window where a place of the drawing shows."""
+        return QPointF((point.x() - self.x) * self.scale, (point.y() - self.y) * self.scale)
+
+    def shown(self, size: QSizeF) -> QRectF:
+        """Return the part of the drawing that a window of that size shows."""
+        return QRectF(self.x, self.y, size.width() / self.scale, size.height() / self.scale)
+
+    def zoomed(self, factor: float, anchor: QPointF) -> Camera:
+        """Return the camera after zooming, with what is under ``anchor`` left in place."""
+        scale = min(max(self.scale * factor, SMALLEST), LARGEST)
+        place = self.to_scene(anchor)
+        return Camera(scale, place.x() - anchor.x() / scale, place.y() - anchor.y() / scale)
+
+    def panned(self, dx: float, dy: float) -> Camera:
+        """Return the camera after the drawing was pushed by that many window pixels."""
+        return Camera(self.scale, self.x - dx / self.scale, self.y - dy / self.scale)
+
+    def centred(self, rect: QRectF, size: QSizeF) -> Camera:
+        """Return the camera with the middle of ``rect`` in the middle of the window."""
+        middle = rect.center()
+        return Camera(
+            self.scale,
+            middle.x() - size.width() / 2 / self.scale,
+            middle.y() - size.height() / 2 / self.scale,
+        )
+
+
+def fit(rect: QRectF, size: QSizeF, smallest: float = SMALLEST) -> Camera:
+    """Return the camera that shows all of ``rect``, or its top if that would be too small."""
+    width, height = max(rect.width(), 1.0), max(rect.height(), 1.0)
+    room = QSizeF(size.width() - 2 * FIT_MARGIN, size.height() - 2 * FIT_MARGIN)
+    scale = min(room.width() / width, room.height() / height, 1.25)
+    if scale >= smallest:
+        return Camera(max(scale, SMALLEST)).centred(rect, size)
+    scale = min(max(smallest, SMALLEST), max(room.width() / width, SMALLEST))
+    left = rect.center().x() - size.width() / 2 / scale
+    return Camera(scale, left, rect.top() - FIT_MARGIN / scale)

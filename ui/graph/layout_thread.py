@@ -1,0 +1,125 @@
+"""Trees, layouts and scenes are made here, off the window's thread; stale ones are dropped."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QThread, Signal
+
+from ui.graph.scene import Scene
+from workbench.errors import Cancelled
+from workbench.graph.hierarchy import Hierarchy
+from workbench.graph.layout import Layout
+
+if TYPE_CHECKING:
+    from workbench.graph.snapshot import GraphSnapshot
+
+LAYOUTS_KEPT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to draw. ``expanded`` None opens the graph at a readable depth.
+
+    ``everything`` opens all groups, of the whole graph or of one group.
+    """
+
+    snapshot: GraphSnapshot
+    expanded: frozenset[str] | None = None
+    everything: bool = False
+
+
+class LayoutThread(QThread):
+    """Runs while there is something to lay out. A newer order cancels the older one."""
+
+    finished_scene = Signal(object, object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._lock = Lock()
+        self._order: Order | None = None
+        self._running: Order | None = None
+        self._is_stopped = False
+        self._busy = False
+        self._layouts: OrderedDict[int, Layout] = OrderedDict()
+
+    def submit(self, order: Order) -> None:
+        """Lay this out next; forget what was asked for before."""
+        with self._lock:
+            if self._is_stopped:
+                return
+            self._order = order
+            if self._busy:
+                return
+            self._busy = True
+        self.wait()
+        self.start(QThread.Priority.LowPriority)
+
+    def cancel(self) -> None:
+        """Forget the order that waits or runs."""
+        with self._lock:
+            self._order = None
+
+    def stop(self) -> None:
+        """End the thread; return when it has ended."""
+        with self._lock:
+            self._is_stopped = True
+            self._order = None
+        self.wait()
+
+    def retire(self) -> None:
+        """End the thread and forget it: its view is gone."""
+        self.stop()
+        self.deleteLater()
+
+    def run(self) -> None:
+        try:
+            while order := self._next():
+                scene = self._make(order)
+                if scene is not None and self._take(order):
+                    self.finished_scene.emit(order, scene)
+        finally:
+            with self._lock:
+                self._busy = False
+
+    def _next(self) -> Order | None:
+        with self._lock:
+            self._running = self._order
+            self._busy = self._running is not None
+            return self._running
+
+    def _take(self, order: Order) -> bool:
+        """Tell whether an order is still wanted, and call it done."""
+        with self._lock:
+            is_current = self._order is order
+            if is_current:
+                self._order = None
+            return is_current
+
+    def _make(self, order: Order) -> Scene | None:
+        layout = self._layout(order.snapshot)
+        hierarchy = layout.hierarchy
+        expanded = hierarchy.opening() if order.expanded is None else order.expanded
+        if order.everything:
+            expanded = frozenset(hierarchy.groups)
+        try:
+            placement = layout.arrange(expanded)
+        except Cancelled:
+            return None
+        return Scene(hierarchy, placement, self._is_outdated)
+
+    def _layout(self, snapshot: GraphSnapshot) -> Layout:
+        key = id(snapshot)
+        if key not in self._layouts:
+            layout = Layout(Hierarchy(snapshot), self._is_outdated)
+            self._layouts[key] = layout
+            while len(self._layouts) > LAYOUTS_KEPT:
+                self._layouts.popitem(last=False)
+        self._layouts.move_to_end(key)
+        return self._layouts[key]
+
+    def _is_outdated(self) -> bool:
+        return self._order is not self._running

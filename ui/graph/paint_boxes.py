@@ -1,0 +1,238 @@
+"""Operations and groups: a patch of colour from afar, a card with words from nearby."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen
+
+from ui.graph.marks import number_text, ramp
+from ui.graph.palette import family, ink_on
+from ui.graph.picture import CLOSE
+from workbench.graph.group_layout import HEADER
+from workbench.graph.layout import PILL_HEIGHT
+from workbench.graph.wording import elide, type_label
+
+if TYPE_CHECKING:
+    from ui.graph.marks import Marks
+    from ui.graph.palette import Palette
+    from ui.graph.picture import Picture
+    from ui.graph.scene import Cell, Scene
+
+RADIUS = 5.0
+BAR = 4.0
+CHIP_HEIGHT = 15.0
+
+
+class BoxPainter:
+    """Paints frames, boxes, chips, hatches and outlines."""
+
+    def __init__(self, palette: Palette) -> None:
+        self._palette = palette
+
+    def paint_frames(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> list[str]:
+        """Draw open groups, the outer ones first; return those that show."""
+        scene, area = picture.scene, picture.area
+        numbers = sorted({number for cell in cells for number in cell.frames})
+        shown = [scene.frames[number] for number in numbers]
+        by_depth: dict[int, list[QRectF]] = {}
+        for item in shown:
+            rect = picture.rect(item)
+            if rect.intersects(area):
+                by_depth.setdefault(scene.hierarchy.depth[item], []).append(rect)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+        painter.setPen(self._palette.border)
+        for depth in sorted(by_depth):
+            painter.setBrush(self._palette.shades[depth % 2])
+            painter.drawRects(by_depth[depth])
+        return shown
+
+    def paint_far(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
+        """Draw all boxes of the cells, one call per colour and cell."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+        painter.setPen(Qt.PenStyle.NoPen)
+        key = hash((picture.marks.version, self._palette.theme.name))
+        for cell in cells:
+            if cell.batches is None or key != cell.batched_for:
+                cell.batches = self._batch(picture.scene, picture.marks, cell)
+                cell.batched_for = key
+            for colour, rects in cell.batches.items():
+                painter.setBrush(QColor(colour))
+                painter.drawRects(rects)
+
+    def _batch(self, scene: Scene, marks: Marks, cell: Cell) -> dict[str, list[QRectF]]:
+        found: dict[str, list[QRectF]] = {}
+        for item in cell.items:
+            found.setdefault(self.far_colour(scene, marks, item), []).append(scene.rects[item])
+        return found
+
+    def far_colour(self, scene: Scene, marks: Marks, item: str) -> str:
+        """Return the one colour that stands for a box: overlay, else precision, else family."""
+        hierarchy = scene.hierarchy
+        if marks.overlay is not None:
+            level = marks.level(item, hierarchy)
+            return self._palette.node.name() if level is None else ramp(level).name()
+        chip = marks.chip(item, hierarchy) if marks.chips else None
+        if chip is not None:
+            return self._palette.theme.precision_colour(chip.label)
+        node = hierarchy.node(item)
+        if node is None:
+            return self._palette.theme.muted
+        return self._palette.family(family(node)).name()
+
+    def paint_near(self, painter: QPainter, picture: Picture, items: list[str]) -> None:
+        """Draw boxes one by one, without their words."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
+        for item in items:
+            rect = picture.rect(item)
+            if item in picture.scene.hierarchy.groups:
+                self._group(painter, picture, item, rect)
+            else:
+                self._node(painter, picture, item, rect)
+            if picture.marks.reasons and picture.marks.reason(item, picture.scene.hierarchy):
+                painter.setPen(Qt.PenStyle.NoPen)
+                painter.setBrush(self._palette.hatch)
+                painter.drawRoundedRect(rect, RADIUS, RADIUS)
+
+    def paint_words(self, painter: QPainter, picture: Picture, items: list[str]) -> None:
+        """Write on boxes, if it can be read."""
+        if picture.camera.scale >= CLOSE:
+            for item in items:
+                self._words(painter, picture, item, picture.rect(item))
+
+    def _node(self, painter: QPainter, picture: Picture, item: str, rect: QRectF) -> None:
+        node = picture.scene.hierarchy.snapshot.nodes_by_id[item]
+        colour = self._palette.family(family(node))
+        fill = self._fill(picture, item)
+        painter.setPen(self._palette.border)
+        if rect.height() <= PILL_HEIGHT:
+            painter.setPen(QPen(colour))
+            painter.setBrush(fill or self._palette.pill)
+            painter.drawRoundedRect(rect, rect.height() / 2, rect.height() / 2)
+            return
+        painter.setBrush(fill or self._palette.node)
+        painter.drawRoundedRect(rect, RADIUS, RADIUS)
+        painter.fillRect(QRectF(rect.x() + 1, rect.y() + 4, BAR, rect.height() - 8), colour)
+
+    def _group(self, painter: QPainter, picture: Picture, item: str, rect: QRectF) -> None:
+        painter.setPen(self._palette.border)
+        painter.setBrush(self._palette.group)
+        painter.drawRoundedRect(rect.translated(3, 3), RADIUS, RADIUS)
+        painter.drawRoundedRect(rect, RADIUS, RADIUS)
+        share = picture.marks.share(item, picture.scene.hierarchy)
+        if share is not None:
+            bar = QRectF(rect.x() + 1, rect.bottom() - 5, (rect.width() - 2) * share, 4)
+            painter.fillRect(bar, ramp(share))
+
+    def _fill(self, picture: Picture, item: str) -> QColor | None:
+        level = picture.marks.level(item, picture.scene.hierarchy)
+        return None if level is None else ramp(level)
+
+    def _words(self, painter: QPainter, picture: Picture, item: str, rect: QRectF) -> None:
+        hierarchy, palette = picture.scene.hierarchy, self._palette
+        is_group = item in hierarchy.groups
+        fill = None if is_group else self._fill(picture, item)
+        title = palette.static_text(elide(hierarchy.title(item)), is_title=True)
+        painter.setPen(ink_on(fill) if fill else palette.text)
+        painter.setFont(palette.title_font)
+        if rect.height() <= PILL_HEIGHT:
+            title = palette.static_text(elide(hierarchy.title(item)), is_title=False)
+            painter.setFont(palette.small_font)
+            middle = rect.center() - QPointF(title.size().width() / 2, title.size().height() / 2)
+            painter.drawStaticText(middle, title)
+            return
+        left = rect.x() + (24 if is_group else 12)
+        if is_group:
+            sign(painter, palette.muted, QPointF(rect.x() + 13, rect.y() + 14), is_open=False)
+            painter.setPen(palette.text)
+        painter.drawStaticText(QPointF(left, rect.y() + 4), title)
+        subtitle = palette.static_text(elide(hierarchy.subtitle(item), 44), is_title=False)
+        painter.setFont(palette.small_font)
+        painter.setPen(ink_on(fill) if fill else palette.muted)
+        painter.drawStaticText(QPointF(left, rect.y() + 22), subtitle)
+        self._badge(painter, picture, item, rect)
+
+    def _badge(self, painter: QPainter, picture: Picture, item: str, rect: QRectF) -> None:
+        """Draw the overlay's number, or else the precision chip, at the upper right."""
+        hierarchy, marks = picture.scene.hierarchy, picture.marks
+        amount = marks.amount(item, hierarchy)
+        if amount is not None:
+            share = marks.share(item, hierarchy) if item in hierarchy.groups else None
+            text = f"{share:.0%}" if share is not None else number_text(amount)
+            self._chip(painter, rect, text, self._palette.border.color())
+            return
+        chip = marks.chip(item, hierarchy) if marks.chips else None
+        if chip is not None:
+            colour = QColor(self._palette.theme.precision_colour(chip.label))
+            self._chip(painter, rect, chip.text, colour)
+
+    def _chip(self, painter: QPainter, rect: QRectF, text: str, colour: QColor) -> None:
+        static = self._palette.static_text(text, is_title=False)
+        width = static.size().width() + 10
+        # The chip sits on the border, so that it hides no word of a narrow box.
+        body = QRectF(rect.right() - width + 6, rect.y() - 6, width, CHIP_HEIGHT)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(colour)
+        painter.drawRoundedRect(body, 4, 4)
+        painter.setPen(ink_on(colour))
+        painter.setFont(self._palette.small_font)
+        painter.drawStaticText(QPointF(body.x() + 5, body.y() - 0.5), static)
+
+    def paint_headers(self, painter: QPainter, picture: Picture, frames: list[str]) -> None:
+        """Write the names of open groups; one whose top is out of sight keeps it in view."""
+        if picture.camera.scale < CLOSE / 1.5:
+            return
+        hierarchy, area, palette = picture.scene.hierarchy, picture.area, self._palette
+        for item in frames:
+            rect = picture.rect(item)
+            if not QRectF(rect.x(), rect.y(), rect.width(), HEADER).intersects(area):
+                continue
+            sign(painter, palette.muted, QPointF(rect.x() + 13, rect.y() + 14), is_open=True)
+            group = hierarchy.groups[item]
+            title = palette.static_text(elide(group.label), is_title=True)
+            painter.setFont(palette.title_font)
+            painter.setPen(palette.text)
+            painter.drawStaticText(QPointF(rect.x() + 24, rect.y() + 5), title)
+            module = hierarchy.snapshot.modules_by_path.get(group.module)
+            name = type_label(module.type_name) if module and group.module else ""
+            left = rect.x() + 32 + title.size().width()
+            small = palette.static_text(elide(name), is_title=False)
+            if name and left + small.size().width() < rect.right() - 8:
+                painter.setFont(palette.small_font)
+                painter.setPen(palette.muted)
+                painter.drawStaticText(QPointF(left, rect.y() + 6), small)
+
+    def paint_outlines(self, painter: QPainter, picture: Picture, shown: list[str]) -> None:
+        """Outline what is selected, under the mouse or under the keyboard."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        room = 2.0 / picture.camera.scale if picture.camera.scale < 1 else 2.0
+        if picture.selected:
+            painter.setPen(self._palette.accent)
+            for item in shown:
+                if picture.is_selected(item):
+                    outline(painter, picture.rect(item), room)
+        for marked, pen in (
+            (picture.hovered, QPen(self._palette.accent.color(), 0)),
+            (picture.current, self._palette.current),
+        ):
+            if marked is not None and marked in picture.scene.rects:
+                painter.setPen(pen)
+                outline(painter, picture.rect(marked), room + 1)
+
+
+def outline(painter: QPainter, rect: QRectF, room: float) -> None:
+    """Draw a rounded line around a box."""
+    painter.drawRoundedRect(rect.adjusted(-room, -room, room, room), RADIUS + 2, RADIUS + 2)
+
+
+def sign(painter: QPainter, colour: QColor, middle: QPointF, *, is_open: bool) -> None:
+    """Draw a minus on an open group and a plus on a closed one."""
+    pen = QPen(colour, 1.4)
+    painter.setPen(pen)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(QRectF(middle.x() - 5.5, middle.y() - 5.5, 11, 11), 2, 2)
+    painter.drawLine(QPointF(middle.x() - 3, middle.y()), QPointF(middle.x() + 3, middle.y()))
+    if not is_open:
+        painter.drawLine(QPointF(middle.x(), middle.y() - 3), QPointF(middle.x(), middle.y() + 3))

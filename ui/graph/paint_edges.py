@@ -1,0 +1,164 @@
+"""Lines between boxes: plain from afar, curved with shapes and arrows from nearby."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPainterPath, QPen, QPolygonF
+
+from ui.graph.picture import CLOSE, bottom_middle, top_middle
+from workbench.graph.group_layout import STUB_LENGTH
+from workbench.graph.wording import dtype_label, elide
+
+if TYPE_CHECKING:
+    from ui.graph.palette import Palette
+    from ui.graph.picture import Picture
+    from ui.graph.scene import Cell
+
+LABELS_FROM = 0.7
+ARROW = 4.0
+CURVE = 0.45
+
+
+class EdgePainter:
+    """Paints the routes of a picture."""
+
+    def __init__(self, palette: Palette) -> None:
+        self._palette = palette
+
+    def paint_far(self, painter: QPainter, cells: list[Cell]) -> None:
+        """Draw every line piece of the cells as it is."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+        painter.setPen(self._palette.faint_edge)
+        for cell in cells:
+            if cell.lines:
+                painter.drawLines(cell.lines)
+
+    def paint_near(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
+        """Draw curves, with arrow heads and shapes where they can be read."""
+        numbers = dict.fromkeys(number for cell in cells for number in cell.routes)
+        area = picture.area
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
+        painter.setPen(self._palette.edge)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        labelled: set[str] = set()
+        heads: list[QPointF] = []
+        for number in numbers:
+            route = picture.scene.placement.routes[number][0]
+            points = self._points(picture, number)
+            if not _bounds(points).intersects(area):
+                continue
+            if route.is_stub:
+                self._stub(painter, picture, number, points)
+                continue
+            painter.drawPath(curve(points))
+            heads.append(points[-1])
+            if picture.camera.scale >= LABELS_FROM and route.source not in labelled:
+                labelled.add(route.source)
+                self._label(painter, picture, number, points)
+                painter.setPen(self._palette.edge)
+        if picture.camera.scale >= CLOSE:
+            self._arrows(painter, heads)
+
+    def _points(self, picture: Picture, number: int) -> list[QPointF]:
+        if picture.progress >= 1.0:
+            return picture.scene.points(number)
+        route = picture.scene.placement.routes[number][0]
+        ends = [bottom_middle(picture.rect(route.source)), top_middle(picture.rect(route.target))]
+        return ends if not route.is_reversed else picture.scene.points(number)
+
+    def _arrows(self, painter: QPainter, heads: list[QPointF]) -> None:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._palette.edge.color())
+        for tip in heads:
+            x, y = tip.x(), tip.y()
+            painter.drawPolygon(
+                QPolygonF([tip, QPointF(x - ARROW, y - 1.6 * ARROW),
+                           QPointF(x + ARROW, y - 1.6 * ARROW)])
+            )  # fmt: skip
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+
+    def _label(
+        self, painter: QPainter, picture: Picture, number: int, points: list[QPointF]
+    ) -> None:
+        """Write the shape and type of the tensor beside the place where it leaves its box."""
+        text = tensor_text(picture, number)
+        if not text:
+            return
+        static = self._palette.static_text(text, is_title=False)
+        painter.setFont(self._palette.small_font)
+        painter.setPen(self._palette.muted)
+        goes_right = points[-1].x() > points[0].x() + 2 or points[min(2, len(points) - 1)].x() > (
+            points[0].x() + 2
+        )
+        left = points[0].x() - 5 - static.size().width() if goes_right else points[0].x() + 5
+        painter.drawStaticText(QPointF(left, points[0].y() + 3), static)
+
+    def _stub(
+        self, painter: QPainter, picture: Picture, number: int, points: list[QPointF]
+    ) -> None:
+        """Draw the two loose ends of a line that is too long to follow."""
+        route = picture.scene.placement.routes[number][0]
+        start, end = points[0], points[-1]
+        painter.drawLine(start, QPointF(start.x(), start.y() + STUB_LENGTH))
+        painter.drawLine(QPointF(end.x() - 10, end.y() - STUB_LENGTH), end)
+        if picture.camera.scale >= CLOSE:
+            title = elide(picture.scene.hierarchy.title(route.source), 16)
+            static = self._palette.static_text(f"from {title}", is_title=False)
+            painter.setFont(self._palette.small_font)
+            painter.setPen(self._palette.muted)
+            painter.drawStaticText(
+                QPointF(end.x() - static.size().width() - 14, end.y() - STUB_LENGTH - 8), static
+            )
+            painter.setPen(self._palette.edge)
+
+    def paint_joints(self, painter: QPainter, picture: Picture) -> None:
+        """Draw what the selection reads and writes over everything else, across borders."""
+        if not picture.joints:
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(QPen(self._palette.accent))
+        area = picture.area
+        for source, target in picture.joints:
+            points = [bottom_middle(picture.rect(source)), top_middle(picture.rect(target))]
+            if _bounds(points).intersects(area):
+                painter.drawPath(curve(points))
+
+
+def tensor_text(picture: Picture, number: int) -> str:
+    """Return ``1x3x8x8 f32`` for the tensor of a route, and how many more go along."""
+    hierarchy = picture.scene.hierarchy
+    route = picture.scene.placement.routes[number][0]
+    group = hierarchy.groups[hierarchy.parent[route.source]]
+    link = group.links.get((route.source, route.target))
+    if link is None:
+        return ""
+    source, output = link.tensors[0]
+    outputs = hierarchy.snapshot.nodes_by_id[source].outputs
+    if output >= len(outputs):
+        return ""
+    info = outputs[output]
+    grid = info.qparams
+    bits = f" {grid.bits} bit" if grid and f"int{grid.bits}" not in info.dtype else ""
+    more = f" +{len(link.tensors) - 1}" if len(link.tensors) > 1 else ""
+    return f"{info.shape_text} {dtype_label(info.dtype)}{bits}{more}"
+
+
+def curve(points: list[QPointF]) -> QPainterPath:
+    """Return a smooth way through corners: vertical where it leaves and enters a row."""
+    path = QPainterPath(points[0])
+    for start, end in pairwise(points):
+        if abs(start.x() - end.x()) < 0.5:
+            path.lineTo(end)
+            continue
+        bow = (end.y() - start.y()) * CURVE
+        path.cubicTo(QPointF(start.x(), start.y() + bow), QPointF(end.x(), end.y() - bow), end)
+    return path
+
+
+def _bounds(points: list[QPointF]) -> QRectF:
+    xs, ys = [p.x() for p in points], [p.y() for p in points]
+    return QRectF(min(xs) - 2, min(ys) - 2, max(xs) - min(xs) + 4, max(ys) - min(ys) + 4)

@@ -1,0 +1,287 @@
+"""The graph as the user handles it: mouse, keyboard, selection, tooltips, announcements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleEvent,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QRubberBand, QToolTip, QWidget
+
+from ui.graph import export
+from ui.graph.canvas import GraphCanvas
+from ui.graph.paint_chrome import map_rect, map_to_scene
+from ui.graph.tooltips import lines, tooltip
+from ui.graph.walking import trace, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ui.graph.scene import Part
+    from ui.theme import Theme
+
+DRAG_FROM = 4
+ZOOM_STEP = 1.0015
+REVEALED_AT_MOST = 60
+ARROWS = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Right)
+
+
+class GraphView(GraphCanvas):
+    """A graph to read, walk and choose in. Signals tell what the user did, nothing else does.
+
+    Dragging pans; with Shift it draws a rubber band; with Ctrl clicks and bands add. The wheel
+    zooms at the mouse. Double-click and Enter open and close groups, F fits, ``/`` asks for a
+    search, digits for a preset, arrows walk along edges, Alt with up or down traces, Esc clears.
+    """
+
+    selection_changed = Signal(object)
+    group_selected = Signal(str)
+    preset_key_pressed = Signal(int)
+    search_requested = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent)
+        self._pressed: QPoint | None = None
+        self._dragged_from: QPoint | None = None
+        self._on_map = False
+        self._band = QRubberBand(QRubberBand.Shape.Rectangle, self)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMouseTracking(True)
+        self.setAccessibleName("Graph")
+        self.setAccessibleDescription("Nothing is selected")
+
+    def select(self, node_ids: frozenset[str], reveal: bool = False) -> None:
+        """Select operations on somebody's behalf; no signal is sent.
+
+        With ``reveal`` the groups around them open and the drawing moves to them.
+        """
+        self._choose(frozenset(node_ids))
+        self._announce(next(iter(sorted(node_ids)), None))
+        if not reveal or self.scene is None or not node_ids:
+            return
+        hierarchy = self.scene.hierarchy
+        drawn = frozenset(hierarchy.owner[n] for n in node_ids if n in hierarchy.owner)
+        around = {g for item in sorted(drawn)[:REVEALED_AT_MOST] for g in hierarchy.ancestors(item)}
+        self._reveal = drawn
+        if around - {"/"} <= self._expanded:
+            self._show_items(drawn)
+        else:
+            self._open(self._expanded | around - {"/"}, anchor=None)
+
+    def trace(self, *, forwards: bool) -> None:
+        """Extend the selection to all that is made from it, or to all it is made from."""
+        if self.scene is not None and self.selected:
+            self._pick(trace(self.scene, self.selected, forwards=forwards))
+
+    def export_png(self, path: Path) -> None:
+        """Write what shows as an image, at twice the resolution of the screen."""
+        picture = self.picture()
+        if picture is not None:
+            export.write_png(self._painter, picture, path)
+
+    def export_svg(self, path: Path) -> None:
+        """Write what shows as a drawing file."""
+        picture = self.picture()
+        if picture is not None:
+            export.write_svg(self._painter, picture, path)
+
+    def _pick(self, node_ids: frozenset[str]) -> None:
+        """Select on the user's own action."""
+        if node_ids != self.selected:
+            self._choose(node_ids)
+            self.selection_changed.emit(node_ids)
+
+    def _choose_item(self, item: str, *, adds: bool) -> None:
+        if self.scene is None:
+            return
+        self.current = item
+        leaves = frozenset(self.scene.hierarchy.leaves(item))
+        if adds:
+            leaves = self.selected - leaves if leaves <= self.selected else self.selected | leaves
+        self._pick(leaves)
+        self._announce(item)
+        group = self.scene.hierarchy.groups.get(item)
+        if group is not None:
+            self.group_selected.emit(group.module)
+        self.update()
+
+    def _toggle(self, item: str | None) -> None:
+        if self.scene is None or item not in self.scene.hierarchy.groups or item is None:
+            return
+        if item in self._expanded:
+            self.collapse(item)
+        else:
+            self.expand(item)
+
+    def _clear(self) -> None:
+        self.current = None
+        self._pick(frozenset())
+        self._announce(None)
+        self.update()
+
+    def _announce(self, item: str | None) -> None:
+        """Let a screen reader say what is selected."""
+        text = "Nothing is selected"
+        if item is not None and self.scene is not None:
+            is_known = item in self.scene.hierarchy.groups or item in self.scene.hierarchy.parent
+            text = ", ".join(lines(item, self.scene.hierarchy, self.marks)) if is_known else item
+        self.setAccessibleDescription(text)
+        event = QAccessibleEvent(self, QAccessible.Event.DescriptionChanged)
+        QAccessible.updateAccessibility(event)
+
+    def _hit(self, position: QPointF) -> tuple[str, Part] | None:
+        return self.scene.hit(self.camera.to_scene(position)) if self.scene is not None else None
+
+    def _is_over_map(self, position: QPointF) -> bool:
+        if self.scene is None or self.camera.shown(self._size()).contains(self.scene.bounds):
+            return False
+        return map_rect(self.scene, self._size()).contains(position)
+
+    def _look_by_map(self, position: QPointF) -> None:
+        if self.scene is not None:
+            place = map_to_scene(self.scene, self._size(), position)
+            self.look(self.camera.centred(QRectF(place, place), self._size()))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._pressed = self._dragged_from = event.position().toPoint()
+        if event.button() == Qt.MouseButton.LeftButton and self._is_over_map(event.position()):
+            self._on_map = True
+            self._look_by_map(event.position())
+        elif event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self._band.setGeometry(QRect(self._pressed, self._pressed))
+            self._band.show()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        position = event.position().toPoint()
+        if self._on_map:
+            self._look_by_map(event.position())
+        elif self._pressed is None or self._dragged_from is None:
+            hit = self._hit(event.position())
+            hovered = hit[0] if hit else None
+            if hovered != self.hovered:
+                self.hovered = hovered
+                self.update()
+        elif self._band.isVisible():
+            self._band.setGeometry(QRect(self._pressed, position).normalized())
+        elif (position - self._pressed).manhattanLength() >= DRAG_FROM or self._is_dragging():
+            delta = position - self._dragged_from
+            self._dragged_from = position
+            self.setCursor(Qt.CursorShape.ClosedHandCursor)
+            self.look(self.camera.panned(delta.x(), delta.y()))
+
+    def _is_dragging(self) -> bool:
+        return self._dragged_from != self._pressed
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        adds = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+        was_dragging, was_on_map = self._is_dragging(), self._on_map
+        self._pressed, self._dragged_from, self._on_map = None, None, False
+        self.unsetCursor()
+        if self._band.isVisible():
+            self._band.hide()
+            self._choose_band(QRectF(self._band.geometry()), adds=adds)
+        elif not was_dragging and not was_on_map and event.button() == Qt.MouseButton.LeftButton:
+            hit = self._hit(event.position())
+            if hit is None and adds:
+                return
+            if hit is None:
+                self._clear()
+            elif hit[1] == "toggle":
+                self._toggle(hit[0])
+            else:
+                self._choose_item(hit[0], adds=adds)
+
+    def _choose_band(self, band: QRectF, *, adds: bool) -> None:
+        if self.scene is None:
+            return
+        corners = self.camera.to_scene(band.topLeft()), self.camera.to_scene(band.bottomRight())
+        items = self.scene.items_in(QRectF(*corners))
+        leaves = frozenset(leaf for item in items for leaf in self.scene.hierarchy.leaves(item))
+        self._pick(self.selected | leaves if adds else leaves)
+        self._announce(items[0] if items else None)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        hit = self._hit(event.position())
+        if hit is not None and hit[1] in ("group", "header"):
+            self._toggle(hit[0])
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.hovered = None
+        self.update()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self.look(self.camera.panned(event.angleDelta().y() + event.angleDelta().x(), 0))
+        else:
+            factor = ZOOM_STEP ** event.angleDelta().y()
+            self.look(self.camera.zoomed(factor, event.position()))
+        event.accept()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        key = Qt.Key(event.key())
+        actions: dict[Qt.Key, Callable[[], None]] = {
+            Qt.Key.Key_F: self.fit,
+            Qt.Key.Key_Slash: self.search_requested.emit,
+            Qt.Key.Key_Escape: self._clear,
+            Qt.Key.Key_Return: lambda: self._toggle(self.current),
+            Qt.Key.Key_Enter: lambda: self._toggle(self.current),
+            Qt.Key.Key_Plus: lambda: self._zoom_middle(1.25),
+            Qt.Key.Key_Minus: lambda: self._zoom_middle(0.8),
+        }
+        is_plain = not event.modifiers() & ~(
+            Qt.KeyboardModifier.KeypadModifier | Qt.KeyboardModifier.ShiftModifier
+        )
+        if key in ARROWS:
+            self._walk(key, event.modifiers())
+        elif is_plain and Qt.Key.Key_1 <= key <= Qt.Key.Key_9:
+            self.preset_key_pressed.emit(int(key) - int(Qt.Key.Key_0))
+        elif is_plain and key in actions:
+            actions[key]()
+        else:
+            super().keyPressEvent(event)
+
+    def _zoom_middle(self, factor: float) -> None:
+        self.look(self.camera.zoomed(factor, QPointF(self.width() / 2, self.height() / 2)))
+
+    def _walk(self, key: Qt.Key, modifiers: Qt.KeyboardModifier) -> None:
+        if self.scene is None:
+            return
+        is_vertical = key in (Qt.Key.Key_Up, Qt.Key.Key_Down)
+        if modifiers & Qt.KeyboardModifier.AltModifier and is_vertical:
+            self.trace(forwards=key == Qt.Key.Key_Down)
+            return
+        item = walk(self.scene, self.current, key)
+        if item is not None:
+            adds = bool(modifiers & Qt.KeyboardModifier.ShiftModifier)
+            self._choose_item(item, adds=adds)
+            self._show_items(frozenset({item}))
+
+    def event(self, event: QEvent) -> bool:
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
+            hit = self._hit(QPointF(event.pos()))
+            if hit is not None and self.scene is not None:
+                text = tooltip(hit[0], self.scene.hierarchy, self.marks)
+                QToolTip.showText(event.globalPos(), text, self)
+            else:
+                QToolTip.hideText()
+            return True
+        return super().event(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self.hasFocus():
+            painter = QPainter(self)
+            painter.setPen(self._painter.palette.accent.color())
+            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+            painter.end()

@@ -1,0 +1,93 @@
+"""Where the arrow keys lead, and which pairs of items a selection joins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+
+if TYPE_CHECKING:
+    from ui.graph.scene import Scene
+
+JOINTS_SHOWN = 400
+
+
+def walk(scene: Scene, current: str | None, key: Qt.Key) -> str | None:
+    """Return the item that an arrow key leads to.
+
+    Down and up follow edges; down on an open group enters it, and up from its first child leaves
+    it. Left and right go to the neighbours in the same row of the same group.
+    """
+    if current is None or current not in scene.rects:
+        return next(iter(scene.rects), None)
+    if key == Qt.Key.Key_Down:
+        if current in scene.placement.expanded:
+            return scene.hierarchy.groups[current].children[0]
+        return _follow(scene, current, forwards=True)
+    if key == Qt.Key.Key_Up:
+        found = _follow(scene, current, forwards=False)
+        parent = scene.hierarchy.parent.get(current)
+        return found or (parent if parent in scene.rects else None)
+    return _neighbour(scene, current, 1 if key == Qt.Key.Key_Right else -1)
+
+
+def _follow(scene: Scene, current: str, *, forwards: bool) -> str | None:
+    """Return the first item at the other end of an edge; leave the group if there is none."""
+    item: str | None = current
+    while item is not None and item in scene.rects:
+        for number in scene.routes_of.get(item, ()):
+            route = scene.placement.routes[number][0]
+            if forwards and route.source == item:
+                return route.target
+            if not forwards and route.target == item:
+                return route.source
+        if not forwards:
+            return None
+        item = scene.hierarchy.parent.get(item)
+    return None
+
+
+def _neighbour(scene: Scene, current: str, direction: int) -> str | None:
+    rect = scene.rects[current]
+    siblings = scene.hierarchy.groups[scene.hierarchy.parent[current]].children
+    best: tuple[float, str] | None = None
+    for sibling in siblings:
+        other = scene.rects[sibling]
+        distance = (other.center().x() - rect.center().x()) * direction
+        in_row = other.top() < rect.bottom() and rect.top() < other.bottom()
+        if sibling != current and in_row and distance > 0 and (not best or distance < best[0]):
+            best = (distance, sibling)
+    return best[1] if best else None
+
+
+def joints(scene: Scene, selected: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of visible items between which selected operations' tensors flow."""
+    hierarchy, expanded = scene.hierarchy, scene.placement.expanded
+    snapshot = hierarchy.snapshot
+    found: dict[tuple[str, str], None] = {}
+    for node_id in selected:
+        edges = (*snapshot.inputs_of.get(node_id, ()), *snapshot.outputs_of.get(node_id, ()))
+        for edge in edges:
+            if hierarchy.owner.get(edge.source) != edge.source:
+                continue
+            source = hierarchy.shown(edge.source, expanded)
+            target = hierarchy.shown(edge.target, expanded)
+            if source and target and source != target:
+                found[source, target] = None
+        if len(found) > JOINTS_SHOWN:
+            break
+    return tuple(found)
+
+
+def trace(scene: Scene, selected: frozenset[str], *, forwards: bool) -> frozenset[str]:
+    """Return a selection with all it is made from, or with all that is made from it."""
+    snapshot = scene.hierarchy.snapshot
+    edges = snapshot.outputs_of if forwards else snapshot.inputs_of
+    found, waiting = set(selected), list(selected)
+    while waiting:
+        for edge in edges.get(waiting.pop(), ()):
+            other = edge.target if forwards else edge.source
+            if other not in found:
+                found.add(other)
+                waiting.append(other)
+    return frozenset(found)
