@@ -66,7 +66,7 @@ def save(project: Project, path: Path) -> None:
     Raises:
         WorkbenchError: no permission, no space, no such folder; the old file is untouched.
     """
-    if path.exists() and not os.access(path, os.W_OK):
+    if path.exists() and not path.stat().st_mode & 0o222:
         raise failure(
             f"{path.name} is read-only.",
             "Save under another name, or make the file writable.",
@@ -132,7 +132,7 @@ def _decode(text: bytes, place: Place) -> dict[str, Any]:
     if not text.strip():
         raise failure("The project file is empty.", "Restore it from version control.", place)
     try:
-        raw = json.loads(text)
+        raw = json.loads(text.decode())
     except (UnicodeDecodeError, RecursionError):
         raise failure("The file is not JSON text.", "Is it a project file?", place) from None
     except json.JSONDecodeError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from executorch.backends.arm.ethosu import EthosUPartitioner
@@ -16,7 +18,7 @@ from executorch.exir.passes.quantize_io_pass import QuantizeInputs, QuantizeOutp
 from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 
 from workbench.engine import programs
-from workbench.engine.acceleration.retarget import capture_tosa
+from workbench.engine.acceleration.retarget import capture_tosa, has_same_tosa, retarget
 from workbench.engine.acceleration.table import accelerated
 from workbench.engine.toolchains.base import Lowered
 from workbench.engine.toolchains.ethos_u import vela
@@ -31,46 +33,75 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from workbench.engine.context import StageContext
+    from workbench.project.model import TargetChoice
 
 _DELEGATE = executorch_call_delegate
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """An edge program before its borders and its runtime form: what another target starts from."""
+
+    manager: Any
+    tosa: list[bytes]
+    reasons: dict[str, str]
 
 
 def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     """Compile the quantized program for the project's device.
 
+    A program compiled before for another device of the same TOSA specification is not lowered
+    again: Vela alone runs.
+
     Raises:
         WorkbenchError: Vela refused; its sentence, and what usually helps.
     """
-    converted = context.hot("convert")
     choice = target_of(context.project.target.id).complete(context.project.target)
-    context.progress(0, None, "partitioning and compiling")
-    reports: list[Any] = []
+    key = context.plan.key("convert")
+    known: _Edge | None = context.store.get("edge", key) if context.accelerate else None
+    retargeted = known is not None and has_same_tosa(known.manager, compile_spec(choice))
+    context.progress(0, None, "compiling" if retargeted else "partitioning and compiling")
     try:
-        with (
-            accelerated(context.accelerate, log=context.log),
-            capture_tosa() as tosa,
-            vela.recorded() as compiled,
-            _reasons(reports),
-        ):
-            manager = to_edge_transform_and_lower(
-                converted.program,
-                partitioner=[EthosUPartitioner(compile_spec(choice))],
-                compile_config=EdgeCompileConfig(_check_ir_validity=False),
-            )
+        with accelerated(context.accelerate, log=context.log), vela.recorded() as compiled:
+            if known is not None and retargeted:
+                manager = retarget(known.manager, known.tosa, lambda: compile_spec(choice))
+                edge = _Edge(manager, known.tosa, known.reasons)
+            else:
+                edge = _lowered(context.hot("convert").program, choice)
             context.check_cancelled()
-            if choice.options["integer_io"]:
-                manager = _integer_io(manager)
-            context.progress(0, None, "writing the program")
-            edge = manager.exported_program()
-            runtime = manager.to_executorch(
-                config=ExecutorchBackendConfig(extract_delegate_segments=False)
-            )
+            context.store.keep("edge", key, edge)
+            lowered, runtime = _runtime(edge, integer_io=bool(choice.options["integer_io"]))
     except SystemExit as error:
         raise _vela_left(error) from error
     except RuntimeError as error:
         raise _vela_refused(error) from error
-    lowered = Lowered(edge, list(tosa), bytes(runtime.buffer))
-    return lowered, _result(context, lowered, compiled, reports, runtime)
+    result = _result(context, lowered, compiled, edge.reasons, runtime)
+    return lowered, result.model_copy(update={"retargeted": retargeted})
+
+
+def _lowered(program: Any, choice: TargetChoice) -> _Edge:  # noqa: ANN401 - an ExportedProgram
+    reports: list[Any] = []
+    with capture_tosa() as tosa, _kept_reports(reports):
+        manager = to_edge_transform_and_lower(
+            program,
+            partitioner=[EthosUPartitioner(compile_spec(choice))],
+            compile_config=EdgeCompileConfig(_check_ir_validity=False),
+        )
+    reasons: dict[str, str] = {}
+    for report in reports:
+        for node, reason in report._rejected_nodes.items():  # noqa: SLF001 - no accessor
+            reasons.setdefault(node.name, str(reason))
+    return _Edge(manager, list(tosa), reasons)
+
+
+def _runtime(edge: _Edge, *, integer_io: bool) -> tuple[Lowered, Any]:
+    """Return the compiled program with its bytes; ``edge`` stays as it is."""
+    manager = copy.deepcopy(edge.manager)
+    if integer_io:
+        manager = _integer_io(manager)
+    program = copy.deepcopy(manager).exported_program()
+    runtime = manager.to_executorch(config=ExecutorchBackendConfig(extract_delegate_segments=False))
+    return Lowered(program, edge.tosa, bytes(runtime.buffer)), runtime
 
 
 def _integer_io(manager: Any) -> Any:  # noqa: ANN401 - an EdgeProgramManager
@@ -83,7 +114,7 @@ def _integer_io(manager: Any) -> Any:  # noqa: ANN401 - an EdgeProgramManager
 
 
 @contextmanager
-def _reasons(reports: list[Any]) -> Iterator[None]:
+def _kept_reports(reports: list[Any]) -> Iterator[None]:
     """Keep every reporter the partitioner makes: it has no other way to give its reasons."""
     stock = tosa_partitioner.WhyNoPartitionReporter
 
@@ -103,7 +134,7 @@ def _result(
     context: StageContext,
     lowered: Lowered,
     compiled: list[Any],
-    reports: list[Any],
+    reasons: dict[str, str],
     runtime: Any,  # noqa: ANN401 - an ExecutorchProgramManager
 ) -> LowerResult:
     choice = target_of(context.project.target.id).complete(context.project.target)
@@ -119,7 +150,7 @@ def _result(
         memory_mode=str(choice.options["memory_mode"]),
         delegates=len(delegates),
         delegated_nodes=inside,
-        cpu_nodes=tuple(_cpu_nodes(lowered.edge, reports)),
+        cpu_nodes=tuple(_cpu_nodes(lowered.edge, reasons)),
         kernels=tuple(_kernels(runtime)),
         vela=tuple(vela.report(i, m, clock, module_of) for i, m in enumerate(compiled)),
         pte_bytes=len(lowered.pte),
@@ -146,11 +177,7 @@ def _tensor_modules(graphs: list[Any]) -> Callable[[str], str]:
 _BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")
 
 
-def _cpu_nodes(edge: Any, reports: list[Any]) -> Iterator[CpuNode]:  # noqa: ANN401
-    reasons: dict[str, str] = {}
-    for report in reports:
-        for node, reason in report._rejected_nodes.items():  # noqa: SLF001 - no accessor
-            reasons.setdefault(node.name, str(reason))
+def _cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:  # noqa: ANN401
     for node in edge.graph.nodes:
         op = programs.op_of(node)
         if node.op != "call_function" or any(word in op for word in _BOOKKEEPING):

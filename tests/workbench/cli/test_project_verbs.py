@@ -1,0 +1,121 @@
+import json
+
+import pytest
+
+from workbench.cli import main
+from workbench.project import store
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CONFIG", str(tmp_path / "config"))
+    (tmp_path / "model.py").write_text("def net(): ...\n")
+    path = tmp_path / "net.qwb"
+    assert main(["new", str(path), "--model", "model.py:net", "--target", "ethos-u55-128"]) == 0
+    capsys.readouterr()
+    return path
+
+
+def test_that_a_new_project_names_both_memory_choices_and_quantizes_all(project):
+    made = store.load(project)
+    assert made.target.options["system_config"] == "Ethos_U55_High_End_Embedded"
+    assert made.target.options["memory_mode"] == "Shared_Sram"
+    assert [(r.kind, r.config) for r in made.rules] == [("global", "a8w8")]
+
+
+def test_that_an_existing_project_is_not_overwritten_unasked(project, capsys):
+    before = project.read_text()
+    assert main(["new", str(project), "--model", "model.py:net", "--target", "ethos-u85-256"]) == 2
+    assert project.read_text() == before
+    assert "--force" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--target", "ethos-u99-1"], "ethos-u55-128"),
+        (["--target", "ethos-u55-128", "--memory-mode", "Dedicated_Sram"], "Shared_Sram"),
+        (["--target", "ethos-u55-128", "--input-shape", "1xax3"], "not a shape"),
+        (["--target", "ethos-u55-128", "--calibration", "nowhere.npz"], "not there"),
+        (["--target", "ethos-u55-128", "--config", "a9w9"], "a9w9"),
+    ],
+)
+def test_that_a_bad_choice_writes_nothing_and_says_why(project, tmp_path, capsys, arguments, said):
+    path = tmp_path / "other.qwb"
+    assert main(["new", str(path), "--model", "model.py:net", *arguments]) == 2
+    assert not path.exists()
+    assert said in capsys.readouterr().err
+
+
+def test_that_plan_prints_one_document_and_check_finds_no_error(project, capsys):
+    assert main(["plan", str(project), "--json"]) == 0
+    stages = json.loads(capsys.readouterr().out)["stages"]
+    assert stages[0]["id"] == "import_model"
+    assert stages[0]["state"] == "stale"
+    assert main(["check", str(project), "--json"]) == 0
+    checked = json.loads(capsys.readouterr().out)
+    assert checked["valid"]
+    assert any("calibration" in p["message"] for p in checked["problems"])
+
+
+def test_that_check_names_a_missing_model_and_exits_2(project, tmp_path, capsys):
+    (tmp_path / "model.py").unlink()
+    assert main(["check", str(project)]) == 2
+    assert "model.py is not there" in capsys.readouterr().err
+
+
+def test_that_running_code_without_trust_exits_3_and_runs_nothing(project, tmp_path, capsys):
+    (tmp_path / "model.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef net(): ...\n")
+    assert main(["run", str(project)]) == 3
+    assert "--trust" in capsys.readouterr().err
+    assert not (tmp_path / "ran").exists()
+
+
+def test_that_rules_can_be_added_moved_switched_and_removed(project, capsys):
+    arguments = ["rules", str(project), "add", "--kind", "module-name", "--match", "fc"]
+    assert main([*arguments, "--config", "a16w8"]) == 0
+    assert main(["rules", str(project), "disable", "r2"]) == 0
+    assert not store.load(project).rules[1].enabled
+    assert main(["rules", str(project), "enable", "r2"]) == 0
+    assert main(["rules", str(project), "move", "r2", "--position", "0"]) == 0
+    assert [r.id for r in store.load(project).rules] == ["r2", "r1"]
+    assert main(["rules", str(project), "remove", "r2"]) == 0
+    assert [r.id for r in store.load(project).rules] == ["r1"]
+    assert "set_global" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("a9w9", "no config named"),
+        ('{"weight": {"bits": 3}}', "weight.bits"),
+        ("{", "not valid"),
+        ("uint8", "inputs and outputs only"),
+    ],
+)
+def test_that_a_config_the_device_cannot_take_is_not_written(project, capsys, config, said):
+    before = project.read_text()
+    assert main(["rules", str(project), "add", "--kind", "global", "--config", config]) == 2
+    assert said in capsys.readouterr().err
+    assert project.read_text() == before
+
+
+def test_that_an_own_config_is_written_as_json(project):
+    config = '{"activation": {"observer": {"kind": "percentile", "percentile": 99.9}}}'
+    assert main(["rules", str(project), "add", "--kind", "global", "--config", config]) == 0
+    assert store.load(project).rules[0].config.activation.observer.percentile == 99.9
+
+
+def test_that_doctor_names_every_tool(capsys, project):
+    assert main(["doctor", "--json"]) == 0
+    names = {f["name"] for f in json.loads(capsys.readouterr().out)["findings"]}
+    assert {"torch", "executorch", "ethos-u-vela", "FVP_Corstone_SSE-320", "cache"} <= names
+
+
+def test_that_help_names_every_verb_and_exit_code(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    for word in ("new", "check", "plan", "run", "rules", "inspect", "script", "doctor", "130"):
+        assert word in text

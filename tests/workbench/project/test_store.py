@@ -1,0 +1,162 @@
+import json
+import os
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workbench.project.builders import make_project, rule
+from workbench.errors import WorkbenchError
+from workbench.project import store
+from workbench.project.model import DataSource, Preprocess
+from workbench.project.qconfig import PRESETS, Activation, Observer, QuantConfig
+
+
+def _message(error: pytest.ExceptionInfo[WorkbenchError]) -> str:
+    return str(error.value)
+
+
+def test_that_a_saved_project_reads_back_equal(tmp_path):
+    own = QuantConfig(activation=Activation(observer=Observer(kind="percentile")))
+    project = make_project(
+        rule("r1", "global"),
+        rule("r2", "module_name", "encoder.3", own, enabled=False),
+        calibration=DataSource(spec="a.npz", preprocess=Preprocess(size=(8, 8)), dropped=(3,)),
+        presets={"mine": own},
+        notes="Übung 12",
+    )
+    path = tmp_path / "a.qwb"
+    store.save(project, path)
+    assert store.load(path) == project
+
+
+@given(st.lists(st.sampled_from([p.id for p in PRESETS]), max_size=6))
+def test_that_every_preset_reads_back_equal_in_a_rule(ids):
+    project = make_project(*(rule(f"r{i}", "module_name", f"m{i}", c) for i, c in enumerate(ids)))
+    assert store.parse(store.dump(project).encode(), "x") == project
+
+
+def test_that_one_changed_rule_changes_one_line_of_the_file():
+    before = store.dump(make_project(rule("r1", "global"))).splitlines()
+    after = store.dump(make_project(rule("r1", "global", config="a16w8"))).splitlines()
+    changed = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
+    assert len(changed) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "empty"),
+        ("  \n", "empty"),
+        ('{"version": 1, "name": "a"', "line 1"),
+        ("[1, 2]", "not a project"),
+        ("\x00{", "Broken at line 1"),
+        ('{"version": 99}', "newer"),
+        ('{"version": "1"}', "not a number"),
+        ('{"version": true}', "not a number"),
+    ],
+)
+def test_that_a_broken_file_is_refused_with_its_reason(tmp_path, text, said):
+    path = tmp_path / "a.qwb"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(WorkbenchError) as error:
+        store.load(path)
+    assert said in _message(error)
+
+
+def test_that_bytes_which_are_no_text_are_refused(tmp_path):
+    path = tmp_path / "a.qwb"
+    path.write_bytes(b"\xff\xfe\x00{")
+    with pytest.raises(WorkbenchError, match="not JSON"):
+        store.load(path)
+
+
+def test_that_deep_nesting_is_refused(tmp_path):
+    path = tmp_path / "a.qwb"
+    path.write_text("[" * 100_000)
+    with pytest.raises(WorkbenchError):
+        store.load(path)
+
+
+def test_that_a_huge_file_is_refused_without_reading_it(tmp_path):
+    path = tmp_path / "a.qwb"
+    with path.open("wb") as file:
+        file.truncate(store.MAX_BYTES + 1)
+    with pytest.raises(WorkbenchError, match="a project has a few KiB"):
+        store.load(path)
+
+
+def test_that_a_missing_file_and_a_folder_are_told_apart(tmp_path):
+    with pytest.raises(WorkbenchError, match="no such project"):
+        store.load(tmp_path / "none.qwb")
+    with pytest.raises(WorkbenchError, match="folder"):
+        store.load(tmp_path)
+
+
+def test_that_all_problems_come_at_once_each_with_its_place():
+    raw = json.loads(store.dump(make_project(rule("r1", "global"))))
+    raw["surplus"] = 1
+    raw["model"]["spec"] = ""
+    raw["rules"].append({"id": "r2", "kind": "nonsense", "config": "a8w8"})
+    with pytest.raises(WorkbenchError) as error:
+        store.parse(json.dumps(raw).encode(), "x")
+    places = {info.where.id for info in error.value.infos}
+    assert {"surplus", "model.spec", "rules[1].kind"} <= places
+
+
+def test_that_unknown_configs_and_double_ids_are_named():
+    raw = json.loads(store.dump(make_project(rule("r1", "global"))))
+    raw["rules"] += [
+        {"id": "r1", "kind": "io", "config": "a9w9"},
+        {"id": "r2", "kind": "module_name", "config": "a8w8"},
+    ]
+    with pytest.raises(WorkbenchError) as error:
+        store.parse(json.dumps(raw).encode(), "x")
+    text = _message(error)
+    assert "used twice" in text
+    assert "'a9w9'" in text
+    assert "needs a match" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(1.0, 2.0, "excludes zero"), (1.0, -1.0, "not below"), (None, 1.0, "both")],
+)
+def test_that_a_fixed_range_must_hold_zero_and_stand_upright(low, high, said):
+    raw = json.loads(store.dump(make_project(rule("r1", "global"))))
+    observer = {"kind": "fixed", "minimum": low, "maximum": high}
+    raw["rules"][0]["config"] = {"activation": {"observer": observer}}
+    with pytest.raises(WorkbenchError, match=said):
+        store.parse(json.dumps(raw).encode(), "x")
+
+
+def test_that_a_file_of_version_0_is_migrated():
+    text = """{"name": "old", "model": {"spec": "m.pt2"}, "target": "ethos-u55-128",
+               "memory_mode": "Sram_Only"}"""
+    project = store.parse(text.encode(), "x")
+    assert project.version == 1
+    assert project.target.options == {"memory_mode": "Sram_Only"}
+
+
+def test_that_a_read_only_file_is_not_overwritten(tmp_path):
+    path = tmp_path / "a.qwb"
+    store.save(make_project(), path)
+    path.chmod(stat.S_IRUSR)
+    with pytest.raises(WorkbenchError, match="read-only"):
+        store.save(make_project(name="other"), path)
+    assert store.load(path).name == "net"
+
+
+def test_that_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
+    path = tmp_path / "a.qwb"
+    store.save(make_project(), path)
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(WorkbenchError, match="No space left"):
+        store.save(make_project(name="other"), path)
+    assert store.load(path).name == "net"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.qwb"]

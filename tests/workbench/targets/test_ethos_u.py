@@ -1,0 +1,81 @@
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.project.model import TargetChoice
+from workbench.project.qconfig import A16W8, PRESETS_BY_ID, Activation, QuantConfig
+from workbench.targets import TARGETS, target_of
+
+VARIANTS = [v.id for t in TARGETS for v in t.variants]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_that_every_offered_combination_is_accepted(variant):
+    target = target_of(variant)
+    first = target.options(TargetChoice(id=variant))
+    for config in next(o for o in first if o.name == "system_config").choices:
+        choice = TargetChoice(id=variant, options={"system_config": config.value})
+        modes = next(o for o in target.options(choice) if o.name == "memory_mode").choices
+        assert modes
+        for mode in modes:
+            options = {"system_config": config.value, "memory_mode": mode.value}
+            assert target.check(TargetChoice(id=variant, options=options)) == []
+
+
+@pytest.mark.parametrize(
+    ("variant", "options", "place"),
+    [
+        ("ethos-u55-128", {"system_config": "Ethos_U85_SYS_DRAM_Mid"}, "system_config"),
+        ("ethos-u55-128", {"memory_mode": "Dedicated_Sram"}, "memory_mode"),
+        ("ethos-u85-256", {"system_config": "Ethos_U85_SYS_Flash_Low",
+                           "memory_mode": "Dedicated_Sram_384KB"}, "memory_mode"),
+        ("ethos-u55-128", {"extra_flags": "--timing"}, "extra_flags"),
+        ("ethos-u55-128", {"extra_flags": "--optimise=Size"}, "extra_flags"),
+        ("ethos-u55-128", {"optimise": "Fast"}, "optimise"),
+        ("ethos-u55-128", {"arena_cache_bytes": -1}, "arena_cache_bytes"),
+        ("ethos-u55-128", {"integer_io": "yes"}, "integer_io"),
+        ("ethos-u55-128", {"colour": "red"}, "colour"),
+    ],
+)  # fmt: skip
+def test_that_what_vela_would_take_in_silence_is_refused_with_its_place(variant, options, place):
+    problems = target_of(variant).check(TargetChoice(id=variant, options=options))
+    assert f"target.options.{place}" in {p.where.id for p in problems}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_that_a_completed_choice_names_system_config_and_memory_mode(variant):
+    target = target_of(variant)
+    complete = target.complete(TargetChoice(id=variant))
+    assert complete.options["system_config"]
+    assert complete.options["memory_mode"]
+    assert target.check(complete) == []
+
+
+def test_that_changing_the_device_mends_options_that_no_longer_fit():
+    u85 = TargetChoice(id="ethos-u85-256", options={"memory_mode": "Dedicated_Sram"})
+    moved = target_of("ethos-u55-128").complete(u85.model_copy(update={"id": "ethos-u55-128"}))
+    assert moved.options["memory_mode"] == "Shared_Sram"
+
+
+def test_that_an_unknown_device_is_refused_with_the_known_ones():
+    with pytest.raises(WorkbenchError, match="ethos-u55-128"):
+        target_of("ethos-u55-100")
+
+
+def test_that_sixteen_bit_softmax_is_warned_of_on_u55_but_not_on_u85():
+    operators = ["aten.softmax.int"]
+    u55, u85 = TargetChoice(id="ethos-u55-128"), TargetChoice(id="ethos-u85-256")
+    assert target_of(u55.id).warnings(u55, A16W8, operators)
+    assert not target_of(u85.id).warnings(u85, A16W8, operators)
+
+
+def test_that_uint8_is_for_the_border_only():
+    choice = TargetChoice(id="ethos-u55-128")
+    uint8 = PRESETS_BY_ID["uint8"].config
+    assert target_of(choice.id).refusal(choice, uint8, "global")
+    assert not target_of(choice.id).refusal(choice, uint8, "io")
+
+
+def test_that_sixteen_bit_activations_must_be_symmetric():
+    choice = TargetChoice(id="ethos-u55-128")
+    affine = QuantConfig(activation=Activation(dtype="int16", symmetric=False))
+    assert "symmetric" in target_of(choice.id).refusal(choice, affine, "global")
