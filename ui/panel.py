@@ -114,6 +114,9 @@ class Panel(QWidget):
     def set_theme(self, theme: Theme) -> None:
         """Take on the colours of a theme."""
 
+    def stop(self) -> None:
+        """End what runs beside the window; called before the panel goes."""
+
     def flush(self) -> None:
         """Render now what is due."""
         due, self._due = self._due, set()
