@@ -45,7 +45,7 @@ class Finding(Frozen):
     remedy: str = ""
 
 
-def add(verbs: Any) -> None:  # noqa: ANN401 - argparse's private class
+def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser("doctor", help="what is installed, what is missing, how to get it")
     add_json(verb)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
 
 
-def add(verbs: Any) -> None:  # noqa: ANN401 - argparse's private class
+def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser("inspect", help="open any .pte")
     verb.add_argument("program", type=Path, metavar="FILE.pte")
@@ -58,9 +58,12 @@ def _print(path: Path, found: dict[str, Any]) -> None:
     print(f"{path.name}: {found['bytes']:,} bytes, methods {', '.join(found['methods'])}")
     for side in ("inputs", "outputs"):
         for tensor in found[side]:
-            print(f"  {side[:-1]:<9}{tensor.get('dtype', tensor['type'])} {tensor.get('shape', '')}")
+            print(
+                f"  {side[:-1]:<9}{tensor.get('dtype', tensor['type'])} {tensor.get('shape', '')}"
+            )
     for delegate in found["delegates"]:
-        print(f"  delegate {delegate['index']}: {delegate['backend']}, {delegate['bytes']:,} bytes")
+        name, size = delegate["backend"], delegate["bytes"]
+        print(f"  delegate {delegate['index']}: {name}, {size:,} bytes")
         for name, size in delegate.get("vela_blocks", {}).items():
             print(f"    {name:<14}{size:>12,} bytes")
         if "scratch_bytes" in delegate:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_TRUST, EXIT_CANCELLED = 0, 1, 2, 3, 130
 
 
-def print_json(value: Any) -> None:  # noqa: ANN401 - anything JSON has
+def print_json(value: Any) -> None:
     """Print exactly one JSON document on stdout."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 

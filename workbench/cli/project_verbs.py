@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import argparse
 
 
-def add(verbs: Any) -> None:  # noqa: ANN401 - argparse's private class
+def add(verbs: Any) -> None:
     """Add the verbs."""
     _add_new(verbs)
     check = verbs.add_parser("check", help="validate a project and look for oddities")
@@ -30,11 +30,13 @@ def add(verbs: Any) -> None:  # noqa: ANN401 - argparse's private class
     show.set_defaults(perform=_plan)
 
 
-def _add_new(verbs: Any) -> None:  # noqa: ANN401
+def _add_new(verbs: Any) -> None:
     new = verbs.add_parser("new", help="write a project file")
     new.add_argument("project", type=Path, metavar="PROJECT", help="the .qwb file to write")
     new.add_argument(
-        "--model", required=True, metavar="SPEC",
+        "--model",
+        required=True,
+        metavar="SPEC",
         help="FILE.pt2, FILE.py:callable or package.module:callable",
     )
     new.add_argument("--target", required=True, metavar="T", help="e.g. ethos-u55-128")
@@ -45,7 +47,10 @@ def _add_new(verbs: Any) -> None:  # noqa: ANN401
     new.add_argument("--weights", metavar="FILE", help=".safetensors, or a saved state dict")
     new.add_argument("--inputs", metavar="FILE.npz", help="example inputs")
     new.add_argument(
-        "--input-shape", action="append", default=[], metavar="1x3x224x224",
+        "--input-shape",
+        action="append",
+        default=[],
+        metavar="1x3x224x224",
         help="shape of an example input; once for each input",
     )
     new.add_argument("--system-config", metavar="NAME", help="Vela system configuration")
@@ -117,12 +122,14 @@ def _check(options: argparse.Namespace) -> int:
     found = problems(project, folder, graph)
     errors = [p.info for p in found if p.level == "error"]
     if options.json:
-        print_json({
-            "project": project.name,
-            "valid": not errors,
-            "matches_checked": graph is not None,
-            "problems": [{"level": p.level, **p.info.model_dump(mode="json")} for p in found],
-        })
+        print_json(
+            {
+                "project": project.name,
+                "valid": not errors,
+                "matches_checked": graph is not None,
+                "problems": [{"level": p.level, **p.info.model_dump(mode="json")} for p in found],
+            }
+        )
         return EXIT_USAGE if errors else EXIT_DONE
     print_infos(errors)
     print_infos([p.info for p in found if p.level == "warning"], "warning")
@@ -138,13 +145,15 @@ def _plan(options: argparse.Namespace) -> int:
     project, folder = open_project(options)
     planned = plan(project, folder, Cache(default_root()))
     if options.json:
-        print_json({
-            "project": project.name,
-            "stages": [
-                {"id": s.id, "key": s.key, "state": s.state, "reason": s.reason}
-                for s in planned.stages
-            ],
-        })
+        print_json(
+            {
+                "project": project.name,
+                "stages": [
+                    {"id": s.id, "key": s.key, "state": s.state, "reason": s.reason}
+                    for s in planned.stages
+                ],
+            }
+        )
         return EXIT_DONE
     rows = ((s.id, s.state, s.key[:12], s.reason) for s in planned.stages)
     print_table(("stage", "state", "key", ""), rows)

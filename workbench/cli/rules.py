@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _KINDS: dict[str, RuleKind] = {name.replace("_", "-"): name for name in RULE_CALLS}
 
 
-def add(verbs: Any) -> None:  # noqa: ANN401 - argparse's private class
+def add(verbs: Any) -> None:
     """Add the verb and its actions."""
     verb = verbs.add_parser(
         "rules",
@@ -42,7 +42,7 @@ def add(verbs: Any) -> None:  # noqa: ANN401 - argparse's private class
     _add_actions(actions)
 
 
-def _add_actions(actions: Any) -> None:  # noqa: ANN401
+def _add_actions(actions: Any) -> None:
     new = actions.add_parser("add", help="assign a config; the same match is replaced")
     new.add_argument("--kind", required=True, choices=sorted(_KINDS))
     new.add_argument("--match", default="", help="module, class, operator or node name")
@@ -107,9 +107,7 @@ def _graph(
     return float_graph(project, folder, cache)
 
 
-def _print_resolution(
-    options: argparse.Namespace, project: Project, graph: GraphSnapshot
-) -> int:
+def _print_resolution(options: argparse.Namespace, project: Project, graph: GraphSnapshot) -> int:
     resolution = resolve_graph(project, graph)
     types = {module.path: module.type_name for module in graph.modules}
     if options.json:
@@ -163,9 +161,7 @@ def _add(options: argparse.Namespace) -> int:
     kind = _KINDS[options.kind]
     changed = edits.assign(project, kind, options.match, config)
     rule = next(r for r in changed.rules if (r.kind, r.match) == (kind, options.match))
-    refusal = target_of(project.target.id).refusal(
-        project.target, changed.config_of(rule), kind
-    )
+    refusal = target_of(project.target.id).refusal(project.target, changed.config_of(rule), kind)
     if refusal:
         raise failure(refusal, where=Place(kind="rule", id=rule.id))
     if options.position is not None:

@@ -30,16 +30,23 @@ if TYPE_CHECKING:
     from workbench.project.model import Project
 
 
-def add(verbs: Any) -> None:  # noqa: ANN401 - argparse's private class
+def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser("run", help="run the stages and collect the deliverables")
     add_project(verb)
     verb.add_argument(
-        "--until", default="package", choices=[stage.id for stage in STAGES], metavar="STAGE",
+        "--until",
+        default="package",
+        choices=[stage.id for stage in STAGES],
+        metavar="STAGE",
         help=f"the last stage: {', '.join(stage.id for stage in STAGES)}",
     )
     verb.add_argument(
-        "--skip", action="append", default=[], choices=list(optional_stages()), metavar="STAGE",
+        "--skip",
+        action="append",
+        default=[],
+        choices=list(optional_stages()),
+        metavar="STAGE",
         help=f"leave out a stage that no other needs: {', '.join(optional_stages())}",
     )
     verb.add_argument("--out", type=Path, metavar="DIR", help="copy the deliverables there")
@@ -83,9 +90,7 @@ def _reports_from_cache(
     return reports
 
 
-def _compute(
-    project: Project, folder: Path, cache: Cache, options: argparse.Namespace
-) -> Reports:
+def _compute(project: Project, folder: Path, cache: Cache, options: argparse.Namespace) -> Reports:
     job = Job(verbose=options.verbose)
     command = RunUntil(
         job="run",

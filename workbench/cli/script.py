@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
 
 
-def add(verbs: Any) -> None:  # noqa: ANN401 - argparse's private class
+def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser("script", help="write a plain ExecuTorch script for the same .pte")
     add_project(verb)

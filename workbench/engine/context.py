@@ -1,4 +1,4 @@
-"""What a stage is given: its inputs, a folder for its result, and ways to speak and to be stopped."""
+"""What a stage is given: its inputs, a folder for its result, ways to speak and to be stopped."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class HotStore:
         self._capacity = capacity
         self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
-    def get(self, name: str, key: str) -> Any:  # noqa: ANN401 - whatever the stage kept
+    def get(self, name: str, key: str) -> Any:
         """Return what was kept, or None."""
         if (name, key) in self._kept:
             self._kept.move_to_end((name, key))
         return self._kept.get((name, key))
 
-    def keep(self, name: str, key: str, value: Any) -> None:  # noqa: ANN401
+    def keep(self, name: str, key: str, value: Any) -> None:
         """Keep an object; another may have to go."""
         self._kept[name, key] = value
         self._kept.move_to_end((name, key))
@@ -91,11 +91,11 @@ class StageContext:
         """Return the result of an earlier stage."""
         return load_result(kind, self.path(stage_id))
 
-    def keep(self, value: Any) -> None:  # noqa: ANN401
+    def keep(self, value: Any) -> None:
         """Keep this stage's live object for the stages that follow."""
         self.store.keep(self.stage, self.plan.key(self.stage), value)
 
-    def hot(self, stage_id: str) -> Any:  # noqa: ANN401
+    def hot(self, stage_id: str) -> Any:
         """Return the live object of an earlier stage: kept, or made again from its result."""
         key = self.plan.key(stage_id)
         found = self.store.get(stage_id, key)
@@ -107,6 +107,6 @@ class StageContext:
             self.store.keep(stage_id, key, found)
         return found
 
-    def toolchain(self) -> Any:  # noqa: ANN401 - a module that follows toolchains.base.Toolchain
+    def toolchain(self) -> Any:
         """Return the torch side of the project's target."""
         return importlib.import_module(target_of(self.project.target.id).toolchain)

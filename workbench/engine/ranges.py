@@ -1,4 +1,4 @@
-"""What observers saw, as plain numbers: ranges, percentiles, histograms, and the grid that follows."""
+"""What observers saw, as plain numbers: ranges, percentiles, histograms, the resulting grid."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def collect(
     return rows, arrays
 
 
-def _calls(
-    module: torch.fx.GraphModule, prefix: str
-) -> Iterator[tuple[torch.fx.Node, str, Any]]:
+def _calls(module: torch.fx.GraphModule, prefix: str) -> Iterator[tuple[torch.fx.Node, str, Any]]:
     for node in module.graph.nodes:
         if node.op == "call_module":
             child = module.get_submodule(str(node.target))
@@ -86,7 +84,7 @@ def _weight_of(module: torch.fx.GraphModule, source: torch.fx.Node) -> torch.Ten
 
 
 def _histogram(
-    observer: Any, module: torch.fx.GraphModule, source: torch.fx.Node  # noqa: ANN401
+    observer: Any, module: torch.fx.GraphModule, source: torch.fx.Node
 ) -> tuple[np.ndarray, float, float]:
     """Return counts [256] and the two outer edges; zeros where the observer keeps none."""
     minimum, maximum = observer.min_val, observer.max_val
@@ -118,7 +116,7 @@ def _row(
     name: str,
     index: int,
     source: torch.fx.Node,
-    observer: Any,  # noqa: ANN401
+    observer: Any,
     counts: np.ndarray,
     edges: tuple[float, float],
 ) -> TensorRange:

@@ -198,9 +198,7 @@ class Server:
     def _finish(self, job: str, stage: PlannedStage, begun: float, *, cached: bool) -> None:
         elapsed = time.monotonic() - begun
         self._wire.send(
-            StageFinished(
-                job=job, stage=stage.id, key=stage.key, cached=cached, elapsed_s=elapsed
-            )
+            StageFinished(job=job, stage=stage.id, key=stage.key, cached=cached, elapsed_s=elapsed)
         )
 
     def _fail(
@@ -222,7 +220,7 @@ def _left_out(command: RunUntil, stage: PlannedStage) -> str:
 
 
 def unexpected(error: BaseException, stage: str) -> ErrorInfo:
-    """Return what can be said of an error nobody foresaw: its sentence first, the rest as details."""
+    """Return what can be said of an error nobody foresaw: a sentence, the rest as details."""
     chain: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in chain:

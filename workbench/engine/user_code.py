@@ -45,7 +45,7 @@ def load_callable(reference: Reference, option: str) -> Callable[..., Any]:
     return found
 
 
-def call(function: Callable[..., Any], reference: Reference, option: str) -> Any:  # noqa: ANN401
+def call(function: Callable[..., Any], reference: Reference, option: str) -> Any:
     """Call the user's callable without arguments.
 
     Raises:
@@ -69,24 +69,26 @@ def user_failure(
     first = (str(error).strip().splitlines() or [""])[0]
     if isinstance(error, SyntaxError):
         place, first = f" at line {error.lineno}", error.msg
-    return WorkbenchError([
-        ErrorInfo(
-            message=f"{name} {what}{place}: {type(error).__name__}: {first}"[:800],
-            hint="Correct the code and run again.",
-            where=where,
-            details="".join(traceback.format_exception(error)),
-        )
-    ])
+    return WorkbenchError(
+        [
+            ErrorInfo(
+                message=f"{name} {what}{place}: {type(error).__name__}: {first}"[:800],
+                hint="Correct the code and run again.",
+                where=where,
+                details="".join(traceback.format_exception(error)),
+            )
+        ]
+    )
 
 
 _USER_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\w+)\n\s*(.*)')
 
 
 def line_in_user_code(error: BaseException) -> str:
-    """Return "file.py, line 12, in forward: <source>" for an error of torch.export; "" if unknown."""
+    """Return "file.py, line 12, in forward: <source>" for an error of torch.export, or ""."""
     text = str(error)
     if "from user code" in text:
-        text = text.split("from user code")[-1]
+        text = text.rsplit("from user code", maxsplit=1)[-1]
     places = _USER_LINE.findall(text)
     if not places:
         frames = traceback.extract_tb(error.__traceback__)
@@ -106,7 +108,7 @@ def _name(reference: Reference) -> str:
     return reference.path.name if reference.kind == "file" and reference.path else reference.module
 
 
-def _import(reference: Reference) -> Any:  # noqa: ANN401 - a module
+def _import(reference: Reference) -> Any:
     if reference.kind == "package":
         return importlib.import_module(reference.module)
     path = reference.path
@@ -137,6 +139,10 @@ def _forget_changed_neighbours(folder: Path) -> None:
     """Drop modules imported from the folder before, so that edited files are read again."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if file and Path(file).is_relative_to(folder) and "site-packages" not in file:
-            if not name.startswith(("workbench", "ui", "tests")):
-                del sys.modules[name]
+        own = name.startswith(("workbench", "ui", "tests"))
+        if file and not own and "site-packages" not in file and _within(file, folder):
+            del sys.modules[name]
+
+
+def _within(file: str, folder: Path) -> bool:
+    return Path(file).is_relative_to(folder)

@@ -23,7 +23,7 @@ MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {0: _from_0}
 
 
 def migrate(raw: Raw) -> Raw:
-    """Return ``raw`` as the present version writes it; newer and odd versions come back unchanged."""
+    """Return ``raw`` as the present version writes it; newer and odd versions unchanged."""
     version = raw.get("version", 0)
     while isinstance(version, int) and version in MIGRATIONS and version < PROJECT_VERSION:
         raw = {**MIGRATIONS[version](raw), "version": version + 1}

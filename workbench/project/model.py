@@ -27,8 +27,8 @@ RULE_CALLS: dict[RuleKind, str] = {
 class ModelSource(Frozen):
     """Where the float model comes from.
 
-    ``spec`` is ``FILE.pt2``, ``FILE.py:callable`` or ``package.module:callable``; files are relative
-    to the project. ``input_shapes`` or ``inputs`` (an .npz) give example inputs where the
+    ``spec`` is ``FILE.pt2``, ``FILE.py:callable`` or ``package.module:callable``; files are
+    relative to the project. ``input_shapes`` or ``inputs`` (an .npz) give example inputs where the
     callable returns none; ``weights`` is a .safetensors file or a state dict saved by torch.
     """
 

@@ -87,7 +87,7 @@ def _payload_risks(archive: zipfile.ZipFile, name: str) -> Iterator[str]:
                 yield "contains a pickle that can run code"
 
 
-def _graph_risks(value: Any) -> Iterator[str]:  # noqa: ANN401 - decoded JSON
+def _graph_risks(value: Any) -> Iterator[str]:
     stack = [value]
     while stack:
         item = stack.pop()
@@ -97,13 +97,16 @@ def _graph_risks(value: Any) -> Iterator[str]:  # noqa: ANN401 - decoded JSON
         if not isinstance(item, dict):
             continue
         target = item.get("target")
-        if isinstance(target, str) and "inputs" in item:
-            if not _SAFE_TARGET.fullmatch(target) or _UNSAFE_OPERATOR.search(target):
-                yield f"calls {target}"
+        if isinstance(target, str) and "inputs" in item and not _safe_target(target):
+            yield f"calls {target}"
         expression = item.get("expr_str")
         if isinstance(expression, str) and not _safe_size(expression):
             yield "holds a size that is not arithmetic"
         stack.extend(item.values())
+
+
+def _safe_target(name: str) -> bool:
+    return bool(_SAFE_TARGET.fullmatch(name)) and not _UNSAFE_OPERATOR.search(name)
 
 
 def _safe_size(text: str) -> bool:

@@ -54,7 +54,7 @@ def run(context: StageContext) -> None:
     context.keep(prepared)
 
 
-def load(context: StageContext) -> Any:  # noqa: ANN401 - a Prepared
+def load(context: StageContext) -> Any:
     """Give a prepared graph the observers' state of a finished calibration."""
     prepared = context.hot("prepare")
     arrays = load_arrays(context.path("calibrate"))

@@ -67,10 +67,14 @@ def _convert(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
 
     Source: ExecuTorch 1.5.1 ``TOSAQuantizer._quantize_with_submodules``.
     """
-    branches = [
-        (name, _convert(branch))
-        for name, branch, _ in get_cond_while_submodules_ao(module, apply_quantization=True)
-    ] if programs.has_control_flow(module) else []
+    branches = (
+        [
+            (name, _convert(branch))
+            for name, branch, _ in get_cond_while_submodules_ao(module, apply_quantization=True)
+        ]
+        if programs.has_control_flow(module)
+        else []
+    )
     converted = convert_pt2e(module)
     for name, branch in branches:
         converted.set_submodule(name, branch, strict=True)

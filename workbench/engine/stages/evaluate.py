@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.engine import user_code
-from workbench.engine.acceleration.evaluation import fast_quantized_module
 from workbench.engine.quality import Accumulator, merged, top_k_hit
+from workbench.engine.running import quantized_module
 from workbench.engine.samples import evaluation_samples
 from workbench.engine.tensor_quality import TensorComparison
 from workbench.errors import Place, failure
@@ -29,7 +29,7 @@ def run(context: StageContext) -> None:
     """Leave quality figures for outputs, labels, the user's metric and every tensor."""
     samples = evaluation_samples(context)
     converted = context.hot("convert").module
-    quantized = fast_quantized_module(converted, context.accelerate)
+    quantized = quantized_module(context)
     floating = context.hot("export").module(check_guards=False)
     tensors = TensorComparison(context.hot("calibrate").module, converted)
     tally = _Tally()
@@ -40,7 +40,9 @@ def run(context: StageContext) -> None:
             if number == limit:
                 break
             context.progress(number, total, f"sample {number + 1}")
-            tally.add(_flat(floating(*sample.inputs)), _flat(quantized(*sample.inputs)), sample.label)
+            tally.add(
+                _flat(floating(*sample.inputs)), _flat(quantized(*sample.inputs)), sample.label
+            )
             if number < TENSOR_SAMPLES:
                 tensors.add(sample.inputs)
     metric = _metric(context, tally)
@@ -109,9 +111,7 @@ class _Tally:
         )  # fmt: skip
 
 
-def _metric(
-    context: StageContext, tally: _Tally
-) -> tuple[str, float | None, float | None]:
+def _metric(context: StageContext, tally: _Tally) -> tuple[str, float | None, float | None]:
     """Apply the user's metric(outputs, labels) to both sides."""
     spec = context.project.evaluation.metric
     if not spec:
@@ -127,11 +127,11 @@ def _metric(
     return reference.attribute, values[0], values[1]
 
 
-def _bound(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:  # noqa: ANN401
+def _bound(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
     return lambda: function(*arguments)
 
 
-def _number(value: Any) -> float:  # noqa: ANN401 - whatever a user's metric returns
+def _number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError) as error:
@@ -142,6 +142,6 @@ def _number(value: Any) -> float:  # noqa: ANN401 - whatever a user's metric ret
         ) from error
 
 
-def _flat(value: Any) -> list[torch.Tensor]:  # noqa: ANN401 - a model may return anything
+def _flat(value: Any) -> list[torch.Tensor]:
     leaves = torch.utils._pytree.tree_leaves(value)  # noqa: SLF001 - no public name
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

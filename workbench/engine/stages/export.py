@@ -91,7 +91,7 @@ def _named_inputs(
     return tuple(spec.model_copy(update={"name": str(name)}) for name, spec in pairs)
 
 
-def _outputs(program: torch.export.ExportedProgram) -> Any:  # noqa: ANN401 - a generator
+def _outputs(program: torch.export.ExportedProgram) -> Any:
     by_name = {node.name: node for node in program.graph.nodes}
     for name in program.graph_signature.user_outputs:
         node = by_name.get(str(name))

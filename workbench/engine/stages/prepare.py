@@ -66,7 +66,7 @@ def _prepare(context: StageContext) -> Prepared:
 
 
 def _prepare_branches(
-    whole: torch.fx.GraphModule, part: torch.fx.GraphModule, quantizer: Any, prefix: str  # noqa: ANN401
+    whole: torch.fx.GraphModule, part: torch.fx.GraphModule, quantizer: Any, prefix: str
 ) -> None:
     """Prepare the bodies of cond and while_loop, as the quantizer's own submodule path does.
 

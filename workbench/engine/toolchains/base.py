@@ -29,12 +29,12 @@ class Lowered:
 class Toolchain(Protocol):
     """What the module named in a target's ``toolchain`` offers."""
 
-    def quantizer(self, project: Project) -> Any:  # noqa: ANN401
+    def quantizer(self, project: Project) -> Any:
         """Return a torchao quantizer with the project's rules."""
         ...
 
     def annotations(
-        self, quantizer: Any, prepared: torch.fx.GraphModule, project: Project  # noqa: ANN401
+        self, quantizer: Any, prepared: torch.fx.GraphModule, project: Project
     ) -> list[NodeAnnotation]:
         """Return what the quantizer did with every node."""
         ...

@@ -59,7 +59,7 @@ def runtime_values(
     module: torch.fx.GraphModule,
     inputs: tuple[torch.Tensor, ...],
     outputs: list[torch.Tensor],
-    integer_io: bool,  # noqa: FBT001 - follows the option of that name
+    integer_io: bool,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return inputs and outputs as the compiled program takes and gives them."""
     if not integer_io:

@@ -79,7 +79,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     return lowered, result.model_copy(update={"retargeted": retargeted})
 
 
-def _lowered(program: Any, choice: TargetChoice) -> _Edge:  # noqa: ANN401 - an ExportedProgram
+def _lowered(program: Any, choice: TargetChoice) -> _Edge:
     reports: list[Any] = []
     with capture_tosa() as tosa, _kept_reports(reports):
         manager = to_edge_transform_and_lower(
@@ -104,7 +104,7 @@ def _runtime(edge: _Edge, *, integer_io: bool) -> tuple[Lowered, Any]:
     return Lowered(program, edge.tosa, bytes(runtime.buffer)), runtime
 
 
-def _integer_io(manager: Any) -> Any:  # noqa: ANN401 - an EdgeProgramManager
+def _integer_io(manager: Any) -> Any:
     program = manager.exported_program()
     inputs = list(range(len(program.graph_signature.user_inputs)))
     outputs = list(range(len(program.graph_signature.user_outputs)))
@@ -135,7 +135,7 @@ def _result(
     lowered: Lowered,
     compiled: list[Any],
     reasons: dict[str, str],
-    runtime: Any,  # noqa: ANN401 - an ExecutorchProgramManager
+    runtime: Any,
 ) -> LowerResult:
     choice = target_of(context.project.target.id).complete(context.project.target)
     delegates = [n for n in lowered.edge.graph.nodes if n.target is _DELEGATE]
@@ -177,7 +177,7 @@ def _tensor_modules(graphs: list[Any]) -> Callable[[str], str]:
 _BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")
 
 
-def _cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:  # noqa: ANN401
+def _cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
     for node in edge.graph.nodes:
         op = programs.op_of(node)
         if node.op != "call_function" or any(word in op for word in _BOOKKEEPING):
@@ -204,7 +204,7 @@ def _in_words(reason: str, op: str) -> str:
     return known.get(reason, reason or "The partitioner gave no reason.")
 
 
-def _kernels(runtime: Any) -> list[str]:  # noqa: ANN401
+def _kernels(runtime: Any) -> list[str]:
     """Return the names of the kernels a runtime must link, e.g. ``aten::add.out``."""
     plan = runtime.executorch_program.execution_plan[0]
     names = (f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators)

@@ -31,7 +31,7 @@ def quantizer(project: Project) -> EthosUQuantizer:
     return made
 
 
-def _call(made: Any, kind: RuleKind, match: str, config: QuantConfig | None) -> None:  # noqa: ANN401
+def _call(made: Any, kind: RuleKind, match: str, config: QuantConfig | None) -> None:
     arm = arm_config(config)
     match kind:
         case "global":
@@ -48,13 +48,13 @@ def _call(made: Any, kind: RuleKind, match: str, config: QuantConfig | None) -> 
             made.set_node_name(match, arm)
 
 
-def _set_module_type(made: Any, match: str, arm: Any) -> None:  # noqa: ANN401
+def _set_module_type(made: Any, match: str, arm: Any) -> None:
     """Name a class by its full name: the quantizer compares nothing but that."""
     module, _, name = match.rpartition(".")
     made.set_module_type(type(name, (), {"__module__": module, "__qualname__": name}), arm)
 
 
-def operator(name: str) -> Any:  # noqa: ANN401 - an OpOverload
+def operator(name: str) -> Any:
     """Return the operator with a dotted name such as ``aten.relu.default``.
 
     Raises:
@@ -136,7 +136,10 @@ def _reports(made: EthosUQuantizer) -> tuple[dict[str, tuple[str, str]], dict[st
         info = report.quantizer_info
         for pattern in report.accepted_patterns:
             for node in pattern.nodes:
-                accepted[node.name] = (str(info.targeted_nodes_description), str(info.qconfig_label))
+                accepted[node.name] = (
+                    str(info.targeted_nodes_description),
+                    str(info.qconfig_label),
+                )
         for pattern in report.rejected_patterns:
             for name in pattern.node_names:
                 rejected.setdefault(name, str(pattern.rejection_reason))

@@ -14,8 +14,8 @@ import torch
 import tosa_reference_model
 from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 
-from workbench.engine.acceleration.evaluation import fast_quantized_module
 from workbench.engine.quality import Accumulator
+from workbench.engine.running import quantized_module
 from workbench.engine.samples import evaluation_samples
 from workbench.engine.toolchains.ethos_u.grids import Grid, output_grids, runtime_values
 from workbench.errors import Place, failure
@@ -67,7 +67,7 @@ class IntegerProgram(torch.fx.Interpreter):
         outputs = self.run(*values)
         return [t for t in outputs if isinstance(t, torch.Tensor)]
 
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Run a delegate on the reference model, everything else as it is."""
         if target is not _DELEGATE:
             return super().call_function(target, args, kwargs)
@@ -97,7 +97,7 @@ def verify(context: StageContext) -> VerifyResult:
     samples = evaluation_samples(context)
     wanted = context.project.verification.samples
     total = min(wanted, samples.count) if samples.count else wanted
-    module = fast_quantized_module(converted, context.accelerate)
+    module = quantized_module(context)
     with torch.no_grad():
         for number, sample in enumerate(samples):
             if number == wanted:
@@ -153,10 +153,10 @@ class _Tally:
         )
 
 
-def _outputs(delegate: Any) -> list[Any]:  # noqa: ANN401 - a LoweredBackendModule
-    return [n for n in delegate.original_module.graph.output_node().args[0]]
+def _outputs(delegate: Any) -> list[Any]:
+    return list(delegate.original_module.graph.output_node().args[0])
 
 
-def _flat(value: Any) -> list[torch.Tensor]:  # noqa: ANN401 - a model may return anything
+def _flat(value: Any) -> list[torch.Tensor]:
     leaves = torch.utils._pytree.tree_leaves(value)  # noqa: SLF001 - no public name
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

@@ -26,10 +26,10 @@ class _RecordingRegor:
     def __init__(self, compiled: list[Any]) -> None:
         self._compiled = compiled
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - everything else is regor's own
+    def __getattr__(self, name: str) -> Any:
         return getattr(regor, name)
 
-    def compile(self, *arguments: Any, options: str, **rest: Any) -> Any:  # noqa: ANN401
+    def compile(self, *arguments: Any, options: str, **rest: Any) -> Any:
         """Compile with the debug database on; it changes no byte of the result."""
         wanted = options
         if "enable_db=true" not in options:
@@ -55,7 +55,7 @@ def recorded() -> Iterator[list[Any]]:
 
 def _folder_without_spaces() -> str | None:
     """Return a temporary folder that survives ExecuTorch's join and split of Vela's arguments."""
-    candidates = [tempfile.gettempdir(), "/tmp", "/var/tmp", str(Path.cwd())]  # noqa: S108
+    candidates = [tempfile.gettempdir(), "/tmp", "/var/tmp", str(Path.cwd())]
     for folder in candidates:
         if " " not in folder and os.access(folder, os.W_OK):
             return folder
@@ -63,7 +63,7 @@ def _folder_without_spaces() -> str | None:
 
 
 def report(
-    delegate: int, model: Any, clock_hz: float, module_of: Callable[[str], str]  # noqa: ANN401
+    delegate: int, model: Any, clock_hz: float, module_of: Callable[[str], str]
 ) -> VelaReport:
     """Return Vela's estimate for one delegate.
 
@@ -94,7 +94,7 @@ def report(
     )
 
 
-def _operations(model: Any, module_of: Callable[[str], str]) -> Iterator[VelaOperation]:  # noqa: ANN401
+def _operations(model: Any, module_of: Callable[[str], str]) -> Iterator[VelaOperation]:
     table = model.opt_database.tables.get(_PERFORMANCE)
     if table is None:
         return
@@ -116,7 +116,7 @@ def _operations(model: Any, module_of: Callable[[str], str]) -> Iterator[VelaOpe
         )
 
 
-def _number(value: Any) -> int:  # noqa: ANN401 - a cell of text or number
+def _number(value: Any) -> int:
     try:
         return int(float(value))
     except (TypeError, ValueError):

@@ -1,0 +1,110 @@
+"""Samples for calibration and evaluation: streamed, checked against the model before work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from workbench.engine.data.arrays import read_arrays, read_labels
+from workbench.engine.data.callables import read_callable
+from workbench.engine.data.pictures import read_pictures
+from workbench.engine.data.sample import Sample, Samples, wrong
+from workbench.errors import Place, failure
+from workbench.project import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from workbench.project.model import DataSource
+    from workbench.results import TensorSpec
+
+__all__ = ["Sample", "Samples", "example_samples", "open_samples"]
+
+
+def open_samples(
+    source: DataSource, folder: Path, inputs: Sequence[TensorSpec], option: str
+) -> Samples:
+    """Return the samples of a data source, checked as far as can be without reading them all.
+
+    Arrays have samples along their first axis; a sample has the model's input shape, with or
+    without its leading batch of 1.
+
+    Raises:
+        WorkbenchError: wrong shape, dtype or number; iterating raises it for NaN or Inf, with
+            the indices of the samples at fault.
+    """
+    reference = sources.data_reference(source.spec, folder, f"{option}.spec")
+    reader = _READERS[reference.kind]
+    raw = reader(reference, source, inputs, option)
+    labels = read_labels(source, folder, option)
+    total = raw.count
+    if total is not None and labels is not None and len(labels) != total:
+        raise failure(
+            f"There are {total} samples but {len(labels)} labels.",
+            where=Place(kind="option", id=f"{option}.labels"),
+        )
+    if total == 0:
+        raise wrong(option, f"{raw.name} holds no samples.", "Calibration needs at least one.")
+    kept = _kept_count(total, source)
+    return Samples(raw.name, kept, lambda: _stream(raw, source, labels, option))
+
+
+def example_samples(inputs: tuple[torch.Tensor, ...]) -> Samples:
+    """Return the example input alone, as a stream of one."""
+    return Samples("the example input only", 1, lambda: iter([Sample(0, inputs, None)]))
+
+
+def _kept_count(total: int | None, source: DataSource) -> int | None:
+    if total is None:
+        return None
+    kept = total - sum(1 for index in set(source.dropped) if index < total)
+    return min(kept, source.limit) if source.limit else kept
+
+
+def _stream(
+    raw: Samples, source: DataSource, labels: np.ndarray | None, option: str
+) -> Iterator[Sample]:
+    dropped, given = set(source.dropped), 0
+    iterator = iter(raw)
+    for sample in iterator:
+        if sample.index in dropped:
+            continue
+        if not _finite(sample):
+            raise _not_finite(sample, iterator, option)
+        label = int(labels[sample.index]) if labels is not None else sample.label
+        yield Sample(sample.index, sample.inputs, label)
+        given += 1
+        if source.limit and given >= source.limit:
+            return
+
+
+def _finite(sample: Sample) -> bool:
+    return all(not v.is_floating_point() or bool(torch.isfinite(v).all()) for v in sample.inputs)
+
+
+def _not_finite(first: Sample, rest: Iterator[Sample], option: str) -> Exception:
+    found = [first.index]
+    for sample in rest:
+        if not _finite(sample):
+            found.append(sample.index)
+        if len(found) == 20:
+            break
+    listed = ", ".join(map(str, found))
+    return failure(
+        f"Samples with NaN or Inf: {listed}.",
+        'Correct the data, or drop these samples in the project ("dropped").',
+        Place(kind="sample", id=str(found[0])),
+        details=option,
+    )
+
+
+_READERS: dict[str, Callable[..., Samples]] = {
+    "array": read_arrays,
+    "pictures": read_pictures,
+    "file": read_callable,
+    "package": read_callable,
+}

@@ -1,0 +1,151 @@
+"""Samples from .npz, .npy and .pt files, read row by row."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from workbench.engine.data.sample import Sample, Samples, fit, wrong
+from workbench.errors import Place, failure
+from workbench.project import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from workbench.project.model import DataSource
+    from workbench.project.sources import Reference
+    from workbench.results import TensorSpec
+
+_LABEL_NAMES = ("labels", "label", "y", "targets", "target")
+
+
+def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray | None:
+    """Return one class per sample, from the labels' own file or from the samples' .npz."""
+    spec = source.labels or (source.spec if source.spec.endswith(".npz") else None)
+    if spec is None:
+        return None
+    path = sources.absolute(folder, spec)
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise failure(
+            f"The labels in {path.name} cannot be read.",
+            "Write them with numpy.save, without objects.",
+            Place(kind="option", id=f"{option}.labels"),
+        ) from error
+    if isinstance(loaded, np.ndarray):
+        return loaded.reshape(-1)
+    with loaded:
+        names = [n for n in loaded.files if n.lower() in _LABEL_NAMES]
+        if not names and source.labels and len(loaded.files) == 1:
+            names = loaded.files
+        return loaded[names[0]].reshape(-1) if names else None
+
+
+def read_arrays(
+    reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str
+) -> Samples:
+    """Return the rows of a file's arrays as samples; shapes and dtypes are checked at once."""
+    del source
+    path = reference.path
+    assert path is not None
+    if not path.is_file():
+        raise wrong(option, f"{path.name} is not there.", "Correct the path.")
+    try:
+        arrays = _array_streams(path, inputs)
+    except (OSError, ValueError, RuntimeError, KeyError, zipfile.BadZipFile, EOFError) as error:
+        raise wrong(
+            option,
+            f"{path.name} cannot be read: {str(error).splitlines()[0]}"[:300],
+            "Write it with numpy.save, numpy.savez or torch.save, tensors only.",
+        ) from error
+    if len(arrays) != len(inputs):
+        raise wrong(
+            option,
+            f"{path.name} holds {len(arrays)} arrays, but the model has {len(inputs)} inputs.",
+        )
+    counts = {array.count for array in arrays}
+    if len(counts) > 1:
+        raise wrong(option, f"The arrays of {path.name} differ in length: {sorted(counts)}.")
+    for array, spec in zip(arrays, inputs, strict=True):
+        fit(np.zeros(array.shape[1:], array.dtype), spec, path.name, option)
+
+    def read() -> Iterator[Sample]:
+        rows = zip(*(array.open() for array in arrays), strict=True)
+        for index, row in enumerate(rows):
+            fitted = (fit(v, s, path.name, option) for v, s in zip(row, inputs, strict=True))
+            yield Sample(index, tuple(fitted), None)
+
+    return Samples(path.name, arrays[0].count, read)
+
+
+@dataclass(frozen=True)
+class _ArrayStream:
+    shape: tuple[int, ...]
+    dtype: Any
+    open: Callable[[], Iterator[np.ndarray]]
+
+    @property
+    def count(self) -> int:
+        return self.shape[0] if self.shape else 0
+
+
+def _array_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]:
+    if path.suffix == ".npy":
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return [_ArrayStream(array.shape, array.dtype, lambda: (np.array(row) for row in array))]
+    if path.suffix == ".npz":
+        return _npz_streams(path, inputs)
+    value = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    found = list(value.values()) if isinstance(value, dict) else value
+    found = list(found) if isinstance(found, tuple | list) else [found]
+    if any(not isinstance(tensor, torch.Tensor) for tensor in found):
+        raise ValueError("it holds something else than tensors")
+    return [_tensor_stream(tensor) for tensor in found]
+
+
+def _tensor_stream(tensor: torch.Tensor) -> _ArrayStream:
+    rows = tensor.numpy()
+    return _ArrayStream(rows.shape, rows.dtype, lambda: (np.array(row) for row in rows))
+
+
+def _npz_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]:
+    with zipfile.ZipFile(path) as archive:
+        names = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
+    wanted = [spec.name for spec in inputs]
+    if not set(wanted) <= set(names):
+        wanted = [name for name in names if name.lower() not in _LABEL_NAMES]
+    return [_npz_member(path, name) for name in wanted]
+
+
+def _npz_member(path: Path, name: str) -> _ArrayStream:
+    def header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0
+        if version != (1, 0):
+            read = np.lib.format.read_array_header_2_0
+        return read(file)
+
+    with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+        shape, fortran, dtype = header(file)
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds Python objects")
+
+    def rows() -> Iterator[np.ndarray]:
+        if fortran:
+            with np.load(path, allow_pickle=False) as loaded:
+                yield from loaded[name]
+            return
+        size = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+            header(file)
+            for _ in range(shape[0]):
+                yield np.frombuffer(file.read(size), dtype).reshape(shape[1:]).copy()
+
+    return _ArrayStream(shape, dtype, rows)

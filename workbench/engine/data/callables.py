@@ -1,0 +1,62 @@
+"""Samples from the user's own Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.engine import user_code
+from workbench.engine.data.sample import Sample, Samples, fit, wrong
+from workbench.errors import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from workbench.project.model import DataSource
+    from workbench.project.sources import Reference
+    from workbench.results import TensorSpec
+
+
+def read_callable(
+    reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str
+) -> Samples:
+    """Return what the callable yields as samples: inputs, or (inputs, label)."""
+    del source
+    function = user_code.load_callable(reference, f"{option}.spec")
+    name = reference.attribute
+
+    def read() -> Iterator[Sample]:
+        made = user_code.call(function, reference, f"{option}.spec")
+        try:
+            for index, item in enumerate(made):
+                values, label = _item(item, len(inputs))
+                if len(values) != len(inputs):
+                    raise wrong(
+                        option,
+                        f"{name} gave {len(values)} inputs for sample {index}, "
+                        f"but the model has {len(inputs)}.",
+                    )
+                fitted = (fit(v, s, name, option) for v, s in zip(values, inputs, strict=True))
+                yield Sample(index, tuple(fitted), label)
+        except (TypeError, ValueError, RuntimeError, KeyError, IndexError) as error:
+            where = Place(kind="option", id=f"{option}.spec")
+            raise user_code.user_failure(
+                error, "gave something unusable", where, reference.path
+            ) from error
+
+    return Samples(name, None, read)
+
+
+def _item(item: Any, inputs: int) -> tuple[tuple[Any, ...], int | None]:
+    """Take apart what a user's generator yields: inputs, or (inputs, label)."""
+    if isinstance(item, tuple | list) and len(item) == 2:
+        first, second = item
+        scalar = isinstance(second, int | np.integer) or (
+            getattr(second, "ndim", None) == 0 or getattr(second, "numel", lambda: 0)() == 1
+        )
+        if scalar and (inputs == 1 or isinstance(first, tuple | list)):
+            return _item(first, inputs)[0], int(second)
+    if isinstance(item, tuple | list):
+        return tuple(item), None
+    return (item,), None

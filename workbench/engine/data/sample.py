@@ -1,0 +1,64 @@
+"""One sample, a stream of them, and the fit of a value to a model's input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from workbench.results import TensorSpec
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One set of inputs shaped as the model wants them, and its class if one is known."""
+
+    index: int
+    inputs: tuple[torch.Tensor, ...]
+    label: int | None
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A finite, repeatable stream; ``count`` is None where only the end of the stream tells."""
+
+    name: str
+    count: int | None
+    open: Callable[[], Iterator[Sample]]
+
+    def __iter__(self) -> Iterator[Sample]:
+        return self.open()
+
+
+def wrong(option: str, message: str, hint: str = "") -> Exception:
+    """Return the error for data that does not suit the model, at the data's option."""
+    return failure(message, hint, Place(kind="option", id=f"{option}.spec"))
+
+
+def fit(value: Any, spec: TensorSpec, name: str, option: str) -> torch.Tensor:
+    """Return one sample's tensor in the model's shape and dtype."""
+    tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value))
+    wanted = getattr(torch, spec.dtype)
+    if tensor.dtype.is_floating_point != wanted.is_floating_point or tensor.dtype.is_complex:
+        raise wrong(
+            option,
+            f"{name} has dtype {str(tensor.dtype).removeprefix('torch.')}, "
+            f"but the model's input {spec.name} is {spec.dtype}.",
+            "Convert the data; integers are not scaled silently.",
+        )
+    shape = tuple(spec.shape)
+    if tuple(tensor.shape) != shape:
+        if shape[:1] != (1,) or tuple(tensor.shape) != shape[1:]:
+            raise wrong(
+                option,
+                f"A sample of {name} has shape {list(tensor.shape)}, "
+                f"but the model's input {spec.name} wants {list(shape)}.",
+            )
+        tensor = tensor.reshape(shape)
+    return tensor.to(wanted)

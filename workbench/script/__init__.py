@@ -1,0 +1,133 @@
+"""A stand-alone Python file on the plain ExecuTorch API that makes the same ``.pte``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.errors import Place, failure
+from workbench.pipeline.plan import tool_versions
+from workbench.script.data_part import data_part
+from workbench.script.model_part import model_part
+from workbench.script.quantizer_part import observers_part, quantizer_part
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from workbench.project.model import Project
+
+
+def script(project: Project, folder: Path, out: Path) -> str:
+    """Return the text of the script.
+
+    Args:
+        project: What to make.
+        folder: Where the project's relative paths start.
+        out: Where the script will lie; its paths are relative to that place.
+
+    Raises:
+        WorkbenchError: the target makes no ``.pte``.
+    """
+    if target_of(project.target.id).id != "ethos-u":
+        where = Place(kind="option", id="target.id")
+        raise failure("Only Ethos-U projects have a script that makes a .pte.", where=where)
+    base = os.path.relpath(folder, out.absolute().parent)
+    parts = [
+        _head(project, base),
+        *observers_part(project),
+        model_part(project, folder),
+        data_part(project, folder),
+        quantizer_part(project),
+        _main(project),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _head(project: Project, base: str) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in tool_versions().items())
+    return f'''
+"""Makes {project.name}.pte for {project.target.id} on the plain ExecuTorch API.
+
+Written by the Quantization Workbench; the bytes are those of its package with
+{versions}.
+Usage: python THIS_FILE [OUTPUT.pte]
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
+from executorch.backends.arm.quantizer import (
+    EthosUQuantizer,
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+    get_uint8_io_quantization_config,
+)
+from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
+from executorch.exir import (
+    EdgeCompileConfig,
+    ExecutorchBackendConfig,
+    to_edge_transform_and_lower,
+)
+from torchao.quantization.pt2e import (
+    HistogramObserver,
+    MinMaxObserver,
+    MovingAverageMinMaxObserver,
+)
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+HERE = (Path(__file__).parent / {base!r}).resolve()
+'''
+
+
+def _main(project: Project) -> str:
+    integer_io = bool(project.target.options.get("integer_io"))
+    border = """
+    from executorch.exir.passes.quantize_io_pass import QuantizeInputs, QuantizeOutputs
+    signature = edge.exported_program().graph_signature
+    ins, outs = range(len(signature.user_inputs)), range(len(signature.user_outputs))
+    border = [QuantizeInputs(edge, list(ins)), QuantizeOutputs(edge, list(outs))]
+    edge = edge.transform(passes=border)
+"""
+    text = """
+def quantize(program, inputs):
+    # Guards become a call_module node, on which the Arm passes fail.
+    module = program.module(check_guards=False)
+    if any(n.op == "call_function" and getattr(n.target, "__name__", "") in ("cond", "while_loop")
+           for n in module.graph.nodes):
+        with torch.inference_mode():
+            data = list(samples(inputs))
+        return quantizer()._quantize_with_submodules(module, data)
+    prepared = prepare_pt2e(module, quantizer())
+    with torch.inference_mode():
+        for sample in samples(inputs):
+            prepared(*sample)
+    return convert_pt2e(prepared)
+
+
+def main():
+    global input_names
+    program, inputs = load_model()
+    input_names = [str(name) for name in program.graph_signature.user_inputs]
+    with torch.no_grad():
+        quantized = torch.export.export(quantize(program, inputs), inputs)
+    edge = to_edge_transform_and_lower(
+        quantized,
+        partitioner=[EthosUPartitioner(compile_spec())],
+        compile_config=EdgeCompileConfig(_check_ir_validity=False),
+    )
+"""
+    tail = f"""
+    config = ExecutorchBackendConfig(extract_delegate_segments=False)
+    out = Path(sys.argv[1] if len(sys.argv) > 1 else {project.name + ".pte"!r})
+    out.write_bytes(edge.to_executorch(config=config).buffer)
+    print(f"wrote {{out}}: {{out.stat().st_size}} bytes")
+
+
+if __name__ == "__main__":
+    main()
+"""
+    return text.rstrip() + (border.rstrip() if integer_io else "") + "\n" + tail.lstrip("\n")

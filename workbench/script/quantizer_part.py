@@ -1,0 +1,114 @@
+"""The part of the script that calls the quantizer with the project's rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from workbench.project.model import Project
+    from workbench.project.qconfig import QuantConfig
+
+_OBSERVERS = Path(__file__).parents[1] / "engine" / "observers.py"
+_FACTORIES = {
+    ("int8", 8): "get_symmetric_quantization_config",
+    ("int16", 8): "get_symmetric_a16w8_quantization_config",
+    ("int8", 4): "get_symmetric_a8w4_quantization_config",
+}
+_EPS = {"int8": "2**-16", "int16": "2**-12", "uint8": "2**-16"}
+
+
+def observers_part(project: Project) -> list[str]:
+    """Return the observers that torchao lacks, when a rule wants one."""
+    kinds = {
+        config.activation.observer.kind
+        for _, _, config in project.quantizer_calls()
+        if config is not None
+    }
+    if not kinds & {"percentile", "fixed"}:
+        return []
+    text = _OBSERVERS.read_text()
+    return [text[text.index("class PercentileObserver") :]]
+
+
+def _config(config: QuantConfig | None) -> str:
+    if config is None:
+        return "None"
+    activation, per_channel = config.activation, config.weight.per_channel
+    if activation.dtype == "uint8":
+        stock = "get_uint8_io_quantization_config(is_qat=False)"
+    else:
+        factory = _FACTORIES[activation.dtype, config.weight.bits]
+        stock = f"{factory}(is_per_channel={per_channel}, is_qat=False)"
+    usual = activation.symmetric == (activation.dtype == "int16")
+    if activation.observer.kind == "histogram" and usual:
+        return stock
+    scheme = "per_tensor_symmetric" if activation.symmetric else "per_tensor_affine"
+    return f"with_observer({stock}, torch.{scheme}, {_observer(config)})"
+
+
+def _observer(config: QuantConfig) -> str:
+    observer, eps = config.activation.observer, _EPS[config.activation.dtype]
+    made: dict[str, Any] = {
+        "histogram": "None",
+        "minmax": f"MinMaxObserver.with_args(eps={eps})",
+        "moving_average": "MovingAverageMinMaxObserver.with_args("
+        f"averaging_constant={observer.averaging_constant!r}, eps={eps})",
+        "percentile": "PercentileObserver.with_args("
+        f"percentile={observer.percentile!r}, eps={eps})",
+        "fixed": f"FixedRangeObserver.with_args(minimum={observer.minimum!r}, "
+        f"maximum={observer.maximum!r}, eps={eps})",
+    }
+    return str(made[observer.kind])
+
+
+_WITH_OBSERVER = """
+def with_observer(config, scheme, observer):
+    spec = config.input_activation
+    observer = observer or spec.observer_or_fake_quant_ctr
+    spec = replace(spec, qscheme=scheme, observer_or_fake_quant_ctr=observer)
+    return replace(config, input_activation=spec, output_activation=spec)
+"""
+
+
+def quantizer_part(project: Project) -> str:
+    """Return the functions that make the compile spec and the quantizer."""
+    complete = target_of(project.target.id).complete(project.target)
+    options: dict[str, Any] = dict(complete.options)
+    flags = []
+    if options["optimise"] != "Performance":
+        flags.append(f"--optimise={options['optimise']}")
+    if options["arena_cache_bytes"]:
+        flags.append(f"--arena-cache-size={options['arena_cache_bytes']}")
+    flags += str(options["extra_flags"]).split()
+    lines = [
+        _WITH_OBSERVER,
+        "",
+        "def compile_spec():",
+        "    # Always a new one: lowering changes the object it is given.",
+        f"    return EthosUCompileSpec({complete.id!r},",
+        f"        system_config={options['system_config']!r},",
+        f"        memory_mode={options['memory_mode']!r}, extra_flags={flags or None!r})",
+        "",
+        "",
+        "def quantizer():",
+        "    made = EthosUQuantizer(compile_spec())",
+        *(f"    {_call(*call)}" for call in project.quantizer_calls()),
+        "    return made",
+    ]
+    return "\n".join(lines)
+
+
+def _call(kind: str, match: str, config: QuantConfig | None) -> str:
+    value = _config(config)
+    if kind in {"global", "io"}:
+        return f"made.set_{kind}({value})"
+    if kind == "module_type":
+        module, _, name = match.rpartition(".")
+        stand_in = f"type({name!r}, (), {{'__module__': {module!r}, '__qualname__': {name!r}}})"
+        return f"made.set_module_type({stand_in}, {value})"
+    if kind == "node_target":
+        return f"made.set_node_target(torch.ops.{match.removeprefix('torch.ops.')}, {value})"
+    return f"made.set_{kind}({match!r}, {value})"
