@@ -1,0 +1,39 @@
+"""The window's entry: ``quantization-workbench [PROJECT]``.
+
+Nothing heavy is imported at module level: a fork server's children import this module again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def has_screen() -> bool:
+    """Return whether there is something to draw a window on."""
+    if not sys.platform.startswith("linux"):
+        return True
+    return any(os.environ.get(v) for v in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Open the window; return the exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    projects = [word for word in given if not word.startswith("-")]
+    if len(projects) != len(given) or len(projects) > 1:
+        sys.stderr.write("Usage: quantization-workbench [PROJECT]\n")
+        return 0 if given in (["-h"], ["--help"]) else 2
+    if not has_screen():
+        project = projects[0] if projects else "PROJECT"
+        sys.stderr.write(
+            "There is no screen here to open a window on; "
+            f"`workbench run {project} --out dist` does the same job without one.\n"
+        )
+        return 2
+    from ui.app import run
+
+    return run(projects[0] if projects else None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

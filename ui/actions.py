@@ -1,0 +1,42 @@
+"""The action table: one row per thing the menus, keys and the palette offer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ActionRow:
+    """One action; ``menu`` is where it stands, an id of "-" is a line in the menu."""
+
+    id: str
+    menu: str
+    text: str = ""
+    keys: str = ""
+    icon: str = ""
+
+
+MENUS = ("&File", "&Edit", "&Run", "&View")
+LINE = "-"
+
+ACTIONS: tuple[ActionRow, ...] = (
+    ActionRow("new", "&File", "&New project\u2026", "Ctrl+N", "new"),
+    ActionRow("open", "&File", "&Open\u2026", "Ctrl+O", "open"),
+    ActionRow("sample", "&File", "Open the sample"),
+    ActionRow(LINE, "&File"),
+    ActionRow("save", "&File", "&Save", "Ctrl+S", "save"),
+    ActionRow("save_as", "&File", "Save &as\u2026", "Ctrl+Shift+S"),
+    ActionRow("close", "&File", "&Close project", "Ctrl+W"),
+    ActionRow(LINE, "&File"),
+    ActionRow("preferences", "&File", "&Preferences\u2026", "Ctrl+,", "settings"),
+    ActionRow("quit", "&File", "&Quit", "Ctrl+Q"),
+    ActionRow("palette", "&Edit", "&Find an action, module or node\u2026", "Ctrl+K", "palette"),
+    ActionRow("run_all", "&Run", "Run &everything", "F5", "run"),
+    ActionRow("run_evaluate", "&Run", "Run to &quality", "F6"),
+    ActionRow("run_lower", "&Run", "Run to &compilation", "F7"),
+    ActionRow("cancel", "&Run", "Cancel all &work", "Ctrl+.", "stop"),
+    ActionRow("deliver", "&Run", "Copy the &deliverables to\u2026", "", "save"),
+    ActionRow("theme", "&View", "&Dark or light", "Ctrl+Shift+L", "moon"),
+    ActionRow("default_layout", "&View", "&Arrange panels as at first"),
+    ActionRow("save_layout", "&View", "&Keep this arrangement\u2026"),
+)

@@ -1,0 +1,278 @@
+"""The application: every long-lived object is built here once, wired, and ended in order."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+from PySide6.QtCore import QObject, Qt, QTimer
+from PySide6.QtWidgets import QApplication
+
+from ui.appearance import Appearance
+from ui.assigning import Assigner
+from ui.checking import Checker
+from ui.document import Document
+from ui.engine_link import EngineFactory, warm_engine
+from ui.file_verbs import FileVerbs
+from ui.jobs import Job
+from ui.main_window import MainWindow
+from ui.models.job_table import JobTableModel
+from ui.models.log_lines import LogModel
+from ui.models.problem_list import ProblemListModel
+from ui.navigation import Navigation
+from ui.notices import Action, Notices
+from ui.outline import Outline
+from ui.panel import PanelContext
+from ui.planner import Planned, Planner
+from ui.run_verbs import RunVerbs
+from ui.runner import Runner
+from ui.selection import Selection
+from ui.session import Session
+from ui.settings import Settings
+from ui.window_verbs import LAST, NAME, WindowVerbs
+from workbench.errors import failure
+from workbench.pipeline.cache import Cache, default_root
+from workbench.project import edits
+from workbench.project.model import Project, TargetChoice
+from workbench.project.trust import TrustStore
+from workbench.protocol import Event, LogLine
+
+_WARM_UP_MS = 700
+
+
+class Workbench(QObject):
+    """The window and everything behind it."""
+
+    def __init__(self, application: QApplication, factory: EngineFactory = warm_engine) -> None:
+        super().__init__(application)
+        self.settings = Settings()
+        self.cache = Cache(default_root(), self.settings.cache_limit_bytes)
+        self.trust = TrustStore()
+        self.notices = Notices(self)
+        self.document = Document(self.settings.folder / "recovery", self)
+        self.session = Session(self.cache, self)
+        self.planner = Planner(self.cache, self)
+        self.runner = Runner(factory, self.cache.root, self.trust, self)
+        self.context = self._context(application)
+        self.window = MainWindow(self.context)
+        self.files = FileVerbs(self.document, self.notices, self.settings, self.window)
+        self.runs = RunVerbs(self.context, self.trust, self.window)
+        self.navigation = Navigation(self.context, self.window)
+        self.checker = Checker(self.context, self)
+        self.frame = WindowVerbs(self.context, self.trust, self.window, self.files.open_path)
+        self._warm = QTimer(self, interval=_WARM_UP_MS, singleShot=True)
+        self._warm.timeout.connect(self._on_idle)
+        self._wire_state()
+        self._wire_window()
+        self._wire_actions()
+        application.applicationStateChanged.connect(self._on_application_state)
+
+    def start(self, project: Path | None) -> None:
+        """Show the window, with a project perhaps."""
+        self.window.restore_session(self.settings.layout(LAST))
+        self.frame.show_recents()
+        if project is not None:
+            self.files.open_path(project)
+        self.files.offer_left_behind()
+        self.window.show()
+
+    def stop(self) -> None:
+        """End everything; returns when no thread and no engine is left."""
+        self.settings.save_layout(LAST, self.window.session_parts())
+        self.settings.sync()
+        self.window.may_close = True
+        self.window.close()
+        self.document.close()
+        self.planner.stop()
+        self.runner.stop()
+        self.window.stop()
+
+    def _context(self, application: QApplication) -> PanelContext:
+        selection = Selection(self)
+        outline = Outline(self.document, self.session, self)
+        return PanelContext(
+            document=self.document,
+            session=self.session,
+            outline=outline,
+            selection=selection,
+            assigner=Assigner(self.document, outline, self.notices, self),
+            runner=self.runner,
+            notices=self.notices,
+            settings=self.settings,
+            appearance=Appearance(application, self.settings.theme),
+            log=LogModel(self),
+            jobs=JobTableModel(self),
+            problems=ProblemListModel(self),
+        )
+
+    def _wire_state(self) -> None:
+        self.document.opened.connect(self._on_opened)
+        self.document.project_changed.connect(self._on_project_changed)
+        self.document.edit_refused.connect(self.notices.error)
+        self.planner.planned.connect(self._on_planned)
+        self.runner.received.connect(self._on_event)
+        self.runner.job_changed.connect(self._on_job_changed)
+        self.frame.cache_cleared.connect(self._plan)
+
+    def _wire_window(self) -> None:
+        window, bar = self.window, self.window.pipeline
+        self.session.stage_changed.connect(
+            lambda stage: bar.render_stage(self.session.stage(stage))
+        )
+        self._clock = QTimer(self, interval=250)
+        self._clock.timeout.connect(self._show_stages)
+        bar.run_asked.connect(self.runs.run_to)
+        bar.result_asked.connect(self.runs.show_result)
+        bar.cancel_asked.connect(self.runs.cancel)
+        bar.target_chosen.connect(self._on_target_chosen)
+        window.close_asked.connect(self._on_close_asked)
+        window.files_dropped.connect(self.files.take_dropped)
+        window.welcome.new_asked.connect(self.files.ask_new)
+        window.welcome.open_asked.connect(self.files.ask_open)
+        window.welcome.sample_asked.connect(self.files.open_sample)
+        window.welcome.recent_asked.connect(self.files.open_path)
+        self.context.appearance.changed.connect(window.set_theme)
+
+    def _wire_actions(self) -> None:
+        verbs = {
+            "new": self.files.ask_new,
+            "open": self.files.ask_open,
+            "sample": self.files.open_sample,
+            "save": self.files.save,
+            "save_as": self.files.ask_save_as,
+            "close": self.files.close_project,
+            "preferences": self.frame.show_preferences,
+            "quit": self.window.close,
+            "palette": self.navigation.ask,
+            "run_all": lambda: self.runs.run_to(""),
+            "run_evaluate": lambda: self.runs.run_to("evaluate"),
+            "run_lower": lambda: self.runs.run_to("lower"),
+            "cancel": self.runs.cancel,
+            "deliver": self.runs.ask_deliver,
+            "theme": self.frame.switch_theme,
+            "default_layout": self.window.arrange_at_first,
+            "save_layout": self.frame.ask_layout_name,
+        }
+        for name, verb in verbs.items():
+            self.window.actions_by_id[name].triggered.connect(lambda _=False, verb=verb: verb())
+
+    def _on_opened(self) -> None:
+        self.session.forget()
+        self.context.selection.clear()
+        self.context.problems.set_problems([])
+        if self.document.project is None:
+            self.window.show_welcome()
+            self.frame.show_recents()
+        else:
+            self.window.show_panels()
+
+    def _on_project_changed(self, project: Project | None) -> None:
+        for name in ("save", "save_as", "close", "run_all", "run_evaluate", "run_lower", "deliver"):
+            self.window.actions_by_id[name].setEnabled(project is not None)
+        if project is not None:
+            self.window.pipeline.render_target(project.target)
+            self._plan()
+
+    def _plan(self) -> None:
+        if self.document.project is not None:
+            self.planner.request(self.document.project, self.document.folder)
+
+    def _on_planned(self, planned: Planned) -> None:
+        if planned.project is not self.document.project:
+            return
+        self.session.set_plan(planned.plan)
+        self.checker.take_planned(planned)
+        if self.settings.warm_engines and self.runner.engine_state("interactive") == "off":
+            self._warm.start()
+
+    def _on_idle(self) -> None:
+        if self.document.project is not None and self.settings.warm_engines:
+            self.runner.warm_up()
+
+    def _on_event(self, event: Event) -> None:
+        self.session.receive(event)
+        if isinstance(event, LogLine):
+            self.context.log.add(event.level, event.text, event.stage)
+
+    def _on_job_changed(self, job: Job) -> None:
+        self.context.jobs.update_job(job)
+        self.session.set_queued(self.runner.queued_stages())
+        working = bool(self.runner.running)
+        self.window.pipeline.cancel.setEnabled(working)
+        if working and not self._clock.isActive():
+            self._clock.start()
+        elif not working:
+            self._clock.stop()
+        if job.over:
+            self._plan()
+
+    def _on_target_chosen(self, choice: TargetChoice) -> None:
+        project = self.document.project
+        if project is None or project.target == choice:
+            return
+        before = project.target
+        changed = [k for k, v in choice.options.items() if before.options.get(k) != v]
+        what = choice.id if choice.id != before.id or not changed else choice.options[changed[0]]
+        self.document.apply(f"Set target to {what}", lambda p: edits.set_target(p, choice))
+
+    def _on_close_asked(self) -> None:
+        running = self.runner.running
+        if not running:
+            self.files.leave(self._quit)
+            return
+        names = ", ".join(job.title for job in running[:3])
+        self.notices.question(
+            "Work is still running.", f"{names}. Finished results are kept.",
+            [
+                Action("Keep working", lambda: None),
+                Action("Stop it and close", lambda: self.files.leave(self._quit),
+                       destructive=True),
+            ],
+            blocking=True,
+        )  # fmt: skip
+
+    def _on_application_state(self, state: Qt.ApplicationState) -> None:
+        if state == Qt.ApplicationState.ApplicationActive:
+            self._plan()
+
+    def _quit(self) -> None:
+        self.stop()
+        QApplication.quit()
+
+    def _show_stages(self) -> None:
+        working = bool(self.runner.running)
+        self.window.pipeline.render_stages(self.session.stages(), working=working)
+
+
+def run(project: str | None) -> int:
+    """Open the window and stay until it is closed; return the exit code."""
+    application = QApplication([NAME])
+    application.setApplicationName("quantization-workbench")
+    application.setApplicationDisplayName(NAME)
+    application.setQuitOnLastWindowClosed(False)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    workbench = Workbench(application)
+    sys.excepthook = partial(_on_exception, workbench)
+    workbench.start(Path(project) if project else None)
+    return application.exec()
+
+
+def _on_exception(
+    workbench: Workbench,
+    kind: type[BaseException],
+    error: BaseException,
+    trace: TracebackType | None,
+) -> None:
+    """Tell the user of a mistake in the program, once, with what a report needs."""
+    details = "".join(traceback.format_exception(kind, error, trace))
+    sys.stderr.write(details)
+    problem = failure(
+        "Something unexpected went wrong in the window.",
+        "Your project is kept; save it, and please report this with the details.",
+        details=details,
+    )
+    workbench.notices.error(problem)

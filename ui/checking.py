@@ -1,0 +1,77 @@
+"""Keeps the list of problems up to date: from the project, the disk, the stages and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from PySide6.QtCore import QObject, QTimer
+
+from ui.panel import PanelContext
+from ui.planner import Planned
+from ui.problems import Problem, of_info, project_problems, stage_problems, warnings_of
+from ui.wording import differences
+from workbench.errors import ErrorInfo, Place
+from workbench.pipeline.stages import STAGES_BY_ID
+
+_SETTLE_MS = 120
+
+
+class Checker(QObject):
+    """Gathers problems a moment after something changed."""
+
+    def __init__(self, context: PanelContext, parent: QObject) -> None:
+        super().__init__(parent)
+        self._context = context
+        self._missing: tuple[ErrorInfo, ...] = ()
+        self._soon = QTimer(self, interval=_SETTLE_MS, singleShot=True)
+        self._soon.timeout.connect(self.check)
+        context.outline.resolved.connect(self._soon.start)
+        context.session.results_changed.connect(self._soon.start)
+        context.session.stage_changed.connect(self._on_stage_changed)
+
+    def take_planned(self, planned: Planned) -> None:
+        """Take what planning found to be missing on the disk."""
+        if planned.missing != self._missing:
+            self._missing = planned.missing
+            self._soon.start()
+
+    def check(self) -> None:
+        """Gather all problems now."""
+        self._context.problems.set_problems(list(self._all()))
+
+    def _all(self) -> Iterator[Problem]:
+        project = self._context.document.project
+        if project is None:
+            return
+        snapshot = self._context.outline.snapshot
+        operators = sorted({n.op for n in snapshot.nodes if n.kind == "call"}) if snapshot else []
+        yield from (of_info(info, "Files", "error") for info in self._missing)
+        yield from project_problems(project, self._context.outline.resolution, operators)
+        yield from stage_problems(self._context.session.stages())
+        yield from self._results()
+
+    def _results(self) -> Iterator[Problem]:
+        if not any(self._context.result(stage) for stage in STAGES_BY_ID):
+            return
+        from workbench.results import RESULTS, LowerResult, PrepareResult
+
+        for stage_id, kind in RESULTS.items():
+            result = self._context.load(kind, stage_id)
+            title = STAGES_BY_ID[stage_id].title
+            yield from warnings_of(getattr(result, "warnings", ()), title)
+        prepared = self._context.load(PrepareResult, "prepare")
+        if prepared is not None:
+            predicted = self._context.outline.resolution.nodes
+            for module, reason in differences(prepared.annotations, predicted).items():
+                where = Place(kind="module", id=module)
+                text = f"Not quantized as the rules say: {reason}"
+                yield Problem("warning", text, "", where, "Prepare")
+        lowered = self._context.load(LowerResult, "lower")
+        for node in lowered.cpu_nodes if lowered is not None else ():
+            where = Place(kind="node", id=node.node)
+            text = f"{node.op} stays on the CPU: {node.reason}"
+            yield Problem("warning", text, "", where, "Lower")
+
+    def _on_stage_changed(self, stage_id: str) -> None:
+        if self._context.session.stage(stage_id).state in {"failed", "stale", "cached", "blocked"}:
+            self._soon.start()

@@ -1,0 +1,183 @@
+"""File, New: a model, its inputs, data, and a target; only valid combinations can be made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QFormLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.assigning import preset_ids, preset_title
+from ui.dialogs.path_field import PathField
+from ui.dialogs.project_draft import Draft, build, callables_of
+from ui.widgets.target_form import TargetForm
+from workbench.errors import WorkbenchError
+from workbench.project.model import TargetChoice
+
+FIRST_TARGET = TargetChoice(id="ethos-u55-128")
+MODELS = "Models (*.pt2 *.py)"
+DATA = "Data (*.npz *.npy *.pt *.py)"
+
+
+class NewProjectDialog(QDialog):
+    """Asks for everything a project needs; says at once what is missing.
+
+    Signals:
+        made: the ``Project`` and the folder its paths start at.
+    """
+
+    made = Signal(object, object)
+
+    def __init__(self, model: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("New project")
+        self._touched = bool(model)
+        self._build()
+        self.target.render_choice(FIRST_TARGET)
+        self.target.chosen.connect(lambda _: self._check())
+        if model:
+            self.model.set_text(model)
+        self._check()
+        self.resize(620, self.sizeHint().height())
+
+    @property
+    def folder(self) -> Path:
+        """Where the project's paths start: beside the model, once that is a file."""
+        path = Path(self.model.text().rpartition(".py:")[0] or self.model.text())
+        return path.parent if path.is_absolute() else Path.cwd()
+
+    def draft(self) -> Draft:
+        """Return what the form holds."""
+        return Draft(
+            folder=self.folder,
+            target=self.target.choice or FIRST_TARGET,
+            name=self.name.text().strip(),
+            model=self.model.text(),
+            attribute=self.attribute.currentText(),
+            shapes=self.shapes.text().strip(),
+            weights=self.weights.text(),
+            data=self.data.text(),
+            size=self.picture_size.text().strip() if self._wants_pictures() else "",
+            mean=self.mean.text().strip(),
+            std=self.std.text().strip(),
+            labels=self.labels.text(),
+            metric=self.quality_metric.text().strip(),
+            preset=str(self.preset.currentData()),
+        )
+
+    def _build(self) -> None:
+        self.name = self._line("Name", "as the model's file")
+        self.model = PathField("Model", MODELS, self)
+        self.model.line.setPlaceholderText("FILE.pt2, FILE.py or package.module:callable")
+        self.attribute = QComboBox(self)
+        self.attribute.setAccessibleName("Callable that returns the model")
+        self.attribute.activated.connect(lambda _: self._check())
+        self.shapes = self._line("Input shapes", "e.g. 1x3x224x224; empty if the model says so")
+        self.weights = PathField("Weights", "Weights (*.safetensors *.pt *.pth)", self)
+        self.weights.line.setPlaceholderText("optional")
+        self.data = PathField("Calibration data", DATA, self, folders=True)
+        self.data.line.setPlaceholderText("optional; without any, the example input alone")
+        self.picture_size = self._line("Picture size", "224x224")
+        self.mean, self.std = self._line("Mean", "0"), self._line("Standard deviation", "1")
+        self.mean.setText("0")
+        self.std.setText("1")
+        self.labels = PathField("Labels", "Labels (*.npy *.npz *.pt)", self)
+        self.labels.line.setPlaceholderText("optional, for top-1 and top-5")
+        self.quality_metric = self._line("Metric", "optional: FILE.py:callable")
+        self.preset = QComboBox(self)
+        self.preset.setAccessibleName("Precision to start with")
+        for preset in preset_ids(None):
+            self.preset.addItem(preset_title(preset), preset)
+        self.target = TargetForm(self)
+        for path in (self.model, self.weights, self.data, self.labels):
+            path.edited.connect(self._on_edited)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        pictures = QHBoxLayout()
+        for field in (self.picture_size, self.mean, self.std):
+            pictures.addWidget(field)
+        self._form = QFormLayout()
+        self._form.setVerticalSpacing(7)
+        self._form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+        rows: tuple[tuple[str, QWidget], ...] = (
+            ("Model", self.model), ("Callable", self.attribute), ("Input shapes", self.shapes),
+            ("Weights", self.weights), ("Name", self.name), ("Calibration data", self.data),
+        )  # fmt: skip
+        for title, row in rows:
+            self._form.addRow(title, row)
+        self._pictures = QWidget(self)
+        self._pictures.setLayout(pictures)
+        pictures.setContentsMargins(0, 0, 0, 0)
+        self._form.addRow("Size, mean, deviation", self._pictures)
+        self._form.addRow("Labels", self.labels)
+        self._form.addRow("Metric", self.quality_metric)
+        self._form.addRow("Start with", self.preset)
+        heading = QLabel("Target", self)
+        heading.setObjectName("Subheading")
+        self._problems = QLabel(self)
+        self._problems.setObjectName("Reason")
+        self._problems.setWordWrap(True)
+        self._problems.setMinimumHeight(36)
+        self._problems.setAlignment(Qt.AlignmentFlag.AlignTop)
+        kinds = QDialogButtonBox.StandardButton
+        self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
+        self.buttons.button(kinds.Ok).setText("Create")
+        self.buttons.button(kinds.Ok).setProperty("primary", True)
+        self.buttons.accepted.connect(self._on_accepted)
+        self.buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(18, 16, 18, 14)
+        layout.setSpacing(10)
+        layout.addLayout(self._form)
+        layout.addWidget(heading)
+        layout.addWidget(self.target)
+        layout.addWidget(self._problems)
+        layout.addWidget(self.buttons)
+
+    def _line(self, title: str, hint: str) -> QLineEdit:
+        line = QLineEdit(self)
+        line.setAccessibleName(title)
+        line.setPlaceholderText(hint)
+        line.textEdited.connect(self._on_edited)
+        return line
+
+    def _wants_pictures(self) -> bool:
+        path = Path(self.data.text())
+        return bool(self.data.text()) and (self.folder / path).is_dir()
+
+    def _on_edited(self) -> None:
+        self._touched = True
+        self._check()
+
+    def _check(self) -> None:
+        path = self.folder / self.model.text()
+        is_code = self.model.text().endswith(".py")
+        self._form.setRowVisible(self.attribute, is_code)
+        self._form.setRowVisible(self._pictures, self._wants_pictures())
+        names = callables_of(path) if is_code else []
+        if names != [self.attribute.itemText(i) for i in range(self.attribute.count())]:
+            self.attribute.clear()
+            self.attribute.addItems(names)
+        problem = ""
+        try:
+            build(self.draft())
+        except WorkbenchError as error:
+            problem = "\n".join(info.message for info in error.infos)
+        self._problems.setText(problem if self._touched else "")
+        self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not problem)
+
+    def _on_accepted(self) -> None:
+        self.made.emit(build(self.draft()), self.folder)
+        self.accept()

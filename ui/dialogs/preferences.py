@@ -1,0 +1,172 @@
+"""Preferences: look, engines, the cache, and the code that is trusted."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QRunnable, Qt, QThreadPool, Signal
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QFormLayout,
+    QHBoxLayout,
+    QLabel,
+    QListWidget,
+    QPushButton,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.appearance import Appearance
+from ui.settings import Settings
+from ui.theme import THEMES
+from workbench.pipeline.cache import Cache
+from workbench.project.trust import TrustStore
+
+_GIB = 1 << 30
+
+
+class _Measured(QObject):
+    """Tells how large a folder is."""
+
+    done = Signal(object)
+
+
+class _Measure(QRunnable):
+    """Adds up the files of the cache, away from the window."""
+
+    def __init__(self, root: Path, told: _Measured) -> None:
+        super().__init__()
+        self._root, self._told = root, told
+
+    def run(self) -> None:
+        total = 0
+        for path in self._root.rglob("*"):
+            try:
+                total += path.stat().st_size
+            except OSError:
+                continue
+        self._told.done.emit(total)
+
+
+class PreferencesDialog(QDialog):
+    """Changes take effect at once; there is nothing to accept.
+
+    Signals:
+        cache_cleared: all results were thrown away.
+    """
+
+    cache_cleared = Signal()
+
+    def __init__(
+        self, settings: Settings, appearance: Appearance, cache: Cache, trust: TrustStore,
+        parent: QWidget,
+    ) -> None:  # fmt: skip
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Preferences")
+        self._settings, self._appearance = settings, appearance
+        self._cache, self._trust = cache, trust
+        self._measured = _Measured()
+        self._measured.done.connect(self._on_measured)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(18, 16, 18, 14)
+        layout.setSpacing(10)
+        layout.addLayout(self._general())
+        layout.addLayout(self._cache_row())
+        layout.addLayout(self._trusted())
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
+        buttons.rejected.connect(self.reject)
+        layout.addWidget(buttons)
+        self.resize(520, 460)
+        self._measure()
+        self._show_trusted()
+
+    def _general(self) -> QFormLayout:
+        self.theme = QComboBox(self)
+        self.theme.setAccessibleName("Theme")
+        for theme in THEMES:
+            self.theme.addItem(theme.name.capitalize(), theme.name)
+        self.theme.setCurrentIndex(self.theme.findData(self._appearance.theme.name))
+        self.theme.activated.connect(self._on_theme_activated)
+        self.warm = QCheckBox("Start an engine before it is needed", self)
+        self.warm.setToolTip("Costs about half a gigabyte of memory, saves several seconds")
+        self.warm.setChecked(self._settings.warm_engines)
+        self.warm.clicked.connect(partial(setattr, self._settings, "warm_engines"))
+        self.limit = QSpinBox(self)
+        self.limit.setAccessibleName("Size limit of the cache")
+        self.limit.setRange(1, 10_000)
+        self.limit.setSuffix(" GiB")
+        self.limit.setValue(self._settings.cache_limit_bytes // _GIB)
+        self.limit.editingFinished.connect(self._on_limit_edited)
+        form = QFormLayout()
+        form.addRow("Theme", self.theme)
+        form.addRow("", self.warm)
+        form.addRow("Results take up to", self.limit)
+        return form
+
+    def _cache_row(self) -> QHBoxLayout:
+        self.used = QLabel("Measuring\u2026", self)
+        self.used.setObjectName("Hint")
+        self.used.setToolTip(str(self._cache.root))
+        clear = QPushButton("Clear results", self)
+        clear.setProperty("danger", True)
+        clear.clicked.connect(self._on_clear_clicked)
+        row = QHBoxLayout()
+        row.addWidget(self.used, 1)
+        row.addWidget(clear)
+        return row
+
+    def _trusted(self) -> QVBoxLayout:
+        title = QLabel("Code that may run", self)
+        title.setObjectName("Subheading")
+        self.trusted = QListWidget(self)
+        self.trusted.setAccessibleName("Trusted code")
+        self.revoke = QPushButton("Revoke", self)
+        self.revoke.clicked.connect(self._on_revoke_clicked)
+        self.trusted.itemSelectionChanged.connect(
+            lambda: self.revoke.setEnabled(bool(self.trusted.selectedItems()))
+        )
+        row = QHBoxLayout()
+        row.addStretch(1)
+        row.addWidget(self.revoke)
+        layout = QVBoxLayout()
+        layout.addWidget(title)
+        layout.addWidget(self.trusted, 1)
+        layout.addLayout(row)
+        return layout
+
+    def _measure(self) -> None:
+        QThreadPool.globalInstance().start(_Measure(self._cache.root, self._measured))
+
+    def _show_trusted(self) -> None:
+        self.trusted.clear()
+        for digest, description in self._trust.granted().items():
+            self.trusted.addItem(f"{description}   ({digest[:12]})")
+            self.trusted.item(self.trusted.count() - 1).setData(Qt.ItemDataRole.UserRole, digest)
+        self.revoke.setEnabled(False)
+
+    def _on_measured(self, total: int) -> None:
+        self.used.setText(f"Results on the disk: {total / 1e6:,.1f} MB")
+
+    def _on_theme_activated(self, row: int) -> None:
+        name = str(self.theme.itemData(row))
+        self._settings.theme = name
+        self._appearance.switch(name)
+
+    def _on_limit_edited(self) -> None:
+        self._settings.cache_limit_bytes = self.limit.value() * _GIB
+
+    def _on_clear_clicked(self) -> None:
+        Cache(self._cache.root, 0).prune()
+        self._measure()
+        self.cache_cleared.emit()
+
+    def _on_revoke_clicked(self) -> None:
+        for item in self.trusted.selectedItems():
+            self._trust.revoke(str(item.data(Qt.ItemDataRole.UserRole)))
+        self._show_trusted()

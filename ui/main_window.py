@@ -1,0 +1,252 @@
+"""The window: docks from the panel table, menus from the action table, a title. No logic."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence
+from PySide6.QtWidgets import (
+    QLabel,
+    QMainWindow,
+    QMenu,
+    QPushButton,
+    QStackedWidget,
+    QTabWidget,
+    QToolBar,
+)
+
+from ui.actions import ACTIONS, LINE, MENUS
+from ui.icons import icon
+from ui.panel import Panel, PanelContext
+from ui.panels import PANELS, Area, PanelRow
+from ui.theme import Theme
+from ui.widgets.command_palette import CommandPalette
+from ui.widgets.dock import Dock
+from ui.widgets.pipeline_bar import PipelineBar
+from ui.widgets.toasts import ToastHost
+from ui.widgets.welcome import WelcomePage
+
+AREAS: dict[Area, Qt.DockWidgetArea] = {
+    "left": Qt.DockWidgetArea.LeftDockWidgetArea,
+    "right": Qt.DockWidgetArea.RightDockWidgetArea,
+    "bottom": Qt.DockWidgetArea.BottomDockWidgetArea,
+    "center": Qt.DockWidgetArea.TopDockWidgetArea,
+}
+SIZE = (1600, 1000)
+
+
+class MainWindow(QMainWindow):
+    """Panels around a project, or the first page.
+
+    Signals:
+        close_asked: the user wants to leave; nothing is closed yet.
+        files_dropped: paths that were dropped anywhere.
+        activated: the window has come to the front.
+    """
+
+    close_asked = Signal()
+    files_dropped = Signal(object)
+    activated = Signal()
+
+    def __init__(self, context: PanelContext) -> None:
+        super().__init__()
+        self.context = context
+        self.may_close = False
+        self.docks: dict[str, Dock] = {}
+        self.actions_by_id: dict[str, QAction] = {}
+        self.setObjectName("MainWindow")
+        self.setAcceptDrops(True)
+        self.setDockNestingEnabled(True)
+        self.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, _north())
+        self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
+        self._build_center()
+        self._build_bar()
+        for row in PANELS:
+            self._add_dock(row)
+        self._build_menus()
+        self._build_status()
+        self.palette_box = CommandPalette(self)
+        self.toasts = ToastHost(context.notices, context.appearance, self)
+        self.resize(*SIZE)
+        self._first = self._arranged_at_first()
+        self._working = self._first
+        self.set_theme(context.theme)
+        self.show_welcome()
+
+    def show_welcome(self) -> None:
+        """Show the first page instead of the panels."""
+        if self.pages.currentWidget() is self.center:
+            self._working = self.layout_parts()
+        self.pages.setCurrentWidget(self.welcome)
+        self.bar.hide()
+        for dock in self.docks.values():
+            if dock.parent() is self:
+                dock.hide()
+
+    def show_panels(self) -> None:
+        """Show the panels as they were arranged."""
+        if self.pages.currentWidget() is not self.center:
+            self.pages.setCurrentWidget(self.center)
+            self.apply_layout(self._working)
+            self.bar.show()
+
+    def layout_parts(self) -> dict[str, QByteArray]:
+        """Return the arrangement of the panels."""
+        return {"outer": self.saveState(), "inner": self.center.saveState()}
+
+    def apply_layout(self, parts: dict[str, QByteArray]) -> None:
+        """Arrange the panels as they were kept; parts of another version are left alone."""
+        if "outer" in parts:
+            self.restoreState(parts["outer"])
+        if "inner" in parts:
+            self.center.restoreState(parts["inner"])
+        for dock in self.docks.values():
+            dock.show_title()
+
+    def restore_session(self, parts: dict[str, QByteArray]) -> None:
+        """Come back as the window was left."""
+        if "geometry" in parts:
+            self.restoreGeometry(parts["geometry"])
+        if "outer" in parts:
+            self._working = parts
+        if self.pages.currentWidget() is self.center:
+            self.apply_layout(self._working)
+
+    def session_parts(self) -> dict[str, QByteArray]:
+        """Return what is needed to come back as the window is now."""
+        shown = self.pages.currentWidget() is self.center
+        parts = self.layout_parts() if shown else dict(self._working)
+        return {**parts, "geometry": self.saveGeometry()}
+
+    def arrange_at_first(self) -> None:
+        """Arrange the panels as they were at first."""
+        for dock in self.docks.values():
+            dock.setFloating(False)
+        self.apply_layout(self._first)
+
+    def reveal(self, panel_id: str) -> Panel | None:
+        """Bring a panel to the front, and return it."""
+        dock = self.docks.get(panel_id)
+        if dock is None:
+            return None
+        panel = dock.fill()
+        dock.show()
+        dock.raise_()
+        return panel if isinstance(panel, Panel) else None
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+        for row in ACTIONS:
+            if row.icon:
+                self.actions_by_id[row.id].setIcon(icon(row.icon, theme.text))
+        for dock in self.docks.values():
+            dock.set_theme(theme)
+        self.pipeline.set_theme(theme)
+
+    def stop(self) -> None:
+        """End what panels run beside the window."""
+        for dock in self.docks.values():
+            if isinstance(dock.panel, Panel):
+                dock.panel.stop()
+
+    def _build_center(self) -> None:
+        self.center = QMainWindow(self, Qt.WindowType.Widget)
+        self.center.setObjectName("CenterArea")
+        self.center.setDockNestingEnabled(True)
+        self.center.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, _north())
+        self.welcome = WelcomePage(self)
+        self.pages = QStackedWidget(self)
+        self.pages.addWidget(self.welcome)
+        self.pages.addWidget(self.center)
+        self.setCentralWidget(self.pages)
+
+    def _build_bar(self) -> None:
+        self.pipeline = PipelineBar(lambda: self.context.theme, self)
+        self.bar = QToolBar("Pipeline", self)
+        self.bar.setObjectName("bar-pipeline")
+        self.bar.setMovable(False)
+        self.bar.toggleViewAction().setVisible(False)
+        self.bar.addWidget(self.pipeline)
+        self.addToolBar(self.bar)
+
+    def _add_dock(self, row: PanelRow) -> None:
+        home = self.center if row.area == "center" else self
+        dock = Dock(row.id, row.title, lambda: row.load()(self.context), home)
+        before = [self.docks[r.id] for r in PANELS if r.area == row.area and r.id in self.docks]
+        home.addDockWidget(AREAS[row.area], dock)
+        if before and row.area != "left":
+            home.tabifyDockWidget(before[-1], dock)
+        self.docks[row.id] = dock
+
+    def _arranged_at_first(self) -> dict[str, QByteArray]:
+        for area in ("center", "bottom"):
+            first = next((r.id for r in PANELS if r.area == area), None)
+            if first is not None:
+                self.docks[first].raise_()
+        horizontal, vertical = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
+        docks = self.docks
+        self.resizeDocks([docks["modules"], docks["inspector"]], [360, 290], horizontal)
+        self.resizeDocks([docks["modules"], docks["rules"]], [470, 380], vertical)
+        self.resizeDocks([docks["jobs"]], [170], vertical)
+        return self.layout_parts()
+
+    def _build_menus(self) -> None:
+        menus = {title: self.menuBar().addMenu(title) for title in MENUS}
+        stack = self.context.document.undo_stack
+        for action, keys in (
+            (stack.createUndoAction(self, "&Undo"), QKeySequence.StandardKey.Undo),
+            (stack.createRedoAction(self, "&Redo"), QKeySequence.StandardKey.Redo),
+        ):
+            action.setShortcuts(keys)
+            menus["&Edit"].addAction(action)
+        for row in ACTIONS:
+            if row.id == LINE:
+                menus[row.menu].addSeparator()
+                continue
+            action = menus[row.menu].addAction(row.text)
+            action.setShortcut(QKeySequence(row.keys))
+            self.actions_by_id[row.id] = action
+        self.recents = QMenu("Open &recent", self)
+        menus["&File"].insertMenu(self.actions_by_id["save"], self.recents)
+        self.layouts = menus["&View"].addMenu("Kept arrangements")
+        menus["&View"].addSeparator()
+        for number, row_of in enumerate(PANELS, 1):
+            toggle = self.docks[row_of.id].toggleViewAction()
+            show = QAction(f"Go to {row_of.title}", self)
+            show.setShortcut(QKeySequence(f"Alt+{number}" if number <= 9 else ""))
+            show.triggered.connect(partial(self.reveal, row_of.id))
+            self.addAction(show)
+            menus["&View"].addAction(toggle)
+            self.actions_by_id[f"go_{row_of.id}"] = show
+
+    def _build_status(self) -> None:
+        self.engine_note = QLabel(self)
+        self.problem_note = QPushButton(self)
+        self.problem_note.setProperty("link", True)
+        self.problem_note.clicked.connect(partial(self.reveal, "problems"))
+        self.statusBar().addWidget(self.engine_note, 1)
+        self.statusBar().addPermanentWidget(self.problem_note)
+        self.statusBar().setSizeGripEnabled(False)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        if self.may_close:
+            event.accept()
+        else:
+            event.ignore()
+            self.close_asked.emit()
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if event.mimeData().hasUrls():
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        paths = [Path(u.toLocalFile()) for u in event.mimeData().urls() if u.isLocalFile()]
+        if paths:
+            event.acceptProposedAction()
+            self.files_dropped.emit(paths)
+
+
+def _north() -> QTabWidget.TabPosition:
+    return QTabWidget.TabPosition.North

@@ -1,0 +1,104 @@
+"""A dock with a slim title, which disappears where tabs say the name already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QMainWindow, QToolButton, QWidget
+
+from ui.icons import icon
+from ui.theme import Theme
+
+TITLE_PX = 26
+
+
+class _Title(QWidget):
+    """Name, float and close."""
+
+    def __init__(self, dock: QDockWidget) -> None:
+        super().__init__(dock)
+        self.setObjectName("DockTitle")
+        self.setFixedHeight(TITLE_PX)
+        self.floating = self._tool("Let it float")
+        self.floating.clicked.connect(lambda: dock.setFloating(not dock.isFloating()))
+        self.closing = self._tool("Close; the View menu brings it back")
+        self.closing.clicked.connect(dock.close)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 0, 4, 0)
+        layout.setSpacing(0)
+        layout.addWidget(QLabel(dock.windowTitle(), self), 1)
+        layout.addWidget(self.floating)
+        layout.addWidget(self.closing)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+        self.floating.setIcon(icon("float", theme.muted))
+        self.closing.setIcon(icon("close", theme.muted))
+
+    def _tool(self, words: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setToolTip(words)
+        button.setAccessibleName(words)
+        button.setIconSize(QSize(12, 12))
+        return button
+
+
+class _NoTitle(QWidget):
+    """Takes no room."""
+
+    def sizeHint(self) -> QSize:
+        return QSize(0, 0)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, 0)
+
+
+class Dock(QDockWidget):
+    """Holds one panel, which is made when it is first seen.
+
+    Signals:
+        filled: the panel was made.
+    """
+
+    filled = Signal(object)
+
+    def __init__(
+        self, name: str, title: str, make: Callable[[], QWidget], parent: QMainWindow
+    ) -> None:
+        super().__init__(title, parent)
+        self.setObjectName(f"dock-{name}")
+        self._make = make
+        self.panel: QWidget | None = None
+        self._title = _Title(self)
+        self._none = _NoTitle(self)
+        self.setTitleBarWidget(self._title)
+        self.visibilityChanged.connect(self._on_visibility_changed)
+        self.topLevelChanged.connect(self.show_title)
+        self.dockLocationChanged.connect(self.show_title)
+
+    def fill(self) -> QWidget:
+        """Return the panel; make it if it is not there yet."""
+        if self.panel is None:
+            self.panel = self._make()
+            self.setWidget(self.panel)
+            self.filled.emit(self.panel)
+        return self.panel
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+        self._title.set_theme(theme)
+
+    def show_title(self, *_: object) -> None:
+        """Show the title unless tabs or a lonely place make it needless."""
+        window = self.parent()
+        tabbed = isinstance(window, QMainWindow) and bool(window.tabifiedDockWidgets(self))
+        wanted = self._none if tabbed and not self.isFloating() else self._title
+        if self.titleBarWidget() is not wanted:
+            self.setTitleBarWidget(wanted)
+            self._title.setVisible(wanted is self._title)
+
+    def _on_visibility_changed(self, visible: bool) -> None:
+        if visible:
+            self.fill()
+        self.show_title()
