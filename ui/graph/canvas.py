@@ -127,7 +127,7 @@ class GraphCanvas(QWidget):
     def expand_all(self) -> None:
         """Open every group, however long the drawing gets."""
         if self._snapshot is not None:
-            self._submit(Order(self._snapshot, everything=True))
+            self._submit(Order(self._snapshot, everything=True, area=self._area()))
 
     def collapse_all(self) -> None:
         """Close every group."""
@@ -164,6 +164,9 @@ class GraphCanvas(QWidget):
             self.hovered, self._joints, self._origins, self._progress,
         )  # fmt: skip
 
+    def _area(self) -> QRectF:
+        return self.camera.shown(self._size())
+
     def _size(self) -> QSizeF:
         return QSizeF(self.width(), self.height())
 
@@ -174,7 +177,7 @@ class GraphCanvas(QWidget):
         if self._snapshot is not None and expanded != self._expanded:
             self._anchor = anchor
             self._expanded = expanded
-            self._submit(Order(self._snapshot, expanded))
+            self._submit(Order(self._snapshot, expanded, area=self._area()))
 
     def _submit(self, order: Order) -> None:
         self._order = order
@@ -186,9 +189,9 @@ class GraphCanvas(QWidget):
         old, self.scene = self.scene, scene
         self._order = None
         is_same = old is not None and old.hierarchy is scene.hierarchy
-        self._expanded = scene.placement.expanded - {"/"}
+        self._expanded = scene.expanded
         self._choose(self.selected)
-        if self.current not in scene.rects:
+        if not scene.has(self.current):
             self.current = None
         self._motion.stop()
         self._progress, self._origins = 1.0, {}
@@ -204,16 +207,16 @@ class GraphCanvas(QWidget):
 
     def _keep_in_place(self, old: Scene, scene: Scene) -> None:
         """Hold the header that was clicked, or the middle of the window, and move the others."""
-        anchor = self._anchor if self._anchor in scene.rects else None
+        anchor = self._anchor if scene.has(self._anchor) else None
         if anchor is None:
             middle = self.picture_middle()
             near = [
                 item
                 for item in old.items_in(QRectF(middle.x() - 400, middle.y() - 300, 800, 600))
-                if item in scene.rects
+                if scene.has(item)
             ]
             anchor = near[0] if near else None
-        if anchor is None or anchor not in old.rects:
+        if anchor is None or not old.has(anchor):
             return
         was, now = _corner(old, anchor), _corner(scene, anchor)
         dx, dy = now.x() - was.x(), now.y() - was.y()
@@ -223,9 +226,9 @@ class GraphCanvas(QWidget):
             return
         area = picture.area
         self._origins = {
-            item: old.rects[item].translated(dx, dy)
-            for item in (*scene.items_in(area), *scene.frames)
-            if item in old.rects
+            item: old.rect(item).translated(dx, dy)
+            for item in (*scene.items_in(area), *scene.frames_in(area))
+            if old.has(item)
         }
         self._progress = 0.0
         self._motion.start()
@@ -244,7 +247,7 @@ class GraphCanvas(QWidget):
         self._reveal = frozenset()
         if self.scene is None:
             return
-        rects = [self.scene.rects[item] for item in node_ids if item in self.scene.rects]
+        rects = [self.scene.rect(item) for item in node_ids if self.scene.has(item)]
         if not rects:
             return
         whole = QRectF(rects[0])
@@ -280,4 +283,4 @@ class GraphCanvas(QWidget):
 
 def _corner(scene: Scene, item: str) -> QPointF:
     """Return the place that stays under the mouse: where the plus or minus sign is."""
-    return scene.rects[item].topLeft()
+    return scene.rect(item).topLeft()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRect, QSize
-from PySide6.QtGui import QImage, QPainter
+from PySide6.QtGui import QImage, QImageWriter, QPainter
 from PySide6.QtSvg import QSvgGenerator
 
 from workbench.errors import Place, failure
@@ -37,7 +37,7 @@ def write_png(graph: GraphPainter, picture: Picture, path: Path) -> None:
     painter = QPainter(image)
     graph.paint(painter, _still(picture), with_chrome=picture.marks.overlay is not None)
     painter.end()
-    if not image.save(str(path), b"PNG"):
+    if not QImageWriter(str(path), b"png").write(image):
         raise _unwritable(path)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QThread, Signal
+from PySide6.QtCore import QObject, QRectF, QThread, Signal
 
 from ui.graph.scene import Scene
 from workbench.errors import Cancelled
+from workbench.graph.garbage import collection_paused
 from workbench.graph.hierarchy import Hierarchy
 from workbench.graph.layout import Layout
 
@@ -24,12 +25,13 @@ LAYOUTS_KEPT = 6
 class Order:
     """What to draw. ``expanded`` None opens the graph at a readable depth.
 
-    ``everything`` opens all groups, of the whole graph or of one group.
+    ``everything`` opens all groups. ``area`` is what shows now; it is made ready to paint.
     """
 
     snapshot: GraphSnapshot
     expanded: frozenset[str] | None = None
     everything: bool = False
+    area: QRectF = field(default_factory=QRectF)
 
 
 class LayoutThread(QThread):
@@ -42,6 +44,8 @@ class LayoutThread(QThread):
         self._lock = Lock()
         self._order: Order | None = None
         self._running: Order | None = None
+        # Taking a large scene apart takes long: the last one is kept here, not to die elsewhere.
+        self._made: list[Scene] = []
         self._is_stopped = False
         self._busy = False
         self._layouts: OrderedDict[int, Layout] = OrderedDict()
@@ -78,9 +82,13 @@ class LayoutThread(QThread):
     def run(self) -> None:
         try:
             while order := self._next():
-                scene = self._make(order)
+                self._made = self._made[-1:]
+                with collection_paused():
+                    scene = self._make(order)
                 if scene is not None and self._take(order):
+                    self._made.append(scene)
                     self.finished_scene.emit(order, scene)
+                    scene.prepare(self._has_order)
         finally:
             with self._lock:
                 self._busy = False
@@ -109,7 +117,9 @@ class LayoutThread(QThread):
             placement = layout.arrange(expanded)
         except Cancelled:
             return None
-        return Scene(hierarchy, placement, self._is_outdated)
+        scene = Scene(placement)
+        scene.visible_cells(order.area)
+        return scene
 
     def _layout(self, snapshot: GraphSnapshot) -> Layout:
         key = id(snapshot)
@@ -120,6 +130,9 @@ class LayoutThread(QThread):
                 self._layouts.popitem(last=False)
         self._layouts.move_to_end(key)
         return self._layouts[key]
+
+    def _has_order(self) -> bool:
+        return self._order is not None or self._is_stopped
 
     def _is_outdated(self) -> bool:
         return self._order is not self._running

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPainter, QPen
 
 from ui.graph.marks import number_text, ramp
 from ui.graph.palette import family, ink_on
-from ui.graph.picture import CLOSE
+from ui.graph.picture import CLOSE, TINY
 from workbench.graph.group_layout import HEADER
 from workbench.graph.layout import PILL_HEIGHT
 from workbench.graph.wording import elide, type_label
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 RADIUS = 5.0
 BAR = 4.0
 CHIP_HEIGHT = 15.0
+PATCH = 28.0
+TINY_DEPTH = 2
 
 
 class BoxPainter:
@@ -32,10 +34,11 @@ class BoxPainter:
         self._palette = palette
 
     def paint_frames(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> list[str]:
-        """Draw open groups, the outer ones first; return those that show."""
+        """Draw open groups, the outer ones first; return their names."""
         scene, area = picture.scene, picture.area
-        numbers = sorted({number for cell in cells for number in cell.frames})
-        shown = [scene.frames[number] for number in numbers]
+        shown = list({name for cell in cells for name in cell.frames})
+        if picture.camera.scale < TINY:
+            shown = [item for item in shown if scene.hierarchy.depth[item] <= TINY_DEPTH]
         by_depth: dict[int, list[QRectF]] = {}
         for item in shown:
             rect = picture.rect(item)
@@ -63,8 +66,8 @@ class BoxPainter:
 
     def _batch(self, scene: Scene, marks: Marks, cell: Cell) -> dict[str, list[QRectF]]:
         found: dict[str, list[QRectF]] = {}
-        for item in cell.items:
-            found.setdefault(self.far_colour(scene, marks, item), []).append(scene.rects[item])
+        for item, rect in cell.items:
+            found.setdefault(self.far_colour(scene, marks, item), []).append(rect)
         return found
 
     def far_colour(self, scene: Scene, marks: Marks, item: str) -> str:
@@ -96,10 +99,16 @@ class BoxPainter:
                 painter.drawRoundedRect(rect, RADIUS, RADIUS)
 
     def paint_words(self, painter: QPainter, picture: Picture, items: list[str]) -> None:
-        """Write on boxes, if it can be read."""
-        if picture.camera.scale >= CLOSE:
-            for item in items:
+        """Write on boxes if it can be read; precision shows as a patch before that."""
+        marks, hierarchy = picture.marks, picture.scene.hierarchy
+        for item in items:
+            if picture.camera.scale >= CLOSE:
                 self._words(painter, picture, item, picture.rect(item))
+            elif marks.chips and (chip := marks.chip(item, hierarchy)):
+                rect = picture.rect(item)
+                colour = QColor(self._palette.theme.precision_colour(chip.label))
+                patch = QRectF(rect.right() - PATCH, rect.y() - 4, PATCH + 4, CHIP_HEIGHT)
+                painter.fillRect(patch, colour)
 
     def _node(self, painter: QPainter, picture: Picture, item: str, rect: QRectF) -> None:
         node = picture.scene.hierarchy.snapshot.nodes_by_id[item]
@@ -147,7 +156,7 @@ class BoxPainter:
             sign(painter, palette.muted, QPointF(rect.x() + 13, rect.y() + 14), is_open=False)
             painter.setPen(palette.text)
         painter.drawStaticText(QPointF(left, rect.y() + 4), title)
-        subtitle = palette.static_text(elide(hierarchy.subtitle(item), 44), is_title=False)
+        subtitle = palette.static_text(elide(hierarchy.subtitle(item), 40), is_title=False)
         painter.setFont(palette.small_font)
         painter.setPen(ink_on(fill) if fill else palette.muted)
         painter.drawStaticText(QPointF(left, rect.y() + 22), subtitle)
@@ -217,7 +226,7 @@ class BoxPainter:
             (picture.hovered, QPen(self._palette.accent.color(), 0)),
             (picture.current, self._palette.current),
         ):
-            if marked is not None and marked in picture.scene.rects:
+            if marked is not None and picture.scene.has(marked):
                 painter.setPen(pen)
                 outline(painter, picture.rect(marked), room + 1)
 

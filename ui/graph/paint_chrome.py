@@ -8,6 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QLinearGradient, QPainter, QPen, QPixmap
 
 from ui.graph.marks import number_text, ramp
+from workbench.graph.groups import ROOT
 from workbench.graph.wording import elide
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 MARGIN = 12.0
 MAP_LONGEST, MAP_SHORTEST = 180.0, 34.0
-MAP_ITEMS = 4000
+MAP_ITEMS = 2000
 LEGEND = QSizeF(230.0, 46.0)
 
 
@@ -105,10 +106,8 @@ class ChromePainter:
         painter = QPainter(pixmap)
         across = size.width() / max(scene.bounds.width(), 1.0)
         down = size.height() / max(scene.bounds.height(), 1.0)
-        items = [item for item in scene.rects if item not in scene.placement.expanded]
-        step = max(1, len(items) // MAP_ITEMS)
-        for item in items[::step]:
-            rect = scene.rects[item]
+        for item in _outline(scene):
+            rect = scene.rect(item)
             colour = QColor(self._boxes.far_colour(scene, picture.marks, item))
             small = QRectF(
                 rect.x() * across, rect.y() * down,
@@ -119,3 +118,17 @@ class ChromePainter:
         painter.drawRect(0, 0, pixmap.width() - 1, pixmap.height() - 1)
         painter.end()
         return pixmap
+
+
+def _outline(scene: Scene) -> list[str]:
+    """Return the boxes of the map: open groups dissolve, level by level, while there is room."""
+    level = list(scene.hierarchy.groups[ROOT].children)
+    while True:
+        opened = [
+            child
+            for item in level
+            for child in (scene.hierarchy.groups[item].children if scene.is_open(item) else [item])
+        ]
+        if len(opened) == len(level) or len(opened) > MAP_ITEMS:
+            return level
+        level = opened

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPainterPath, QPen, QPolygonF
 
 from ui.graph.picture import CLOSE, bottom_middle, top_middle
@@ -15,11 +15,37 @@ from workbench.graph.wording import dtype_label, elide
 if TYPE_CHECKING:
     from ui.graph.palette import Palette
     from ui.graph.picture import Picture
-    from ui.graph.scene import Cell
+    from ui.graph.scene import Cell, Line
+    from workbench.graph.group_layout import Route
 
 LABELS_FROM = 0.7
 ARROW = 4.0
 CURVE = 0.45
+
+
+class _Ways:
+    """Pieces of lines, each one once: edges of one tensor share most of their way."""
+
+    def __init__(self) -> None:
+        self.lines: list[QLineF] = []
+        self.curves = QPainterPath()
+        self._seen: set[tuple[float, float, float, float]] = set()
+
+    def add(self, points: list[QPointF], area: QRectF) -> None:
+        """Add the pieces of a route that show."""
+        for start, end in pairwise(points):
+            x, y, to_x, to_y = start.x(), start.y(), end.x(), end.y()
+            if max(y, to_y) < area.top() or min(y, to_y) > area.bottom():
+                continue
+            if (x, y, to_x, to_y) in self._seen:
+                continue
+            self._seen.add((x, y, to_x, to_y))
+            if abs(x - to_x) < 0.5:
+                self.lines.append(QLineF(start, end))
+                continue
+            bow = (to_y - y) * CURVE
+            self.curves.moveTo(start)
+            self.curves.cubicTo(QPointF(x, y + bow), QPointF(to_x, to_y - bow), end)
 
 
 class EdgePainter:
@@ -38,53 +64,54 @@ class EdgePainter:
 
     def paint_near(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
         """Draw curves, with arrow heads and shapes where they can be read."""
-        numbers = dict.fromkeys(number for cell in cells for number in cell.routes)
+        lines = {id(line.route): line for cell in cells for line in cell.routes}
         area = picture.area
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
         painter.setPen(self._palette.edge)
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        labelled: set[str] = set()
-        heads: list[QPointF] = []
-        for number in numbers:
-            route = picture.scene.placement.routes[number][0]
-            points = self._points(picture, number)
+        labels: dict[str, tuple[Route, list[QPointF]]] = {}
+        ways = _Ways()
+        heads: list[tuple[QPointF, float]] = []
+        for line in lines.values():
+            if picture.progress >= 1.0 and not line.crosses(area):
+                continue
+            route, points = line.route, self._points(picture, line)
             if not _bounds(points).intersects(area):
                 continue
             if route.is_stub:
-                self._stub(painter, picture, number, points)
+                self._stub(painter, picture, route, points)
                 continue
-            painter.drawPath(curve(points))
-            heads.append(points[-1])
-            if picture.camera.scale >= LABELS_FROM and route.source not in labelled:
-                labelled.add(route.source)
-                self._label(painter, picture, number, points)
-                painter.setPen(self._palette.edge)
+            ways.add(points, area)
+            heads.append((points[-1], -ARROW if route.is_reversed else ARROW))
+            labels.setdefault(route.source, (route, points))
+        painter.drawLines(ways.lines)
+        painter.drawPath(ways.curves)
         if picture.camera.scale >= CLOSE:
             self._arrows(painter, heads)
+        if picture.camera.scale >= LABELS_FROM:
+            for route, points in labels.values():
+                self._label(painter, picture, route, points)
 
-    def _points(self, picture: Picture, number: int) -> list[QPointF]:
+    def _points(self, picture: Picture, line: Line) -> list[QPointF]:
+        route = line.route
         if picture.progress >= 1.0:
-            return picture.scene.points(number)
-        route = picture.scene.placement.routes[number][0]
+            return line.points()
         ends = [bottom_middle(picture.rect(route.source)), top_middle(picture.rect(route.target))]
-        return ends if not route.is_reversed else picture.scene.points(number)
+        return ends if not route.is_reversed else line.points()
 
-    def _arrows(self, painter: QPainter, heads: list[QPointF]) -> None:
+    def _arrows(self, painter: QPainter, heads: list[tuple[QPointF, float]]) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._palette.edge.color())
-        for tip in heads:
-            x, y = tip.x(), tip.y()
-            painter.drawPolygon(
-                QPolygonF([tip, QPointF(x - ARROW, y - 1.6 * ARROW),
-                           QPointF(x + ARROW, y - 1.6 * ARROW)])
-            )  # fmt: skip
+        for tip, size in heads:
+            x, y = tip.x(), tip.y() - 1.6 * size
+            painter.drawPolygon(QPolygonF([tip, QPointF(x - size, y), QPointF(x + size, y)]))
         painter.setBrush(Qt.BrushStyle.NoBrush)
 
     def _label(
-        self, painter: QPainter, picture: Picture, number: int, points: list[QPointF]
+        self, painter: QPainter, picture: Picture, route: Route, points: list[QPointF]
     ) -> None:
         """Write the shape and type of the tensor beside the place where it leaves its box."""
-        text = tensor_text(picture, number)
+        text = tensor_text(picture, route)
         if not text:
             return
         static = self._palette.static_text(text, is_title=False)
@@ -94,13 +121,14 @@ class EdgePainter:
             points[0].x() + 2
         )
         left = points[0].x() - 5 - static.size().width() if goes_right else points[0].x() + 5
-        painter.drawStaticText(QPointF(left, points[0].y() + 3), static)
+        place = QPointF(left, points[0].y() + 3)
+        painter.fillRect(QRectF(place, static.size()), self._palette.veil)
+        painter.drawStaticText(place, static)
 
     def _stub(
-        self, painter: QPainter, picture: Picture, number: int, points: list[QPointF]
+        self, painter: QPainter, picture: Picture, route: Route, points: list[QPointF]
     ) -> None:
         """Draw the two loose ends of a line that is too long to follow."""
-        route = picture.scene.placement.routes[number][0]
         start, end = points[0], points[-1]
         painter.drawLine(start, QPointF(start.x(), start.y() + STUB_LENGTH))
         painter.drawLine(QPointF(end.x() - 10, end.y() - STUB_LENGTH), end)
@@ -128,10 +156,9 @@ class EdgePainter:
                 painter.drawPath(curve(points))
 
 
-def tensor_text(picture: Picture, number: int) -> str:
+def tensor_text(picture: Picture, route: Route) -> str:
     """Return ``1x3x8x8 f32`` for the tensor of a route, and how many more go along."""
     hierarchy = picture.scene.hierarchy
-    route = picture.scene.placement.routes[number][0]
     group = hierarchy.groups[hierarchy.parent[route.source]]
     link = group.links.get((route.source, route.target))
     if link is None:

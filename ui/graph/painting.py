@@ -11,7 +11,7 @@ from ui.graph.paint_boxes import BoxPainter
 from ui.graph.paint_chrome import ChromePainter
 from ui.graph.paint_edges import EdgePainter
 from ui.graph.palette import Palette
-from ui.graph.picture import FAR, MANY
+from ui.graph.picture import FAR, MANY, TINY
 
 if TYPE_CHECKING:
     from ui.graph.picture import Picture
@@ -55,16 +55,21 @@ class GraphPainter:
         count = sum(len(cell.items) for cell in cells)
         is_far = picture.camera.scale < FAR or count > 4 * MANY
         shown: list[str] = []
+        still = picture.progress >= 1.0
         if not is_far:
             # A box may stand elsewhere while it moves.
             shown = [
-                item for cell in cells for item in cell.items if picture.rect(item).intersects(area)
+                item
+                for cell in cells
+                for item, rect in cell.items
+                if (rect if still else picture.rect(item)).intersects(area)
             ]
             is_far = len(shown) > MANY
         if is_far:
-            self._edges.paint_far(painter, cells)
+            if picture.camera.scale >= TINY:
+                self._edges.paint_far(painter, cells)
             self._boxes.paint_far(painter, picture, cells)
-            shown = [item for item in picture.selected if item in scene.rects]
+            shown = [item for item in picture.selected if scene.has(item)]
         else:
             self._edges.paint_near(painter, picture, cells)
             self._boxes.paint_near(painter, picture, shown)

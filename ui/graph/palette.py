@@ -52,6 +52,8 @@ class Palette:
         self.text = QColor(theme.text)
         self.muted = QColor(theme.muted)
         self.hatch = QBrush(QColor(theme.warning), Qt.BrushStyle.BDiagPattern)
+        self.veil = QColor(theme.background)
+        self.veil.setAlpha(140)
         self.node = QColor(theme.raised)
         self.pill = QColor(theme.surface)
         self.group = QColor(_blend(theme.accent, theme.group, 0.10))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ui.graph.marks import Marks
     from ui.graph.scene import Scene
 
-FAR, CLOSE = 0.25, 0.45
+TINY, FAR, CLOSE = 0.02, 0.25, 0.45
 MANY = 1500
 
 
@@ -43,7 +43,7 @@ class Picture:
 
     def rect(self, item: str) -> QRectF:
         """Return where an item is at this moment."""
-        rect = self.scene.rects[item]
+        rect = self.scene.rect(item)
         origin = self.origins.get(item)
         if self.progress >= 1.0 or origin is None:
             return rect

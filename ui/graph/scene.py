@@ -1,4 +1,8 @@
-"""A placement made ready for painting and for the mouse: a grid of cells. Built off the window."""
+"""A placement made ready for painting and for the mouse.
+
+The drawing is divided into square cells. A cell is filled when it is first looked at, so that a
+change of the layout costs only what shows.
+"""
 
 from __future__ import annotations
 
@@ -8,160 +12,229 @@ from typing import TYPE_CHECKING, Literal
 from PySide6.QtCore import QLineF, QPointF, QRectF
 
 from workbench.graph.group_layout import HEADER
+from workbench.graph.groups import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from workbench.graph.group_layout import Route
+    from workbench.graph.group_layout import GroupLayout, Point, Route
     from workbench.graph.hierarchy import Hierarchy
     from workbench.graph.layout import Placement
 
 CELL = 2000.0
 TOGGLE = 26.0
-UNBENT = 4
+SIDE = 40.0
 
 Part = Literal["node", "group", "header", "toggle"]
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A route and the corner of the drawing that it is relative to."""
+
+    route: Route
+    left: float
+    top: float
+
+    def points(self) -> list[QPointF]:
+        """Return the corners of the route in the drawing."""
+        return [QPointF(self.left + x, self.top + y) for x, y in self.route.points]
+
+    def crosses(self, area: QRectF) -> bool:
+        """Tell, cheaply, whether the route may show in a part of the drawing."""
+        points = self.route.points
+        (x, y), (to_x, to_y) = points[0], points[-1]
+        low, high = (y, to_y) if y <= to_y else (to_y, y)
+        if self.top + high < area.top() or self.top + low > area.bottom():
+            return False
+        if len(points) > 4:
+            return True
+        low, high = (x, to_x) if x <= to_x else (to_x, x)
+        return self.left + high >= area.left() - SIDE and self.left + low <= area.right() + SIDE
+
+
 @dataclass(slots=True)
 class Cell:
-    """What stands in one square of the drawing."""
+    """What stands in one square: boxes and line pieces once, open groups wherever they reach."""
 
-    bounds: QRectF
-    items: list[str] = field(default_factory=list)
-    frames: list[int] = field(default_factory=list)
+    items: list[tuple[str, QRectF]] = field(default_factory=list)
+    frames: list[str] = field(default_factory=list)
     lines: list[QLineF] = field(default_factory=list)
-    routes: list[int] = field(default_factory=list)
+    routes: list[Line] = field(default_factory=list)
     batches: dict[str, list[QRectF]] | None = None
     batched_for: int = 0
 
 
+def is_direct(points: tuple[Point, ...]) -> bool:
+    """Tell whether a line has no bends between its own two rows."""
+    if len(points) > 4:
+        return False
+    return len(points) < 4 or (points[0][0] == points[1][0] and points[2][0] == points[3][0])
+
+
 class Scene:
-    """Rectangles, lines and cells of one placement.
+    """One placement in absolute coordinates, as far as somebody looks."""
 
-    ``frames`` are the open groups, parents first; every other item is a box. Cells hold each box
-    and line piece once, and each frame and route wherever it passes.
-    """
-
-    def __init__(
-        self,
-        hierarchy: Hierarchy,
-        placement: Placement,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.hierarchy = hierarchy
+    def __init__(self, placement: Placement) -> None:
         self.placement = placement
+        self.hierarchy: Hierarchy = placement.hierarchy
         self.bounds = QRectF(0, 0, placement.width, placement.height)
-        self.rects = {item: QRectF(*box) for item, box in placement.boxes.items()}
-        self.frames = [item for item in placement.boxes if item in placement.expanded]
-        self.cells: dict[tuple[int, int], Cell] = {}
-        self.routes_of: dict[str, list[int]] = {}
-        for number, item in enumerate(self.frames):
-            for cell in self._cells_under(self.rects[item]):
-                cell.frames.append(number)
-        for item, box in placement.boxes.items():
-            if item not in placement.expanded:
-                self._cell(box[0] + box[2] / 2, box[1] + box[3] / 2, item)
-        for number, (route, left, top) in enumerate(placement.routes):
-            if number % 1000 == 0 and cancelled():
-                return
-            self._add_route(number, route, left, top)
+        self._cells: dict[tuple[int, int], Cell] = {}
+        self._rects: dict[str, QRectF] = {ROOT: QRectF(self.bounds)}
 
-    def _at(self, column: int, row: int) -> Cell:
-        cell = self.cells.get((column, row))
-        if cell is None:
-            bounds = QRectF(column * CELL, row * CELL, CELL, CELL)
-            cell = self.cells[column, row] = Cell(bounds)
-        return cell
+    def has(self, item: str | None) -> bool:
+        """Tell whether an item is drawn."""
+        return item is not None and self.placement.shows(item)
 
-    def _cell(self, x: float, y: float, item: str) -> None:
-        cell = self._at(int(x // CELL), int(y // CELL))
-        cell.items.append(item)
-        rect = self.rects[item]
-        if not cell.bounds.contains(rect):
-            cell.bounds = cell.bounds.united(rect)
+    def is_open(self, item: str) -> bool:
+        """Tell whether an item is an open group."""
+        return item in self.placement.insides
 
-    def _cells_under(self, rect: QRectF) -> Iterator[Cell]:
-        for column in range(int(rect.left() // CELL), int(rect.right() // CELL) + 1):
-            for row in range(int(rect.top() // CELL), int(rect.bottom() // CELL) + 1):
-                yield self._at(column, row)
+    @property
+    def expanded(self) -> frozenset[str]:
+        """The open groups, without the whole graph."""
+        return frozenset(self.placement.insides) - {ROOT}
 
-    def _add_route(self, number: int, route: Route, left: float, top: float) -> None:
-        self.routes_of.setdefault(route.source, []).append(number)
-        self.routes_of.setdefault(route.target, []).append(number)
-        points = route.points
-        if len(points) <= UNBENT:
-            points = (points[0], points[-1])
-        x, y = left + points[0][0], top + points[0][1]
-        if route.is_stub:
-            self._at(int(x // CELL), int(y // CELL)).routes.append(number)
-            x, y = left + points[-1][0], top + points[-1][1]
-            self._at(int(x // CELL), int(y // CELL)).routes.append(number)
-            return
-        cells, last = self.cells, None
-        for next_x, next_y in points[1:]:
-            to_x, to_y = left + next_x, top + next_y
-            key = (int((x + to_x) / 2 // CELL), int((y + to_y) / 2 // CELL))
-            if abs(to_y - y) > CELL or abs(to_x - x) > CELL:
-                self._add_long(number, QLineF(x, y, to_x, to_y))
-                last = None
-            else:
-                cell = cells.get(key) or self._at(*key)
-                cell.lines.append(QLineF(x, y, to_x, to_y))
-                if key != last:
-                    cell.routes.append(number)
-                    last = key
-            x, y = to_x, to_y
+    def rect(self, item: str) -> QRectF:
+        """Return where an item is drawn."""
+        found = self._rects.get(item)
+        if found is None:
+            parent = self.hierarchy.parent[item]
+            origin = self.rect(parent)
+            x, y, width, height = self.placement.insides[parent].boxes[item]
+            found = self._rects[item] = QRectF(origin.x() + x, origin.y() + y, width, height)
+        return found
 
-    def _add_long(self, number: int, line: QLineF) -> None:
-        """Cut a line into pieces that are no longer than a cell."""
-        pieces = int(line.length() // CELL) + 1
-        for piece in range(pieces):
-            part = QLineF(line.pointAt(piece / pieces), line.pointAt((piece + 1) / pieces))
-            middle = part.center()
-            cell = self._at(int(middle.x() // CELL), int(middle.y() // CELL))
-            cell.lines.append(part)
-            cell.routes.append(number)
+    def routes_of(self, item: str) -> Iterator[Route]:
+        """Return the routes that start or end at an item."""
+        inside = self.placement.insides[self.hierarchy.parent[item]]
+        return (route for route in inside.routes if item in (route.source, route.target))
 
     def visible_cells(self, area: QRectF) -> list[Cell]:
         """Return the cells that may show in a part of the drawing."""
-        wide = area.adjusted(-CELL / 2, -CELL / 2, CELL / 2, CELL / 2)
-        columns = range(int(wide.left() // CELL), int(wide.right() // CELL) + 1)
-        rows = range(int(wide.top() // CELL), int(wide.bottom() // CELL) + 1)
-        if len(columns) * len(rows) > len(self.cells):
-            return [cell for cell in self.cells.values() if cell.bounds.intersects(wide)]
-        found = (self.cells.get((column, row)) for column in columns for row in rows)
-        return [cell for cell in found if cell is not None]
+        wide = area.adjusted(-CELL / 4, -CELL / 4, CELL / 4, CELL / 4).intersected(self.bounds)
+        if wide.isEmpty():
+            return []
+        return [
+            self._cell(column, row)
+            for column in range(int(wide.left() // CELL), int(wide.right() // CELL) + 1)
+            for row in range(int(wide.top() // CELL), int(wide.bottom() // CELL) + 1)
+        ]
+
+    def _cell(self, column: int, row: int) -> Cell:
+        found = self._cells.get((column, row))
+        if found is not None:
+            return found
+        cell = Cell()
+        bounds = QRectF(column * CELL, row * CELL, CELL, CELL)
+        waiting = [(self.placement.insides[ROOT], 0.0, 0.0)]
+        while waiting:
+            inside, left, top = waiting.pop()
+            self._add_boxes(cell, bounds, inside, left, top, waiting)
+            north, south = bounds.top() - top, bounds.bottom() - top
+            for route in inside.routes:
+                start, end = route.points[0][1], route.points[-1][1]
+                if (start <= south or end <= south) and (start >= north or end >= north):
+                    line = Line(route, left, top)
+                    if line.crosses(bounds):
+                        _add_line(cell, line, bounds)
+        # Only a full cell is put where another thread may find it.
+        self._cells[column, row] = cell
+        return cell
+
+    def prepare(self, cancelled: Callable[[], bool]) -> None:
+        """Fill all cells ahead of time, until told to stop."""
+        for row in range(int(self.bounds.bottom() // CELL) + 1):
+            for column in range(int(self.bounds.right() // CELL) + 1):
+                if cancelled():
+                    return
+                self._cell(column, row)
+
+    def _add_boxes(
+        self,
+        cell: Cell,
+        bounds: QRectF,
+        inside: GroupLayout,
+        left: float,
+        top: float,
+        waiting: list[tuple[GroupLayout, float, float]],
+    ) -> None:
+        west, north = bounds.x() - left, bounds.y() - top
+        east, south = west + CELL, north + CELL
+        insides = self.placement.insides
+        for item, (x, y, width, height) in inside.boxes.items():
+            if y >= south or y + height < north or x >= east or x + width < west:
+                continue
+            if item in insides:
+                cell.frames.append(item)
+                waiting.append((insides[item], left + x, top + y))
+            elif west <= x + width / 2 < east and north <= y + height / 2 < south:
+                cell.items.append((item, QRectF(left + x, top + y, width, height)))
 
     def items_in(self, area: QRectF) -> list[str]:
         """Return the boxes, operations and closed groups, that a rectangle touches."""
         return [
             item
             for cell in self.visible_cells(area)
-            for item in cell.items
-            if self.rects[item].intersects(area)
+            for item, rect in cell.items
+            if rect.intersects(area)
         ]
+
+    def frames_in(self, area: QRectF) -> list[str]:
+        """Return the open groups that a rectangle touches, the outer ones first."""
+        names = {name for cell in self.visible_cells(area) for name in cell.frames}
+        shown = [name for name in names if self.rect(name).intersects(area)]
+        return sorted(shown, key=self.hierarchy.depth.__getitem__)
 
     def hit(self, point: QPointF) -> tuple[str, Part] | None:
         """Return what the mouse means at a place of the drawing; None for empty ground."""
         around = QRectF(point.x() - 1, point.y() - 1, 2, 2)
-        groups = self.hierarchy.groups
         for item in self.items_in(around):
-            if self.rects[item].contains(point):
-                if item not in groups:
+            rect = self.rect(item)
+            if rect.contains(point):
+                if item not in self.hierarchy.groups:
                     return item, "node"
-                return item, "toggle" if point.x() < self.rects[item].left() + TOGGLE else "group"
-        cell = self.cells.get((int(point.x() // CELL), int(point.y() // CELL)))
-        for number in reversed(cell.frames if cell else []):
-            rect = self.rects[self.frames[number]]
+                return item, "toggle" if point.x() < rect.left() + TOGGLE else "group"
+        for item in reversed(self.frames_in(around)):
+            rect = self.rect(item)
             if rect.contains(point):
                 if point.y() > rect.top() + HEADER:
                     return None
-                is_toggle = point.x() < rect.left() + TOGGLE
-                return self.frames[number], "toggle" if is_toggle else "header"
+                return item, "toggle" if point.x() < rect.left() + TOGGLE else "header"
         return None
 
-    def points(self, number: int) -> list[QPointF]:
-        """Return the corners of a route in the drawing."""
-        route, left, top = self.placement.routes[number]
-        return [QPointF(left + x, top + y) for x, y in route.points]
+
+def _add_line(cell: Cell, line: Line, bounds: QRectF) -> None:
+    """Add a route to a cell, and those of its pieces that lie there."""
+    cell.routes.append(line)
+    if line.route.is_stub:
+        return
+    points = line.route.points
+    if is_direct(points):
+        points = (points[0], points[-1])
+    x, y = line.left + points[0][0], line.top + points[0][1]
+    for next_x, next_y in points[1:]:
+        to_x, to_y = line.left + next_x, line.top + next_y
+        if abs(to_y - y) > CELL or abs(to_x - x) > CELL:
+            piece = _clipped(x, y, to_x, to_y, bounds)
+            if piece is not None:
+                cell.lines.append(piece)
+        elif bounds.contains((x + to_x) / 2, (y + to_y) / 2):
+            cell.lines.append(QLineF(x, y, to_x, to_y))
+        x, y = to_x, to_y
+
+
+def _clipped(x: float, y: float, to_x: float, to_y: float, bounds: QRectF) -> QLineF | None:
+    """Return the part of a long line that belongs to a cell, cut along its longer side."""
+    across, down = to_x - x, to_y - y
+    if abs(down) >= abs(across):
+        ends = ((bounds.top() - y) / down, (bounds.bottom() - y) / down)
+    else:
+        ends = ((bounds.left() - x) / across, (bounds.right() - x) / across)
+    start, end = max(0.0, min(ends)), min(1.0, max(ends))
+    if start >= end:
+        return None
+    middle = (start + end) / 2
+    if not bounds.contains(x + across * middle, y + down * middle):
+        return None
+    return QLineF(x + across * start, y + down * start, x + across * end, y + down * end)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 
+from workbench.graph.groups import ROOT
+
 if TYPE_CHECKING:
     from ui.graph.scene import Scene
 
@@ -18,25 +20,24 @@ def walk(scene: Scene, current: str | None, key: Qt.Key) -> str | None:
     Down and up follow edges; down on an open group enters it, and up from its first child leaves
     it. Left and right go to the neighbours in the same row of the same group.
     """
-    if current is None or current not in scene.rects:
-        return next(iter(scene.rects), None)
+    if current is None or not scene.has(current):
+        return next(iter(scene.hierarchy.groups[ROOT].children), None)
     if key == Qt.Key.Key_Down:
-        if current in scene.placement.expanded:
+        if scene.is_open(current):
             return scene.hierarchy.groups[current].children[0]
         return _follow(scene, current, forwards=True)
     if key == Qt.Key.Key_Up:
         found = _follow(scene, current, forwards=False)
         parent = scene.hierarchy.parent.get(current)
-        return found or (parent if parent in scene.rects else None)
+        return found or (parent if scene.has(parent) else None)
     return _neighbour(scene, current, 1 if key == Qt.Key.Key_Right else -1)
 
 
 def _follow(scene: Scene, current: str, *, forwards: bool) -> str | None:
     """Return the first item at the other end of an edge; leave the group if there is none."""
     item: str | None = current
-    while item is not None and item in scene.rects:
-        for number in scene.routes_of.get(item, ()):
-            route = scene.placement.routes[number][0]
+    while item is not None and scene.has(item):
+        for route in scene.routes_of(item):
             if forwards and route.source == item:
                 return route.target
             if not forwards and route.target == item:
@@ -48,11 +49,11 @@ def _follow(scene: Scene, current: str, *, forwards: bool) -> str | None:
 
 
 def _neighbour(scene: Scene, current: str, direction: int) -> str | None:
-    rect = scene.rects[current]
+    rect = scene.rect(current)
     siblings = scene.hierarchy.groups[scene.hierarchy.parent[current]].children
     best: tuple[float, str] | None = None
     for sibling in siblings:
-        other = scene.rects[sibling]
+        other = scene.rect(sibling)
         distance = (other.center().x() - rect.center().x()) * direction
         in_row = other.top() < rect.bottom() and rect.top() < other.bottom()
         if sibling != current and in_row and distance > 0 and (not best or distance < best[0]):
@@ -62,7 +63,7 @@ def _neighbour(scene: Scene, current: str, direction: int) -> str | None:
 
 def joints(scene: Scene, selected: frozenset[str]) -> tuple[tuple[str, str], ...]:
     """Return the pairs of visible items between which selected operations' tensors flow."""
-    hierarchy, expanded = scene.hierarchy, scene.placement.expanded
+    hierarchy, expanded = scene.hierarchy, scene.placement.insides
     snapshot = hierarchy.snapshot
     found: dict[tuple[str, str], None] = {}
     for node_id in selected:

@@ -247,6 +247,14 @@ def _attrs(node: torch.fx.Node, kind: NodeKind, values: fx_tensors.Values) -> di
     return found
 
 
+def _outside(draft: _Draft) -> Location | None:
+    """Return where the result of an operation is: a nested graph's is outside of its group."""
+    place = draft.place
+    if place is None or draft.kind not in ("control", "delegate"):
+        return place
+    return replace(place, group=place.group[:-1])
+
+
 def _placed(drafts: list[_Draft]) -> list[_Draft]:
     """Give every draft a place: followers stand with what they follow, operands with their user."""
     by_id = {draft.id: draft for draft in drafts}
@@ -258,7 +266,7 @@ def _placed(drafts: list[_Draft]) -> list[_Draft]:
         if producer is None:
             continue
         if draft.place is None and producer.kind not in _FOLDED:
-            draft.place = producer.place
+            draft.place = _outside(producer)
         if not draft.outputs and draft.kind == "observer":
             draft.outputs = producer.outputs[:1]
     for draft in reversed(drafts):

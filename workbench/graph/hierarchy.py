@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from workbench.graph.folding import fold_operands
 from workbench.graph.groups import ROOT, Group, Growth, Link
-from workbench.graph.wording import operator_name, type_label
+from workbench.graph.wording import local_name, node_title, type_label
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from workbench.graph.snapshot import GraphSnapshot, Node
 
-SHOWN_AT_FIRST = (10, 60)
+SHOWN_AT_FIRST = (10, 100)
+SHOWN_AT_MOST = 300
 
 
 class Hierarchy:
@@ -134,15 +135,14 @@ class Hierarchy:
         """Return the first line to write on an item: its operator, or the group's name."""
         if item in self.groups:
             return self.groups[item].label
-        node = self.snapshot.nodes_by_id[item]
-        return node.id if node.kind in ("input", "output") else operator_name(node.op)
+        return node_title(self.snapshot.nodes_by_id[item])
 
     def subtitle(self, item: str) -> str:
         """Return the second line: the module's class and size, or the module's name."""
         group = self.groups.get(item)
         if group is None:
             node = self.snapshot.nodes_by_id[item]
-            return self.titles.get(item) or ("" if node.kind in ("input", "output") else node.id)
+            return self.titles.get(item) or local_name(node.id)
         module = self.snapshot.modules_by_path.get(group.module)
         is_own = module is not None and not item.rpartition("#")[1]
         name = type_label(module.type_name) if module and is_own and group.module else ""
@@ -208,7 +208,7 @@ class Hierarchy:
         shown = len(self.groups[ROOT].children)
         while level and shown < least:
             added = sum(len(self.groups[key].children) for key in level)
-            if shown + added > most:
+            if shown + added > (most if shown >= least // 2 else SHOWN_AT_MOST):
                 break
             expanded.update(level)
             shown += added

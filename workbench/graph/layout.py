@@ -7,15 +7,16 @@ or closing one group costs only that group and those around it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from workbench.errors import Cancelled
-from workbench.graph.group_layout import HEADER, GroupLayout, Rect, Route, Size, lay_out
+from workbench.graph.group_layout import HEADER, GroupLayout, Rect, Size, lay_out
 from workbench.graph.groups import ROOT
 from workbench.graph.wording import elide, text_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from workbench.graph.hierarchy import Hierarchy
 
@@ -24,20 +25,46 @@ PILL_HEIGHT = 22.0
 GROUP_HEIGHT = 50.0
 WIDEST = 300.0
 CHIP_ROOM = 50.0
+CHANGES_FOLLOWED = 200
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class Placement:
-    """Absolute rectangles (x, y, width, height) of all visible items, groups before children.
+    """Where everything is while some groups are open: the inside of every open group.
 
-    A route is given with the corner [px] that its points are relative to.
+    ``insides`` has every open group, the whole graph included, in its own coordinates. What is
+    absolute is worked out where it is asked for, so that a change of one group costs little.
     """
 
-    width: float
-    height: float
-    boxes: dict[str, Rect]
-    routes: list[tuple[Route, float, float]]
-    expanded: frozenset[str]
+    hierarchy: Hierarchy
+    insides: dict[str, GroupLayout]
+
+    @property
+    def width(self) -> float:
+        """Width of the whole drawing [px]."""
+        return self.insides[ROOT].width
+
+    @property
+    def height(self) -> float:
+        """Height of the whole drawing [px]."""
+        return self.insides[ROOT].height
+
+    def shows(self, item: str) -> bool:
+        """Tell whether an item is drawn: whether all groups around it are open."""
+        return self.hierarchy.parent.get(item) in self.insides
+
+    @cached_property
+    def boxes(self) -> dict[str, Rect]:
+        """Absolute (x, y, width, height) of all items, groups before what is inside of them."""
+        found: dict[str, Rect] = {}
+        waiting = [(self.insides[ROOT], 0.0, 0.0)]
+        while waiting:
+            inside, left, top = waiting.pop()
+            for item, (x, y, width, height) in inside.boxes.items():
+                found[item] = (left + x, top + y, width, height)
+                if item in self.insides:
+                    waiting.append((self.insides[item], left + x, top + y))
+        return found
 
 
 class Layout:
@@ -48,6 +75,7 @@ class Layout:
         self._cancelled = cancelled or (lambda: False)
         self._current: dict[str, GroupLayout] = {}
         self._expanded: frozenset[str] = frozenset()
+        self._asked: frozenset[str] = frozenset()
         self._seen: dict[str, dict[tuple[tuple[str, float, float], ...], GroupLayout]] = {}
         self._sizes: dict[str, Size] = {}
 
@@ -57,11 +85,13 @@ class Layout:
         Raises:
             Cancelled: somebody asked to stop; what is laid out by then is kept.
         """
+        expanded -= {ROOT}
         wanted = self._reachable(expanded)
         for key in self._dirty(wanted):
             self._current.pop(key, None)
-        self._expanded = wanted
-        return self._place(self._lay_out_all(wanted), wanted)
+        self._expanded, self._asked = wanted, expanded
+        self._lay_out_all(wanted)
+        return Placement(self.hierarchy, dict(self._current))
 
     def size(self, item: str) -> tuple[float, float]:
         """Return the width and height [px] of an operation or a closed group."""
@@ -71,13 +101,28 @@ class Layout:
         return found
 
     def _reachable(self, expanded: frozenset[str]) -> frozenset[str]:
-        groups, found, waiting = self.hierarchy.groups, {ROOT}, [ROOT]
+        """Return the groups that show open: those asked for whose surroundings are open too."""
+        changed = expanded ^ self._asked
+        if ROOT not in self._expanded or len(changed) > CHANGES_FOLLOWED:
+            return frozenset(self._open_below(ROOT, expanded))
+        found = set(self._expanded)
+        for key in changed:
+            if key not in expanded:
+                found.difference_update(self._open_below(key, found))
+            elif self.hierarchy.parent.get(key) in found and key in self.hierarchy.groups:
+                found.update(self._open_below(key, expanded))
+        return frozenset(found | {ROOT})
+
+    def _open_below(self, key: str, expanded: Collection[str]) -> set[str]:
+        if key not in self.hierarchy.groups:
+            return set()
+        groups, found, waiting = self.hierarchy.groups, {key}, [key]
         while waiting:
             for child in groups[waiting.pop()].children:
                 if child in expanded and child in groups:
                     found.add(child)
                     waiting.append(child)
-        return frozenset(found)
+        return found
 
     def _dirty(self, wanted: frozenset[str]) -> set[str]:
         parent, found = self.hierarchy.parent, set()
@@ -88,7 +133,7 @@ class Layout:
                 item = parent.get(item)
         return found
 
-    def _lay_out_all(self, wanted: frozenset[str]) -> GroupLayout:
+    def _lay_out_all(self, wanted: frozenset[str]) -> None:
         """Lay out the groups that are not current, the deepest first."""
         groups, order, waiting = self.hierarchy.groups, [], [ROOT]
         while waiting:
@@ -101,7 +146,6 @@ class Layout:
             if self._cancelled():
                 raise Cancelled
             self._current[key] = self._recall(key, wanted)
-        return self._current[ROOT]
 
     def _recall(self, key: str, wanted: frozenset[str]) -> GroupLayout:
         children = self.hierarchy.groups[key].children
@@ -122,22 +166,9 @@ class Layout:
             seen[tuple(signature)] = found
         return found
 
-    def _place(self, root: GroupLayout, wanted: frozenset[str]) -> Placement:
-        boxes: dict[str, Rect] = {}
-        routes: list[tuple[Route, float, float]] = []
-        waiting: list[tuple[GroupLayout, float, float]] = [(root, 0.0, 0.0)]
-        while waiting:
-            layout, left, top = waiting.pop()
-            for item, (x, y, width, height) in layout.boxes.items():
-                boxes[item] = (left + x, top + y, width, height)
-                if item in wanted:
-                    waiting.append((self._current[item], left + x, top + y))
-            routes += [(route, left, top) for route in layout.routes]
-        return Placement(root.width, root.height, boxes, routes, wanted)
-
 
 def _size(hierarchy: Hierarchy, item: str) -> tuple[float, float]:
-    title, subtitle = elide(hierarchy.title(item)), elide(hierarchy.subtitle(item))
+    title, subtitle = elide(hierarchy.title(item)), elide(hierarchy.subtitle(item), 40)
     node = hierarchy.node(item)
     if node is None:
         width = max(text_width(title) + CHIP_ROOM, text_width(subtitle, 11.0)) + 44.0

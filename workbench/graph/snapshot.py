@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from workbench.errors import Place, failure
+from workbench.graph.garbage import collection_paused
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -182,14 +183,16 @@ class GraphSnapshot:
         place = Place(kind="file", id=path.name)
         hint = "Run the stage again to make a new one."
         try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
+            with collection_paused():
+                raw = json.loads(path.read_text(encoding="utf-8"))
             version = raw["version"] if raw["format"] == FORMAT else 0
             if version > VERSION:
                 message = f"The graph was written by a newer version (format {version})."
                 raise failure(message, "Update the program, or run the stage again.", place)
             if version < VERSION:
                 raise failure("The file is not a graph this version can read.", hint, place)
-            return _decode(raw)
+            with collection_paused():
+                return _decode(raw)
         except OSError as error:
             raise failure("The graph cannot be read.", hint, place, str(error)) from error
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

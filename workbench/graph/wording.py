@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workbench.graph.snapshot import Node
 
 _OVERLOADS = frozenset({"default", "Tensor", "Scalar", "out", "int", "dim", "self", "dim_IntList"})
 LONGEST = 34
@@ -26,6 +30,29 @@ def dtype_label(dtype: str) -> str:
         if dtype.startswith(name):
             return short + dtype[len(name) :]
     return dtype
+
+
+def local_name(node_id: str) -> str:
+    """Return the name of an operation inside of the graph it is nested in."""
+    return node_id.rpartition("/")[2]
+
+
+def node_title(node: Node) -> str:
+    """Return what to call an operation: its operator, or the grid it puts a tensor on."""
+    if node.kind in ("input", "output"):
+        return local_name(node.id)
+    if node.kind == "observer":
+        low, high = node.attrs.get("min_val"), node.attrs.get("max_val")
+        span = f" {float(low):.3g} to {float(high):.3g}" if low and high else ""
+        return (
+            f"{node.op.removesuffix('Observer')} {dtype_label(node.attrs.get('dtype', ''))}{span}"
+        )
+    grid = node.outputs[0].qparams if node.outputs else None
+    if grid is None or node.kind not in ("quantize", "dequantize"):
+        return operator_name(node.op)
+    if len(grid.scale) > 1:
+        return f"{node.kind} {dtype_label(grid.dtype)} per channel"
+    return f"{node.kind} {dtype_label(grid.dtype)} ({grid.scale[0]:.3g}, {grid.zero_point[0]})"
 
 
 def elide(text: str, longest: int = LONGEST) -> str:
