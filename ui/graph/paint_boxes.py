@@ -40,13 +40,16 @@ class BoxPainter:
         if picture.camera.scale < TINY:
             shown = [item for item in shown if scene.hierarchy.depth[item] <= TINY_DEPTH]
         by_depth: dict[int, list[QRectF]] = {}
+        ground = 0
         for item in shown:
-            rect = picture.rect(item)
+            rect, depth = picture.rect(item), scene.hierarchy.depth[item]
             if rect.intersects(area):
-                by_depth.setdefault(scene.hierarchy.depth[item], []).append(rect)
+                by_depth.setdefault(depth, []).append(rect)
+                ground = max(ground, depth) if rect.contains(area) else ground
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
         painter.setPen(self._palette.border)
-        for depth in sorted(by_depth):
+        # What lies under a group that fills the window cannot be seen.
+        for depth in sorted(depth for depth in by_depth if depth >= ground):
             painter.setBrush(self._palette.shades[depth % 2])
             painter.drawRects(by_depth[depth])
         return shown
@@ -142,11 +145,12 @@ class BoxPainter:
         hierarchy, palette = picture.scene.hierarchy, self._palette
         is_group = item in hierarchy.groups
         fill = None if is_group else self._fill(picture, item)
-        title = palette.static_text(elide(hierarchy.title(item)), is_title=True)
+        title_text, subtitle_text = hierarchy.words(item)
+        title = palette.static_text(title_text, is_title=True)
         painter.setPen(ink_on(fill) if fill else palette.text)
         painter.setFont(palette.title_font)
         if rect.height() <= PILL_HEIGHT:
-            title = palette.static_text(elide(hierarchy.title(item)), is_title=False)
+            title = palette.static_text(title_text, is_title=False)
             painter.setFont(palette.small_font)
             middle = rect.center() - QPointF(title.size().width() / 2, title.size().height() / 2)
             painter.drawStaticText(middle, title)
@@ -156,7 +160,7 @@ class BoxPainter:
             sign(painter, palette.muted, QPointF(rect.x() + 13, rect.y() + 14), is_open=False)
             painter.setPen(palette.text)
         painter.drawStaticText(QPointF(left, rect.y() + 4), title)
-        subtitle = palette.static_text(elide(hierarchy.subtitle(item), 40), is_title=False)
+        subtitle = palette.static_text(subtitle_text, is_title=False)
         painter.setFont(palette.small_font)
         painter.setPen(ink_on(fill) if fill else palette.muted)
         painter.drawStaticText(QPointF(left, rect.y() + 22), subtitle)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from workbench.graph.folding import fold_operands
 from workbench.graph.groups import ROOT, Group, Growth, Link
-from workbench.graph.wording import local_name, node_title, type_label
+from workbench.graph.wording import elide, local_name, node_title, type_label
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SHOWN_AT_FIRST = (10, 100)
 SHOWN_AT_MOST = 300
+SUBTITLE_LENGTH = 40
 
 
 class Hierarchy:
@@ -33,6 +34,7 @@ class Hierarchy:
     def __init__(self, snapshot: GraphSnapshot) -> None:
         self.snapshot = snapshot
         self.owner: dict[str, str] = fold_operands(snapshot)
+        self._words: dict[str, tuple[str, str]] = {}
         growth = Growth(snapshot, self.owner)
         self.groups: dict[str, Group] = growth.groups
         self.titles: dict[str, str] = growth.titles
@@ -130,6 +132,14 @@ class Hierarchy:
         while key in self._alias:
             key = self._alias[key]
         return key if key in self.groups or key in self.parent else None
+
+    def words(self, item: str) -> tuple[str, str]:
+        """Return both lines to write on an item, short enough to draw."""
+        found = self._words.get(item)
+        if found is None:
+            title, subtitle = elide(self.title(item)), elide(self.subtitle(item), SUBTITLE_LENGTH)
+            found = self._words[item] = (title, subtitle)
+        return found
 
     def title(self, item: str) -> str:
         """Return the first line to write on an item: its operator, or the group's name."""

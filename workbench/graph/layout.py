@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from workbench.errors import Cancelled
 from workbench.graph.group_layout import HEADER, GroupLayout, Rect, Size, lay_out
 from workbench.graph.groups import ROOT
-from workbench.graph.wording import elide, text_width
+from workbench.graph.wording import text_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -168,7 +168,7 @@ class Layout:
 
 
 def _size(hierarchy: Hierarchy, item: str) -> tuple[float, float]:
-    title, subtitle = elide(hierarchy.title(item)), elide(hierarchy.subtitle(item), 40)
+    title, subtitle = hierarchy.words(item)
     node = hierarchy.node(item)
     if node is None:
         width = max(text_width(title) + CHIP_ROOM, text_width(subtitle, 11.0)) + 44.0
