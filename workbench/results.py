@@ -175,6 +175,7 @@ class VelaOperation(Frozen):
     name: str
     operator: str
     module: str
+    tosa: str
     cycles: int
     npu_cycles: int
     macs: int

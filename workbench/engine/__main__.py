@@ -21,6 +21,11 @@ def serve(commands: int, events: int) -> None:
     from workbench.engine.acceleration.imports import import_toolchain
 
     import_toolchain()
+    import torch
+
+    # Ranges and sums depend on the number of threads in their last bits, and with them the bytes
+    # of the program; small networks are faster with one thread as well.
+    torch.set_num_threads(1)
     from workbench.engine.server import Server
 
     Server(commands, events, started).serve()

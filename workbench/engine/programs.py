@@ -17,8 +17,16 @@ _CONTROL_FLOW = ("cond", "while_loop")
 
 
 def save(program: torch.export.ExportedProgram, folder: Path) -> None:
-    """Write a program as ``program.pt2`` into a result folder."""
-    torch.export.save(program, str(folder / PROGRAM_FILE))
+    """Write a program as ``program.pt2`` into a result folder.
+
+    Its example inputs stay out: torch would pickle them, and results hold no pickles.
+    """
+    inputs = program._example_inputs  # noqa: SLF001 - no public way to leave them out
+    program._example_inputs = None  # noqa: SLF001
+    try:
+        torch.export.save(program, str(folder / PROGRAM_FILE))
+    finally:
+        program._example_inputs = inputs  # noqa: SLF001
 
 
 def load(folder: Path) -> torch.export.ExportedProgram:

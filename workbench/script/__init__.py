@@ -110,6 +110,7 @@ def quantize(program, inputs):
 
 def main():
     global input_names
+    torch.set_num_threads(1)  # the last bits of ranges depend on it
     program, inputs = load_model()
     input_names = [str(name) for name in program.graph_signature.user_inputs]
     with torch.no_grad():

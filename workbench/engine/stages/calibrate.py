@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from workbench.engine import ranges
-from workbench.engine.acceleration.calibration import frozen_weight_observers
+from workbench.engine.running import calibrating, searching_ranges
 from workbench.engine.samples import calibration_samples
 from workbench.errors import Place, failure
 from workbench.results import (
@@ -30,7 +30,7 @@ def run(context: StageContext) -> None:
     prepared = context.hot("prepare")
     samples = calibration_samples(context)
     seen = 0
-    with torch.inference_mode(), frozen_weight_observers(prepared.module, context.accelerate):
+    with torch.inference_mode(), calibrating(context, prepared.module):
         for sample in samples:
             context.progress(seen, samples.count, f"sample {seen + 1}")
             prepared.module(*sample.inputs)
@@ -41,7 +41,8 @@ def run(context: StageContext) -> None:
             "Calibration needs at least one.",
             Place(kind="option", id="calibration.spec"),
         )
-    found, arrays = ranges.collect(prepared.module)
+    with searching_ranges(context):
+        found, arrays = ranges.collect(prepared.module)
     result = CalibrateResult(
         samples=seen,
         calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from executorch.backends.arm.ethosu import EthosUPartitioner
@@ -30,7 +30,7 @@ from workbench.targets import target_of
 from workbench.targets.ethos_u import clock_hz
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from workbench.engine.context import StageContext
     from workbench.project.model import TargetChoice
@@ -45,6 +45,7 @@ class _Edge:
     manager: Any
     tosa: list[bytes]
     reasons: dict[str, str]
+    origins: list[vela.Origins]
 
 
 def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
@@ -65,9 +66,9 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
         with accelerated(context.accelerate, log=context.log), vela.recorded() as compiled:
             if known is not None and retargeted:
                 manager = retarget(known.manager, known.tosa, lambda: compile_spec(choice))
-                edge = _Edge(manager, known.tosa, known.reasons)
+                edge = replace(known, manager=manager)
             else:
-                edge = _lowered(context.hot("convert").program, choice)
+                edge = _lowered(context.hot("convert").program, choice, compiled)
             context.check_cancelled()
             context.store.keep("edge", key, edge)
             lowered, runtime = _runtime(edge, integer_io=bool(choice.options["integer_io"]))
@@ -75,11 +76,11 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
         raise _vela_left(error) from error
     except RuntimeError as error:
         raise _vela_refused(error) from error
-    result = _result(context, lowered, compiled, edge.reasons, runtime)
+    result = _result(context, lowered, compiled, edge, runtime)
     return lowered, result.model_copy(update={"retargeted": retargeted})
 
 
-def _lowered(program: Any, choice: TargetChoice) -> _Edge:
+def _lowered(program: Any, choice: TargetChoice, compiled: vela.Recording) -> _Edge:
     reports: list[Any] = []
     with capture_tosa() as tosa, _kept_reports(reports):
         manager = to_edge_transform_and_lower(
@@ -91,7 +92,7 @@ def _lowered(program: Any, choice: TargetChoice) -> _Edge:
     for report in reports:
         for node, reason in report._rejected_nodes.items():  # noqa: SLF001 - no accessor
             reasons.setdefault(node.name, str(reason))
-    return _Edge(manager, list(tosa), reasons)
+    return _Edge(manager, list(tosa), reasons, compiled.origins)
 
 
 def _runtime(edge: _Edge, *, integer_io: bool) -> tuple[Lowered, Any]:
@@ -133,8 +134,8 @@ def _kept_reports(reports: list[Any]) -> Iterator[None]:
 def _result(
     context: StageContext,
     lowered: Lowered,
-    compiled: list[Any],
-    reasons: dict[str, str],
+    compiled: vela.Recording,
+    edge: _Edge,
     runtime: Any,
 ) -> LowerResult:
     choice = target_of(context.project.target.id).complete(context.project.target)
@@ -142,7 +143,6 @@ def _result(
     inner = [getattr(lowered.edge.graph_module, n.args[0].target) for n in delegates]
     graphs = [module.original_module.graph for module in inner]
     inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")
-    module_of = _tensor_modules(graphs)
     clock = clock_hz(str(choice.options["system_config"]))
     return LowerResult(
         target=choice.id,
@@ -150,28 +150,16 @@ def _result(
         memory_mode=str(choice.options["memory_mode"]),
         delegates=len(delegates),
         delegated_nodes=inside,
-        cpu_nodes=tuple(_cpu_nodes(lowered.edge, reasons)),
+        cpu_nodes=tuple(_cpu_nodes(lowered.edge, edge.reasons)),
         kernels=tuple(_kernels(runtime)),
-        vela=tuple(vela.report(i, m, clock, module_of) for i, m in enumerate(compiled)),
+        vela=tuple(
+            vela.report(i, model, clock, edge.origins[i]) for i, model in enumerate(compiled.models)
+        ),
         pte_bytes=len(lowered.pte),
         accelerated=context.accelerate,
         vela_version=tool_version("ethos-u-vela"),
         warnings=() if delegates else ("Nothing runs on the NPU: no operator was delegated.",),
     )
-
-
-def _tensor_modules(graphs: list[Any]) -> Callable[[str], str]:
-    """Return the function from a TOSA tensor's name to the module its node came from."""
-    modules = {n.name: programs.module_of(n) for graph in graphs for n in graph.nodes}
-
-    def module_of(name: str) -> str:
-        while name:
-            if name in modules:
-                return modules[name]
-            name = name.rpartition("_")[0]
-        return ""
-
-    return module_of
 
 
 _BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")

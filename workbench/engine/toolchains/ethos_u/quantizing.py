@@ -95,12 +95,18 @@ def annotations(
         reason = "" if quantized else rejected.get(node.name, _NO_PATTERN)
         found.append(NodeAnnotation(
             node=node.name, op=programs.op_of(node), module=programs.module_of(node),
-            config=labels.get(label, label) if quantized else "float", by=by,
+            config=_config(label, labels) if quantized else "float", by=by,
             quantized=quantized, reason=_in_words(reason),
         ))  # fmt: skip
     return found
 
 
+def _config(label: str, labels: dict[str, str]) -> str:
+    """Return our name of a config; nodes that take a neighbour's grid have none of their own."""
+    return SHARED if label.startswith("shared") else labels.get(label, label)
+
+
+SHARED = "shared"
 _NO_PATTERN = "The Ethos-U quantizer has no pattern for this operator."
 _WORDS = {
     "Tried annotating already quantized node.": "A stronger rule had taken it already.",

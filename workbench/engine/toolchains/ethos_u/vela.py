@@ -5,25 +5,49 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ethosu import regor
 from ethosu.vela import vela
+from executorch.backends.arm.tosa import backend as tosa_backend
 
+from workbench.engine import programs
 from workbench.results import VelaOperation, VelaReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import torch
+
 # Tables of Vela 5.1's debug database; a figure in a table's row is found by its header.
 _PERFORMANCE = "perf"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a TOSA tensor came from: operator and module of the node that was translated."""
+
+    op: str
+    module: str
+
+
+Origins = dict[str, Origin]
+
+
+@dataclass
+class Recording:
+    """What Vela compiled, in order, and for what was translated meanwhile: its origins."""
+
+    models: list[Any] = field(default_factory=list)
+    origins: list[Origins] = field(default_factory=list)
 
 
 class _RecordingRegor:
     """Stands in for the regor module inside Vela: compiles, and keeps what was compiled."""
 
-    def __init__(self, compiled: list[Any]) -> None:
+    def __init__(self, compiled: Callable[[Any], None]) -> None:
         self._compiled = compiled
 
     def __getattr__(self, name: str) -> Any:
@@ -35,21 +59,34 @@ class _RecordingRegor:
         if "enable_db=true" not in options:
             wanted = options.replace("[compiler]\n", "[compiler]\nenable_db=true\n", 1)
         model = regor.compile(*arguments, options=wanted, **rest)
-        self._compiled.append(model)
+        self._compiled(model)
         return model
 
 
 @contextmanager
-def recorded() -> Iterator[list[Any]]:
+def recorded() -> Iterator[Recording]:
     """Collect every model that Vela compiles inside the block, in order."""
-    compiled: list[Any] = []
-    before, folder = vela.regor, tempfile.tempdir
+    recording, pending = Recording(), Origins()
+
+    def compiled(model: Any) -> None:
+        recording.models.append(model)
+        recording.origins.append(dict(pending))
+        pending.clear()
+
+    def translated(node: torch.fx.Node, *rest: Any) -> None:
+        pending[node.name] = Origin(programs.op_of(node), programs.module_of(node))
+        translate(node, *rest)
+
+    translate = tosa_backend.process_call_function
+    folder = tempfile.tempdir
     vela.regor = _RecordingRegor(compiled)
+    tosa_backend.process_call_function = translated
     tempfile.tempdir = _folder_without_spaces()
     try:
-        yield compiled
+        yield recording
     finally:
-        vela.regor = before
+        vela.regor = regor
+        tosa_backend.process_call_function = translate
         tempfile.tempdir = folder
 
 
@@ -62,16 +99,14 @@ def _folder_without_spaces() -> str | None:
     return tempfile.tempdir
 
 
-def report(
-    delegate: int, model: Any, clock_hz: float, module_of: Callable[[str], str]
-) -> VelaReport:
+def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> VelaReport:
     """Return Vela's estimate for one delegate.
 
     Args:
         delegate: Its number, in the order of the program.
         model: regor's compiled model.
         clock_hz: Clock of the system configuration; cycles / clock is the time.
-        module_of: The dotted module of a tensor's name; "" when it has none.
+        origins: Where the tensors of its TOSA program came from, by name.
     """
     figures = model.perf_report
     memories = {name.lower(): memory for name, memory in figures.memories.items()}
@@ -90,11 +125,11 @@ def report(
         encoded_weights_bytes=int(figures.encodedWeights),
         command_stream_bytes=len(bytes(model.command_stream)) if model.command_stream else 0,
         scratch_bytes=int(model.scratch.size),
-        operations=tuple(_operations(model, module_of)),
+        operations=tuple(_operations(model, origins)),
     )
 
 
-def _operations(model: Any, module_of: Callable[[str], str]) -> Iterator[VelaOperation]:
+def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
     table = model.opt_database.tables.get(_PERFORMANCE)
     if table is None:
         return
@@ -102,11 +137,13 @@ def _operations(model: Any, module_of: Callable[[str], str]) -> Iterator[VelaOpe
     for cells in table.data:
         row = dict(zip(header, cells, strict=False))
         name = str(row.get("name", ""))
+        origin = _origin(name, origins)
         outside = [k for k in row if k.endswith("_ac") and not k.lower().startswith("sram")]
         yield VelaOperation(
             name=name,
             operator=str(row.get("operator", "")),
-            module=module_of(name),
+            module=origin.module,
+            tosa=origin.op,
             cycles=_number(row.get("op_cycles")),
             npu_cycles=_number(row.get("npu_cycles")),
             macs=_number(row.get("mac_count")),
@@ -114,6 +151,15 @@ def _operations(model: Any, module_of: Callable[[str], str]) -> Iterator[VelaOpe
             external_cycles=sum(_number(row.get(k)) for k in outside),
             staging_bytes=_number(row.get("staging_usage")),
         )
+
+
+def _origin(name: str, origins: Origins) -> Origin:
+    """Return a tensor's origin; tensors that the translation added carry a suffix."""
+    while name:
+        if name in origins:
+            return origins[name]
+        name = name.rpartition("_")[0]
+    return Origin("", "")
 
 
 def _number(value: Any) -> int:

@@ -1,0 +1,82 @@
+"""Projects run as a user runs them: through the command line, with a real engine."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "resources" / "samples"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self):
+        return json.loads(self.out)
+
+    def error(self, stage):
+        return next(s for s in self.document["stages"] if s["id"] == stage)["error"]
+
+
+class Workbench:
+    """The command line in a folder and a cache of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            **os.environ,
+            "QUANTIZATION_WORKBENCH_CACHE": str(folder / "cache"),
+            "QUANTIZATION_WORKBENCH_CONFIG": str(folder / "config"),
+        }
+
+    def __call__(self, *arguments: object) -> Outcome:
+        command = [sys.executable, "-m", "workbench", *map(str, arguments)]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
+            timeout=600, check=False,
+        )  # fmt: skip
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: object) -> subprocess.Popen:
+        command = [sys.executable, "-m", "workbench", *map(str, arguments)]
+        return subprocess.Popen(
+            command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def project(self, model: str, *options: object, target: str = "ethos-u55-128") -> Path:
+        """Write a project for a network of ``networks.py``."""
+        shutil.copy(Path(__file__).parent / "networks.py", self.folder / "networks.py")
+        path = self.folder / f"{model}.qwb"
+        done = self(
+            "new", path, "--force", "--model", f"networks.py:{model}", "--target", target, *options
+        )
+        assert done.code == 0, done.err
+        return path
+
+
+@pytest.fixture
+def workbench(tmp_path):
+    return Workbench(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory):
+    """The sample project, run once to its package, with everything it printed."""
+    folder = tmp_path_factory.mktemp("digits")
+    shutil.copytree(SAMPLES / "digits", folder / "digits")
+    workbench = Workbench(folder)
+    path = folder / "digits" / "digits.qwb"
+    outcome = workbench("run", path, "--out", folder / "dist", "--trust", "--json")
+    assert outcome.code == 0, outcome.err
+    return workbench, path, outcome

@@ -1,0 +1,140 @@
+"""Small networks and data of every kind, as user files that projects name."""
+
+import torch
+from torch import nn
+
+
+class Small(nn.Module):
+    """Conv, batch norm, ReLU, pool, linear: [1, 3, 8, 8] to [1, 4]."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.bn = nn.BatchNorm2d(8)
+        self.relu = nn.ReLU()
+        self.fc = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.fc(self.relu(self.bn(self.conv(x))).mean((2, 3)))
+
+
+class Functional6(nn.Module):
+    """A ReLU6 the quantizer has no pattern for, between two convolutions."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 3)
+
+    def forward(self, x):
+        return self.second(torch.nn.functional.relu6(self.first(x)))
+
+
+class Softmax(nn.Module):
+    """Linear and softmax."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(16, 8)
+
+    def forward(self, x):
+        return torch.softmax(self.fc(x), -1)
+
+
+class Branching(nn.Module):
+    """One of two convolutions, by the sum of the input."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1)
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda v: self.a(v).relu(), lambda v: self.b(v), (x,))
+
+
+class TwoInputs(nn.Module):
+    """Adds two pictures after a convolution, and gives two outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, a, b):
+        both = self.conv(a) + self.conv(b)
+        return both, both.relu()
+
+
+class Untraceable(nn.Module):
+    """Depends on data in Python."""
+
+    def forward(self, x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+
+def _made(model, *shapes):
+    torch.manual_seed(0)
+    return model().eval(), tuple(torch.randn(s) for s in shapes)
+
+
+def small():
+    return _made(Small, (1, 3, 8, 8))
+
+
+def small_module_only():
+    return Small()
+
+
+def functional6():
+    return _made(Functional6, (1, 3, 12, 12))
+
+
+def softmax():
+    return _made(Softmax, (1, 16))
+
+
+def branching():
+    return _made(Branching, (1, 3, 8, 8))
+
+
+def two_inputs():
+    return _made(TwoInputs, (1, 3, 8, 8), (1, 3, 8, 8))
+
+
+def untraceable():
+    return _made(Untraceable, (1, 4))
+
+
+def raising():
+    raise ValueError("no weights today")
+
+
+def not_a_model():
+    return 42
+
+
+NOT_CALLABLE = 3
+
+
+def samples():
+    generator = torch.Generator().manual_seed(3)
+    for index in range(8):
+        yield torch.randn((1, 3, 8, 8), generator=generator) + (index % 2 - 0.5), index % 4
+
+
+def bad_shape():
+    yield torch.zeros(1, 3, 9, 9)
+
+
+def bad_later():
+    yield torch.zeros(1, 3, 8, 8)
+    raise RuntimeError("the disk with the samples is gone")
+
+
+def accuracy(outputs, labels):
+    hits = [int(o.argmax()) == label for o, label in zip(outputs, labels, strict=True)]
+    return sum(hits) / len(hits)
+
+
+def text_metric(outputs, labels):
+    return "good"
