@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import programs
 import pytest
 import torch
 from torchao.quantization.pt2e.observer import HistogramObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
+from tests.engine.acceleration import programs
 from workbench.engine.acceleration.calibration import frozen_weight_observers, weight_observers
 from workbench.engine.acceleration.convert import RangeMemory, remembered_ranges
 

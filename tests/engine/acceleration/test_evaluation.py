@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import programs
 import pytest
 import torch
 from torch import fx, nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
+from tests.engine.acceleration import programs
 from workbench.engine.acceleration.evaluation import fast_quantized_module, requantized
 
 pytestmark = [

@@ -6,7 +6,6 @@ import gc
 import pickle
 from typing import TYPE_CHECKING, Any
 
-import programs
 import pytest
 import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec
@@ -18,6 +17,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, proxy, traceback
 from torch.utils import _pytree
 
+from tests.engine.acceleration import programs
 from workbench.engine.acceleration import gate, remembered
 from workbench.engine.acceleration.table import ACCELERATIONS, accelerated, applied
 

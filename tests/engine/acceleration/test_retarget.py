@@ -7,11 +7,11 @@ import io
 from functools import partial
 from typing import Any
 
-import programs
 import pytest
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.ethosu.backend import EthosUBackend
 
+from tests.engine.acceleration import programs
 from workbench.engine.acceleration.retarget import capture_tosa, delegates, has_same_tosa, retarget
 from workbench.engine.acceleration.table import applied
 from workbench.errors import WorkbenchError
