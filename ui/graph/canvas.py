@@ -148,7 +148,7 @@ class GraphCanvas(QWidget):
         """Show the whole drawing; of a very tall one the top, at a size that says something."""
         if self.scene is not None:
             tall = self.scene.bounds.height() > 12 * self.height()
-            self.look(fit(self.scene.bounds, self._size(), OPENING_SCALE / 2 if tall else 0.0))
+            self.look(fit(self.scene.bounds, self._size(), OPENING_SCALE if tall else 0.0))
 
     def look(self, camera: Camera) -> None:
         """Show another part of the drawing."""

@@ -24,6 +24,8 @@ RADIUS = 5.0
 BAR = 4.0
 CHIP_HEIGHT = 15.0
 PATCH = 28.0
+FEW = 400
+LARGE_LETTER = 14.0
 TINY_DEPTH = 2
 
 
@@ -103,15 +105,27 @@ class BoxPainter:
 
     def paint_words(self, painter: QPainter, picture: Picture, items: list[str]) -> None:
         """Write on boxes if it can be read; precision shows as a patch before that."""
-        marks, hierarchy = picture.marks, picture.scene.hierarchy
         for item in items:
             if picture.camera.scale >= CLOSE:
                 self._words(painter, picture, item, picture.rect(item))
-            elif marks.chips and (chip := marks.chip(item, hierarchy)):
-                rect = picture.rect(item)
-                colour = QColor(self._palette.theme.precision_colour(chip.label))
-                patch = QRectF(rect.right() - PATCH, rect.y() - 4, PATCH + 4, CHIP_HEIGHT)
-                painter.fillRect(patch, colour)
+            else:
+                self._large_words(painter, picture, item, len(items) <= FEW)
+
+    def _large_words(self, painter: QPainter, picture: Picture, item: str, has_title: bool) -> None:
+        marks, hierarchy, rect = picture.marks, picture.scene.hierarchy, picture.rect(item)
+        chip = marks.chip(item, hierarchy) if marks.chips else None
+        if chip is not None and marks.overlay is None:
+            colour = QColor(self._palette.theme.precision_colour(chip.label))
+            patch = QRectF(rect.right() - PATCH, rect.y() - 4, PATCH + 4, CHIP_HEIGHT)
+            painter.fillRect(patch, colour)
+        if has_title and rect.height() > PILL_HEIGHT:
+            room = int((rect.width() - 20) / LARGE_LETTER)
+            title = self._palette.large_text(elide(hierarchy.words(item)[0], max(room, 3)))
+            fill = None if item in hierarchy.groups else self._fill(picture, item)
+            painter.setPen(ink_on(fill) if fill else self._palette.text)
+            painter.setFont(self._palette.large_font)
+            top = rect.center().y() - title.size().height() / 2
+            painter.drawStaticText(QPointF(rect.x() + 12, top), title)
 
     def _node(self, painter: QPainter, picture: Picture, item: str, rect: QRectF) -> None:
         node = picture.scene.hierarchy.snapshot.nodes_by_id[item]

@@ -151,7 +151,10 @@ class EdgePainter:
         painter.setPen(QPen(self._palette.accent))
         area = picture.area
         for source, target in picture.joints:
+            line = picture.scene.line_between(source, target)
             points = [bottom_middle(picture.rect(source)), top_middle(picture.rect(target))]
+            if line is not None and not line.route.is_stub:
+                points = self._points(picture, line)
             if _bounds(points).intersects(area):
                 painter.drawPath(curve(points))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ui.theme import Theme
     from workbench.graph.snapshot import Node
 
-TITLE_SIZE, SMALL_SIZE = 12, 11
+TITLE_SIZE, SMALL_SIZE, LARGE_SIZE = 12, 11, 22
 TEXTS_KEPT = 20_000
 
 _FAMILIES = {
@@ -44,6 +44,7 @@ class Palette:
         self.theme = theme
         self.title_font = _font(TITLE_SIZE, QFont.Weight.DemiBold)
         self.small_font = _font(SMALL_SIZE, QFont.Weight.Normal)
+        self.large_font = _font(LARGE_SIZE, QFont.Weight.DemiBold)
         self.border = _pen(theme.border)
         self.edge = _pen(theme.edge)
         self.faint_edge = _pen(_blend(theme.edge, theme.background, 0.45))
@@ -51,7 +52,9 @@ class Palette:
         self.current = _pen(theme.accent, 2.0, Qt.PenStyle.DashLine)
         self.text = QColor(theme.text)
         self.muted = QColor(theme.muted)
-        self.hatch = QBrush(QColor(theme.warning), Qt.BrushStyle.BDiagPattern)
+        stripes = QColor(theme.warning)
+        stripes.setAlpha(110)
+        self.hatch = QBrush(stripes, Qt.BrushStyle.BDiagPattern)
         self.veil = QColor(theme.background)
         self.veil.setAlpha(140)
         self.node = QColor(theme.raised)
@@ -59,7 +62,7 @@ class Palette:
         self.group = QColor(_blend(theme.accent, theme.group, 0.10))
         self.shades = [QColor(_blend(theme.text, theme.background, k)) for k in (0.025, 0.055)]
         self._families: dict[str, QColor] = {}
-        self._texts: dict[tuple[str, bool], QStaticText] = {}
+        self._texts: dict[tuple[str, int], QStaticText] = {}
 
     def family(self, name: str) -> QColor:
         """Return the colour of a family of operations."""
@@ -81,14 +84,21 @@ class Palette:
 
     def static_text(self, text: str, *, is_title: bool) -> QStaticText:
         """Return a laid-out text; the same object for the same words."""
-        key = (text, is_title)
+        return self._static(text, self.title_font if is_title else self.small_font)
+
+    def large_text(self, text: str) -> QStaticText:
+        """Return a text laid out to be read from further away."""
+        return self._static(text, self.large_font)
+
+    def _static(self, text: str, font: QFont) -> QStaticText:
+        key = (text, font.pixelSize())
         found = self._texts.get(key)
         if found is None:
             if len(self._texts) > TEXTS_KEPT:
                 self._texts.clear()
             found = self._texts[key] = QStaticText(text)
             found.setTextFormat(Qt.TextFormat.PlainText)
-            found.prepare(font=self.title_font if is_title else self.small_font)
+            found.prepare(font=font)
         return found
 
 

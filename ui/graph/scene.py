@@ -110,6 +110,17 @@ class Scene:
         inside = self.placement.insides[self.hierarchy.parent[item]]
         return (route for route in inside.routes if item in (route.source, route.target))
 
+    def line_between(self, source: str, target: str) -> Line | None:
+        """Return the line from one item to another, if both are children of one group."""
+        parent = self.hierarchy.parent[source]
+        if self.hierarchy.parent[target] != parent:
+            return None
+        origin = self.rect(parent)
+        for route in self.placement.insides[parent].routes:
+            if route.source == source and route.target == target:
+                return Line(route, origin.x(), origin.y())
+        return None
+
     def visible_cells(self, area: QRectF) -> list[Cell]:
         """Return the cells that may show in a part of the drawing."""
         wide = area.adjusted(-CELL / 4, -CELL / 4, CELL / 4, CELL / 4).intersected(self.bounds)

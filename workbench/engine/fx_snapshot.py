@@ -199,7 +199,8 @@ class _Walk:
         draft.inputs = [(source, 0) for source, _ in draft.inputs if source not in own]
         branches = _BRANCHES.get(draft.op, ())
         for position, (argument, module) in enumerate(graphs):
-            branch = branches[position] if position < len(branches) else str(argument.target)
+            name = str(getattr(module, "backend_id", argument.target))
+            branch = branches[position] if position < len(branches) else name
             inner = getattr(module, "original_module", module)
             if not isinstance(inner, (ExportedProgram, torch.fx.GraphModule)):
                 continue
