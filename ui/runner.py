@@ -141,7 +141,7 @@ class Runner(QObject):
         self, until: str, project: Project, folder: Path, after: tuple[str, str] | None
     ) -> str:
         job_id = f"j{next(self._ids)}"
-        title = f"{project.name}: to {STAGES_BY_ID[until].title}"
+        title = f"{project.name}: run to {STAGES_BY_ID[until].title}"
         job = Job(job_id, title, lane_of(until), until, project, str(folder), after)
         self._jobs[job_id] = job
         self.job_changed.emit(job)

@@ -13,9 +13,11 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QMenu,
+    QStackedLayout,
     QTabBar,
     QToolButton,
     QVBoxLayout,
+    QWidget,
 )
 
 from ui.graph.view import GraphView
@@ -28,6 +30,7 @@ from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot, Node
 
 GRAPH_FILE = "graph.json"
+EMPTY_TEXT = "The graph appears here once the model has been exported.\nPress Export above."
 LEVELS = (
     ("export", "Float", "as exported"),
     ("prepare", "Prepared", "with observers"),
@@ -54,6 +57,7 @@ class GraphPanel(Panel):
         self.tabs.setAccessibleName("Level of the graph")
         self.tabs.setExpanding(False)
         self.tabs.setDrawBase(False)
+        self.tabs.setUsesScrollButtons(False)
         for _, title, words in LEVELS:
             self.tabs.addTab(title)
             self.tabs.setTabToolTip(self.tabs.count() - 1, f"The program {words}")
@@ -96,7 +100,8 @@ class GraphPanel(Panel):
         self.search.setPlaceholderText("Find a node, operator or module")
         self.search.setAccessibleName("Find in the graph")
         self.search.setClearButtonEnabled(True)
-        self.search.setMaximumWidth(240)
+        self.search.setMinimumWidth(110)
+        self.search.setMaximumWidth(230)
         self.search.textEdited.connect(self._on_search_edited)
         self.search.returnPressed.connect(self._on_search_next)
         self._count = QLabel(self)
@@ -112,7 +117,7 @@ class GraphPanel(Panel):
         row.addWidget(self.tabs)
         row.addStretch(1)
         row.addWidget(self._count)
-        row.addWidget(self.search)
+        row.addWidget(self.search, 4)
         self._tools: dict[str, QToolButton] = {}
         for name, words, act in (
             ("fit", "Show everything (F)", self.view.fit),
@@ -137,7 +142,14 @@ class GraphPanel(Panel):
         layout.setSpacing(0)
         layout.addLayout(row)
         layout.addWidget(self._banner)
-        layout.addWidget(self.view, 1)
+        empty = QLabel(EMPTY_TEXT, self)
+        empty.setObjectName("Hint")
+        empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        body = QWidget(self)
+        self._pages = QStackedLayout(body)
+        self._pages.addWidget(empty)
+        self._pages.addWidget(self.view)
+        layout.addWidget(body, 1)
 
     def _export_button(self) -> QToolButton:
         button = QToolButton(self)
@@ -158,6 +170,7 @@ class GraphPanel(Panel):
             self._folder = folder
             self._snapshot = self._load(stage, folder)
             self.view.render_snapshot(self._snapshot)
+        self._pages.setCurrentIndex(0 if self._snapshot is None else 1)
         current = folder is None or folder == self.context.result(stage)
         self._banner.setVisible(not current)
         self._note.setText(

@@ -81,6 +81,7 @@ class ModulesPanel(Panel):
         self._empty.setObjectName("Hint")
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._empty.setWordWrap(True)
+        self._empty.setMargin(16)
         self.assign = QPushButton("Set precision", self)
         self.assign.setAccessibleName("Set precision of the chosen modules")
         self.assign.setToolTip("Or press 1 to 9 in the tree")
@@ -96,8 +97,6 @@ class ModulesPanel(Panel):
             self.model.set_modules(modules)
             self._proxy.invalidate()
             self.tree.expandToDepth(1)
-            if modules:
-                self.tree.resizeColumnToContents(Column.CONFIG)
         self._stack.setCurrentIndex(1 if modules else 0)
         self._show_configs()
 
@@ -144,7 +143,7 @@ class ModulesPanel(Panel):
         header.setStretchLastSection(False)
         header.setSectionResizeMode(Column.MODULE, QHeaderView.ResizeMode.Stretch)
         header.setMinimumSectionSize(48)
-        for column, width in ((Column.CONFIG, 92), (Column.TYPE, 92), (Column.PARAMETERS, 74)):
+        for column, width in ((Column.CONFIG, 80), (Column.TYPE, 92), (Column.PARAMETERS, 86)):
             header.resizeSection(column, width)
         self.tree.selectionModel().selectionChanged.connect(self._on_selection_changed)
         self.tree.preset_key_pressed.connect(self._on_preset_key)
@@ -157,6 +156,7 @@ class ModulesPanel(Panel):
         self._stack.addWidget(self.tree)
         row = QHBoxLayout()
         row.setContentsMargins(6, 6, 6, 6)
+        row.setSpacing(6)
         row.addWidget(self.filter, 1)
         row.addWidget(self.assign)
         layout = QVBoxLayout(self)

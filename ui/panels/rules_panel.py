@@ -119,6 +119,7 @@ class RulesPanel(Panel):
         empty = QLabel(EMPTY_TEXT, self)
         empty.setObjectName("Hint")
         empty.setWordWrap(True)
+        empty.setMargin(16)
         empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         body = QWidget(self)
         self._stack = QStackedLayout(body)

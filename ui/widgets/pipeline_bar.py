@@ -101,7 +101,7 @@ class PipelineBar(QWidget):
             button = StageButton(StageView(stage.id, stage.title), self._theme, self)
             button.clicked.connect(partial(self._on_stage_clicked, stage.id))
             self._buttons[stage.id] = button
-            strip.addWidget(button)
+            strip.addWidget(button, 10)
         strip.addStretch(1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(2, 2, 2, 0)

@@ -118,7 +118,8 @@ class RuleForm(QWidget):
             model.item(self.config.count() - 1).setEnabled(not reason)
             model.item(self.config.count() - 1).setToolTip(reason)
         self.config.addItem("Custom\u2026", "")
-        if (row := self.config.findData(chosen)) >= 0 and model.item(row).isEnabled():
+        row = self.config.findData(chosen) if chosen else 0
+        if row >= 0 and model.item(row).isEnabled():
             self.config.setCurrentIndex(row)
         self._show_ready()
 

@@ -32,8 +32,8 @@ class RuleDelegate(QStyledItemDelegate):
         self._theme = theme
 
     def sizeHint(self, option: QStyleOptionViewItem, index: AnyIndex) -> QSize:
-        del index
-        return QSize(option.rect.width(), _HEIGHT_PX)
+        del option, index
+        return QSize(0, _HEIGHT_PX)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         theme = self._theme()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPaintEvent, QPen, QPolygonF
-from PySide6.QtWidgets import QAbstractButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from ui.jobs import duration
 from ui.session import StageView
@@ -33,6 +33,8 @@ class StageButton(QAbstractButton):
         self._theme = theme
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setMaximumWidth(132)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.render_stage(view)
 
     @property
@@ -63,7 +65,7 @@ class StageButton(QAbstractButton):
 
     def sizeHint(self) -> QSize:
         metrics = QFontMetricsF(self._title_font())
-        return QSize(round(metrics.horizontalAdvance(self._view.title)) + 44, 40)
+        return QSize(max(92, round(metrics.horizontalAdvance(self._view.title)) + 44), 40)
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()

@@ -82,7 +82,7 @@ class Toast(QFrame):
         close.clicked.connect(lambda: self._notices.close(self.notice.id))
         row = QHBoxLayout()
         row.setSpacing(8)
-        row.addWidget(mark)
+        row.addWidget(mark, 0, Qt.AlignmentFlag.AlignTop)
         row.addWidget(_wrapped(self.notice.text, "ToastText"), 1)
         row.addWidget(close, 0, Qt.AlignmentFlag.AlignTop)
         return row
@@ -209,5 +209,6 @@ def _wrapped(text: str, name: str) -> QLabel:
     label.setWordWrap(True)
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.MinimumExpanding)
+    label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
+    label.setAlignment(Qt.AlignmentFlag.AlignTop)
     return label

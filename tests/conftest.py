@@ -1,0 +1,124 @@
+"""What every test gets: folders of its own, and a harness that forgives no left-over."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    """Keep the developer's own cache, trust and settings out of every test."""
+    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(tmp_path / "own" / "cache"))
+    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CONFIG", str(tmp_path / "own" / "config"))
+
+
+class ExpectedNotices:
+    """Notices a test has looked at; what it has not looked at fails it."""
+
+    def __init__(self):
+        self.posted = []
+
+    def take(self, part):
+        """Return the notice that says ``part``, and forgive it."""
+        for notice in self.posted:
+            if part in notice.text or part in notice.hint:
+                self.posted.remove(notice)
+                return notice
+        said = [notice.text for notice in self.posted]
+        raise AssertionError(f"nobody said {part!r}, but {said}")
+
+    def says(self, part):
+        """Return whether a notice that is still unlooked at says ``part``."""
+        return any(part in notice.text or part in notice.hint for notice in self.posted)
+
+
+@pytest.fixture
+def notices():
+    """Collect notices of the workbench; warnings, errors and questions left over fail the test."""
+    expected = ExpectedNotices()
+    yield expected
+    left = [n.text for n in expected.posted if n.level in {"warning", "error", "question"}]
+    assert not left, f"unexpected notices: {left}"
+
+
+@pytest.fixture(autouse=True)
+def no_dangling_qt(request):
+    """Fail a test with a window that leaves a thread or a top-level widget behind."""
+    if "qtbot" not in request.fixturenames:
+        yield
+        return
+    qtbot = request.getfixturevalue("qtbot")
+    del qtbot
+    from PySide6.QtCore import QCoreApplication, QEvent, QThread
+    from PySide6.QtWidgets import QApplication
+
+    started = []
+    begin = QThread.start
+
+    def start(thread, *arguments):
+        started.append(thread)
+        begin(thread, *arguments)
+
+    QThread.start = start
+    yield
+    QThread.start = begin
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    running = [type(t).__name__ for t in started if _is_running(t)]
+    assert not running, f"threads still running: {running}"
+    shown = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
+    assert not shown, f"windows still open: {shown}"
+
+
+def _is_running(thread):
+    import shiboken6
+
+    return shiboken6.isValid(thread) and thread.isRunning()
+
+
+@pytest.fixture
+def project_file(tmp_path):
+    """A project on disk whose model is a plain program: no code, no trust."""
+    from tests.fakes.projects import write_project
+
+    return write_project(tmp_path / "work")
+
+
+@pytest.fixture
+def engines():
+    """A factory of fake engines that finish whatever they are asked."""
+    from tests.fakes.engine import FakeEngines
+
+    return FakeEngines()
+
+
+@pytest.fixture
+def workbench(qtbot, qapp, engines, notices):
+    """The whole window over fake engines, closed in order at the end."""
+    from ui.app import Workbench
+
+    qapp.setQuitOnLastWindowClosed(False)
+    made = Workbench(qapp, engines)
+    made.settings.warm_engines = False
+    made.notices.posted.connect(notices.posted.append)
+    made.start(None)
+    qtbot.waitExposed(made.window)
+    yield made
+    made.stop()
+    made.window.deleteLater()
+    made.deleteLater()
+
+
+@pytest.fixture
+def opened(workbench, project_file, qtbot):
+    """The window with the project open and planned."""
+    workbench.files.open_path(project_file)
+    qtbot.waitUntil(lambda: workbench.session.planned)
+    return workbench
+
+
+SESSIONS = sorted((Path(__file__).parent / "data" / "sessions").glob("*.jsonl"))

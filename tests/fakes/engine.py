@@ -1,0 +1,119 @@
+"""Engines that play events at the process boundary: no process, no torch."""
+
+from __future__ import annotations
+
+import queue
+from pathlib import Path
+
+from tests.fakes.results import write_result
+from workbench.pipeline.cache import Cache
+from workbench.pipeline.plan import plan
+from workbench.pipeline.stages import stages_until
+from workbench.protocol import (
+    EngineExit,
+    JobFinished,
+    LogLine,
+    Ready,
+    RunUntil,
+    StageFailed,
+    StageFinished,
+    StageProgress,
+    StageSkipped,
+    StageStarted,
+)
+
+
+class Play:
+    """What an engine does with a command; the usual one finishes every stage.
+
+    ``hold`` stays in a stage, ``crash`` dies in it, ``fail`` fails it with problems.
+    """
+
+    def __init__(self, hold="", crash="", fail="", infos=()):
+        self.hold, self.crash, self.fail, self.infos = hold, crash, fail, infos
+
+    def __call__(self, command):
+        cache, job = Cache(Path(command.cache_root)), command.job
+        for stage in stages_until(command.until):
+            if stage in command.skip:
+                yield StageSkipped(job=job, stage=stage, reason="left out as asked")
+                continue
+            key = plan(command.project, Path(command.folder), cache).key(stage)
+            if cache.has(key):
+                yield StageFinished(job=job, stage=stage, key=key, cached=True, elapsed_s=0.0)
+                continue
+            yield StageStarted(job=job, stage=stage, key=key)
+            yield StageProgress(job=job, stage=stage, fraction=0.5, message="half way")
+            yield LogLine(level="info", text=f"at work on {stage}", stage=stage)
+            if stage == self.hold:
+                return
+            if stage == self.crash:
+                sentence = f"The engine was killed by signal 11 (SIGSEGV) while running {stage}."
+                yield EngineExit(expected=False, sentence=sentence, job=job, stage=stage)
+                return
+            if stage == self.fail:
+                yield StageFailed(
+                    job=job, stage=stage, key=key, elapsed_s=0.1, infos=tuple(self.infos)
+                )
+                yield JobFinished(job=job, outcome="failed", elapsed_s=0.1)
+                return
+            with cache.writing(key) as folder:
+                write_result(stage, folder)
+            yield StageFinished(job=job, stage=stage, key=key, cached=False, elapsed_s=0.2)
+        yield JobFinished(job=job, outcome="done", elapsed_s=0.5)
+
+
+class FakeEngine:
+    """One engine; ``cancel`` ends a held job as a real engine would."""
+
+    def __init__(self, play, events=()):
+        self.commands = []
+        self.stopped = False
+        self._play = play
+        self._events = queue.Queue()
+        self._events.put(Ready(pid=1, start_s=0.0))
+        for event in events:
+            self._events.put(event)
+
+    def send(self, command):
+        self.commands.append(command)
+        if isinstance(command, RunUntil):
+            for event in self._play(command):
+                self._events.put(event)
+
+    def cancel(self):
+        running = [c.job for c in self.commands if isinstance(c, RunUntil)]
+        if running:
+            self._events.put(JobFinished(job=running[-1], outcome="cancelled", elapsed_s=0.1))
+
+    def stop(self):
+        self.stopped = True
+        self._events.put(EngineExit(expected=True, sentence="The engine was stopped."))
+
+    def run_log(self, receive):
+        del receive
+
+    def events(self):
+        while True:
+            event = self._events.get()
+            yield event
+            if isinstance(event, EngineExit):
+                return
+
+
+class FakeEngines:
+    """A factory that remembers its engines; ``plays`` are used one an engine, the last for all."""
+
+    def __init__(self):
+        self.made = []
+        self.plays = [Play()]
+
+    def __call__(self):
+        play = self.plays.pop(0) if len(self.plays) > 1 else self.plays[0]
+        self.made.append(FakeEngine(play))
+        return self.made[-1]
+
+    @property
+    def commands(self):
+        """Every command of every engine."""
+        return [command for engine in self.made for command in engine.commands]

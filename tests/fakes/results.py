@@ -1,0 +1,108 @@
+"""Small results of every stage, as an engine would leave them in the cache."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.fakes.projects import snapshot
+from workbench.results import (
+    ARRAYS_FILE,
+    GRAPH_FILE,
+    CalibrateResult,
+    ConvertResult,
+    CpuNode,
+    Deliverable,
+    EvaluateResult,
+    ExportResult,
+    ImportResult,
+    LowerResult,
+    NodeAnnotation,
+    OutputQuality,
+    PackageResult,
+    PrepareResult,
+    TensorQuality,
+    TensorRange,
+    TensorSpec,
+    VelaOperation,
+    VelaReport,
+    VerifyResult,
+    save_result,
+)
+
+_IN = TensorSpec(name="x", shape=(1, 8, 8, 8), dtype="float32")
+_LEVELS = {"export": "float", "prepare": "prepared", "convert": "quantized", "lower": "edge"}
+
+
+def _range(index, node, module):
+    return TensorRange(
+        id=f"obs_{index}", node=node, op=node, module=module, kind="activation", index=index,
+        minimum=-1.0, maximum=1.0, p_low=-0.9, p_high=0.9, dtype="int8", qmin=-128, qmax=127,
+        scale=1 / 127, zero_point=0, observer="histogram",
+    )  # fmt: skip
+
+
+_OPERATION = VelaOperation(
+    name="conv2d", operator="Conv2D", module="stem.conv", tosa="CONV2D", cycles=900,
+    npu_cycles=800, macs=9216, sram_cycles=100, external_cycles=50, staging_bytes=512,
+)  # fmt: skip
+_VELA = VelaReport(
+    delegate=0, cycles_total=1000, cycles_npu=900, inference_ms=0.002, sram_bytes=4096,
+    flash_bytes=2048, macs=9216, weights_bytes=420, encoded_weights_bytes=300,
+    command_stream_bytes=200, scratch_bytes=4096, operations=(_OPERATION,),
+)  # fmt: skip
+
+
+def result_of(stage):
+    """Return a stage's result."""
+    notes = [
+        NodeAnnotation(node="conv2d", op="aten.conv2d.default", module="stem.conv",
+                       config="a8w8", quantized=True),
+        NodeAnnotation(node="linear", op="aten.linear.default", module="head", config="",
+                       quantized=False, reason="no pattern takes it"),
+    ]  # fmt: skip
+    quality = {"sqnr_db": 34.5, "cosine": 0.999, "max_abs_error": 0.02}
+    return {
+        "import_model": ImportResult(
+            model_class="net.Net", parameters=420, parameter_bytes=1680, inputs=(_IN,)
+        ),
+        "export": ExportResult(nodes=6, inputs=(_IN,), outputs=(_IN,)),
+        "prepare": PrepareResult(observers=3, annotations=tuple(notes)),
+        "calibrate": CalibrateResult(
+            samples=16, calibrated_on="data.npz",
+            ranges=(_range(0, "conv2d", "stem.conv"), _range(1, "relu", "stem.relu")),
+        ),
+        "convert": ConvertResult(nodes=14, quantized_weights_bytes=420, float_operators=1),
+        "evaluate": EvaluateResult(
+            samples=16, data="data.npz", calibrated_on="data.npz", **quality,
+            outputs=(OutputQuality(name="output", **quality),),
+            tensors=(TensorQuality(tensor="conv2d", module="stem.conv", op="conv2d", **quality),),
+        ),
+        "lower": LowerResult(
+            target="ethos-u55-128", system_config="Ethos_U55_High_End_Embedded",
+            memory_mode="Shared_Sram", delegates=1, delegated_nodes=3,
+            cpu_nodes=(CpuNode(node="linear", op="aten.linear.default", module="head",
+                               reason="float32 is not taken"),),
+            kernels=("aten::linear.out",), vela=(_VELA,), pte_bytes=9000, accelerated=True,
+            vela_version="5.1.0",
+        ),
+        "verify": VerifyResult(
+            samples=16, elements=160, exact=158, max_lsb=1, argmax_equal=16,
+            histogram={-1: 1, 0: 158, 1: 1},
+        ),
+        "package": PackageResult(
+            files=(Deliverable(name="net.pte", bytes=4, sha256="0" * 64, purpose="program"),),
+            kernels=(), method_pool_bytes=1024, scratch_pool_bytes=4096, planned_bytes=(512,),
+        ),
+    }[stage]  # fmt: skip
+
+
+def write_result(stage, folder):
+    """Leave in ``folder`` what the stage leaves: result, graph, arrays, files."""
+    save_result(result_of(stage), folder)
+    if stage in _LEVELS:
+        snapshot(_LEVELS[stage]).save(folder / GRAPH_FILE)
+    if stage == "calibrate":
+        edges = np.array([[-1.0, 1.0], [-1.0, 1.0]])
+        np.savez(folder / ARRAYS_FILE, histogram=np.ones((2, 256)), edges=edges)
+    if stage == "package":
+        (folder / "net.pte").write_bytes(b"PTE!")
