@@ -20,10 +20,29 @@ def count_crossings(rows: Rows) -> int:
 
 
 def order_rows(rows: Rows) -> None:
-    """Reorder the layers in place: depth first, then median sweeps; the best one stays."""
+    """Reorder the layers in place so that few edges cross.
+
+    Depth first, then median sweeps; where edges still cross and the group is not large, again
+    from other first orders. The best order stays.
+    """
     if all(len(layer) < 2 for layer in rows.layers):
         return
-    _depth_first(rows)
+    first = rows.layers
+    best: tuple[int, list[list[int]]] | None = None
+    for upwards, mirrored in ((False, False), (False, True), (True, False), (True, True)):
+        rows.layers = first
+        _depth_first(rows, upwards=upwards, mirrored=mirrored)
+        found = _improve(rows)
+        if best is None or found[0] < best[0]:
+            best = found
+        if best[0] == 0 or len(rows.up) > TRANSPOSE_UP_TO:
+            break
+    if best is not None:
+        rows.layers = best[1]
+
+
+def _improve(rows: Rows) -> tuple[int, list[list[int]]]:
+    """Sweep until nothing is gained; return the least crossings and the order that has them."""
     best, best_layers = count_crossings(rows), [list(layer) for layer in rows.layers]
     idle = 0
     for sweep in range(SWEEPS):
@@ -36,7 +55,7 @@ def order_rows(rows: Rows) -> None:
         idle = 0 if crossings < best else idle + 1
         if crossings < best:
             best, best_layers = crossings, [list(layer) for layer in rows.layers]
-    rows.layers = best_layers
+    return best, best_layers
 
 
 def _positions(layers: list[list[int]], total: int) -> list[int]:
@@ -59,12 +78,14 @@ def _between(upper: list[int], down: list[list[int]], position: list[int]) -> in
     return crossings
 
 
-def _depth_first(rows: Rows) -> None:
-    """Put each vertex behind those reached before it, starting from the topmost sources."""
+def _depth_first(rows: Rows, *, upwards: bool, mirrored: bool) -> None:
+    """Put each vertex behind those reached before it, from the top or from the bottom."""
     layer_of = {v: index for index, layer in enumerate(rows.layers) for v in layer}
     layers: list[list[int]] = [[] for _ in rows.layers]
+    neighbours = rows.up if upwards else rows.down
     seen = bytearray(len(rows.up))
-    for start in (vertex for layer in rows.layers for vertex in layer):
+    order = reversed(rows.layers) if upwards else rows.layers
+    for start in [vertex for layer in order for vertex in layer]:
         waiting = [start]
         while waiting:
             vertex = waiting.pop()
@@ -72,7 +93,7 @@ def _depth_first(rows: Rows) -> None:
                 continue
             seen[vertex] = 1
             layers[layer_of[vertex]].append(vertex)
-            waiting.extend(reversed(rows.down[vertex]))
+            waiting.extend(neighbours[vertex] if mirrored else reversed(neighbours[vertex]))
     rows.layers = layers
 
 
