@@ -74,6 +74,8 @@ class Workbench(QObject):
     def start(self, project: Path | None) -> None:
         """Show the window, with a project perhaps."""
         self.window.restore_session(self.settings.layout(LAST))
+        self._on_project_changed(None)
+        self.frame.show_title()
         self.frame.show_recents()
         if project is not None:
             self.files.open_path(project)
