@@ -10,7 +10,12 @@ from torchao.quantization.pt2e.observer import HistogramObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from tests.engine.acceleration import programs
-from workbench.engine.acceleration.calibration import frozen_weight_observers, weight_observers
+from workbench.engine.acceleration.calibration import (
+    frozen_weight_observers,
+    quick_calibration,
+    quick_histograms,
+    weight_observers,
+)
 from workbench.engine.acceleration.convert import RangeMemory, remembered_ranges
 
 pytestmark = [
@@ -39,13 +44,46 @@ def assert_same_state(one: Any, other: Any) -> None:
 def test_that_frozen_weight_observers_end_in_the_stock_state(case: str) -> None:
     stock, data = calibrated(case)
     module, _ = programs.prepared(case, samples=4)
-    outputs = []
     with frozen_weight_observers(module) as frozen, torch.inference_mode():
         assert frozen > 0
-        outputs = [module(sample) for sample in data]
+        for sample in data:
+            module(sample)
+    assert_same_state(module, stock)
+
+
+@pytest.mark.parametrize("case", programs.CASES)
+def test_that_quick_calibration_ends_in_the_stock_state(case: str) -> None:
+    stock, data = calibrated(case)
+    module, _ = programs.prepared(case, samples=4)
+    with quick_calibration(module), torch.inference_mode():
+        for sample in data:
+            module(sample)
     assert_same_state(module, stock)
     assert torch.equal(convert_pt2e(module)(data[0]), convert_pt2e(stock)(data[0]))
-    assert all(output.isfinite().all() for output in outputs)
+
+
+def test_that_any_sequence_of_tensors_gives_the_stock_histogram() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(500)
+    tensors = [x, x / 2, x * 3, x.abs(), torch.zeros(5), torch.empty(0), -x * 3, x * 7, x]
+    for first in (torch.ones(3), torch.zeros(4), x):
+        stock, quick = HistogramObserver(dtype=torch.int8), HistogramObserver(dtype=torch.int8)
+        for tensor in (first, *tensors):
+            stock(tensor)
+            with quick_histograms():
+                assert quick(tensor) is tensor
+            assert_same_state(quick, stock)
+
+
+def test_that_each_weight_is_observed_once_in_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, data = programs.prepared("a8w8")
+    seen: list[int] = []
+    for observer in weight_observers(module).values():
+        monkeypatch.setattr(observer, "forward", lambda x: seen.append(id(x)) or x)
+    with frozen_weight_observers(module) as frozen, torch.no_grad():
+        for _ in range(3):
+            module(data[0])
+    assert len(seen) == len(set(seen)) == frozen
 
 
 def test_that_weight_observers_work_again_after_the_block() -> None:

@@ -1,13 +1,18 @@
-"""Weights are observed once, not again for every sample of the calibration data."""
+"""Observe in less time: weights only once, histograms without a dozen comparisons of scalars."""
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torchao.quantization.pt2e.observer import MinMaxObserver, PerChannelMinMaxObserver
+from torchao.quantization.pt2e.observer import (
+    HistogramObserver,
+    MinMaxObserver,
+    PerChannelMinMaxObserver,
+)
 
 from workbench.engine.acceleration.patching import replaced
 
@@ -57,6 +62,38 @@ def frozen_weight_observers(prepared: fx.GraphModule) -> Iterator[int]:
         for observer in observers.values():
             stack.enter_context(replaced(observer, "forward", _once(observer)))
         yield len(observers)
+
+
+@contextmanager
+def quick_histograms() -> Iterator[None]:
+    """Let ``HistogramObserver`` decide by plain numbers what to do with a tensor.
+
+    A tensor within the range known so far only adds its counts, which is what the stock code does
+    after a dozen operators on scalars; any other tensor goes through the stock code.
+    """
+    stock = HistogramObserver.forward
+
+    def forward(self: Any, x_orig: torch.Tensor) -> torch.Tensor:
+        if type(self) is not HistogramObserver or x_orig.numel() == 0:
+            return stock(self, x_orig)
+        x = x_orig.detach()
+        lowest, highest = torch.aminmax(x)
+        low, high = self.min_val.item(), self.max_val.item()
+        within = math.isfinite(low) and low <= lowest.item() and highest.item() <= high
+        if not within or not math.isfinite(high):
+            return stock(self, x_orig)
+        self.histogram.add_(torch.histc(x, self.bins, min=low, max=high))
+        return x_orig
+
+    with replaced(HistogramObserver, "forward", forward):
+        yield
+
+
+@contextmanager
+def quick_calibration(prepared: fx.GraphModule) -> Iterator[None]:
+    """Calibrate ``prepared`` in the block to the same observers, bit for bit, in less time."""
+    with quick_histograms(), frozen_weight_observers(prepared):
+        yield
 
 
 def _once(observer: Any) -> Callable[[torch.Tensor], torch.Tensor]:
