@@ -1,68 +1,46 @@
-"""The widget that shows a scene: camera, marks, opening and closing groups, smooth moves."""
+"""Opening and closing groups, and going to places: layouts are asked for and come back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import (
-    QCoreApplication,
-    QEasingCurve,
-    QPointF,
-    QRectF,
-    QSizeF,
-    Qt,
-    QVariantAnimation,
-    Signal,
-)
-from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QCoreApplication, QPointF, QRectF, Signal
 
 from ui.graph.camera import Camera, fit
 from ui.graph.layout_thread import LayoutThread, Order
-from ui.graph.marks import Marks, Overlay
-from ui.graph.painting import GraphPainter, has_room
-from ui.graph.picture import Picture
+from ui.graph.painting import has_room
+from ui.graph.places import History, Place
+from ui.graph.surface import GraphSurface
 from ui.graph.walking import joints
 
 if TYPE_CHECKING:
+    from PySide6.QtWidgets import QWidget
+
     from ui.graph.scene import Scene
     from ui.theme import Theme
     from workbench.graph.snapshot import GraphSnapshot
 
-MOVE_MS = 170
 OPENING_SCALE = 0.45
 
 
-class GraphCanvas(QWidget):
+class GraphCanvas(GraphSurface):
     """Paints one snapshot. Layouts are made elsewhere and come back as a scene."""
 
     laid_out = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.scene: Scene | None = None
-        self.camera = Camera()
-        self.marks = Marks()
-        self.selected: frozenset[str] = frozenset()
-        self.current: str | None = None
-        self.hovered: str | None = None
-        self._painter = GraphPainter(theme)
+        super().__init__(theme, parent)
         self._snapshot: GraphSnapshot | None = None
         self._order: Order | None = None
         self._expanded: frozenset[str] = frozenset()
         self._anchor: str | None = None
         self._reveal: frozenset[str] = frozenset()
-        self._joints: tuple[tuple[str, str], ...] = ()
-        self._origins: dict[str, QRectF] = {}
-        self._progress = 1.0
-        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
+        self._history = History()
+        self._wanted: Camera | None = None
         # The application owns the thread, so that it outlives the widget until it has ended.
         self._thread = LayoutThread(QCoreApplication.instance())
         self._thread.finished_scene.connect(self._on_scene)
         self.destroyed.connect(self._thread.retire)
-        self._motion = QVariantAnimation(self, startValue=0.0, endValue=1.0, duration=MOVE_MS)
-        self._motion.setEasingCurve(QEasingCurve.Type.OutCubic)
-        self._motion.valueChanged.connect(self._on_moved)
 
     def stop(self) -> None:
         """End the layout thread; nothing new is laid out after that."""
@@ -77,39 +55,10 @@ class GraphCanvas(QWidget):
         self._anchor = None
         if snapshot is None:
             self._thread.cancel()
-            self._order, self.scene = None, None
+            self._order, self._is_waiting, self.scene = None, False, None
             self.update()
             return
         self._submit(Order(snapshot, self._expanded if had_scene else None))
-
-    def set_theme(self, theme: Theme) -> None:
-        """Paint in another theme."""
-        self._painter = GraphPainter(theme)
-        self.update()
-
-    def set_chips(self, chips: dict[str, str]) -> None:
-        """Show the label of each operation's config."""
-        self.marks.chips = dict(chips)
-        self._remark()
-
-    def set_reasons(self, reasons: dict[str, str]) -> None:
-        """Hatch operations and say why, e.g. that they stay off the NPU."""
-        self.marks.reasons = dict(reasons)
-        self._remark()
-
-    def set_tooltips(self, tooltips: dict[str, str]) -> None:
-        """Give operations a line for their tooltip, e.g. which rule decided their config."""
-        self.marks.tooltips = dict(tooltips)
-        self._remark()
-
-    def set_overlay(self, values: dict[str, float] | None, title: str, log: bool = False) -> None:
-        """Colour operations by a number; None takes the colours away."""
-        self.marks.overlay = Overlay(values, title, log) if values is not None else None
-        self._remark()
-
-    def _remark(self) -> None:
-        self.marks.changed()
-        self.update()
 
     def expand(self, group: str) -> None:
         """Open a group, and those around it."""
@@ -147,47 +96,56 @@ class GraphCanvas(QWidget):
     def fit(self) -> None:
         """Show the whole drawing; of a very tall one the top, at a size that says something."""
         if self.scene is not None:
+            self._history.leave(self.place())
             tall = self.scene.bounds.height() > 12 * self.height()
             self.look(fit(self.scene.bounds, self._size(), OPENING_SCALE if tall else 0.0))
 
-    def look(self, camera: Camera) -> None:
-        """Show another part of the drawing."""
-        self.camera = camera
-        self.update()
+    def place(self) -> Place:
+        """Return what shows now, to come back to it: open groups and camera."""
+        return Place(self._expanded, self.camera)
 
-    def picture(self) -> Picture | None:
-        """Return what is painted now."""
-        if self.scene is None:
-            return None
-        return Picture(
-            self.scene, self.camera, self._size(), self.marks, self.selected, self.current,
-            self.hovered, self._joints, self._origins, self._progress,
-        )  # fmt: skip
+    def go_to(self, place: Place) -> None:
+        """Show a place again, e.g. a bookmark."""
+        self._history.leave(self.place())
+        self._show_place(place)
 
-    def _area(self) -> QRectF:
-        return self.camera.shown(self._size())
+    def go_back(self) -> None:
+        """Show the place before the last jump, opening or closing."""
+        self._show_place(self._history.back(self.place()))
 
-    def _size(self) -> QSizeF:
-        return QSizeF(self.width(), self.height())
+    def go_forward(self) -> None:
+        """Undo going back."""
+        self._show_place(self._history.forward(self.place()))
+
+    def _show_place(self, place: Place | None) -> None:
+        if place is None or self._snapshot is None:
+            return
+        if place.expanded == self._expanded:
+            self.look(place.camera)
+            return
+        self._wanted = place.camera
+        self._expanded = place.expanded
+        self._submit(Order(self._snapshot, place.expanded, area=place.camera.shown(self._size())))
 
     def _resolve(self, group: str) -> str | None:
         return self.scene.hierarchy.resolve(group) if self.scene is not None else None
 
     def _open(self, expanded: frozenset[str], anchor: str | None) -> None:
         if self._snapshot is not None and expanded != self._expanded:
+            self._history.leave(self.place())
             self._anchor = anchor
             self._expanded = expanded
             self._submit(Order(self._snapshot, expanded, area=self._area()))
 
     def _submit(self, order: Order) -> None:
-        self._order = order
+        self._order, self._is_waiting = order, True
         self._thread.submit(order)
 
     def _on_scene(self, order: Order, scene: Scene) -> None:
         if order is not self._order:
             return
         old, self.scene = self.scene, scene
-        self._order = None
+        self._order, self._is_waiting = None, False
         is_same = old is not None and old.hierarchy is scene.hierarchy
         self._expanded = scene.expanded
         self._choose(self.selected)
@@ -197,9 +155,13 @@ class GraphCanvas(QWidget):
         self._progress, self._origins = 1.0, {}
         if old is None:
             self.look(fit(scene.bounds, self._size(), OPENING_SCALE))
-        elif is_same:
+        elif is_same and self._wanted is None:
             self._keep_in_place(old, scene)
-        self._anchor = None
+        if self._wanted is not None:
+            self.look(self._wanted)
+        elif not self._area().intersects(scene.bounds):
+            self.fit()
+        self._anchor = self._wanted = None
         if self._reveal:
             self._show_items(self._reveal)
         self.update()
@@ -233,10 +195,6 @@ class GraphCanvas(QWidget):
         self._progress = 0.0
         self._motion.start()
 
-    def picture_middle(self) -> QPointF:
-        """Return the place of the drawing in the middle of the window."""
-        return self.camera.to_scene(QPointF(self.width() / 2, self.height() / 2))
-
     def _choose(self, selected: frozenset[str]) -> None:
         self.selected = selected
         self._joints = joints(self.scene, selected) if self.scene is not None else ()
@@ -257,28 +215,9 @@ class GraphCanvas(QWidget):
             return
         fits = fit(whole, self._size(), OPENING_SCALE)
         scale = min(fits.scale, max(self.camera.scale, 0.8))
+        self._history.leave(self.place())
         target = whole if fits.scale > OPENING_SCALE else rects[0]
         self.look(Camera(scale).centred(target, self._size()))
-
-    def _on_moved(self, value: float) -> None:
-        self._progress = value
-        if value >= 1.0:
-            self._origins = {}
-        self.update()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        del event
-        painter = QPainter(self)
-        picture = self.picture()
-        if picture is None:
-            self._painter.paint_empty(painter, self.rect(), is_waiting=self._order is not None)
-        else:
-            self._painter.paint(painter, picture)
-        painter.end()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self.update()
 
 
 def _corner(scene: Scene, item: str) -> QPointF:

@@ -41,7 +41,8 @@ class GraphView(GraphCanvas):
 
     Dragging pans; with Shift it draws a rubber band; with Ctrl clicks and bands add. The wheel
     zooms at the mouse. Double-click and Enter open and close groups, F fits, ``/`` asks for a
-    search, digits for a preset, arrows walk along edges, Alt with up or down traces, Esc clears.
+    search, digits for a preset, Esc clears. Arrows walk along edges; with Alt, up and down trace
+    to all ancestors and descendants, left and right go back and forward.
     """
 
     selection_changed = Signal(object)
@@ -258,8 +259,13 @@ class GraphView(GraphCanvas):
         if self.scene is None:
             return
         is_vertical = key in (Qt.Key.Key_Up, Qt.Key.Key_Down)
-        if modifiers & Qt.KeyboardModifier.AltModifier and is_vertical:
-            self.trace(forwards=key == Qt.Key.Key_Down)
+        if modifiers & Qt.KeyboardModifier.AltModifier:
+            if is_vertical:
+                self.trace(forwards=key == Qt.Key.Key_Down)
+            elif key == Qt.Key.Key_Left:
+                self.go_back()
+            else:
+                self.go_forward()
             return
         item = walk(self.scene, self.current, key)
         if item is not None:

@@ -221,6 +221,40 @@ def test_that_tracing_reaches_all_ancestors_and_descendants(
     assert view.selected == {"x", "conv2d_1"} | LAYER_0
 
 
+def test_that_going_back_shows_the_former_place_and_forward_the_later(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    before = view.place()
+    with qtbot.waitSignal(view.laid_out):
+        view.collapse("layers")
+    after = view.place()
+    alt = Qt.KeyboardModifier.AltModifier
+    with qtbot.waitSignal(view.laid_out):
+        qtbot.keyClick(view, Qt.Key.Key_Left, alt)
+    assert view.place() == before
+    with qtbot.waitSignal(view.laid_out):
+        qtbot.keyClick(view, Qt.Key.Key_Right, alt)
+    assert view.place() == after
+    with qtbot.waitSignal(view.laid_out):
+        view.go_to(before)
+    assert view.place() == before
+
+
+def test_that_closing_all_from_far_below_leaves_something_to_see(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    view.look(view.camera.panned(0, -20_000))
+    with qtbot.waitSignal(view.laid_out):
+        view.collapse_all()
+    picture = view.picture()
+    assert picture is not None
+    assert picture.area.intersects(picture.scene.bounds)
+
+
 def test_that_everything_opens_and_closes(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     with qtbot.waitSignal(view.laid_out):

@@ -1,0 +1,115 @@
+"""The painted ground: a scene through a camera with its marks; no layout, no input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEasingCurve, QPointF, QRectF, QSizeF, Qt, QVariantAnimation
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QWidget
+
+from ui.graph.camera import Camera
+from ui.graph.marks import Marks, Overlay
+from ui.graph.painting import GraphPainter
+from ui.graph.picture import Picture
+
+if TYPE_CHECKING:
+    from ui.graph.scene import Scene
+    from ui.theme import Theme
+
+MOVE_MS = 170
+
+
+class GraphSurface(QWidget):
+    """Paints a scene, what is marked and selected in it, and what is on its way."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.scene: Scene | None = None
+        self.camera = Camera()
+        self.marks = Marks()
+        self.selected: frozenset[str] = frozenset()
+        self.current: str | None = None
+        self.hovered: str | None = None
+        self._painter = GraphPainter(theme)
+        self._joints: tuple[tuple[str, str], ...] = ()
+        self._origins: dict[str, QRectF] = {}
+        self._progress = 1.0
+        self._is_waiting = False
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
+        self._motion = QVariantAnimation(self, startValue=0.0, endValue=1.0, duration=MOVE_MS)
+        self._motion.setEasingCurve(QEasingCurve.Type.OutCubic)
+        self._motion.valueChanged.connect(self._on_moved)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Paint in another theme."""
+        self._painter = GraphPainter(theme)
+        self.update()
+
+    def set_chips(self, chips: dict[str, str]) -> None:
+        """Show the label of each operation's config."""
+        self.marks.chips = dict(chips)
+        self._remark()
+
+    def set_reasons(self, reasons: dict[str, str]) -> None:
+        """Hatch operations and say why, e.g. that they stay off the NPU."""
+        self.marks.reasons = dict(reasons)
+        self._remark()
+
+    def set_tooltips(self, tooltips: dict[str, str]) -> None:
+        """Give operations a line for their tooltip, e.g. which rule decided their config."""
+        self.marks.tooltips = dict(tooltips)
+        self._remark()
+
+    def set_overlay(self, values: dict[str, float] | None, title: str, log: bool = False) -> None:
+        """Colour operations by a number; None takes the colours away."""
+        self.marks.overlay = Overlay(values, title, log) if values is not None else None
+        self._remark()
+
+    def _remark(self) -> None:
+        self.marks.changed()
+        self.update()
+
+    def look(self, camera: Camera) -> None:
+        """Show another part of the drawing."""
+        self.camera = camera
+        self.update()
+
+    def picture(self) -> Picture | None:
+        """Return what is painted now."""
+        if self.scene is None:
+            return None
+        return Picture(
+            self.scene, self.camera, self._size(), self.marks, self.selected, self.current,
+            self.hovered, self._joints, self._origins, self._progress,
+        )  # fmt: skip
+
+    def _area(self) -> QRectF:
+        return self.camera.shown(self._size())
+
+    def _size(self) -> QSizeF:
+        return QSizeF(self.width(), self.height())
+
+    def picture_middle(self) -> QPointF:
+        """Return the place of the drawing in the middle of the window."""
+        return self.camera.to_scene(QPointF(self.width() / 2, self.height() / 2))
+
+    def _on_moved(self, value: float) -> None:
+        self._progress = value
+        if value >= 1.0:
+            self._origins = {}
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        del event
+        painter = QPainter(self)
+        picture = self.picture()
+        if picture is None:
+            self._painter.paint_empty(painter, self.rect(), is_waiting=self._is_waiting)
+        else:
+            self._painter.paint(painter, picture)
+        painter.end()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.update()
