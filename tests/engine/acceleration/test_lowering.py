@@ -73,9 +73,10 @@ def test_that_control_flow_keeps_its_bytes() -> None:
     quantizer = EthosUQuantizer(EthosUCompileSpec(programs.U85))
     quantizer.set_global(get_symmetric_quantization_config())
     exported = torch.export.export(Branches().eval(), samples[0])
-    module = quantizer._quantize_with_submodules(
-        exported.module(check_guards=False), samples, is_qat=False
-    )
+    with torch.no_grad():
+        module = quantizer._quantize_with_submodules(
+            exported.module(check_guards=False), samples, is_qat=False
+        )
     program = torch.export.export(module, samples[0])
     stock = programs.lowered(program, EthosUCompileSpec(programs.U85))
     with applied():
