@@ -30,14 +30,14 @@ class Functional6(nn.Module):
 
 
 class Softmax(nn.Module):
-    """Linear and softmax."""
+    """Convolution, and a softmax over its channels."""
 
     def __init__(self):
         super().__init__()
-        self.fc = nn.Linear(16, 8)
+        self.conv = nn.Conv2d(3, 8, 1)
 
     def forward(self, x):
-        return torch.softmax(self.fc(x), -1)
+        return torch.softmax(self.conv(x), 1)
 
 
 class Branching(nn.Module):
@@ -48,7 +48,7 @@ class Branching(nn.Module):
         self.a, self.b = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1)
 
     def forward(self, x):
-        return torch.cond(x.sum() > 0, lambda v: self.a(v).relu(), lambda v: self.b(v), (x,))
+        return torch.cond(x.sum() > 0, lambda v: self.a(v).relu(), self.b, (x,))
 
 
 class TwoInputs(nn.Module):
@@ -90,7 +90,7 @@ def functional6():
 
 
 def softmax():
-    return _made(Softmax, (1, 16))
+    return _made(Softmax, (1, 3, 8, 8))
 
 
 def branching():

@@ -29,6 +29,9 @@ def serve(commands: int, events: int) -> None:
     from workbench.engine.server import Server
 
     Server(commands, events, started).serve()
+    sys.stderr.flush()
+    # Native threads of the compiler may still be alive; they would abort an ordinary exit.
+    os._exit(0)
 
 
 if __name__ == "__main__":

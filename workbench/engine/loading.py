@@ -76,7 +76,7 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
     return LoadedModel(None, program, _tensors(inputs, path.name))
 
 
-def _take_apart(made: Any, name: str) -> tuple[torch.nn.Module, Tensors | None]:  # noqa: ANN401
+def _take_apart(made: Any, name: str) -> tuple[torch.nn.Module, Tensors | None]:
     where = Place(kind="option", id="model.spec")
     inputs: Any = None
     if isinstance(made, tuple) and len(made) == 2:
@@ -90,7 +90,7 @@ def _take_apart(made: Any, name: str) -> tuple[torch.nn.Module, Tensors | None]:
     return made, None if inputs is None else _tensors(inputs, name)
 
 
-def _tensors(inputs: Any, name: str) -> Tensors:  # noqa: ANN401 - anything a user may return
+def _tensors(inputs: Any, name: str) -> Tensors:
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs,)
     if not isinstance(inputs, tuple | list) or not inputs:
@@ -156,7 +156,7 @@ def _load_weights(module: torch.nn.Module, path: Path) -> None:
         )
 
 
-def _read_state(path: Path) -> Any:  # noqa: ANN401
+def _read_state(path: Path) -> Any:
     if path.suffix == ".safetensors":
         from safetensors.torch import load_file
 

@@ -41,7 +41,7 @@ class Memory:
     planned_bytes: tuple[int, ...]
 
 
-def read(program: bytes) -> Any:  # noqa: ANN401 - executorch's PTEFile
+def read(program: bytes) -> Any:
     """Return the decoded program.
 
     Raises:
@@ -89,7 +89,7 @@ def scratch_bytes(blob: bytes) -> int:
     return int(struct.unpack_from("<I", block)[0]) if len(block) >= 4 else 0
 
 
-def delegate_blobs(program: Any) -> list[tuple[str, bytes]]:  # noqa: ANN401
+def delegate_blobs(program: Any) -> list[tuple[str, bytes]]:
     """Return backend id and data of every delegate of the first method."""
     data = program.backend_delegate_data
     plan = program.execution_plan[0]
@@ -107,9 +107,7 @@ def memory(program: bytes) -> Memory:
     planned = tuple(int(size) for size in plan.non_const_buffer_sizes[1:])
     instructions = sum(len(chain.instructions) for chain in plan.chains)
     structures = (
-        _BYTES_FIXED
-        + _BYTES_PER_VALUE * len(plan.values)
-        + _BYTES_PER_INSTRUCTION * instructions
+        _BYTES_FIXED + _BYTES_PER_VALUE * len(plan.values) + _BYTES_PER_INSTRUCTION * instructions
     )
     scratch = [scratch_bytes(blob) for id_, blob in delegate_blobs(decoded) if id_ == ETHOS_U]
     return Memory(
@@ -123,9 +121,7 @@ def _rounded(size: int, to: int = 1024) -> int:
     return -(-size // to) * to
 
 
-def bundle(
-    program: bytes, cases: list[tuple[list[torch.Tensor], list[torch.Tensor]]]
-) -> bytes:
+def bundle(program: bytes, cases: list[tuple[list[torch.Tensor], list[torch.Tensor]]]) -> bytes:
     """Return a bundled program with test vectors for ``forward``.
 
     Args:

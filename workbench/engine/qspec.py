@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _EPS = {"int8": 2**-16, "int16": 2**-12, "uint8": 2**-16}
 
 
-def arm_config(config: QuantConfig | None) -> Any:  # noqa: ANN401 - executorch's untyped class
+def arm_config(config: QuantConfig | None) -> Any:
     """Return the Arm backend's config; None leaves the part in float.
 
     Stock choices return the factory's own object, so that bytes equal those of the plain API.
@@ -38,7 +38,7 @@ def arm_config(config: QuantConfig | None) -> Any:  # noqa: ANN401 - executorch'
     return replace(stock, input_activation=spec, output_activation=spec)
 
 
-def _stock(config: QuantConfig) -> Any:  # noqa: ANN401
+def _stock(config: QuantConfig) -> Any:
     per_channel = config.weight.per_channel
     if config.activation.dtype == "uint8":
         return get_uint8_io_quantization_config(is_qat=False)
@@ -53,13 +53,13 @@ def _stock_symmetry(activation: Activation) -> bool:
     return activation.symmetric == (activation.dtype == "int16")
 
 
-def _with_observer(spec: Any, activation: Activation) -> Any:  # noqa: ANN401
+def _with_observer(spec: Any, activation: Activation) -> Any:
     scheme = torch.per_tensor_symmetric if activation.symmetric else torch.per_tensor_affine
     observer = _observer(activation.observer, spec, eps=_EPS[activation.dtype])
     return replace(spec, qscheme=scheme, observer_or_fake_quant_ctr=observer)
 
 
-def _observer(observer: Observer, spec: Any, eps: float) -> Any:  # noqa: ANN401
+def _observer(observer: Observer, spec: Any, eps: float) -> Any:
     match observer.kind:
         case "minmax":
             return MinMaxObserver.with_args(eps=eps)

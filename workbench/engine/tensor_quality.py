@@ -24,14 +24,14 @@ class _Watched(torch.fx.Interpreter):
         super().__init__(module)
         self._see = see
 
-    def run_node(self, n: torch.fx.Node) -> Any:  # noqa: ANN401
+    def run_node(self, n: torch.fx.Node) -> Any:
         """Run one node and show its value."""
         value = super().run_node(n)
         if n.op in {"call_function", "placeholder"} and isinstance(value, torch.Tensor):
             self._see(n.name, value)
         return value
 
-    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Skip observers."""
         if isinstance(self.fetch_attr(str(target)), ObserverBase):
             return args[0]

@@ -231,7 +231,7 @@ class EthosU:
             return []
         found = []
         if any("softmax" in name for name in operators):
-            found.append("softmax in 16 bit makes Vela refuse the whole program on U55 and U65.")
+            found.append("softmax in 16 bit can make Vela refuse the whole program on U55 and U65.")
         if any(".matmul." in name or ".bmm." in name for name in operators):
             found.append("matmul in 16 bit stays on the CPU on U55 and U65 (int8 only).")
         return found
@@ -309,3 +309,8 @@ def _check_flags(choice: TargetChoice) -> list[ErrorInfo]:
 def clock_hz(system_config: str) -> int:
     """Return the NPU clock [Hz] that a system configuration assumes."""
     return _CONFIGS[system_config].clock_hz
+
+
+def has_control_flow(target_id: str) -> bool:
+    """Return whether a device runs conditions and loops: TOSA's control flow extension."""
+    return "+cf" in family_of(target_id).tosa_spec

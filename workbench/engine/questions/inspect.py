@@ -42,9 +42,7 @@ def describe(data: bytes) -> dict[str, Any]:
         "methods": [method.name for method in decoded.execution_plan],
         "inputs": [_tensor(plan.values[i].val) for i in plan.inputs],
         "outputs": [_tensor(plan.values[i].val) for i in plan.outputs],
-        "delegates": [
-            _delegate(index, item, decoded) for index, item in enumerate(plan.delegates)
-        ],
+        "delegates": [_delegate(index, item, decoded) for index, item in enumerate(plan.delegates)],
         "kernels": sorted({f"{o.name}.{o.overload}".rstrip(".") for o in plan.operators}),
         "instructions": _instructions(plan),
         "constants_bytes": _constants(decoded),
@@ -56,14 +54,14 @@ def describe(data: bytes) -> dict[str, Any]:
     }
 
 
-def _tensor(value: Any) -> dict[str, Any]:  # noqa: ANN401 - executorch's schema classes
+def _tensor(value: Any) -> dict[str, Any]:
     if not hasattr(value, "sizes"):
         return {"type": type(value).__name__}
     dtype = getattr(value.scalar_type, "name", str(value.scalar_type)).lower()
     return {"type": "tensor", "dtype": dtype, "shape": list(value.sizes)}
 
 
-def _delegate(index: int, item: Any, program: Any) -> dict[str, Any]:  # noqa: ANN401
+def _delegate(index: int, item: Any, program: Any) -> dict[str, Any]:
     blob = bytes(program.backend_delegate_data[item.processed.index].data)
     entry: dict[str, Any] = {
         "index": index,
@@ -82,7 +80,7 @@ def _delegate(index: int, item: Any, program: Any) -> dict[str, Any]:  # noqa: A
     return entry
 
 
-def _instructions(plan: Any) -> dict[str, int]:  # noqa: ANN401
+def _instructions(plan: Any) -> dict[str, int]:
     counts: dict[str, int] = {}
     for chain in plan.chains:
         for instruction in chain.instructions:
@@ -91,5 +89,5 @@ def _instructions(plan: Any) -> dict[str, int]:  # noqa: ANN401
     return counts
 
 
-def _constants(program: Any) -> int:  # noqa: ANN401
+def _constants(program: Any) -> int:
     return sum(len(buffer.storage) for buffer in program.constant_buffer)

@@ -23,11 +23,11 @@ from workbench.engine.acceleration.table import accelerated
 from workbench.engine.toolchains.base import Lowered
 from workbench.engine.toolchains.ethos_u import vela
 from workbench.engine.toolchains.ethos_u.compile_spec import compile_spec
-from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.pipeline.plan import tool_version
-from workbench.results import CpuNode, LowerResult
+from workbench.results import CpuNode, ExportResult, LowerResult
 from workbench.targets import target_of
-from workbench.targets.ethos_u import clock_hz
+from workbench.targets.ethos_u import clock_hz, has_control_flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +58,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
         WorkbenchError: Vela refused; its sentence, and what usually helps.
     """
     choice = target_of(context.project.target.id).complete(context.project.target)
+    _refuse_control_flow(context, choice)
     key = context.plan.key("convert")
     known: _Edge | None = context.store.get("edge", key) if context.accelerate else None
     retargeted = known is not None and has_same_tosa(known.manager, compile_spec(choice))
@@ -78,6 +79,18 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
         raise _vela_refused(error) from error
     result = _result(context, lowered, compiled, edge, runtime)
     return lowered, result.model_copy(update={"retargeted": retargeted})
+
+
+def _refuse_control_flow(context: StageContext, choice: TargetChoice) -> None:
+    """Stop where quantized branches can go nowhere: only U85 runs them, the CPU flow cannot."""
+    result = context.result("export", ExportResult)
+    if result.branches and not has_control_flow(choice.id):
+        raise failure(
+            f"torch.cond and while_loop run on Ethos-U85 only; this program has "
+            f"{', '.join(result.branches)}.",
+            "Choose an Ethos-U85, or write the model without them.",
+            Place(kind="node", id=result.branches[0]),
+        )
 
 
 def _lowered(program: Any, choice: TargetChoice, compiled: vela.Recording) -> _Edge:
@@ -186,6 +199,8 @@ def _in_words(reason: str, op: str) -> str:
         "Node was not marked as quantized in the Arm backend.":
             "It was not quantized: no rule covers it, or the quantizer has no pattern for it.",
         "One or more inputs were not quantized.": "One of its inputs is float.",
+        "Not included in BaseTOSASupportList or a registered tosa_support_check":
+            "The NPU has no such operator for float tensors, and this one was not quantized.",
     }  # fmt: skip
     if "fp dtype" in reason:
         return f"Its input is float, and the NPU takes integers only. ({reason})"

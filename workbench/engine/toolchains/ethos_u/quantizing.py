@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,8 +27,11 @@ def quantizer(project: Project) -> EthosUQuantizer:
         WorkbenchError: a rule names an operator that torch does not have.
     """
     made = EthosUQuantizer(compile_spec(project.target))
-    for kind, match, config in project.quantizer_calls():
-        _call(made, kind, match, config)
+    with warnings.catch_warnings():
+        # The setters for operators and nodes say at every call that they are experimental.
+        warnings.simplefilter("ignore")
+        for kind, match, config in project.quantizer_calls():
+            _call(made, kind, match, config)
     return made
 
 

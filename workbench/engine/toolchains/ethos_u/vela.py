@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Tables of Vela 5.1's debug database; a figure in a table's row is found by its header.
 _PERFORMANCE = "perf"
+# Tensors that Vela adds (layout changes) are called #1234, another number at every run.
+_INTERNAL = "(added by Vela)"
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
         origin = _origin(name, origins)
         outside = [k for k in row if k.endswith("_ac") and not k.lower().startswith("sram")]
         yield VelaOperation(
-            name=name,
+            name=_INTERNAL if name.startswith("#") else name,
             operator=str(row.get("operator", "")),
             module=origin.module,
             tosa=origin.op,

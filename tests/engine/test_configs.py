@@ -1,0 +1,212 @@
+"""Every config, observer and device family through the real quantizer, compiler and model."""
+
+import hashlib
+
+import pytest
+
+from tests.engine.in_process import CALIBRATED, project
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+from workbench.project.qconfig import Activation, Observer, QuantConfig, Weight
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
+@pytest.mark.parametrize("config", ["a8w8", "a8w8-per-tensor", "a16w8", "a8w4"])
+def test_that_every_preset_verifies_on_every_family(engine, config, target):
+    made = project("small", config, target, **CALIBRATED)
+    assert engine.run(made, "verify", "evaluate") == "done"
+    lowered, verified = engine.result(made, "lower"), engine.result(made, "verify")
+    assert lowered.delegates == 1
+    assert lowered.target == target
+    assert verified.elements == 8 * 4
+    assert verified.max_lsb <= 1
+    assert verified.argmax_equal == 8
+
+
+OBSERVERS = [
+    Observer(kind="minmax"),
+    Observer(kind="moving_average"),
+    Observer(kind="percentile", percentile=99.0),
+    Observer(kind="fixed", minimum=-8.0, maximum=16.0),
+]
+
+
+@pytest.mark.parametrize("observer", OBSERVERS, ids=lambda o: o.kind)
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_that_every_observer_gives_a_program(engine, observer, symmetric):
+    config = QuantConfig(activation=Activation(symmetric=symmetric, observer=observer))
+    made = project("small", config, **CALIBRATED)
+    assert engine.run(made, "verify", "evaluate") == "done"
+    assert engine.result(made, "verify").max_lsb <= 1
+    ranges = [r for r in engine.result(made, "calibrate").ranges if r.kind == "activation"]
+    assert ranges
+    if symmetric:
+        assert {r.zero_point for r in ranges} == {0}
+    if observer.kind == "fixed":
+        assert {(r.minimum, r.maximum) for r in ranges} == {(-8.0, 16.0)}
+
+
+def test_that_a_percentile_clips_more_than_the_extremes(engine):
+    scales = []
+    for observer in (Observer(kind="minmax"), Observer(kind="percentile", percentile=90.0)):
+        made = project("small", QuantConfig(activation=Activation(observer=observer)), **CALIBRATED)
+        assert engine.run(made, "calibrate") == "done"
+        scales.append(engine.result(made, "calibrate").ranges[0].scale)
+    assert scales[1] < 0.8 * scales[0]
+
+
+def test_that_ranges_equal_those_of_torchaos_own_observer(engine):
+    import torch
+    from torchao.quantization.pt2e import HistogramObserver
+
+    from tests.engine import networks
+
+    made = project("small", **CALIBRATED)
+    assert engine.run(made, "calibrate") == "done"
+    observer = HistogramObserver(
+        dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine,
+        eps=2**-16,
+    )  # fmt: skip
+    for sample, _ in networks.samples():
+        observer(sample)
+    scale, zero_point = observer.calculate_qparams()
+    found = engine.result(made, "calibrate").ranges[0]
+    assert (found.minimum, found.maximum) == (float(observer.min_val), float(observer.max_val))
+    assert (found.scale, found.zero_point) == (float(scale), int(zero_point))
+
+
+def test_that_uint8_io_is_accepted_beside_int8_inside(engine):
+    made = edits.assign(project("small", **CALIBRATED), "io", "", "uint8")
+    assert engine.run(made, "convert") == "done"
+    assert "uint8" in {r.dtype for r in engine.result(made, "calibrate").ranges}
+
+
+def test_that_integer_io_needs_no_kernel_on_the_cpu(engine):
+    made = project("small", **CALIBRATED)
+    options = {**made.target.options, "integer_io": True}
+    made = edits.set_target(made, TargetChoice(id=made.target.id, options=options))
+    assert engine.run(made, "package", "evaluate") == "done"
+    lowered = engine.result(made, "lower")
+    assert lowered.kernels == ()
+    assert lowered.cpu_nodes == ()
+    assert engine.result(made, "verify").max_lsb <= 1
+
+
+def test_that_a_float_project_delegates_nothing_and_says_so(engine):
+    made = project("small", "float", **CALIBRATED)
+    assert engine.run(made, "verify") == "done"
+    lowered = engine.result(made, "lower")
+    assert lowered.delegates == 0
+    assert "Nothing runs on the NPU" in lowered.warnings[0]
+    assert engine.result(made, "evaluate").max_abs_error < 1e-5
+
+
+def test_that_a_module_left_in_float_is_on_the_cpu_with_its_reason(engine):
+    made = edits.assign(project("small", **CALIBRATED), "module_name", "fc", "float")
+    assert engine.run(made, "lower", "evaluate") == "done"
+    on_cpu = {n.module: n.reason for n in engine.result(made, "lower").cpu_nodes}
+    assert "not quantized" in on_cpu["fc"] or "float" in on_cpu["fc"]
+    reports = engine.result(made, "prepare").annotations
+    assert not any(r.quantized for r in reports if r.module == "fc")
+
+
+def test_that_a_type_an_operator_and_a_node_can_be_named(engine):
+    made = edits.assign(
+        project("small", **CALIBRATED), "module_type", "torch.nn.modules.linear.Linear", "a16w8"
+    )
+    made = edits.assign(made, "node_target", "aten.conv2d.default", "a16w8")
+    assert engine.run(made, "prepare") == "done"
+    found = {r.node: r.config for r in engine.result(made, "prepare").annotations if r.quantized}
+    assert found["linear"] == "a16w8"
+    assert found["conv2d"] == "a16w8"
+    made = edits.assign(made, "node_name", "conv2d", "a8w8")
+    assert engine.run(made, "prepare") == "done"
+    found = {r.node: r.config for r in engine.result(made, "prepare").annotations if r.quantized}
+    assert found["conv2d"] == "a8w8"
+
+
+def test_that_an_operator_torch_lacks_is_refused_by_name(engine):
+    made = edits.assign(project("small"), "node_target", "aten.nonsense.default", "a8w8")
+    assert engine.run(made, "prepare") == "failed"
+    assert "aten.nonsense.default" in engine.failure.message
+
+
+def test_that_a_retargeted_program_equals_one_lowered_from_the_start(engine, tmp_path_factory):
+    from tests.engine.in_process import Engine
+
+    first = project("small", **CALIBRATED)
+    assert engine.run(first, "lower", "evaluate") == "done"
+    moved = edits.set_target(first, TargetChoice(id="ethos-u65-512"))
+    assert engine.run(moved, "lower", "evaluate") == "done"
+    assert engine.computed == ["lower"]
+    assert engine.result(moved, "lower").retargeted
+    fresh = Engine(tmp_path_factory.mktemp("fresh"))
+    try:
+        assert fresh.run(moved, "lower", "evaluate", accelerate=False) == "done"
+        digests = {
+            hashlib.sha256((e.path(moved, "lower") / "program.pte").read_bytes()).hexdigest()
+            for e in (engine, fresh)
+        }
+        slow, fast = fresh.result(moved, "lower"), engine.result(moved, "lower")
+    finally:
+        fresh.close()
+    assert len(digests) == 1
+    assert slow.vela == fast.vela
+    assert slow.cpu_nodes == fast.cpu_nodes
+
+
+def test_that_two_delegates_around_a_cpu_operator_verify(engine):
+    made = project("functional6")
+    assert engine.run(made, "verify", "evaluate") == "done"
+    lowered = engine.result(made, "lower")
+    assert lowered.delegates == 2
+    assert len(lowered.vela) == 2
+    relu = next(
+        n for n in lowered.cpu_nodes if "hardtanh" in n.op or "relu6" in n.op or "clamp" in n.op
+    )
+    assert relu.reason
+    assert engine.result(made, "verify").max_lsb <= 2
+    unpatterned = [r for r in engine.result(made, "prepare").annotations if "relu6" in r.op]
+    assert "no pattern" in unpatterned[0].reason
+
+
+def test_that_two_inputs_and_two_outputs_go_through(engine):
+    made = project("two_inputs")
+    assert engine.run(made, "package") == "done"
+    assert len(engine.result(made, "evaluate").outputs) == 2
+    assert engine.result(made, "verify").max_lsb <= 1
+
+
+def test_that_sixteen_bit_softmax_on_u55_fails_in_a_sentence(engine):
+    made = project("softmax", "a16w8")
+    assert engine.run(made, "lower", "evaluate") == "failed"
+    assert "could not run on NPU" in engine.failure.message
+    assert "a8w8" in engine.failure.hint
+    assert engine.run(project("softmax", "a8w8"), "lower", "evaluate") == "done"
+
+
+def test_that_both_branches_of_a_condition_are_quantized(engine):
+    made = project("branching", target="ethos-u85-256", **CALIBRATED)
+    assert engine.run(made, "verify") == "done"
+    assert engine.result(made, "export").branches == ("cond",)
+    assert engine.result(made, "evaluate").sqnr_db > 20
+    assert engine.result(made, "lower").delegates == 1
+    assert engine.result(made, "verify").max_lsb <= 1
+
+
+def test_that_a_condition_on_u55_is_refused_in_a_sentence(engine):
+    made = project("branching", **CALIBRATED)
+    assert engine.run(made, "lower") == "failed"
+    assert "Ethos-U85 only" in engine.failure.message
+    assert engine.result(made, "evaluate").sqnr_db > 20
+
+
+def test_that_per_channel_and_four_bit_weights_are_told_apart(engine):
+    for weight, channels, qmax in ((Weight(), 8, 127), (Weight(per_channel=False), 1, 127),
+                                   (Weight(bits=4), 8, 7)):  # fmt: skip
+        made = project("small", QuantConfig(weight=weight))
+        assert engine.run(made, "calibrate") == "done"
+        found = next(r for r in engine.result(made, "calibrate").ranges if r.kind == "weight")
+        assert (found.channels, found.qmax) == (channels, qmax)
