@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence
 from PySide6.QtWidgets import (
     QLabel,
@@ -69,6 +69,8 @@ class MainWindow(QMainWindow):
         self._build_status()
         self.palette_box = CommandPalette(self)
         self.toasts = ToastHost(context.notices, context.appearance, self)
+        for dock in self.docks.values():
+            dock.visibilityChanged.connect(lambda _: QTimer.singleShot(0, self.toasts.raise_all))
         self.resize(*SIZE)
         self._first = self._arranged_at_first()
         self._working = self._first
@@ -134,6 +136,7 @@ class MainWindow(QMainWindow):
         panel = dock.fill()
         dock.show()
         dock.raise_()
+        self.toasts.raise_all()
         return panel if isinstance(panel, Panel) else None
 
     def set_theme(self, theme: Theme) -> None:

@@ -39,6 +39,7 @@ class WindowVerbs(QObject):
         context.runner.engines_changed.connect(self.show_engines)
         window.recents.aboutToShow.connect(self.show_recents)
         window.layouts.aboutToShow.connect(self.show_layouts)
+        self.show_problem_count()
 
     def show_title(self) -> None:
         """Name the project in the title."""

@@ -22,14 +22,14 @@ def rule_name(rule: Rule) -> str:
     return rule.match or {"global": "whole model", "io": "inputs and outputs"}[rule.kind]
 
 
-def why(effective: Effective, rules: Sequence[Rule]) -> str:
-    """Return one sentence, e.g. ``a16w8 from rule 3 encoder.*, overrides rule 1``."""
+def why(effective: Effective, rules: Sequence[Rule], module: str = "") -> str:
+    """Return a sentence about a module, e.g. ``a16w8 from rule 3 encoder.*, overrides rule 1``."""
     numbers = rule_numbers(rules)
     known = {rule.id: rule for rule in rules}
     winner = known.get(effective.rule or "")
     if winner is None:
         return f"{effective.label}: no rule speaks of it, so it stays in float"
-    deeper = ".*" if winner.kind == "module_name" else ""
+    deeper = ".*" if winner.kind == "module_name" and module != winner.match else ""
     text = f"{effective.label} from rule {numbers[winner.id]} {rule_name(winner)}{deeper}"
     beaten = [str(numbers[r]) for r in effective.overridden if r in numbers]
     if beaten:

@@ -20,7 +20,8 @@ from PySide6.QtWidgets import (
 from ui.assigning import preset_ids, preset_title
 from ui.dialogs.path_field import PathField
 from ui.dialogs.project_draft import Draft, build, callables_of
-from ui.widgets.target_form import TargetForm
+from ui.widgets.emphasis import make_primary
+from ui.widgets.target_form import LABELS_PX, TargetForm
 from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice
 
@@ -49,7 +50,8 @@ class NewProjectDialog(QDialog):
         if model:
             self.model.set_text(model)
         self._check()
-        self.resize(620, self.sizeHint().height())
+        self.setMinimumWidth(620)
+        self.model.setFocus(Qt.FocusReason.OtherFocusReason)
 
     @property
     def folder(self) -> Path:
@@ -110,13 +112,14 @@ class NewProjectDialog(QDialog):
             pictures.addWidget(field)
         self._form = QFormLayout()
         self._form.setVerticalSpacing(7)
+        self._form.setHorizontalSpacing(10)
         self._form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
         rows: tuple[tuple[str, QWidget], ...] = (
             ("Model", self.model), ("Callable", self.attribute), ("Input shapes", self.shapes),
             ("Weights", self.weights), ("Name", self.name), ("Calibration data", self.data),
         )  # fmt: skip
         for title, row in rows:
-            self._form.addRow(title, row)
+            self._form.addRow(self._label(title), row)
         self._pictures = QWidget(self)
         self._pictures.setLayout(pictures)
         pictures.setContentsMargins(0, 0, 0, 0)
@@ -134,7 +137,7 @@ class NewProjectDialog(QDialog):
         kinds = QDialogButtonBox.StandardButton
         self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
         self.buttons.button(kinds.Ok).setText("Create")
-        self.buttons.button(kinds.Ok).setProperty("primary", True)
+        make_primary(self.buttons.button(kinds.Ok))
         self.buttons.accepted.connect(self._on_accepted)
         self.buttons.rejected.connect(self.reject)
         layout = QVBoxLayout(self)
@@ -145,6 +148,11 @@ class NewProjectDialog(QDialog):
         layout.addWidget(self.target)
         layout.addWidget(self._problems)
         layout.addWidget(self.buttons)
+
+    def _label(self, title: str) -> QLabel:
+        label = QLabel(title, self)
+        label.setMinimumWidth(LABELS_PX)
+        return label
 
     def _line(self, title: str, hint: str) -> QLineEdit:
         line = QLineEdit(self)

@@ -46,13 +46,13 @@ class Draft:
 
 
 def callables_of(path: Path) -> list[str]:
-    """Return the functions and classes a Python file defines, without running it."""
+    """Return the functions, then the classes, that a Python file defines; nothing is run."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return []
-    kinds = (ast.FunctionDef, ast.ClassDef)
-    names = [node.name for node in tree.body if isinstance(node, kinds)]
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    names = functions + [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
     return [name for name in names if not name.startswith("_")]
 
 

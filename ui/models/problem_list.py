@@ -86,6 +86,7 @@ def _text(problem: Problem, column: Column) -> str:
         case Column.MESSAGE:
             return f"{problem.message} {problem.hint}".strip()
         case Column.PLACE:
-            return str(problem.where or "")
+            where = problem.where
+            return "" if where is None else "rule" if where.kind == "rule" else str(where)
         case Column.SOURCE:
             return problem.source

@@ -199,7 +199,8 @@ class GraphPanel(Panel):
         stage = LEVELS[self.tabs.currentIndex()][0]
         chips = {i: e.label for i, e in mine.items()} if stage != "lower" else {}
         self.view.set_chips(chips)
-        self.view.set_tooltips({i: why(e, project.rules) for i, e in mine.items()})
+        modules = {node.id: node.module for node in snapshot.nodes}
+        self.view.set_tooltips({i: why(e, project.rules, modules[i]) for i, e in mine.items()})
         self.view.set_reasons(self._reasons(stage))
 
     def _reasons(self, stage: str) -> dict[str, str]:

@@ -69,7 +69,7 @@ class InspectorPanel(Panel):
             f"h4 {{ color: {theme.muted}; font-size: 12px; margin: 12px 0 2px 0; }}"
             f"td {{ padding: 2px 10px 2px 0; }} td.k {{ color: {theme.muted}; }}"
             f"a {{ color: {theme.accent}; text-decoration: none; }}"
-            f"p.warn {{ color: {theme.warning}; }}</style>{body}"
+            f"p {{ margin: 3px 0; }} p.warn {{ color: {theme.warning}; }}</style>{body}"
         )
 
     def _project(self, project: Project) -> Iterator[str]:
@@ -123,7 +123,7 @@ class InspectorPanel(Panel):
         effective = self.context.outline.effective(path)
         if effective is not None:
             yield "<h4>Precision</h4>"
-            yield f"<p>{escape(why(effective, project.rules))}</p>"
+            yield f"<p>{escape(why(effective, project.rules, path))}</p>"
             yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
         if (group := self.context.outline.groups.get(path)) is not None:
             links = ", ".join(_link("module", member) for member in group.members)
@@ -146,7 +146,7 @@ class InspectorPanel(Panel):
         yield _table(facts)
         effective = self.context.outline.resolution.nodes.get(node_id)
         if effective is not None and node.kind == "call":
-            yield f"<h4>Precision</h4><p>{escape(why(effective, project.rules))}</p>"
+            yield f"<h4>Precision</h4><p>{escape(why(effective, project.rules, node.module))}</p>"
             yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
         yield from self._truth(node)
         for title, others in (

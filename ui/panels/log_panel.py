@@ -116,6 +116,7 @@ class LogPanel(Panel):
         self.clear = self._tool("Forget all lines", self.context.log.clear)
         row = QHBoxLayout()
         row.setContentsMargins(6, 4, 6, 4)
+        row.setSpacing(6)
         row.addWidget(self.filter, 1)
         row.addWidget(self.level)
         for button in (self.follow, self.copy, self.clear):

@@ -143,7 +143,7 @@ class ModulesPanel(Panel):
         header.setStretchLastSection(False)
         header.setSectionResizeMode(Column.MODULE, QHeaderView.ResizeMode.Stretch)
         header.setMinimumSectionSize(48)
-        for column, width in ((Column.CONFIG, 80), (Column.TYPE, 92), (Column.PARAMETERS, 86)):
+        for column, width in ((Column.CONFIG, 74), (Column.TYPE, 84), (Column.PARAMETERS, 82)):
             header.resizeSection(column, width)
         self.tree.selectionModel().selectionChanged.connect(self._on_selection_changed)
         self.tree.preset_key_pressed.connect(self._on_preset_key)
@@ -171,7 +171,7 @@ class ModulesPanel(Panel):
         project = self.context.document.project
         resolution = self.context.outline.resolution
         rules = project.rules if project else ()
-        reasons = {path: why(e, rules) for path, e in resolution.modules.items()}
+        reasons = {path: why(e, rules, path) for path, e in resolution.modules.items()}
         prepared = self.context.load(PrepareResult, "prepare")
         marks = differences(prepared.annotations, resolution.nodes) if prepared else {}
         self.model.set_configs(resolution.modules, reasons, marks)

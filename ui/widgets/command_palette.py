@@ -6,8 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QObject, Qt
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtGui import QKeyEvent, QPainter, QPalette
+from PySide6.QtWidgets import (
+    QFrame,
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.widgets.chip import AnyIndex
 
 _SHOWN = 60
 _WIDTH_PX = 560
@@ -43,6 +54,20 @@ def rank(text: str, wanted: str) -> int | None:
     return cost
 
 
+class _EntryDelegate(QStyledItemDelegate):
+    """Paints the kind of an entry at the right, quietly."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        super().paint(painter, option, index)
+        entry = index.data(Qt.ItemDataRole.UserRole)
+        if isinstance(entry, Entry):
+            painter.save()
+            painter.setPen(option.palette.color(QPalette.ColorRole.PlaceholderText))
+            right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+            painter.drawText(option.rect.adjusted(0, 0, -10, 0), right, entry.kind)
+            painter.restore()
+
+
 class CommandPalette(QFrame):
     """A line and a list over the window; Enter does the first, Esc goes away."""
 
@@ -59,6 +84,7 @@ class CommandPalette(QFrame):
         self.list = QListWidget(self)
         self.list.setAccessibleName("Matches")
         self.list.setUniformItemSizes(True)
+        self.list.setItemDelegate(_EntryDelegate(self.list))
         self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.list.itemClicked.connect(self._on_item_chosen)
         layout = QVBoxLayout(self)
@@ -104,8 +130,9 @@ class CommandPalette(QFrame):
         fitting.sort(key=lambda pair: (pair[0], len(pair[1].text) if text else 0))
         self.list.clear()
         for _, entry in fitting[:_SHOWN]:
-            item = QListWidgetItem(f"{entry.text}    {entry.kind}", self.list)
+            item = QListWidgetItem(entry.text, self.list)
             item.setData(Qt.ItemDataRole.UserRole, entry)
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{entry.text}, {entry.kind}")
         self.list.setCurrentRow(0)
 
     def _on_item_chosen(self, item: QListWidgetItem) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QVBoxLayout, QWidget
 
 from ui.widgets.config_form import ConfigForm, Refusal
+from ui.widgets.emphasis import make_primary
 from workbench.project.qconfig import QuantConfig
 
 
@@ -34,7 +35,7 @@ class ConfigDialog(QDialog):
         kinds = QDialogButtonBox.StandardButton
         self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
         self.buttons.button(kinds.Ok).setText("Set")
-        self.buttons.button(kinds.Ok).setProperty("primary", True)
+        make_primary(self.buttons.button(kinds.Ok))
         self.buttons.accepted.connect(self._on_accepted)
         self.buttons.rejected.connect(self.reject)
         layout = QVBoxLayout(self)
@@ -46,12 +47,13 @@ class ConfigDialog(QDialog):
         layout.addWidget(title)
         layout.addWidget(self.form)
         layout.addWidget(self.buttons)
-        self.resize(380, self.sizeHint().height())
+        self.setMinimumWidth(400)
         self._on_changed(config)
 
     def _on_changed(self, config: QuantConfig) -> None:
         ok = self.buttons.button(QDialogButtonBox.StandardButton.Ok)
         ok.setEnabled(not self._refusal(config))
+        QTimer.singleShot(0, self, self.adjustSize)
 
     def _on_accepted(self) -> None:
         self.chosen.emit(self.form.config)

@@ -151,7 +151,8 @@ class ConfigForm(QWidget):
     def _build(self) -> None:
         form = QFormLayout()
         form.setContentsMargins(0, 0, 0, 0)
-        form.setVerticalSpacing(5)
+        form.setVerticalSpacing(7)
+        form.setHorizontalSpacing(10)
         for form_field in FIELDS:
             combo = QComboBox(self)
             combo.setAccessibleName(form_field.title)

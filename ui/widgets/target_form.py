@@ -22,6 +22,7 @@ from workbench.project.model import TargetChoice
 from workbench.targets import TARGETS, target_of
 from workbench.targets.base import OptionSpec
 
+LABELS_PX = 136
 BAR_OPTIONS = ("system_config", "memory_mode")
 
 
@@ -48,7 +49,6 @@ class TargetForm(QWidget):
                 self._device.addItem(variant.title, variant.id)
         self._device.activated.connect(self._on_device_activated)
         self._fields: dict[str, QWidget] = {}
-        self._labels: dict[str, QLabel] = {}
         self._layout: QBoxLayout | QFormLayout
         if compact:
             self._layout = QHBoxLayout(self)
@@ -56,7 +56,11 @@ class TargetForm(QWidget):
             self._layout.addWidget(self._device)
         else:
             self._layout = QFormLayout(self)
-            self._layout.addRow("Device", self._device)
+            self._layout.setHorizontalSpacing(10)
+            self._layout.setVerticalSpacing(7)
+            device = QLabel("Device", self)
+            device.setMinimumWidth(LABELS_PX)
+            self._layout.addRow(device, self._device)
         self._layout.setContentsMargins(0, 0, 0, 0)
 
     @property

@@ -78,6 +78,7 @@ class Toast(QFrame):
         close = QToolButton(self)
         close.setIcon(icon("close", theme.muted))
         close.setAccessibleName("Close notice")
+        close.setFixedSize(20, 20)
         close.setToolTip("Close (Esc)")
         close.clicked.connect(lambda: self._notices.close(self.notice.id))
         row = QHBoxLayout()
@@ -150,6 +151,13 @@ class ToastHost(QObject):
         for notice in notices.open.values():
             self._on_posted(notice)
 
+    def raise_all(self) -> None:
+        """Come to the front again, after panels have been raised."""
+        for toast in self._toasts.values():
+            toast.raise_()
+        if self._veil is not None:
+            self._veil.raise_()
+
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self._window and event.type() == QEvent.Type.Resize:
             self._place()
@@ -186,8 +194,7 @@ class ToastHost(QObject):
         area = self._window.rect()
         bottom = area.bottom() - 36
         for number, toast in enumerate(reversed(list(self._toasts.values()))):
-            height = max(toast.heightForWidth(WIDTH_PX), toast.minimumSizeHint().height())
-            toast.resize(WIDTH_PX, height)
+            toast.resize(WIDTH_PX, toast.heightForWidth(WIDTH_PX))
             if toast.notice.blocking:
                 box = QRect(0, 0, toast.width(), toast.height())
                 box.moveCenter(area.center())
