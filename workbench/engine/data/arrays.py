@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from workbench.project.sources import Reference
     from workbench.results import TensorSpec
 
+_UNREADABLE = (
+    OSError, ValueError, RuntimeError, KeyError, EOFError, zipfile.BadZipFile,
+    pickle.UnpicklingError,
+)  # fmt: skip
 _LABEL_NAMES = ("labels", "label", "y", "targets", "target")
 
 
@@ -59,7 +64,7 @@ def read_arrays(
         raise wrong(option, f"{path.name} is not there.", "Correct the path.")
     try:
         arrays = _array_streams(path, inputs)
-    except (OSError, ValueError, RuntimeError, KeyError, zipfile.BadZipFile, EOFError) as error:
+    except _UNREADABLE as error:
         raise wrong(
             option,
             f"{path.name} cannot be read: {str(error).splitlines()[0]}"[:300],

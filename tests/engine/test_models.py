@@ -1,0 +1,149 @@
+"""Models in every form a project may name, and in every form that is refused."""
+
+import pytest
+import torch
+
+from tests.engine import networks
+from tests.engine.in_process import project
+from workbench.errors import WorkbenchError
+from workbench.project import edits
+from workbench.project.model import ModelSource
+from workbench.project.program_archive import archive_risks
+
+pytestmark = pytest.mark.engine
+
+
+def with_model(**fields):
+    return edits.set_model(project("small"), ModelSource(**fields))
+
+
+def test_that_an_exported_program_is_taken_as_it_is(engine):
+    model, inputs = networks.small()
+    program = torch.export.export(model, inputs)
+    torch.export.save(program, str(engine.folder / "small.pt2"))
+    assert archive_risks(engine.folder / "small.pt2") == []
+    assert engine.run(with_model(spec="small.pt2"), "verify", "evaluate") == "done"
+
+
+def test_that_an_installed_packages_callable_is_found(engine):
+    spec = "executorch.examples.models.mlperf_tiny.resnet8:ResNet8"
+    made = with_model(spec=spec, input_shapes=((1, 3, 32, 32),))
+    assert engine.run(made, "export") == "done"
+    assert engine.result(made, "import_model").model_class == "ResNet8"
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
+def test_that_weights_come_from_safetensors_and_state_dicts(engine, suffix):
+    from safetensors.torch import save_file
+
+    torch.manual_seed(5)
+    state = networks.Small().state_dict()
+    path = engine.folder / f"weights{suffix}"
+    if suffix == ".pt":
+        torch.save(state, path)
+    else:
+        save_file(state, path)
+    made = with_model(spec="networks.py:small", weights=path.name)
+    assert engine.run(made, "export") == "done"
+    program = torch.export.load(str(engine.path(made, "export") / "program.pt2"))
+    assert torch.equal(program.state_dict["fc.weight"], state["fc.weight"])
+
+
+REFUSED = [
+    (dict(spec="networks.py:nothing"), "has no nothing"),
+    (dict(spec="networks.py:NOT_CALLABLE"), "not callable"),
+    (dict(spec="networks.py:raising"), "line "),
+    (dict(spec="networks.py:not_a_model"), "not a torch.nn.Module"),
+    (dict(spec="networks.py:small_module_only"), "without example inputs"),
+    (dict(spec="broken.py:net"), "line 1"),
+    (dict(spec="empty.pt2"), "not an exported program"),
+    (dict(spec="cut.pt2"), "not an exported program"),
+    (dict(spec="networks.py:small", weights="other.pt"), "missing"),
+    (dict(spec="networks.py:small", weights="objects.pt"), "without running code"),
+    (dict(spec="networks.py:small", inputs="bad.npz"), "no example inputs"),
+]
+
+
+@pytest.mark.parametrize(("fields", "said"), REFUSED, ids=[str(f) for f, _ in REFUSED])
+def test_that_a_model_that_is_none_is_refused_in_a_sentence(engine, fields, said):
+    folder = engine.folder
+    (folder / "broken.py").write_text("def net(:\n")
+    (folder / "empty.pt2").write_bytes(b"")
+    (folder / "bad.npz").write_bytes(b"PK")
+    model, inputs = networks.small()
+    torch.export.save(torch.export.export(model, inputs), str(folder / "whole.pt2"))
+    (folder / "cut.pt2").write_bytes((folder / "whole.pt2").read_bytes()[:3000])
+    torch.save({"a": torch.zeros(1)}, folder / "other.pt")
+    torch.save(model, folder / "objects.pt")
+    assert engine.run(with_model(**fields), "export") == "failed"
+    assert said in engine.failure.message
+    assert "Traceback" not in engine.failure.message
+
+
+def test_that_a_model_that_does_not_export_is_placed_in_file_and_line(engine):
+    assert engine.run(project("untraceable"), "export") == "failed"
+    assert "networks.py, line" in engine.failure.message
+    assert "x.sum() > 0" in engine.failure.message
+
+
+def test_that_free_sizes_are_refused_by_input_and_dimension(engine):
+    model, inputs = networks.small()
+    sizes = ({0: torch.export.Dim("batch", min=1, max=8)},)
+    program = torch.export.export(model, (torch.cat([inputs[0]] * 2),), dynamic_shapes=sizes)
+    torch.export.save(program, str(engine.folder / "dynamic.pt2"))
+    assert engine.run(with_model(spec="dynamic.pt2"), "export") == "failed"
+    assert "dimension 0" in engine.failure.message
+
+
+def _rewritten(path, target, change):
+    import zipfile
+
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, change(name, old.read(name)))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda n, d: d.replace(b"torch.ops.aten.relu.default", b"torch.os.system"), "torch.os"),
+        (lambda n, d: d.replace(b'"as_int": 8}', b'"as_expr": {"expr_str": "__import__(1)"}}', 1)
+         if n.endswith("model.json") else d, "arithmetic"),
+        (lambda n, d: __import__("pickle").dumps(print) if n.endswith("model.pt") else d, "pickle"),
+    ],
+    ids=["operator", "size", "pickle"],
+)  # fmt: skip
+def test_that_a_program_that_could_run_code_needs_trust(tmp_path, change, said):
+    model, inputs = networks.small()
+    torch.export.save(torch.export.export(model, inputs), str(tmp_path / "a.pt2"))
+    _rewritten(tmp_path / "a.pt2", tmp_path / "b.pt2", change)
+    assert said in " ".join(archive_risks(tmp_path / "b.pt2"))
+
+
+def test_that_a_pickle_that_only_rebuilds_tensors_is_told_from_one_that_calls(tmp_path):
+    import os
+
+    class Evil:
+        def __reduce__(self):
+            return os.system, ("true",)
+
+    from workbench.project.program_archive import _safe_pickle
+
+    torch.save((torch.zeros(2),), tmp_path / "good.pt")
+    torch.save((Evil(),), tmp_path / "bad.pt")
+    assert _safe_pickle((tmp_path / "good.pt").read_bytes())
+    assert not _safe_pickle((tmp_path / "bad.pt").read_bytes())
+
+
+def test_that_errors_of_the_users_code_carry_their_kind_and_details(engine):
+    assert engine.run(with_model(spec="networks.py:raising"), "import_model") == "failed"
+    assert "ValueError: no weights today" in engine.failure.message
+    assert "Traceback" in engine.failure.details
+
+
+def test_that_a_mistaken_spec_is_refused_before_anything_runs(engine):
+    from workbench.project.sources import model_reference
+
+    for spec in ("model", "model.py", "a b:c", "x.py:1"):
+        with pytest.raises(WorkbenchError):
+            model_reference(spec, engine.folder)
