@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from workbench.graph.snapshot import GraphSnapshot
 
 LAYOUTS_KEPT = 6
+KEPT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,12 @@ class LayoutThread(QThread):
     def run(self) -> None:
         try:
             while order := self._next():
-                self._made = self._made[-1:]
                 with collection_paused():
                     scene = self._make(order)
                 if scene is not None and self._take(order):
                     self._made.append(scene)
                     self.finished_scene.emit(order, scene)
+                    del self._made[:-KEPT]
                     scene.prepare(self._has_order)
         finally:
             with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from workbench.graph.coordinates import place_columns
 from workbench.graph.ordering import order_rows
@@ -61,6 +62,8 @@ def lay_out(
     """
     index = {item: position for position, item in enumerate(children)}
     pairs = [(index[source], index[target]) for source, target in links]
+    if pairs == [(low, low + 1) for low in range(len(children) - 1)]:
+        return _lay_out_chain(children, sizes, header)
     edges = list(dict.fromkeys((min(pair), max(pair)) for pair in pairs))
     rows = build_rows(len(children), edges)
     order_rows(rows)
@@ -91,6 +94,24 @@ def lay_out(
         if a > b:
             points.reverse()
         layout.routes.append(Route(source, target, tuple(points), edge in rows.stubs, a > b))
+    return layout
+
+
+def _lay_out_chain(children: list[str], sizes: dict[str, Size], header: float) -> GroupLayout:
+    """Lay out children that follow each other one by one, as most do: no order to find."""
+    widest = max((sizes[item][0] for item in children), default=0.0)
+    middle, top = PADDING + widest / 2, header + PADDING / 2
+    layout = GroupLayout(widest + 2 * PADDING if children else 80.0, header + PADDING)
+    for item in children:
+        width, height = sizes[item]
+        layout.boxes[item] = (middle - width / 2, top, width, height)
+        layout.height = top + height + PADDING
+        top += height + ROW_GAP
+    for source, target in pairwise(children):
+        start, end = layout.boxes[source], layout.boxes[target]
+        layout.routes.append(
+            Route(source, target, ((middle, start[1] + start[3]), (middle, end[1])))
+        )
     return layout
 
 

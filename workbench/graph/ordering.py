@@ -23,15 +23,15 @@ def order_rows(rows: Rows) -> None:
     """Reorder the layers in place so that few edges cross.
 
     Depth first, then median sweeps; where edges still cross and the group is not large, again
-    from other first orders. The best order stays.
+    from the other side. The best order stays.
     """
     if all(len(layer) < 2 for layer in rows.layers):
         return
     first = rows.layers
     best: tuple[int, list[list[int]]] | None = None
-    for upwards, mirrored in ((False, False), (False, True), (True, False), (True, True)):
+    for mirrored in (False, True):
         rows.layers = first
-        _depth_first(rows, upwards=upwards, mirrored=mirrored)
+        _depth_first(rows, mirrored=mirrored)
         found = _improve(rows)
         if best is None or found[0] < best[0]:
             best = found
@@ -78,14 +78,12 @@ def _between(upper: list[int], down: list[list[int]], position: list[int]) -> in
     return crossings
 
 
-def _depth_first(rows: Rows, *, upwards: bool, mirrored: bool) -> None:
-    """Put each vertex behind those reached before it, from the top or from the bottom."""
+def _depth_first(rows: Rows, *, mirrored: bool) -> None:
+    """Put each vertex behind those reached before it; ``mirrored`` turns siblings around."""
     layer_of = {v: index for index, layer in enumerate(rows.layers) for v in layer}
     layers: list[list[int]] = [[] for _ in rows.layers]
-    neighbours = rows.up if upwards else rows.down
     seen = bytearray(len(rows.up))
-    order = reversed(rows.layers) if upwards else rows.layers
-    for start in [vertex for layer in order for vertex in layer]:
+    for start in [vertex for layer in rows.layers for vertex in layer]:
         waiting = [start]
         while waiting:
             vertex = waiting.pop()
@@ -93,7 +91,8 @@ def _depth_first(rows: Rows, *, upwards: bool, mirrored: bool) -> None:
                 continue
             seen[vertex] = 1
             layers[layer_of[vertex]].append(vertex)
-            waiting.extend(neighbours[vertex] if mirrored else reversed(neighbours[vertex]))
+            below = rows.down[vertex]
+            waiting.extend(below if mirrored else reversed(below))
     rows.layers = layers
 
 
