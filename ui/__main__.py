@@ -5,6 +5,7 @@ Nothing heavy is imported at module level: a fork server's children import this 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -30,6 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
             f"`workbench run {project} --out dist` does the same job without one.\n"
         )
         return 2
+    # Looking for plugins in every installed package takes longer than the window does.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    gc.disable()
     from ui.app import run
 
     return run(projects[0] if projects else None)

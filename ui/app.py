@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import traceback
@@ -42,6 +43,7 @@ from workbench.project.trust import TrustStore
 from workbench.protocol import Event, LogLine
 
 _WARM_UP_MS = 700
+_SETTLED_MS = 1500
 
 
 class Workbench(QObject):
@@ -260,7 +262,14 @@ def run(project: str | None) -> int:
     workbench = Workbench(application)
     sys.excepthook = partial(_on_exception, workbench)
     workbench.start(Path(project) if project else None)
+    QTimer.singleShot(_SETTLED_MS, workbench, _collect_again)
     return application.exec()
+
+
+def _collect_again() -> None:
+    """Take up collecting garbage, which the start leaves out, without what is there to stay."""
+    gc.freeze()
+    gc.enable()
 
 
 def _on_exception(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence
 from PySide6.QtWidgets import (
     QLabel,
@@ -70,7 +70,7 @@ class MainWindow(QMainWindow):
         self.palette_box = CommandPalette(self)
         self.toasts = ToastHost(context.notices, context.appearance, self)
         for dock in self.docks.values():
-            dock.visibilityChanged.connect(lambda _: QTimer.singleShot(0, self.toasts.raise_all))
+            dock.visibilityChanged.connect(self.toasts.raise_soon)
         self.resize(*SIZE)
         self._first = self._arranged_at_first()
         self._working = self._first

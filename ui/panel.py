@@ -28,6 +28,7 @@ from workbench.errors import WorkbenchError
 from workbench.project.frozen import Frozen
 
 Result = TypeVar("Result", bound=Frozen)
+NOTES_MS = 40
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ class Panel(QWidget):
         self._due = {"theme", "state", "selection"}
         self._soon = QTimer(self, interval=0, singleShot=True)
         self._soon.timeout.connect(self.flush)
+        self._notes = QTimer(self, interval=NOTES_MS, singleShot=True)
+        self._notes.timeout.connect(self.annotate)
         self.build()
         state = partial(self._mark, "state")
         for signal in (
@@ -107,6 +110,9 @@ class Panel(QWidget):
 
     def refresh(self) -> None:
         """Show the present state; may be called at any time, any number of times."""
+
+    def annotate(self) -> None:
+        """Add what results tell; called a moment after ``refresh``, so that painting comes first."""
 
     def render_selection(self, selected: Selected) -> None:
         """Show what is chosen."""
@@ -124,6 +130,7 @@ class Panel(QWidget):
             self.set_theme(self.context.theme)
         if "state" in due:
             self.refresh()
+            self._notes.start()
         if due:
             self.render_selection(self.context.selection.value)
 

@@ -201,7 +201,10 @@ class GraphPanel(Panel):
         self.view.set_chips(chips)
         modules = {node.id: node.module for node in snapshot.nodes}
         self.view.set_tooltips({i: why(e, project.rules, modules[i]) for i, e in mine.items()})
-        self.view.set_reasons(self._reasons(stage))
+
+    def annotate(self) -> None:
+        if self._snapshot is not None:
+            self.view.set_reasons(self._reasons(LEVELS[self.tabs.currentIndex()][0]))
 
     def _reasons(self, stage: str) -> dict[str, str]:
         """Return why nodes are not as they were wanted: not quantized, or left on the CPU."""
@@ -239,6 +242,7 @@ class GraphPanel(Panel):
 
     def _on_level_changed(self) -> None:
         self._show_level()
+        self.annotate()
         self.render_selection(self.context.selection.value)
 
     def _on_nodes_chosen(self, nodes: frozenset[str]) -> None:

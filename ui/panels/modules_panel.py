@@ -89,6 +89,7 @@ class ModulesPanel(Panel):
         self.assign.menu().aboutToShow.connect(lambda: self._fill_menu(self.assign.menu()))
         self._arrange()
         self._shown: tuple[object, ...] = ()
+        self._differing: dict[str, str] = {}
 
     def refresh(self) -> None:
         modules = self.context.outline.modules
@@ -165,16 +166,20 @@ class ModulesPanel(Panel):
         layout.addLayout(row)
         layout.addWidget(body, 1)
 
-    def _show_configs(self) -> None:
+    def annotate(self) -> None:
         from workbench.results import PrepareResult
 
+        prepared = self.context.load(PrepareResult, "prepare")
+        nodes = self.context.outline.resolution.nodes
+        self._differing = differences(prepared.annotations, nodes) if prepared else {}
+        self._show_configs()
+
+    def _show_configs(self) -> None:
         project = self.context.document.project
         resolution = self.context.outline.resolution
         rules = project.rules if project else ()
         reasons = {path: why(e, rules, path) for path, e in resolution.modules.items()}
-        prepared = self.context.load(PrepareResult, "prepare")
-        marks = differences(prepared.annotations, resolution.nodes) if prepared else {}
-        self.model.set_configs(resolution.modules, reasons, marks)
+        self.model.set_configs(resolution.modules, reasons, self._differing)
 
     def _on_filter_edited(self, text: str) -> None:
         self._proxy.setFilterFixedString(text)

@@ -145,11 +145,18 @@ class ToastHost(QObject):
         self._notices, self._appearance, self._window = notices, appearance, window
         self._toasts: dict[int, Toast] = {}
         self._veil: _Veil | None = None
+        self._soon = QTimer(self, interval=0, singleShot=True)
+        self._soon.timeout.connect(self.raise_all)
         window.installEventFilter(self)
         notices.posted.connect(self._on_posted)
         notices.closed.connect(self._on_closed)
         for notice in notices.open.values():
             self._on_posted(notice)
+
+    def raise_soon(self, *_: object) -> None:
+        """Come to the front once the panels have settled."""
+        if self._toasts:
+            self._soon.start()
 
     def raise_all(self) -> None:
         """Come to the front again, after panels have been raised."""
