@@ -112,7 +112,7 @@ class Panel(QWidget):
         """Show the present state; may be called at any time, any number of times."""
 
     def annotate(self) -> None:
-        """Add what results tell; called a moment after ``refresh``, so that painting comes first."""
+        """Add what results tell; called a moment after ``refresh``, so that paint comes first."""
 
     def render_selection(self, selected: Selected) -> None:
         """Show what is chosen."""
