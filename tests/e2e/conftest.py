@@ -1,0 +1,53 @@
+"""Real engine processes, warm from the fork server where there is one."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from workbench.engine_process import EngineProcess
+from workbench.pipeline.cache import Cache
+from workbench.project import store
+from workbench.protocol import EngineExit, JobFinished, Ready, RunUntil
+
+SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
+
+
+class Lane:
+    """Starts engines on one project and keeps what the last one said."""
+
+    def __init__(self, folder: Path) -> None:
+        shutil.copytree(SAMPLES / "digits", folder / "digits")
+        self.path = folder / "digits" / "digits.qwb"
+        self.project = store.load(self.path)
+        self.cache = Cache(folder / "cache")
+        self.events: list = []
+        self.log: list[str] = []
+
+    def run(self, until: str, on_event=lambda engine, event: None) -> EngineExit:
+        """Run one job on a fresh engine; ``on_event`` may disturb it."""
+        engine = EngineProcess(warm=True)
+        reader = engine.run_log(self.log.append)
+        self.events = []
+        command = RunUntil(
+            job="e2e", project=self.project, folder=str(self.path.parent), until=until,
+            cache_root=str(self.cache.root),
+        )  # fmt: skip
+        for event in engine.events():
+            self.events.append(event)
+            if isinstance(event, Ready):
+                engine.send(command)
+            elif isinstance(event, JobFinished):
+                engine.stop()
+            on_event(engine, event)
+        reader.join(5)
+        self.pid = engine.pid
+        return self.events[-1]
+
+    def kinds(self, kind) -> list:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+def lane(tmp_path):
+    return Lane(tmp_path)

@@ -1,0 +1,126 @@
+"""Engines that are killed, cancelled and lied to."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from workbench.engine_process import wait_gone
+from workbench.pipeline.plan import plan
+from workbench.protocol import JobFinished, LogLine, StageFinished, StageStarted
+
+pytestmark = pytest.mark.e2e
+
+STAGES = [
+    "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower", "verify",
+    "package",
+]  # fmt: skip
+
+
+def at(stage, action):
+    def on_event(engine, event):
+        if isinstance(event, StageStarted) and event.stage == stage:
+            action(engine)
+
+    return on_event
+
+
+def test_that_killing_an_engine_in_any_stage_loses_nothing_that_was_finished(lane):
+    for number, stage in enumerate(STAGES):
+        end = lane.run("package", at(stage, lambda e: os.kill(e.pid, signal.SIGKILL)))
+        assert not end.expected
+        assert end.sentence == f"The engine was killed by signal 9 (SIGKILL) while running {stage}."
+        finished = [e.stage for e in lane.kinds(StageFinished)]
+        assert finished == STAGES[:number]
+        states = {s.id: s.state for s in plan(lane.project, lane.path.parent, lane.cache).stages}
+        assert [s for s in STAGES if states[s] == "cached"] == STAGES[:number]
+    lane.run("package")
+    assert lane.kinds(JobFinished)[0].outcome == "done"
+    assert [e.stage for e in lane.kinds(StageFinished)] == STAGES
+
+
+def test_that_every_stage_can_be_cancelled_within_two_seconds(lane):
+    for stage in STAGES:
+        asked = []
+
+        def cancel(engine, asked=asked):
+            asked.append(time.monotonic())
+            engine.cancel()
+
+        end = lane.run("package", at(stage, cancel))
+        outcomes = [e.outcome for e in lane.kinds(JobFinished)]
+        assert end.expected
+        assert time.monotonic() - asked[0] < 2.0 + 1.0, stage
+        if outcomes != ["cancelled"]:
+            assert not outcomes, f"{stage} went on"
+        assert wait_gone(lane.pid, 5)
+        lane.run(stage)
+        assert lane.kinds(JobFinished)[0].outcome == "done"
+
+
+def test_that_a_damaged_result_is_noticed_and_computed_again(lane):
+    lane.run("convert")
+    key = plan(lane.project, lane.path.parent, lane.cache).key("calibrate")
+    file = lane.cache.folder(key) / "result.json"
+    data = bytearray(file.read_bytes())
+    data[50] ^= 1
+    file.write_bytes(data)
+    lane.run("convert")
+    assert {e.stage: e.cached for e in lane.kinds(StageFinished)} == {
+        "import_model": True, "export": True, "prepare": True, "calibrate": False,
+        "convert": True,
+    }  # fmt: skip
+
+
+def test_that_two_engines_on_one_project_do_not_disturb_each_other(lane):
+    outcomes = []
+
+    def run():
+        other = type(lane).__new__(type(lane))
+        other.__dict__ = {**lane.__dict__, "events": [], "log": []}
+        other.run("convert")
+        outcomes.append(other.kinds(JobFinished)[0].outcome)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes == ["done", "done"]
+
+
+def test_that_a_command_nobody_understands_is_logged_and_survived(lane):
+    def disturb(engine, event):
+        if isinstance(event, StageStarted) and event.stage == "export":
+            os.write(engine._commands, b'{"command": "dance"}\n')
+
+    lane.run("prepare", disturb)
+    assert lane.kinds(JobFinished)[0].outcome == "done"
+    assert any("not understood" in e.text for e in lane.kinds(LogLine))
+
+
+def test_that_what_the_tools_print_reaches_the_log_and_not_the_wire(lane):
+    lane.run("lower")
+    assert any("Network summary" in line for line in lane.log)
+    assert not any("not understood" in e.text for e in lane.kinds(LogLine))
+
+
+def test_that_ctrl_c_exits_130_and_leaves_no_process(lane, tmp_path):
+    environment = {**os.environ, "QUANTIZATION_WORKBENCH_CACHE": str(tmp_path / "other")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "workbench", "run", str(lane.path), "--trust"],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    for line in process.stderr:
+        if "prepare" in line:
+            os.kill(process.pid, signal.SIGINT)
+            break
+    _, rest = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Cancelled" in rest
+    assert "Traceback" not in rest
