@@ -54,11 +54,8 @@ def lay_out(
 ) -> GroupLayout:
     """Lay out the children of one group.
 
-    Args:
-        children: Items in execution order; a link against it is drawn upwards.
-        links: Pairs (source, target) of children.
-        sizes: Width and height [px] of every child.
-        header: Room [px] above the first row.
+    ``children`` are in execution order, and a link (source, target) against it is drawn upwards.
+    ``sizes`` has width and height [px] of every child; ``header`` is room above the first row.
     """
     index = {item: position for position, item in enumerate(children)}
     pairs = [(index[source], index[target]) for source, target in links]
@@ -72,28 +69,22 @@ def lay_out(
     shift = PADDING - COLUMN_GAP / 2
     xs = [x + shift for x in place_columns(rows, half)]
     bands = _bands(rows, [sizes[item][1] for item in children], header + PADDING / 2)
-    layout = GroupLayout(0.0, 0.0)
-    layout.width = max((x + room for x, room in zip(xs, half, strict=True)), default=80.0) + shift
-    layout.height = (bands[-1][1] if bands else header) + PADDING
-    band_of: list[tuple[float, float]] = [(0.0, 0.0)] * len(rows.up)
-    for band, layer in zip(bands, rows.layers, strict=True):
-        for vertex in layer:
-            band_of[vertex] = band
+    right = max((x + room for x, room in zip(xs, half, strict=True)), default=80.0)
+    layout = GroupLayout(right + shift, (bands[-1][1] if bands else header) + PADDING)
+    band_of = {v: band for band, row in zip(bands, rows.layers, strict=True) for v in row}
     for position, item in enumerate(children):
         width, height = sizes[item]
         top, bottom = band_of[position]
         y = (top + bottom - height) / 2
         layout.boxes[item] = (xs[position] - width / 2, y, width, height)
-    for (source, target), (a, b) in zip(links, pairs, strict=True):
-        edge = (min(a, b), max(a, b))
+    for link, pair in zip(links, pairs, strict=True):
+        edge = (min(pair), max(pair))
         bends = [(xs[v], *band_of[v]) for v in rows.chains.get(edge, ())]
         ends = [layout.boxes[children[end]] for end in edge]
         points = _points(ends, [band_of[end] for end in edge], bends)
-        if edge in rows.stubs:
-            points = [points[0], points[-1]]
-        if a > b:
-            points.reverse()
-        layout.routes.append(Route(source, target, tuple(points), edge in rows.stubs, a > b))
+        is_stub, is_reversed = edge in rows.stubs, pair[0] > pair[1]
+        way = (points[0], points[-1]) if is_stub else tuple(points)
+        layout.routes.append(Route(*link, way[::-1] if is_reversed else way, is_stub, is_reversed))
     return layout
 
 

@@ -208,10 +208,8 @@ class _Table(dict[T, int]):
 
 
 def _encode(snapshot: GraphSnapshot) -> dict[str, Any]:
-    words: _Table[str] = _Table()
-    groups: _Table[tuple[str, ...]] = _Table()
-    tensors: _Table[TensorInfo] = _Table()
-    attrs: _Table[tuple[tuple[str, str], ...]] = _Table()
+    words, groups = _Table[str](), _Table[tuple[str, ...]]()
+    tensors, attrs = _Table[TensorInfo](), _Table[tuple[tuple[str, str], ...]]()
     nodes = snapshot.nodes
     index = {node.id: position for position, node in enumerate(nodes)}
     columns = {
@@ -221,12 +219,11 @@ def _encode(snapshot: GraphSnapshot) -> dict[str, Any]:
         "module": [words[node.module] for node in nodes],
         "call": [node.call for node in nodes],
         "group": [groups[node.group] for node in nodes],
-        "outputs": [[tensors[tensor] for tensor in node.outputs] for node in nodes],
+        "outputs": [[tensors[info] for info in node.outputs] for node in nodes],
         "source": [words[node.source] for node in nodes],
         "attrs": [attrs[tuple(node.attrs.items())] for node in nodes],
     }
-    edges = snapshot.edges
-    modules = snapshot.modules
+    edges, modules = snapshot.edges, snapshot.modules
     return {
         "format": FORMAT,
         "version": VERSION,
