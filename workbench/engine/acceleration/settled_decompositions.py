@@ -1,14 +1,12 @@
 """A program that a decomposition has just made, and that the next cannot change, skips it."""
 
-# ruff: noqa: SLF001 - the insides of the toolchain are what this file is about
-
 from __future__ import annotations
 
-import operator
 import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from workbench.engine.acceleration.early_functions import is_functional
 from workbench.engine.acceleration.patching import replaced
 
 if TYPE_CHECKING:
@@ -25,29 +23,17 @@ def settled_decompositions() -> Iterator[None]:
 
     def run_decompositions(self: Any, decomp_table: Any = None, **options: Any) -> Any:
         known = decomp_table is not None and not options and self in settled
-        if known and _is_untouched(self, decomp_table):
+        if known and is_functional(self) and _is_without(self, decomp_table):
             return self
         done = stock(self, decomp_table, **options)
-        settled.add(done)
+        if done is not self:
+            settled.add(done)
         return done
 
     with replaced(exported_program.ExportedProgram, "run_decompositions", run_decompositions):
         yield
 
 
-def _is_untouched(program: Any, table: Any) -> bool:
-    """Tell whether every operator is a plain function outside ``table``, with no control flow."""
-    import torch
-
-    for node in program.graph.nodes:
-        if node.op in ("placeholder", "output"):
-            continue
-        if node.op != "call_function":
-            return False
-        if node.target is operator.getitem:
-            continue
-        if not isinstance(node.target, torch._ops.OpOverload):
-            return False
-        if node.target in table or node.target._schema.is_mutable:
-            return False
-    return True
+def _is_without(program: Any, table: Any) -> bool:
+    """Tell whether no operator of ``table`` is left in ``program``."""
+    return all(node.target not in table for node in program.graph.nodes)

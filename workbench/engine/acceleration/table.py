@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.engine.acceleration import gate
 from workbench.engine.acceleration.cached_shapes import cached_shapes
 from workbench.engine.acceleration.direct_trees import direct_trees
+from workbench.engine.acceleration.early_functions import early_functions
 from workbench.engine.acceleration.known_composites import known_composites
 from workbench.engine.acceleration.lazy_recompile import lazy_recompile
 from workbench.engine.acceleration.literal_lists import literal_lists
@@ -58,6 +59,13 @@ ACCELERATIONS: tuple[Acceleration, ...] = (
         "A program fresh from one decomposition skips the next if no operator is left to it.",
         "Retracing plain functions outside the table gives the same nodes with the same names.",
         settled_decompositions,
+    ),
+    Acceleration(
+        "early-functions",
+        "Leave functional programs as they are",
+        "The pass that makes programs functional is skipped before Arm's decomposition if it can.",
+        "Without changes in place it has nothing to do that the decomposition does not do again.",
+        early_functions,
     ),
     Acceleration(
         "quiet-collector",
