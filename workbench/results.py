@@ -6,7 +6,7 @@ GraphSnapshot) and ``arrays.npz``. Nothing is pickled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -291,7 +291,7 @@ def save_result(result: Frozen, folder: Path) -> None:
     (folder / RESULT_FILE).write_text(result.model_dump_json(indent=1))
 
 
-def load_arrays(folder: Path) -> Mapping[str, np.ndarray]:
+def load_arrays(folder: Path) -> Mapping[str, np.ndarray[Any, Any]]:
     """Return the arrays of a result, read without pickles."""
     with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}

@@ -50,17 +50,17 @@ def test_that_weights_come_from_safetensors_and_state_dicts(engine, suffix):
 
 
 REFUSED = [
-    (dict(spec="networks.py:nothing"), "has no nothing"),
-    (dict(spec="networks.py:NOT_CALLABLE"), "not callable"),
-    (dict(spec="networks.py:raising"), "line "),
-    (dict(spec="networks.py:not_a_model"), "not a torch.nn.Module"),
-    (dict(spec="networks.py:small_module_only"), "without example inputs"),
-    (dict(spec="broken.py:net"), "line 1"),
-    (dict(spec="empty.pt2"), "not an exported program"),
-    (dict(spec="cut.pt2"), "not an exported program"),
-    (dict(spec="networks.py:small", weights="other.pt"), "missing"),
-    (dict(spec="networks.py:small", weights="objects.pt"), "without running code"),
-    (dict(spec="networks.py:small", inputs="bad.npz"), "no example inputs"),
+    ({"spec": "networks.py:nothing"}, "has no nothing"),
+    ({"spec": "networks.py:NOT_CALLABLE"}, "not callable"),
+    ({"spec": "networks.py:raising"}, "line "),
+    ({"spec": "networks.py:not_a_model"}, "not a torch.nn.Module"),
+    ({"spec": "networks.py:small_module_only"}, "without example inputs"),
+    ({"spec": "broken.py:net"}, "line 1"),
+    ({"spec": "empty.pt2"}, "not an exported program"),
+    ({"spec": "cut.pt2"}, "not an exported program"),
+    ({"spec": "networks.py:small", "weights": "other.pt"}, "missing"),
+    ({"spec": "networks.py:small", "weights": "objects.pt"}, "without running code"),
+    ({"spec": "networks.py:small", "inputs": "bad.npz"}, "no example inputs"),
 ]
 
 

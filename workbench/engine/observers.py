@@ -3,6 +3,8 @@
 This file stands on torch and torchao alone, because a generated script carries it along.
 """
 
+from typing import Any
+
 import torch
 from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
 
@@ -13,7 +15,7 @@ class PercentileObserver(HistogramObserver):
     Source: the quantile of the running histogram [bins], linear inside a bin.
     """
 
-    def __init__(self, *, percentile: float = 99.99, **options) -> None:
+    def __init__(self, *, percentile: float = 99.99, **options: Any) -> None:
         super().__init__(**options)
         self.percentile = percentile
 
@@ -36,7 +38,7 @@ class PercentileObserver(HistogramObserver):
 class FixedRangeObserver(MinMaxObserver):
     """Reports the range it was given, whatever passes by."""
 
-    def __init__(self, *, minimum: float, maximum: float, **options) -> None:
+    def __init__(self, *, minimum: float, maximum: float, **options: Any) -> None:
         super().__init__(**options)
         self.min_val.copy_(torch.tensor(minimum))
         self.max_val.copy_(torch.tensor(maximum))

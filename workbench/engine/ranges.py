@@ -33,7 +33,7 @@ def _keeps_range(module: torch.nn.Module) -> bool:
 
 def collect(
     module: torch.fx.GraphModule,
-) -> tuple[list[TensorRange], dict[str, np.ndarray]]:
+) -> tuple[list[TensorRange], dict[str, np.ndarray[Any, Any]]]:
     """Return the ranges of all observed tensors in execution order, and the arrays beside them.
 
     Returns:
@@ -41,9 +41,9 @@ def collect(
         ``channel_max/<id>`` [C] for weights observed per channel.
     """
     rows: list[TensorRange] = []
-    histograms: list[np.ndarray] = []
+    histograms: list[np.ndarray[Any, Any]] = []
     edges: list[tuple[float, float]] = []
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
     seen: set[int] = set()
     for node, name, observer in _calls(module, ""):
         if id(observer) in seen:
@@ -85,7 +85,7 @@ def _weight_of(module: torch.fx.GraphModule, source: torch.fx.Node) -> torch.Ten
 
 def _histogram(
     observer: Any, module: torch.fx.GraphModule, source: torch.fx.Node
-) -> tuple[np.ndarray, float, float]:
+) -> tuple[np.ndarray[Any, Any], float, float]:
     """Return counts [256] and the two outer edges; zeros where the observer keeps none."""
     minimum, maximum = observer.min_val, observer.max_val
     low, high = float(minimum.min()), float(maximum.max())
@@ -102,7 +102,7 @@ def _histogram(
     return np.zeros(BINS, np.float32), low, high
 
 
-def _percentiles(counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
+def _percentiles(counts: np.ndarray[Any, Any], low: float, high: float) -> tuple[float, float]:
     total = counts.sum()
     if total <= 0 or high <= low:
         return low, high
@@ -117,7 +117,7 @@ def _row(
     index: int,
     source: torch.fx.Node,
     observer: Any,
-    counts: np.ndarray,
+    counts: np.ndarray[Any, Any],
     edges: tuple[float, float],
 ) -> TensorRange:
     low, high = edges

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from workbench.errors import Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,7 +143,7 @@ def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]
 
 def missing(project: Project, folder: Path) -> WorkbenchError | None:
     """Return one error that lists everything the project names and the disk lacks."""
-    infos = []
+    infos: list[ErrorInfo] = []
     try:
         for option, reference in references(project, folder):
             if reference.path is not None and not reference.path.exists():

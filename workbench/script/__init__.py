@@ -56,6 +56,7 @@ Usage: python THIS_FILE [OUTPUT.pte]
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch

@@ -8,12 +8,21 @@ the family check here is the only one there is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, Place
 from workbench.project.model import RuleKind, TargetChoice
 from workbench.targets.base import Choice, OptionSpec, Variant
+from workbench.targets.ethos_u_devices import (
+    CONFIGS_BY_NAME,
+    DEPRECATED_FLAGS,
+    FAMILIES,
+    MEMORY_MODES,
+    RESERVED_FLAGS,
+    family_of,
+    memory_modes,
+    system_configs,
+)
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -21,114 +30,21 @@ if TYPE_CHECKING:
     from workbench.project.qconfig import QuantConfig
 
 
-@dataclass(frozen=True)
-class Family:
-    """One generation of the NPU: its device sizes [MACs], its configurations and its defaults."""
-
-    name: str
-    macs: tuple[int, ...]
-    system_config: str
-    memory_mode: str
-    tosa_spec: str
-
-
-@dataclass(frozen=True)
-class SystemConfig:
-    """Clock [Hz] and the memory on the second AXI port."""
-
-    name: str
-    clock_hz: int
-    external: str
-
-
-FAMILIES: tuple[Family, ...] = (
-    Family(
-        "u55", (32, 64, 128, 256), "Ethos_U55_High_End_Embedded", "Shared_Sram",
-        "TOSA-1.0+INT+int16+int4+u55",
-    ),
-    Family(
-        "u65", (256, 512), "Ethos_U65_High_End", "Dedicated_Sram_384KB",
-        "TOSA-1.0+INT+int16+int4+u55",
-    ),
-    Family(
-        "u85", (128, 256, 512, 1024, 2048), "Ethos_U85_SYS_DRAM_Mid", "Dedicated_Sram_384KB",
-        "TOSA-1.0+INT+int16+int4+cf",
-    ),
-)  # fmt: skip
-
-SYSTEM_CONFIGS: tuple[SystemConfig, ...] = (
-    SystemConfig("Ethos_U55_High_End_Embedded", 500_000_000, "flash"),
-    SystemConfig("Ethos_U55_Deep_Embedded", 200_000_000, "flash"),
-    SystemConfig("Ethos_U65_Embedded", 500_000_000, "flash"),
-    SystemConfig("Ethos_U65_Mid_End", 500_000_000, "dram"),
-    SystemConfig("Ethos_U65_High_End", 1_000_000_000, "dram"),
-    SystemConfig("Ethos_U65_Client_Server", 1_000_000_000, "dram"),
-    SystemConfig("Ethos_U85_SYS_Flash_Low", 200_000_000, "flash"),
-    SystemConfig("Ethos_U85_SYS_Flash_High", 500_000_000, "flash"),
-    SystemConfig("Ethos_U85_SYS_DRAM_Low", 500_000_000, "dram"),
-    SystemConfig("Ethos_U85_SYS_DRAM_Mid", 1_000_000_000, "dram"),
-    SystemConfig("Ethos_U85_SYS_DRAM_High", 1_000_000_000, "dram"),
-)
-
-MEMORY_MODES: Mapping[str, str] = {
-    "Sram_Only": "everything in SRAM",
-    "Shared_Sram": "weights external, tensors in SRAM shared with the CPU",
-    "Dedicated_Sram": "weights and tensors external, SRAM as the NPU's cache",
-    "Dedicated_Sram_256KB": "weights and tensors external, 256 KiB of SRAM as cache",
-    "Dedicated_Sram_384KB": "weights and tensors external, 384 KiB of SRAM as cache",
-    "Dedicated_Sram_512KB": "weights and tensors external, 512 KiB of SRAM as cache",
-}
-
-# Flags that Vela 5.1.0 accepts and ignores, and flags the workbench sets itself.
-DEPRECATED_FLAGS = frozenset({
-    "--debug-force-regor", "--disable-chaining", "--disable-fwd", "--disable-cascading",
-    "--disable-buffering", "--disable-ifm-reuse", "--verbose-operators", "--verbose-packing",
-    "--verbose-tensor-purpose", "--verbose-progress", "--max-block-dependency",
-    "--recursion-limit", "--timing", "--hillclimb-max-iterations",
-})  # fmt: skip
-RESERVED_FLAGS = frozenset({
-    "--accelerator-config", "--output-format", "--config", "--system-config", "--memory-mode",
-    "--output-dir", "--optimise", "--arena-cache-size",
-})  # fmt: skip
-
-_FAMILIES = {family.name: family for family in FAMILIES}
-_CONFIGS = {config.name: config for config in SYSTEM_CONFIGS}
-
-
-def family_of(target_id: str) -> Family:
-    """Return the NPU generation of a device id such as ``ethos-u55-128``."""
-    return _FAMILIES[target_id.split("-")[1]]
-
-
-def system_configs(family: Family) -> list[SystemConfig]:
-    """Return the system configurations made for a generation."""
-    prefix = f"Ethos_{family.name.upper()}_"
-    return [config for config in SYSTEM_CONFIGS if config.name.startswith(prefix)]
-
-
-def memory_modes(family: Family, system_config: str) -> list[str]:
-    """Return the memory modes that compile: a dedicated SRAM needs DRAM behind it."""
-    config = _CONFIGS.get(system_config)
-    if family.name == "u55" or (config is not None and config.external == "flash"):
-        return ["Sram_Only", "Shared_Sram"]
-    return list(MEMORY_MODES)
-
-
 class EthosU:
     """The row of the target table for Ethos-U."""
 
-    id = "ethos-u"
-    title = "Arm Ethos-U"
-    variants = tuple(
+    id: str = "ethos-u"
+    title: str = "Arm Ethos-U"
+    variants: tuple[Variant, ...] = tuple(
         Variant(f"ethos-{f.name}-{macs}", f"Ethos-{f.name.upper()}, {macs} MACs")
         for f in FAMILIES
         for macs in f.macs
     )
-    stages = (
+    stages: tuple[str, ...] = (
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
         "verify", "run", "package",
     )  # fmt: skip
-    toolchain = "workbench.engine.toolchains.ethos_u"
+    toolchain: str = "workbench.engine.toolchains.ethos_u"
 
     def options(self, choice: TargetChoice) -> tuple[OptionSpec, ...]:
         """Return the options, each with only the values that are valid beside the others."""
@@ -238,7 +154,7 @@ class EthosU:
 
     def figures(self, choice: TargetChoice) -> Mapping[str, str]:
         """Return clock and MAC units of the choice."""
-        config = _CONFIGS.get(str(self.complete(choice).options.get("system_config")))
+        config = CONFIGS_BY_NAME.get(str(self.complete(choice).options.get("system_config")))
         macs = choice.id.rsplit("-", 1)[-1]
         clock = f"{config.clock_hz / 1e6:.0f} MHz" if config else "unknown"
         return {"MAC units": macs, "Clock": clock}
@@ -304,13 +220,3 @@ def _check_flags(choice: TargetChoice) -> list[ErrorInfo]:
                 "Use the option of that name.",
             ))  # fmt: skip
     return problems
-
-
-def clock_hz(system_config: str) -> int:
-    """Return the NPU clock [Hz] that a system configuration assumes."""
-    return _CONFIGS[system_config].clock_hz
-
-
-def has_control_flow(target_id: str) -> bool:
-    """Return whether a device runs conditions and loops: TOSA's control flow extension."""
-    return "+cf" in family_of(target_id).tosa_spec

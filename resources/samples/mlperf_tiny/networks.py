@@ -1,4 +1,4 @@
-"""The MLPerf Tiny networks that come with ExecuTorch. RANDOM weights: good for cost, not quality."""
+"""The MLPerf Tiny networks that come with ExecuTorch. RANDOM weights: cost, not quality."""
 
 from collections.abc import Iterator
 

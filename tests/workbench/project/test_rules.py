@@ -16,7 +16,8 @@ def labels(*rules):
 
 
 def test_that_the_last_matching_rule_wins_whatever_its_kind():
-    name, type_ = rule("n", "module_name", "encoder.0", "a8w8"), rule("t", "module_type", LINEAR, "a16w8")
+    name = rule("n", "module_name", "encoder.0", "a8w8")
+    type_ = rule("t", "module_type", LINEAR, "a16w8")
     assert labels(name, type_)["encoder.0"] == "a16w8"
     assert labels(type_, name)["encoder.0"] == "a8w8"
 
@@ -39,7 +40,9 @@ def test_that_a_disabled_rule_does_nothing():
 
 def test_that_a_rule_counts_what_it_wins_and_loses():
     project = make_project(
-        rule("g", "global"), rule("n", "module_name", "encoder", "a16w8"), rule("x", "module_name", "no")
+        rule("g", "global"),
+        rule("n", "module_name", "encoder", "a16w8"),
+        rule("x", "module_name", "no"),
     )
     counts = resolve(project, MODULES).counts
     assert (counts["g"].wins, counts["g"].loses) == (2, 3)
@@ -49,7 +52,9 @@ def test_that_a_rule_counts_what_it_wins_and_loses():
 
 def test_that_the_beaten_rules_are_told_strongest_first():
     project = make_project(
-        rule("g", "global"), rule("a", "module_name", "encoder"), rule("b", "module_name", "encoder.0")
+        rule("g", "global"),
+        rule("a", "module_name", "encoder"),
+        rule("b", "module_name", "encoder.0"),
     )
     effective = resolve(project, MODULES).modules["encoder.0"]
     assert effective.rule == "b"

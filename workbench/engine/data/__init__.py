@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ def _kept_count(total: int | None, source: DataSource) -> int | None:
 
 
 def _stream(
-    raw: Samples, source: DataSource, labels: np.ndarray | None, option: str
+    raw: Samples, source: DataSource, labels: np.ndarray[Any, Any] | None, option: str
 ) -> Iterator[Sample]:
     dropped, given = set(source.dropped), 0
     iterator = iter(raw)

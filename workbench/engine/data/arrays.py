@@ -30,7 +30,7 @@ _UNREADABLE = (
 _LABEL_NAMES = ("labels", "label", "y", "targets", "target")
 
 
-def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray | None:
+def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any, Any] | None:
     """Return one class per sample, from the labels' own file or from the samples' .npz."""
     spec = source.labels or (source.spec if source.spec.endswith(".npz") else None)
     if spec is None:
@@ -94,7 +94,7 @@ def read_arrays(
 class _ArrayStream:
     shape: tuple[int, ...]
     dtype: Any
-    open: Callable[[], Iterator[np.ndarray]]
+    open: Callable[[], Iterator[np.ndarray[Any, Any]]]
 
     @property
     def count(self) -> int:
@@ -142,7 +142,7 @@ def _npz_member(path: Path, name: str) -> _ArrayStream:
     if dtype.hasobject:
         raise ValueError(f"{name} holds Python objects")
 
-    def rows() -> Iterator[np.ndarray]:
+    def rows() -> Iterator[np.ndarray[Any, Any]]:
         if fortran:
             with np.load(path, allow_pickle=False) as loaded:
                 yield from loaded[name]

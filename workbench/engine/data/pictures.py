@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def read_pictures(
     return Samples(folder.name, len(files), read)
 
 
-def _picture(file: Path, settings: Preprocess, channels: int) -> np.ndarray:
+def _picture(file: Path, settings: Preprocess, channels: int) -> np.ndarray[Any, Any]:
     """Return a picture as float32 [C, H, W]."""
     from PIL import Image, UnidentifiedImageError
 

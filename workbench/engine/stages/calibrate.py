@@ -67,7 +67,7 @@ def load(context: StageContext) -> Any:
     return prepared
 
 
-def _state(module: torch.fx.GraphModule) -> dict[str, np.ndarray]:
+def _state(module: torch.fx.GraphModule) -> dict[str, np.ndarray[Any, Any]]:
     return {
         f"{_STATE}{name}/{field}": value.detach().numpy()
         for name, observer in ranges.observers(module)

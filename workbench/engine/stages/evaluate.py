@@ -32,7 +32,7 @@ def run(context: StageContext) -> None:
     quantized = quantized_module(context)
     floating = context.hot("export").module(check_guards=False)
     tensors = TensorComparison(context.hot("calibrate").module, converted)
-    tally = _Tally()
+    tally = _Tally(keep=context.project.evaluation.metric is not None)
     limit = context.project.evaluation.limit
     total = min(limit, samples.count) if samples.count else limit
     with torch.inference_mode():
@@ -66,6 +66,7 @@ class _Hits:
 
 @dataclass
 class _Tally:
+    keep: bool = False
     count: int = 0
     labelled: int = 0
     sums: list[Accumulator] = field(default_factory=list)
@@ -87,7 +88,8 @@ class _Tally:
             self.labelled += 1
             self.float_hits.add(floats[0], label)
             self.quantized_hits.add(quantized[0], label)
-        self.collected.append((floats, quantized, label))
+        if self.keep:
+            self.collected.append((floats, quantized, label))
 
     def result(
         self, data: str, calibrated_on: str, metric: tuple[str, float | None, float | None]
@@ -120,10 +122,10 @@ def _metric(context: StageContext, tally: _Tally) -> tuple[str, float | None, fl
     function = user_code.load_callable(reference, "evaluation.metric")
     labels = [label for _, _, label in tally.collected]
     values = []
-    for side in (0, 1):
-        outputs = [entry[side][0] for entry in tally.collected]
-        values.append(_number(user_code.call(_bound(function, outputs, labels), reference,
-                                             "evaluation.metric")))  # fmt: skip
+    sides = [[a[0] for a, _, _ in tally.collected], [b[0] for _, b, _ in tally.collected]]
+    for outputs in sides:
+        bound = _bound(function, outputs, labels)
+        values.append(_number(user_code.call(bound, reference, "evaluation.metric")))
     return reference.attribute, values[0], values[1]
 
 

@@ -37,7 +37,7 @@ def run(context: StageContext) -> None:
     graph = snapshot(prepared.module, LEVEL, floating.modules)
     graph.save(context.out / GRAPH_FILE)
     toolchain = context.toolchain()
-    annotations = toolchain.annotations(prepared.quantizer, prepared.module, context.project)
+    annotations = toolchain.report(prepared.quantizer, prepared.module, context.project)
     observers = [m for m in prepared.module.modules() if isinstance(m, ObserverBase)]
     warnings = []
     if not observers:

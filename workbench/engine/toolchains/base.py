@@ -33,7 +33,7 @@ class Toolchain(Protocol):
         """Return a torchao quantizer with the project's rules."""
         ...
 
-    def annotations(
+    def report(
         self, quantizer: Any, prepared: torch.fx.GraphModule, project: Project
     ) -> list[NodeAnnotation]:
         """Return what the quantizer did with every node."""

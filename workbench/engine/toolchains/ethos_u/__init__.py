@@ -2,7 +2,7 @@
 
 from workbench.engine.toolchains.ethos_u.grids import runtime_values, tolerance
 from workbench.engine.toolchains.ethos_u.lowering import lower
-from workbench.engine.toolchains.ethos_u.quantizing import annotations, quantizer
+from workbench.engine.toolchains.ethos_u.quantizing import quantizer, report
 from workbench.engine.toolchains.ethos_u.reference import verify
 
-__all__ = ["annotations", "lower", "quantizer", "runtime_values", "tolerance", "verify"]
+__all__ = ["lower", "quantizer", "report", "runtime_values", "tolerance", "verify"]

@@ -27,7 +27,7 @@ from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.pipeline.plan import tool_version
 from workbench.results import CpuNode, ExportResult, LowerResult
 from workbench.targets import target_of
-from workbench.targets.ethos_u import clock_hz, has_control_flow
+from workbench.targets.ethos_u_devices import clock_hz, has_control_flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,7 +132,7 @@ def _kept_reports(reports: list[Any]) -> Iterator[None]:
     """Keep every reporter the partitioner makes: it has no other way to give its reasons."""
     stock = tosa_partitioner.WhyNoPartitionReporter
 
-    class Kept(stock):
+    class Kept(stock):  # type: ignore[valid-type, misc]
         def __init__(self) -> None:
             super().__init__()
             reports.append(self)

@@ -80,7 +80,7 @@ def operator(name: str) -> Any:
     return found
 
 
-def annotations(
+def report(
     made: EthosUQuantizer, prepared: torch.fx.GraphModule, project: Project
 ) -> list[NodeAnnotation]:
     """Return for every operator whether it was quantized, by what, and otherwise why not.
@@ -158,7 +158,7 @@ def _reports(made: EthosUQuantizer) -> tuple[dict[str, tuple[str, str]], dict[st
 
 def _labels(project: Project) -> dict[str, str]:
     """Return our names for the labels that the Arm configs carry."""
-    names = {}
+    names: dict[str, str] = {}
     for rule in project.rules:
         config = project.config_of(rule)
         arm = arm_config(config)

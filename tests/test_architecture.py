@@ -1,0 +1,92 @@
+"""The rules of the house that no linter knows."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.pipeline.stages import STAGES
+from workbench.targets import TARGETS
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = sorted([*(ROOT / "workbench").rglob("*.py"), *(ROOT / "ui").rglob("*.py")])
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=name)
+def test_that_a_file_has_at_most_300_lines_and_a_docstring(path):
+    text = path.read_text()
+    assert text.count("\n") <= 300
+    if text.strip():
+        assert ast.get_docstring(ast.parse(text))
+
+
+def test_that_a_test_file_has_at_most_400_lines():
+    assert [name(p) for p in TESTS if p.read_text().count("\n") > 400] == []
+
+
+def test_that_no_function_has_more_than_40_lines():
+    long = [
+        f"{name(path)}:{node.lineno} {node.name}"
+        for path in PRODUCT
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+        and node.end_lineno - node.body[0].lineno + 1 - _docstring_lines(node) > 40
+    ]
+    assert long == []
+
+
+def _docstring_lines(node: ast.FunctionDef) -> int:
+    if ast.get_docstring(node) is None:
+        return 0
+    return node.body[0].end_lineno - node.body[0].lineno + 1
+
+
+def test_that_no_file_is_called_after_nothing_in_particular():
+    vague = {"utils", "helpers", "common", "misc", "tools_"}
+    assert [name(p) for p in PRODUCT if p.stem in vague or p.parent.name in vague] == []
+
+
+def test_that_a_target_is_named_only_in_its_own_files():
+    allowed = {
+        "workbench/targets/ethos_u.py", "workbench/targets/__init__.py",
+        "workbench/script/__init__.py",
+    }  # fmt: skip
+    ids = [f'"{target.id}"' for target in TARGETS]
+    found = [
+        name(path)
+        for path in PRODUCT
+        if name(path) not in allowed
+        and "toolchains" not in name(path)
+        and any(id_ in path.read_text() for id_ in ids)
+    ]
+    assert found == []
+
+
+@pytest.mark.engine
+@pytest.mark.filterwarnings("default")
+def test_that_every_name_in_a_table_leads_to_code():
+    for stage in STAGES:
+        module, function = stage.entry.split(":")
+        assert callable(getattr(importlib.import_module(module), function))
+    for target in TARGETS:
+        toolchain = importlib.import_module(target.toolchain)
+        for verb in ("quantizer", "report", "lower", "verify"):
+            assert callable(getattr(toolchain, verb))
+
+
+@pytest.mark.parametrize("module", ["ui.app", "workbench.cli", "workbench.engine_process"])
+def test_that_torch_is_not_imported_outside_the_engine(module):
+    code = f"import sys, {module}; print('torch' in sys.modules, 'executorch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT,
+        env={"QT_QPA_PLATFORM": "offscreen", "PATH": "", "HOME": str(ROOT)},
+    )  # fmt: skip
+    assert done.stdout.split() == ["False", "False"]
