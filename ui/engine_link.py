@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from PySide6.QtCore import QObject, QThread, Signal
 
-from workbench.engine_process import EngineProcess
 from workbench.errors import WorkbenchError
 from workbench.protocol import Command, EngineExit, Event, LogLine
 
@@ -42,6 +41,8 @@ EngineFactory = Callable[[], Engine]
 
 def warm_engine() -> Engine:
     """Return a new engine, forked from a warm server where the system has one."""
+    from workbench.engine_process import EngineProcess
+
     return EngineProcess(warm=True)
 
 

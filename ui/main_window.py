@@ -6,7 +6,14 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, Qt, Signal
-from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence
+from PySide6.QtGui import (
+    QAction,
+    QCloseEvent,
+    QDragEnterEvent,
+    QDropEvent,
+    QKeySequence,
+    QPaintEvent,
+)
 from PySide6.QtWidgets import (
     QLabel,
     QMainWindow,
@@ -54,6 +61,7 @@ class MainWindow(QMainWindow):
         super().__init__()
         self.context = context
         self.may_close = False
+        self._painted = False
         self.docks: dict[str, Dock] = {}
         self.actions_by_id: dict[str, QAction] = {}
         self.setObjectName("MainWindow")
@@ -232,6 +240,13 @@ class MainWindow(QMainWindow):
         self.statusBar().addWidget(self.engine_note, 1)
         self.statusBar().addPermanentWidget(self.problem_note)
         self.statusBar().setSizeGripEnabled(False)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if not self._painted:
+            self._painted = True
+            for dock in self.docks.values():
+                dock.fill_soon()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if self.may_close:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from ui.appearance import Appearance
@@ -28,7 +28,7 @@ from workbench.errors import WorkbenchError
 from workbench.project.frozen import Frozen
 
 Result = TypeVar("Result", bound=Frozen)
-NOTES_MS = 40
+NOTES_MS = 60
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ class Panel(QWidget):
         self._soon.timeout.connect(self.flush)
         self._notes = QTimer(self, interval=NOTES_MS, singleShot=True)
         self._notes.timeout.connect(self.annotate)
+        self._unsaid = False
         self.build()
         state = partial(self._mark, "state")
         for signal in (
@@ -130,13 +131,20 @@ class Panel(QWidget):
             self.set_theme(self.context.theme)
         if "state" in due:
             self.refresh()
-            self._notes.start()
+            self._unsaid = True
+            self.update()
         if due:
             self.render_selection(self.context.selection.value)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.flush()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self._unsaid:
+            self._unsaid = False
+            self._notes.start()
 
     def _mark(self, what: str, *_values: object) -> None:
         self._due.add(what)

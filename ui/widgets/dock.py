@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QSize, Signal
+from PySide6.QtCore import QSize, QTimer, Signal
 from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QMainWindow, QToolButton, QWidget
 
 from ui.icons import icon
@@ -55,7 +55,9 @@ class _NoTitle(QWidget):
 
 
 class Dock(QDockWidget):
-    """Holds one panel, which is made when it is first seen.
+    """Holds one panel, which is made a moment after it is first seen.
+
+    The frame of the window is painted before any panel is even imported.
 
     Signals:
         filled: the panel was made.
@@ -70,12 +72,21 @@ class Dock(QDockWidget):
         self.setObjectName(f"dock-{name}")
         self._make = make
         self.panel: QWidget | None = None
+        self._may_fill = False
         self._title = _Title(self)
         self._none = _NoTitle(self)
         self.setTitleBarWidget(self._title)
+        self._soon = QTimer(self, interval=0, singleShot=True)
+        self._soon.timeout.connect(self.fill)
         self.visibilityChanged.connect(self._on_visibility_changed)
         self.topLevelChanged.connect(self.show_title)
         self.dockLocationChanged.connect(self.show_title)
+
+    def fill_soon(self) -> None:
+        """Make the panel as soon as it is seen, now that the window has been painted once."""
+        self._may_fill = True
+        if self.isVisible() and self.panel is None:
+            self._soon.start()
 
     def fill(self) -> QWidget:
         """Return the panel; make it if it is not there yet."""
@@ -99,6 +110,6 @@ class Dock(QDockWidget):
             self._title.setVisible(wanted is self._title)
 
     def _on_visibility_changed(self, visible: bool) -> None:
-        if visible:
-            self.fill()
+        if visible and self._may_fill and self.panel is None:
+            self._soon.start()
         self.show_title()
