@@ -12,7 +12,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 def pytest_configure(config):
     """Say nothing of what the offscreen platform of Qt cannot do and need not."""
-    config.addinivalue_line("qt_log_ignore", "This plugin does not support propagateSizeHints")
+    config.addinivalue_line("qt_log_ignore", "This plugin does not support ")
 
 
 @pytest.fixture(autouse=True)
