@@ -11,6 +11,7 @@ from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submo
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from workbench.engine import programs
+from workbench.engine.acceleration.table import accelerated
 from workbench.engine.fx_snapshot import snapshot
 from workbench.engine.running import searching_ranges
 from workbench.graph.snapshot import GraphSnapshot
@@ -35,7 +36,7 @@ def run(context: StageContext) -> None:
     context.progress(0, None, "quantizing")
     prepared = context.hot("calibrate")
     example = context.hot("import_model").inputs
-    with searching_ranges(context):
+    with searching_ranges(context), accelerated(context.accelerate, log=context.log):
         # convert_pt2e consumes its argument; the observers are wanted again after the next edit.
         module = _convert(copy.deepcopy(prepared.module))
     context.check_cancelled()

@@ -60,11 +60,8 @@ def file_stem(name: str) -> str:
 
 def c_header(program: bytes, stem: str) -> bytes:
     """Return a C header that places the program in the model section, aligned for the NPU."""
-    rows = (
-        ", ".join(f"0x{byte:02x}" for byte in program[i : i + _LINE])
-        for i in range(0, len(program), _LINE)
-    )
-    body = ",\n    ".join(rows)
+    lines = (program[i : i + _LINE].hex(" ") for i in range(0, len(program), _LINE))
+    body = "0x" + "\n".join(lines).replace(" ", ", 0x").replace("\n", ",\n    0x")
     guard = f"{stem.upper()}_PTE_H"
     return (
         f"#ifndef {guard}\n#define {guard}\n\n"

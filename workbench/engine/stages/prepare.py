@@ -11,6 +11,7 @@ from torchao.quantization.pt2e import ObserverBase
 from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from workbench.engine import programs
+from workbench.engine.acceleration.table import accelerated
 from workbench.engine.fx_snapshot import snapshot
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import GRAPH_FILE, PrepareResult, save_result
@@ -59,9 +60,10 @@ def _prepare(context: StageContext) -> Prepared:
     # With guards the module holds a call_module node on which the Arm passes fail.
     module = program.module(check_guards=False)
     quantizer = context.toolchain().quantizer(context.project)
-    prepared = prepare_pt2e(module, quantizer)
-    if programs.has_control_flow(prepared):
-        _prepare_branches(prepared, prepared, quantizer, "")
+    with accelerated(context.accelerate, log=context.log):
+        prepared = prepare_pt2e(module, quantizer)
+        if programs.has_control_flow(prepared):
+            _prepare_branches(prepared, prepared, quantizer, "")
     return Prepared(prepared, quantizer)
 
 
