@@ -51,6 +51,19 @@ class Branching(nn.Module):
         return torch.cond(x.sum() > 0, lambda v: self.a(v).relu(), self.b, (x,))
 
 
+class Looping(nn.Module):
+    """Halves the positive part of its input until the sum is small."""
+
+    def forward(self, x):
+        def large(value):
+            return torch.gt(value.sum(), torch.full((1,), 30.0)).squeeze()
+
+        def halved(value):
+            return (torch.mul(value, torch.full((1,), 0.5)),)
+
+        return torch.ops.higher_order.while_loop(large, halved, (x.relu(),), ())[0]
+
+
 class TwoInputs(nn.Module):
     """Adds two pictures after a convolution, and gives two outputs."""
 
@@ -95,6 +108,10 @@ def softmax():
 
 def branching():
     return _made(Branching, (1, 3, 8, 8))
+
+
+def looping():
+    return _made(Looping, (1, 3, 8, 8))
 
 
 def two_inputs():

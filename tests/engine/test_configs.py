@@ -210,3 +210,11 @@ def test_that_per_channel_and_four_bit_weights_are_told_apart(engine):
         assert engine.run(made, "calibrate") == "done"
         found = next(r for r in engine.result(made, "calibrate").ranges if r.kind == "weight")
         assert (found.channels, found.qmax) == (channels, qmax)
+
+
+def test_that_the_body_of_a_loop_is_quantized(engine):
+    made = project("looping", target="ethos-u85-256", **CALIBRATED)
+    assert engine.run(made, "evaluate") == "done"
+    assert engine.result(made, "export").branches == ("while_loop",)
+    assert engine.result(made, "calibrate").ranges
+    assert engine.result(made, "evaluate").cosine > 0.95

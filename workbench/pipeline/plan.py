@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 StageState = Literal["cached", "stale", "blocked", "unavailable"]
 
 
+NO_SIMULATOR = "No simulator: running on an Arm FVP is not part of this version."
+
+
 @dataclass(frozen=True)
 class PlannedStage:
     """A stage with its key; ``reason`` says why it is blocked or unavailable."""
@@ -209,5 +212,5 @@ def _plan_stage(
         return PlannedStage(stage.id, "", "blocked", str(error.infos[0].message))
     key = stage_key(stage, readings, [before.key for before in upstream])
     if stage.id == "run":
-        return PlannedStage(stage.id, key, "unavailable", "No Arm FVP has been set up.")
+        return PlannedStage(stage.id, key, "unavailable", NO_SIMULATOR)
     return PlannedStage(stage.id, key, "cached" if cache.has(key) else "stale")

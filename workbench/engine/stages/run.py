@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.errors import Place, failure
+from workbench.pipeline.plan import NO_SIMULATOR
 
 if TYPE_CHECKING:
     from workbench.engine.context import StageContext
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 def run(context: StageContext) -> None:
     """Refuse: the plan offers this stage only where a simulator has been set up."""
     raise failure(
-        "No Arm FVP has been set up.",
+        NO_SIMULATOR,
         "Everything up to the package works without one.",
         Place(kind="stage", id=context.stage),
     )

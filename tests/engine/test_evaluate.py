@@ -1,0 +1,93 @@
+"""What quality figures say, against figures computed by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.engine import networks
+from tests.engine.in_process import CALIBRATED, project
+from workbench.engine.quality import Accumulator
+from workbench.project.model import DataSource, Evaluation
+
+pytestmark = pytest.mark.engine
+
+
+def test_that_sqnr_cosine_and_error_follow_their_definitions():
+    a, b = torch.tensor([3.0, 4.0, 0.0]), torch.tensor([3.0, 3.0, 0.5])
+    sums = Accumulator()
+    sums.add(a[:2], b[:2])
+    sums.add(a[2:], b[2:])
+    assert sums.sqnr_db == pytest.approx(10 * np.log10(25 / 1.25))
+    assert sums.cosine == pytest.approx(float(a @ b / (a.norm() * b.norm())))
+    assert sums.worst == 1.0
+
+
+def test_that_equal_tensors_have_no_sqnr_and_zeros_no_cosine():
+    sums = Accumulator()
+    sums.add(torch.zeros(3), torch.zeros(3))
+    assert sums.sqnr_db is None
+    assert sums.cosine is None
+
+
+def test_that_labels_give_top_1_and_too_few_classes_give_no_top_5(engine):
+    made = project("small", **CALIBRATED)
+    assert engine.run(made, "evaluate") == "done"
+    found = engine.result(made, "evaluate")
+    model, _ = networks.small()
+    pairs = list(networks.samples())
+    hits = sum(int(model(x).argmax()) == label for x, label in pairs)
+    assert found.samples == len(pairs)
+    assert found.top1_float == hits / len(pairs)
+    assert found.top5_float is None
+
+
+def test_that_a_users_metric_is_applied_to_both_sides(engine):
+    made = project("small", evaluation=Evaluation(metric="networks.py:accuracy"), **CALIBRATED)
+    assert engine.run(made, "evaluate") == "done"
+    found = engine.result(made, "evaluate")
+    assert found.metric_name == "accuracy"
+    assert found.metric_float == found.top1_float
+    assert found.metric_quantized == found.top1_quantized
+
+
+def test_that_a_metric_that_is_no_number_is_refused(engine):
+    made = project("small", evaluation=Evaluation(metric="networks.py:text_metric"), **CALIBRATED)
+    assert engine.run(made, "evaluate") == "failed"
+    assert "not a number" in engine.failure.message
+
+
+def test_that_without_data_every_result_says_so(engine):
+    made = project("small")
+    assert engine.run(made, "evaluate") == "done"
+    assert engine.result(made, "calibrate").calibrated_on == "the example input only"
+    found = engine.result(made, "evaluate")
+    assert found.calibrated_on == found.data == "the example input only"
+    assert found.samples == 1
+
+
+def test_that_the_limit_bounds_the_samples(engine):
+    data = DataSource(spec="networks.py:samples")
+    made = project("small", evaluation=Evaluation(data=data, limit=3))
+    assert engine.run(made, "evaluate") == "done"
+    assert engine.result(made, "evaluate").samples == 3
+
+
+def test_that_every_tensor_on_both_sides_is_compared(engine):
+    made = project("small", **CALIBRATED)
+    assert engine.run(made, "evaluate") == "done"
+    found = {t.tensor: t for t in engine.result(made, "evaluate").tensors}
+    assert {"x", "conv2d", "relu", "linear"} <= set(found)
+    assert all(t.sqnr_db is None or t.sqnr_db > 15 for t in found.values())
+    assert found["relu"].module == "relu"
+
+
+def test_that_an_edit_recomputes_only_what_depends_on_it(engine):
+    from workbench.project import edits
+
+    made = project("small", **CALIBRATED)
+    assert engine.run(made, "evaluate") == "done"
+    edited = edits.assign(made, "module_name", "fc", "a16w8")
+    assert engine.run(edited, "evaluate") == "done"
+    assert engine.computed == ["prepare", "calibrate", "convert", "evaluate"]
+    assert engine.run(made, "evaluate") == "done"
+    assert engine.computed == []
