@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAction,
     QCloseEvent,
@@ -62,6 +62,8 @@ class MainWindow(QMainWindow):
         self.context = context
         self.may_close = False
         self._painted = False
+        self._fill = QTimer(self, interval=0)
+        self._fill.timeout.connect(self._fill_next)
         self.docks: dict[str, Dock] = {}
         self.actions_by_id: dict[str, QAction] = {}
         self.setObjectName("MainWindow")
@@ -187,6 +189,7 @@ class MainWindow(QMainWindow):
         dock = Dock(row.id, row.title, lambda: row.load()(self.context), home)
         before = [self.docks[r.id] for r in PANELS if r.area == row.area and r.id in self.docks]
         home.addDockWidget(AREAS[row.area], dock)
+        dock.wanted.connect(self._on_dock_wanted)
         if before and row.area != "left":
             home.tabifyDockWidget(before[-1], dock)
         self.docks[row.id] = dock
@@ -245,8 +248,19 @@ class MainWindow(QMainWindow):
         super().paintEvent(event)
         if not self._painted:
             self._painted = True
-            for dock in self.docks.values():
-                dock.fill_soon()
+            self._fill.start()
+
+    def _fill_next(self) -> None:
+        """Make one panel that is seen; the next one has its turn after paint and keys."""
+        wanting = [dock for dock in self.docks.values() if dock.wanting]
+        if wanting:
+            wanting[0].fill()
+        else:
+            self._fill.stop()
+
+    def _on_dock_wanted(self) -> None:
+        if self._painted:
+            self._fill.start()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if self.may_close:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QSize, QTimer, Signal
+from PySide6.QtCore import QSize, Signal
 from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QMainWindow, QToolButton, QWidget
 
 from ui.icons import icon
@@ -55,15 +55,13 @@ class _NoTitle(QWidget):
 
 
 class Dock(QDockWidget):
-    """Holds one panel, which is made a moment after it is first seen.
-
-    The frame of the window is painted before any panel is even imported.
+    """Holds one panel, which its window makes when it is first seen.
 
     Signals:
-        filled: the panel was made.
+        wanted: it is seen, and has no panel yet.
     """
 
-    filled = Signal(object)
+    wanted = Signal()
 
     def __init__(
         self, name: str, title: str, make: Callable[[], QWidget], parent: QMainWindow
@@ -72,28 +70,24 @@ class Dock(QDockWidget):
         self.setObjectName(f"dock-{name}")
         self._make = make
         self.panel: QWidget | None = None
-        self._may_fill = False
+        self._seen = False
         self._title = _Title(self)
         self._none = _NoTitle(self)
         self.setTitleBarWidget(self._title)
-        self._soon = QTimer(self, interval=0, singleShot=True)
-        self._soon.timeout.connect(self.fill)
         self.visibilityChanged.connect(self._on_visibility_changed)
         self.topLevelChanged.connect(self.show_title)
         self.dockLocationChanged.connect(self.show_title)
 
-    def fill_soon(self) -> None:
-        """Make the panel as soon as it is seen, now that the window has been painted once."""
-        self._may_fill = True
-        if self.isVisible() and self.panel is None:
-            self._soon.start()
+    @property
+    def wanting(self) -> bool:
+        """Whether it is seen and has no panel yet; a tab behind others is not seen."""
+        return self._seen and self.panel is None
 
     def fill(self) -> QWidget:
         """Return the panel; make it if it is not there yet."""
         if self.panel is None:
             self.panel = self._make()
             self.setWidget(self.panel)
-            self.filled.emit(self.panel)
         return self.panel
 
     def set_theme(self, theme: Theme) -> None:
@@ -110,6 +104,7 @@ class Dock(QDockWidget):
             self._title.setVisible(wanted is self._title)
 
     def _on_visibility_changed(self, visible: bool) -> None:
-        if visible and self._may_fill and self.panel is None:
-            self._soon.start()
+        self._seen = visible
+        if self.wanting:
+            self.wanted.emit()
         self.show_title()
