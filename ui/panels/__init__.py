@@ -34,6 +34,7 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("modules", "Modules", "left", "ui.panels.modules_panel:ModulesPanel"),
     PanelRow("rules", "Rules", "left", "ui.panels.rules_panel:RulesPanel"),
     PanelRow("graph", "Graph", "center", "ui.panels.graph_panel:GraphPanel"),
+    PanelRow("ranges", "Ranges", "center", "ui.panels.ranges_panel:RangesPanel"),
     PanelRow("inspector", "Inspector", "right", "ui.panels.inspector_panel:InspectorPanel"),
     PanelRow("jobs", "Jobs", "bottom", "ui.panels.jobs_panel:JobsPanel"),
     PanelRow("log", "Log", "bottom", "ui.panels.log_panel:LogPanel"),

@@ -1,0 +1,183 @@
+"""The ranges panel as a person uses it, over recorded values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+
+from tests.fakes.engine import Play
+from tests.fakes.results import write_result
+from tests.ui.test_window import run_to
+from workbench.results import EXAMPLE_ONLY, CalibrateResult, TensorRange, save_result
+
+ROWS = (
+    ("obs_0", "conv2d", "stem.conv", "activation", -1.0, 3.0),
+    ("obs_1", "_param_constant0", "stem.conv", "weight", -0.5, 0.5),
+    ("obs_2", "linear", "head", "activation", -8.0, 8.0),
+    ("obs_3", "relu", "stem.relu", "activation", 0.0, 0.0),
+)
+
+
+def tensor(index, row, **changes):
+    name, node, module, kind, low, high = row
+    weight = kind == "weight"
+    op = "aten.conv2d.default" if weight else f"aten.{node}.default"
+    return TensorRange(**{
+        "id": name, "node": node, "op": op, "module": module, "kind": kind, "index": index,
+        "minimum": low, "maximum": high, "p_low": low / 2, "p_high": high / 2, "dtype": "int8",
+        "qmin": -128, "qmax": 127, "scale": max(high - low, 0.0) / 255, "zero_point": 0,
+        "observer": "Histogram", "channels": 4 if weight else 1, **changes,
+    })  # fmt: skip
+
+
+def calibrated(on="data.npz"):
+    ranges = [tensor(i, row) for i, row in enumerate(ROWS)]
+    ranges[3] = tensor(3, ROWS[3], problem="no calibration sample reached this tensor")
+    return CalibrateResult(samples=8, calibrated_on=on, ranges=tuple(ranges))
+
+
+def write_ranges(folder, on="data.npz"):
+    histogram = np.ones((4, 256), np.float32)
+    histogram[3] = 0
+    np.savez(
+        folder / "arrays.npz",
+        histogram=histogram, edges=np.asarray([row[4:] for row in ROWS]),
+        **{"channel_min/obs_1": np.linspace(-0.5, -0.1, 4),
+           "channel_max/obs_1": np.linspace(0.1, 0.5, 4)},
+    )  # fmt: skip
+    save_result(calibrated(on), folder)
+
+
+def shown(opened, qtbot):
+    """Run to the end, and bring the panel to the front."""
+    run_to(opened, qtbot, "")
+    panel = opened.window.reveal("ranges")
+    qtbot.waitUntil(lambda: panel.has("calibrate"))
+    return panel
+
+
+def let_calibrate(monkeypatch, write):
+    """Have engines leave other ranges than usual."""
+
+    def leave(stage, folder):
+        if stage == "calibrate":
+            write(folder)
+        else:
+            write_result(stage, folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+
+
+@pytest.fixture
+def panel(opened, qtbot, monkeypatch):
+    let_calibrate(monkeypatch, write_ranges)
+    return shown(opened, qtbot)
+
+
+def click(panel, qtbot, row):
+    place = panel.table.visualRect(panel.model.index(row, 1)).center()
+    qtbot.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=place)
+
+
+def test_that_an_empty_panel_offers_to_calibrate(opened, qtbot):
+    panel = opened.window.reveal("ranges")
+    note = panel.frames["calibrate"].note
+    qtbot.waitUntil(note.button.isVisible)
+    assert "once calibration has seen data" in note.label.text()
+    assert note.button.text() == "Run Calibrate"
+    qtbot.mouseClick(note.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: panel.has("calibrate"))
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    assert panel.model.rowCount() == 2
+
+
+def test_that_a_running_calibration_is_told_in_place_of_ranges(opened, qtbot, engines):
+    engines.plays = [Play(hold="calibrate")]
+    panel = opened.window.reveal("ranges")
+    panel.run_stage("calibrate")
+    note = panel.frames["calibrate"].note
+    qtbot.waitUntil(lambda: "50%" in note.label.text())
+    assert "Calibrating" in note.label.text()
+    assert not note.button.isVisible()
+    opened.runner.cancel()
+    qtbot.waitUntil(lambda: not opened.runner.running)
+
+
+def test_that_ranges_say_where_they_come_from(panel):
+    assert "8 samples of data.npz" in panel.origin.text()
+    assert "Measured on host" in panel.origin.text()
+    assert not panel.warning.isVisible()
+
+
+def test_that_ranges_of_the_example_alone_carry_a_warning(opened, qtbot, monkeypatch):
+    let_calibrate(monkeypatch, lambda folder: write_ranges(folder, EXAMPLE_ONLY))
+    panel = shown(opened, qtbot)
+    assert panel.warning.isVisible()
+    assert EXAMPLE_ONLY in panel.origin.text()
+
+
+def test_that_a_clicked_row_is_chosen_everywhere(panel, opened, qtbot):
+    click(panel, qtbot, 0)
+    selected = opened.context.selection.value
+    assert selected.tensors == {"obs_0"}
+    assert selected.nodes == {"conv2d"}
+    qtbot.waitUntil(lambda: "conv2d" in panel.title.text())
+    assert "grid" in panel.title.text()
+
+
+def test_that_a_weight_chooses_the_node_that_uses_it(panel, opened, qtbot):
+    click(panel, qtbot, 1)
+    assert opened.context.selection.value.nodes == {"conv2d"}
+    qtbot.waitUntil(panel.tensor.channels.isVisible)
+
+
+def test_that_a_module_chosen_elsewhere_chooses_its_tensors(panel, opened, qtbot):
+    opened.context.selection.choose_modules(["stem"])
+    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0, 1, 3])
+    opened.context.selection.choose_nodes(["linear"])
+    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [2])
+
+
+def test_that_brushing_the_plot_chooses_what_it_covers(panel, opened, qtbot):
+    panel.plot.activations.box.brushed.emit(0.6, 2.2, True)
+    assert opened.context.selection.value.tensors == {"obs_1", "obs_2"}
+    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [1, 2])
+
+
+def test_that_a_click_in_the_plot_chooses_after_sorting_too(panel, opened, qtbot):
+    panel.table.sortByColumn(6, Qt.SortOrder.DescendingOrder)
+    panel.plot.activations.box.picked.emit(2.1, 0.0, False)
+    assert opened.context.selection.value.tensors == {"obs_2"}
+    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0])
+
+
+def test_that_former_ranges_are_marked_after_an_edit(panel, opened, qtbot):
+    opened.context.assigner.modules(["stem"], "a16w8")
+    banner = panel.frames["calibrate"].banner
+    qtbot.waitUntil(banner.isVisible)
+    assert "former configuration" in banner.label.text()
+    assert banner.button.text() == "Run Calibrate"
+    opened.document.undo_stack.undo()
+    qtbot.waitUntil(lambda: not banner.isVisible())
+
+
+def test_that_damaged_arrays_are_told_and_the_table_stays(opened, qtbot, monkeypatch, notices):
+    def damage(folder):
+        save_result(calibrated(), folder)
+        (folder / "arrays.npz").write_bytes(b"PK broken")
+
+    let_calibrate(monkeypatch, damage)
+    panel = shown(opened, qtbot)
+    notices.take("stored ranges are damaged")
+    assert panel.model.rowCount() == 4
+
+
+def test_that_both_themes_and_the_log_axis_take_every_tensor(panel, opened, qtbot):
+    qtbot.mouseClick(panel.log, Qt.MouseButton.LeftButton)
+    for name in ("light", "dark"):
+        opened.context.appearance.switch(name)
+        qtbot.waitUntil(lambda: panel.plot.activations.theme is opened.context.theme)
+    for row in range(4):
+        click(panel, qtbot, row)
+    panel.grab()

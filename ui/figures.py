@@ -1,0 +1,58 @@
+"""How numbers are written in tables, cards and plots; what is not known is a dash."""
+
+from __future__ import annotations
+
+import math
+
+DASH = "\u2013"
+_KIB = 1024
+
+
+def known(value: float | None) -> bool:
+    """Return whether there is a finite number."""
+    return value is not None and math.isfinite(value)
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """Return a number in few digits, e.g. ``0.01234``."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    return f"{value:.{digits}g}"
+
+
+def decibel(value: float | None) -> str:
+    """Return a ratio in dB."""
+    return DASH if value is None or not math.isfinite(value) else f"{value:.2f} dB"
+
+
+def percent(share: float | None, digits: int = 2) -> str:
+    """Return a share between 0 and 1 in per cent; what is more than nothing never reads 0."""
+    if share is None or not math.isfinite(share):
+        return DASH
+    least = 10.0 ** -(digits + 2)
+    if 0 < share < least:
+        return f"<{100 * least:.{digits}f} %"
+    if 1 - least < share < 1:
+        return f">{100 * (1 - least):.{digits}f} %"
+    return f"{100 * share:.{digits}f} %"
+
+
+def count(value: float | None) -> str:
+    """Return a whole number with its thousands apart."""
+    return DASH if value is None else f"{value:,.0f}"
+
+
+def size(count_bytes: int | None) -> str:
+    """Return a number of bytes, e.g. ``29.5 KiB``."""
+    if count_bytes is None:
+        return DASH
+    if count_bytes < _KIB:
+        return f"{count_bytes} B"
+    if count_bytes < _KIB * _KIB:
+        return f"{count_bytes / _KIB:,.1f} KiB"
+    return f"{count_bytes / (_KIB * _KIB):,.2f} MiB"
+
+
+def milliseconds(value: float | None) -> str:
+    """Return a time in ms."""
+    return DASH if value is None else f"{value:,.3f} ms" if value < 100 else f"{value:,.0f} ms"

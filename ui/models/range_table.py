@@ -1,0 +1,177 @@
+"""What calibration saw, one row per tensor, with what follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PySide6.QtCore import QObject
+
+from ui.figures import DASH, decibel, figure, percent
+from ui.models.figure_table import Column, FigureTableModel
+from workbench.graph.wording import operator_name
+from workbench.results import CalibrateResult, EvaluateResult, TensorRange
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_LABELS = {"int8": "a8w8", "int16": "a16w8", "uint8": "uint8", "int32": "a16w8"}
+_MOST_4_BIT = 7
+
+
+@dataclass(frozen=True)
+class RangeRow:
+    """A tensor as it is shown. ``clipped`` and ``outliers`` are None where they cannot be known."""
+
+    tensor: TensorRange
+    name: str
+    node: str
+    outliers: float | None
+    clipped: float | None
+    sqnr_db: float | None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether calibration reached it."""
+        tensor = self.tensor
+        ends = (tensor.minimum, tensor.maximum, tensor.scale)
+        return tensor.scale > 0 and all(math.isfinite(end) for end in ends)
+
+    @property
+    def width(self) -> float | None:
+        """How far apart the least and the greatest value are."""
+        return self.tensor.maximum - self.tensor.minimum if self.is_known else None
+
+    @property
+    def grid(self) -> tuple[float, float] | None:
+        """The least and the greatest value that the integers stand for."""
+        tensor = self.tensor
+        if not self.is_known:
+            return None
+        return (
+            tensor.scale * (tensor.qmin - tensor.zero_point),
+            tensor.scale * (tensor.qmax - tensor.zero_point),
+        )
+
+    @property
+    def label(self) -> str:
+        """The precision whose colour the tensor has."""
+        if self.tensor.kind == "weight" and self.tensor.qmax <= _MOST_4_BIT:
+            return "a8w4"
+        return _LABELS.get(self.tensor.dtype, "custom")
+
+
+def range_rows(
+    calibrated: CalibrateResult,
+    arrays: Mapping[str, NDArray[np.float64]],
+    evaluated: EvaluateResult | None,
+) -> list[RangeRow]:
+    """Return a row per tensor, in the order of the program."""
+    quality = {t.tensor: t.sqnr_db for t in evaluated.tensors} if evaluated is not None else {}
+    by_id = {tensor.id: tensor for tensor in calibrated.ranges}
+    counts, edges = arrays.get("histogram"), arrays.get("edges")
+    rows = []
+    for tensor in calibrated.ranges:
+        again = by_id.get(tensor.node)
+        node = again.node if again is not None else tensor.node
+        is_weight = tensor.kind == "weight"
+        name = f"{tensor.module or tensor.op} weight" if is_weight else node
+        if again is not None or tensor.op == "call_module":
+            name = f"{node} \u2192 {tensor.dtype}"
+        row = RangeRow(tensor, name, node, None, None, None)
+        share = None
+        if counts is not None and edges is not None and tensor.index < len(counts):
+            share = _clipped(row, counts[tensor.index], edges[tensor.index])
+        sqnr_db = None if is_weight or again is not None else quality.get(node)
+        rows.append(RangeRow(tensor, name, node, _outliers(row), share, sqnr_db))
+    return rows
+
+
+def _outliers(row: RangeRow) -> float | None:
+    inner = row.tensor.p_high - row.tensor.p_low
+    return row.width / inner if row.width is not None and inner > 0 else None
+
+
+def _clipped(
+    row: RangeRow, counts: NDArray[np.float64], edges: NDArray[np.float64]
+) -> float | None:
+    """Return the share of values that the grid cannot reach to within half a step."""
+    grid, half = row.grid, row.tensor.scale / 2
+    if grid is None or row.tensor.channels > 1:
+        return None
+    low, high = grid[0] - half, grid[1] + half
+    if row.tensor.minimum >= low and row.tensor.maximum <= high:
+        return 0.0
+    total = float(counts.sum())
+    if total <= 0 or not edges[1] > edges[0]:
+        return None
+    reached = np.concatenate([[0.0], np.cumsum(counts, dtype=np.float64)]) / total
+    below, above = np.interp([low, high], np.linspace(edges[0], edges[1], reached.size), reached)
+    return float(max(0.0, min(1.0, below + 1.0 - above)))
+
+
+def describe(row: RangeRow) -> str:
+    """Return the figures of a tensor in lines."""
+    tensor = row.tensor
+    lines = [
+        f"{row.name}  ({tensor.kind}, {tensor.dtype})",
+        f"{tensor.op}  {tensor.module}".strip(),
+    ]
+    if row.is_known and row.grid is not None:
+        each = f", largest of {tensor.channels} channels" if tensor.channels > 1 else ""
+        lines += [
+            f"seen  {figure(tensor.minimum)} to {figure(tensor.maximum)}",
+            f"99.8 %  {figure(tensor.p_low)} to {figure(tensor.p_high)}",
+            f"grid  {figure(row.grid[0])} to {figure(row.grid[1])}",
+            f"step  {figure(tensor.scale)}{each}",
+        ]
+    if row.clipped is not None:
+        lines.append(f"outside the grid  {percent(row.clipped)}")
+    if row.sqnr_db is not None:
+        lines.append(f"SQNR  {decibel(row.sqnr_db)}, measured on host")
+    if tensor.problem:
+        lines.append(tensor.problem)
+    return "\n".join(lines)
+
+
+def _if_known(row: RangeRow, value: float) -> float | None:
+    return value if row.is_known else None
+
+
+COLUMNS: tuple[Column[RangeRow], ...] = (
+    Column("#", lambda r: str(r.tensor.index), lambda r: r.tensor.index, "Order of the program"),
+    Column("Tensor", lambda r: r.name),
+    Column("Kind", lambda r: r.tensor.kind),
+    Column("Type", lambda r: r.tensor.dtype, meaning="Type of the integers"),
+    Column("Min", lambda r: figure(_if_known(r, r.tensor.minimum)),
+           lambda r: _if_known(r, r.tensor.minimum), "Least value seen"),
+    Column("Max", lambda r: figure(_if_known(r, r.tensor.maximum)),
+           lambda r: _if_known(r, r.tensor.maximum), "Greatest value seen"),
+    Column("Width", lambda r: figure(r.width), lambda r: r.width, "Max less min"),
+    Column("Step", lambda r: figure(_if_known(r, r.tensor.scale)),
+           lambda r: _if_known(r, r.tensor.scale),
+           "Scale of the grid; of weights with channels the largest"),
+    Column("Outlier ratio", lambda r: figure(r.outliers, 3), lambda r: r.outliers,
+           "Width over the width of the middle 99.8 % of the values"),
+    Column("Clipped", lambda r: percent(r.clipped), lambda r: r.clipped,
+           "Share of values more than half a step outside the grid, from the histogram; "
+           "not known where each channel has a grid of its own"),
+    Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db,
+           "Float against quantized, measured on host (PyTorch)"),
+    Column("Zero point", lambda r: str(r.tensor.zero_point), lambda r: r.tensor.zero_point,
+           "Integer that stands for 0"),
+    Column("Operator", lambda r: operator_name(r.tensor.op)),
+    Column("Module", lambda r: r.tensor.module or DASH),
+    Column("Observer", lambda r: r.tensor.observer),
+    Column("Problem", lambda r: r.tensor.problem),
+)  # fmt: skip
+
+
+class RangeTableModel(FigureTableModel[RangeRow]):
+    """All observed tensors."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(COLUMNS, describe, parent)

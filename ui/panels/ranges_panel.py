@@ -1,0 +1,288 @@
+"""Calibration's ranges: all tensors at once, one of them large, and all figures in a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.models.range_arrays import Channels, channels_of, read_arrays
+from ui.models.range_table import RangeRow, RangeTableModel, describe, range_rows
+from ui.plots.series import RangeSeries, TensorView
+from ui.result_panel import ResultPanel, StageFrame, chosen_nodes
+from ui.selection import Selected
+from ui.theme import Theme
+from ui.widgets.figure_view import FigureView
+from workbench.errors import WorkbenchError
+from workbench.results import EXAMPLE_ONLY, CalibrateResult, EvaluateResult
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+EMPTY_TEXT = "Ranges appear here once calibration has seen data."
+EXAMPLE_TEXT = (
+    "These ranges come from the example input only, so they say little about real data. "
+    "Give the project calibration data, and calibrate again."
+)
+UNCHOSEN_TEXT = "Choose a tensor in the plot or the table to see its histogram."
+STAGE = "calibrate"
+
+
+class RangesPanel(ResultPanel):
+    """Range plot, tensor plot and table over one selection."""
+
+    panel_id = "ranges"
+
+    def build_frames(self) -> None:
+        self._rows: list[RangeRow] = []
+        self._arrays: dict[str, NDArray[np.float64]] = {}
+        self._channels: Channels = {}
+        self._shown: tuple[Path | None, Path | None, bool] | None = None
+        self._large: int | None = None
+        self.frames[STAGE] = StageFrame("Ranges", EMPTY_TEXT, self._make_content, self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(self.frames[STAGE])
+
+    def set_theme(self, theme: Theme) -> None:
+        if self.has(STAGE):
+            self.plot.set_theme(theme)
+            self.tensor.set_theme(theme)
+            self.legend.setText(_legend(theme))
+            self.table.set_stale(bool(self._shown and not self._shown[2]), theme)
+
+    def show_results(self) -> None:
+        shown = self.read(CalibrateResult, STAGE)
+        self.show_frame(STAGE, shown)
+        if shown is None:
+            return
+        evaluated = self.read(EvaluateResult, "evaluate")
+        quality = evaluated if evaluated is not None and evaluated.current else None
+        seen = (shown.folder, quality.folder if quality else None, shown.current)
+        if seen == self._shown:
+            return
+        if self._shown is None or self._shown[0] != shown.folder:
+            self._arrays = self._read_arrays(shown.folder)
+        self._shown = seen
+        self._rows = range_rows(shown.value, self._arrays, quality.value if quality else None)
+        self._channels = channels_of(self._rows, self._arrays)
+        self.model.set_rows(self._rows)
+        self.plot.render_series(_series(self._rows, self._channels))
+        self._large = None
+        for part in (self.plot, self.tensor):
+            part.set_stale(not shown.current)
+        self.table.set_stale(not shown.current, self.context.theme)
+        samples = shown.value.samples
+        times = f"{samples} sample{'s' if samples != 1 else ''}"
+        on = shown.value.calibrated_on
+        self.origin.setText(f"Measured on host (PyTorch): {times} of {on}")
+        self.warning.setVisible(on == EXAMPLE_ONLY)
+
+    def render_selection(self, selected: Selected) -> None:
+        if not self.has(STAGE):
+            return
+        places = self._places(selected)
+        self.plot.choose(places)
+        shown = [self.model.shown_at(place) for place in places]
+        is_mine = selected.origin == self.panel_id
+        if not is_mine or set(shown) != set(self.table.chosen_rows()):
+            self.table.choose_rows(shown, reveal=True)
+        if places and not is_mine:
+            self.plot.reveal(places[0])
+        self._show_large(places[0] if places else None)
+
+    def _make_content(self, content: QWidget) -> None:
+        from ui.plots.range_plot import RangePlot
+
+        self.plot = RangePlot(lambda place: describe(self._rows[place]), content)
+        self.plot.tensors_chosen.connect(self._on_tensors_chosen)
+        self.model = RangeTableModel(self)
+        self.table = FigureView("Ranges of all tensors", self.model, content)
+        self.table.rows_chosen.connect(self._on_rows_chosen)
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self._built_warning(content))
+        layout.addLayout(self._built_bar(content))
+        layout.addWidget(self._built_split(content), 1)
+
+    def _built_warning(self, parent: QWidget) -> QFrame:
+        self.warning = QFrame(parent)
+        self.warning.setObjectName("Banner")
+        label = QLabel(EXAMPLE_TEXT, self.warning)
+        label.setWordWrap(True)
+        row = QHBoxLayout(self.warning)
+        row.setContentsMargins(10, 4, 10, 4)
+        row.addWidget(label)
+        self.warning.hide()
+        return self.warning
+
+    def _built_bar(self, parent: QWidget) -> QHBoxLayout:
+        self.origin = QLabel(parent)
+        self.origin.setObjectName("Hint")
+        self.legend = QLabel(parent)
+        self.legend.setTextFormat(Qt.TextFormat.RichText)
+        self.legend.setToolTip(
+            "Drag to choose tensors, Ctrl+click to add one, turn the wheel to zoom, "
+            "Shift+drag to move"
+        )
+        self.log = QCheckBox("Logarithmic values", parent)
+        self.log.setToolTip("Logarithmic to both sides of zero")
+        self.log.clicked.connect(self.plot.set_log)
+        row = QHBoxLayout()
+        row.setContentsMargins(8, 4, 8, 2)
+        row.setSpacing(14)
+        row.addWidget(self.origin)
+        row.addStretch(1)
+        row.addWidget(self.legend)
+        row.addWidget(self.log)
+        return row
+
+    def _built_split(self, parent: QWidget) -> QSplitter:
+        above = QSplitter(Qt.Orientation.Horizontal, parent)
+        split = QSplitter(Qt.Orientation.Vertical, parent)
+        for splitter, parts in (
+            (above, (self.plot, self._built_side(parent))),
+            (split, (above, self.table)),
+        ):
+            for part, stretch in zip(parts, (5, 3), strict=True):
+                splitter.addWidget(part)
+                splitter.setStretchFactor(splitter.count() - 1, stretch)
+                splitter.setCollapsible(splitter.count() - 1, False)
+        above.setSizes([600, 340])
+        split.setSizes([420, 240])
+        return split
+
+    def _built_side(self, parent: QWidget) -> QWidget:
+        from ui.plots.histogram_plot import TensorPlot
+
+        side = QWidget(parent)
+        self.title = QLabel(UNCHOSEN_TEXT, side)
+        self.title.setWordWrap(True)
+        self.title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.tensor = TensorPlot(side)
+        self.counts_log = QCheckBox("Logarithmic counts", side)
+        self.counts_log.setChecked(True)
+        self.counts_log.hide()
+        self.counts_log.clicked.connect(self.tensor.histogram.set_log)
+        layout = QVBoxLayout(side)
+        layout.setContentsMargins(8, 4, 4, 4)
+        layout.setSpacing(3)
+        layout.addWidget(self.title)
+        layout.addWidget(self.counts_log)
+        layout.addWidget(self.tensor, 1)
+        return side
+
+    def _show_large(self, place: int | None) -> None:
+        if place is not None and place == self._large:
+            return
+        self._large = place
+        self.counts_log.setVisible(place is not None)
+        self.tensor.setVisible(place is not None)
+        if place is None:
+            self.title.setText(UNCHOSEN_TEXT if self._rows else "")
+            return
+        row = self._rows[place]
+        self.title.setText("  \u00b7  ".join(describe(row).splitlines()))
+        self.tensor.render_tensor(_tensor(row, place, self._arrays, self._channels),
+                                  self.context.theme)  # fmt: skip
+
+    def _places(self, selected: Selected) -> list[int]:
+        """Return which tensors are chosen, by themselves or by their nodes and modules."""
+        rows = enumerate(self._rows)
+        if selected.tensors:
+            return [place for place, row in rows if row.tensor.id in selected.tensors]
+        nodes = chosen_nodes(selected, self.context.outline)
+        if not nodes:
+            return []
+        known = self.context.outline.snapshot
+        kinds = {(n.module, n.op) for n in known.nodes if n.id in nodes} if known else set()
+        return [
+            place
+            for place, row in rows
+            if row.node in nodes
+            or (row.tensor.kind == "weight" and (row.tensor.module, row.tensor.op) in kinds)
+        ]
+
+    def _read_arrays(self, folder: Path) -> dict[str, NDArray[np.float64]]:
+        try:
+            return read_arrays(folder)
+        except WorkbenchError as error:
+            self.context.notices.error(error)
+            return {}
+
+    def _on_tensors_chosen(self, places: Sequence[int]) -> None:
+        snapshot = self.context.outline.snapshot
+        nodes: set[str] = set()
+        for row in (self._rows[place] for place in places):
+            if row.tensor.kind != "weight":
+                nodes.add(row.node)
+            elif snapshot is not None:
+                user = (row.tensor.module, row.tensor.op)
+                nodes |= {n.id for n in snapshot.nodes if (n.module, n.op) == user}
+        if snapshot is not None:
+            nodes &= snapshot.nodes_by_id.keys()
+        ids = [self._rows[place].tensor.id for place in places]
+        self.context.selection.choose_tensors(ids, nodes, self.panel_id)
+
+    def _on_rows_chosen(self, shown: Sequence[int]) -> None:
+        self._on_tensors_chosen([self.model.place_of(row) for row in shown])
+
+
+def _series(rows: Sequence[RangeRow], channels: Channels) -> RangeSeries:
+    def known(row: RangeRow, *values: float) -> list[float]:
+        return [v if row.is_known and math.isfinite(v) else math.nan for v in values]
+
+    columns = np.asarray(
+        [
+            known(r, r.tensor.minimum, r.tensor.maximum, r.tensor.p_low, r.tensor.p_high,
+                  *(r.grid or (math.nan, math.nan)), r.tensor.scale)
+            for r in rows
+        ],
+        np.float64,
+    ).reshape(len(rows), 7)  # fmt: skip
+    low, high, p_low, p_high, grid_low, grid_high, step = columns.T
+    return RangeSeries(
+        names=tuple(row.name for row in rows), labels=tuple(row.label for row in rows),
+        is_weight=np.asarray([row.tensor.kind == "weight" for row in rows], bool),
+        low=low, high=high, p_low=p_low, p_high=p_high, grid_low=grid_low, grid_high=grid_high,
+        step=step, channels=channels,
+    )  # fmt: skip
+
+
+def _tensor(
+    row: RangeRow, place: int, arrays: dict[str, NDArray[np.float64]], channels: Channels
+) -> TensorView | None:
+    counts, edges = arrays.get("histogram"), arrays.get("edges")
+    if counts is None or edges is None or row.tensor.index >= len(counts) or not row.is_known:
+        return None
+    low, high = channels.get(place, (None, None))
+    first, last = edges[row.tensor.index]
+    return TensorView(
+        counts[row.tensor.index].astype(np.float64), (float(first), float(last)), row.grid,
+        row.tensor.scale, row.label, low, high,
+    )  # fmt: skip
+
+
+def _legend(theme: Theme) -> str:
+    kinds = (("a8w8", "8 bit"), ("a16w8", "16 bit"))
+    marks = [f'<span style="color:{theme.precision_colour(k)}">\u25a0</span> {t}' for k, t in kinds]
+    marks += [
+        "pale: min to max", "full: 99.8 %",
+        f'<span style="color:{theme.text}">\u2500</span> grid ends',
+        f'<span style="color:{theme.bad}">\u2500</span> one step',
+    ]  # fmt: skip
+    return f'<span style="color:{theme.muted}">' + " &nbsp; ".join(marks) + "</span>"

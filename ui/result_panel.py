@@ -1,0 +1,149 @@
+"""What panels over results share: current or former values, how a stage stands, running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from ui.panel import Panel
+from ui.selection import Selected
+from ui.widgets.stage_note import StageNote, StaleBanner
+from workbench.errors import WorkbenchError
+from workbench.project.frozen import Frozen
+
+if TYPE_CHECKING:
+    from ui.outline import Outline
+
+Result = TypeVar("Result", bound=Frozen)
+
+
+class Shown(Generic[Result]):
+    """A result on show: its value, its folder, and whether it fits the present configuration."""
+
+    def __init__(self, value: Result, folder: Path, *, current: bool) -> None:
+        self.value, self.folder, self.current = value, folder, current
+
+
+class StageFrame(QWidget):
+    """Content of one stage's result, made with the first one; until then a note in its place."""
+
+    def __init__(
+        self, what: str, empty: str, make: Callable[[QWidget], None], parent: QWidget
+    ) -> None:  # fmt: skip
+        super().__init__(parent)
+        self.note = StageNote(empty, self)
+        self.banner = StaleBanner(what, self)
+        self.content = QWidget(self)
+        self.is_made = False
+        self._make = make
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.banner)
+        layout.addWidget(self.note, 1)
+        layout.addWidget(self.content, 1)
+        self.banner.hide()
+        self.content.hide()
+
+    def make(self) -> None:
+        """Fill the content."""
+        self.is_made = True
+        self._make(self.content)
+
+    def show_parts(self, *, has_result: bool, is_current: bool) -> None:
+        """Show the content if there is any, and whose it is."""
+        self.note.setVisible(not has_result)
+        self.content.setVisible(has_result)
+        self.banner.setVisible(has_result and not is_current)
+
+
+class ResultPanel(Panel):
+    """A panel whose frames each stand for the result of one stage.
+
+    Results are read and plots are made only while the panel is seen.
+    """
+
+    frames: dict[str, StageFrame]
+
+    def build(self) -> None:
+        self.frames = {}
+        self._read: dict[str, tuple[Path, Frozen]] = {}
+        self.build_frames()
+        for frame in self.frames.values():
+            frame.note.run_asked.connect(self.run_stage)
+            frame.banner.run_asked.connect(self.run_stage)
+        self.context.session.stage_changed.connect(self._on_stage_changed)
+
+    def build_frames(self) -> None:
+        """Make the frames and lay them out."""
+
+    def has(self, stage: str) -> bool:
+        """Return whether the content of a frame is there to be drawn on."""
+        return self.frames[stage].is_made
+
+    def show_frame(self, stage: str, shown: Shown[Result] | None) -> None:
+        """Make and show a frame's content, or its note."""
+        frame = self.frames[stage]
+        if shown is not None and not frame.is_made:
+            frame.make()
+            self.set_theme(self.context.theme)
+        frame.show_parts(has_result=shown is not None, is_current=bool(shown and shown.current))
+
+    def refresh(self) -> None:
+        for stage in self.frames:
+            self._show_stage(stage)
+
+    def show_results(self) -> None:
+        """Show what the results tell."""
+
+    def annotate(self) -> None:
+        if not self.isVisible():
+            self._mark("state")
+            return
+        self.show_results()
+        self.render_selection(self.context.selection.value)
+
+    def read(self, kind: type[Result], stage: str) -> Shown[Result] | None:
+        """Return a stage's result, the former one if there is no current one; or None."""
+        current = self.context.session.result(stage)
+        folder = current or self.context.session.former(stage)
+        if folder is None:
+            return None
+        kept = self._read.get(stage)
+        if kept is not None and kept[0] == folder and isinstance(kept[1], kind):
+            return Shown(kept[1], folder, current=current is not None)
+        from workbench.results import load_result
+
+        try:
+            value = load_result(kind, folder)
+        except WorkbenchError as error:
+            if current is not None:
+                self.context.notices.error(error)
+            return None
+        self._read[stage] = (folder, value)
+        return Shown(value, folder, current=current is not None)
+
+    def run_stage(self, stage: str) -> None:
+        """Run everything up to a stage."""
+        document, session = self.context.document, self.context.session
+        if document.project is None:
+            return
+        done = {view.id for view in session.stages() if view.state == "cached"}
+        self.context.runner.run_until(document.project, document.folder, [stage], done)
+
+    def _show_stage(self, stage: str) -> None:
+        view = self.context.session.stage(stage)
+        self.frames[stage].note.render_stage(view)
+        self.frames[stage].banner.render_stage(view)
+
+    def _on_stage_changed(self, stage: str) -> None:
+        if stage in self.frames and self.isVisible():
+            self._show_stage(stage)
+
+
+def chosen_nodes(selected: Selected, outline: Outline) -> frozenset[str]:
+    """Return the nodes of a selection, those inside its modules included."""
+    return selected.nodes | outline.nodes_of(selected.modules)
