@@ -6,6 +6,7 @@ import gc
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +38,7 @@ from ui.settings import Settings
 from ui.window_verbs import LAST, NAME, WindowVerbs
 from workbench.errors import failure
 from workbench.pipeline.cache import Cache, default_root
+from workbench.pipeline.stages import STAGES
 from workbench.project import edits
 from workbench.project.model import Project, TargetChoice
 from workbench.project.trust import TrustStore
@@ -142,7 +144,7 @@ class Workbench(QObject):
         self.context.appearance.changed.connect(window.set_theme)
 
     def _wire_actions(self) -> None:
-        verbs = {
+        verbs: dict[str, Callable[[], object]] = {
             "new": self.files.ask_new,
             "open": self.files.ask_open,
             "sample": self.files.open_sample,
@@ -161,6 +163,8 @@ class Workbench(QObject):
             "default_layout": self.window.arrange_at_first,
             "save_layout": self.frame.ask_layout_name,
         }
+        for stage in STAGES:
+            verbs[f"run_to_{stage.id}"] = partial(self.runs.run_to, stage.id)
         for name, verb in verbs.items():
             self.window.actions_by_id[name].triggered.connect(lambda _=False, verb=verb: verb())
 
@@ -175,8 +179,9 @@ class Workbench(QObject):
             self.window.show_panels()
 
     def _on_project_changed(self, project: Project | None) -> None:
-        for name in ("save", "save_as", "close", "run_all", "run_evaluate", "run_lower", "deliver"):
-            self.window.actions_by_id[name].setEnabled(project is not None)
+        for name, action in self.window.actions_by_id.items():
+            if name in {"save", "save_as", "close", "deliver"} or name.startswith("run_"):
+                action.setEnabled(project is not None)
         if project is not None:
             self.window.pipeline.render_target(project.target)
             self._plan()

@@ -34,6 +34,7 @@ from ui.widgets.dock import Dock
 from ui.widgets.pipeline_bar import PipelineBar
 from ui.widgets.toasts import ToastHost
 from ui.widgets.welcome import WelcomePage
+from workbench.pipeline.stages import STAGES
 
 AREAS: dict[Area, Qt.DockWidgetArea] = {
     "left": Qt.DockWidgetArea.LeftDockWidgetArea,
@@ -222,6 +223,10 @@ class MainWindow(QMainWindow):
             action = menus[row.menu].addAction(row.text)
             action.setShortcut(QKeySequence(row.keys))
             self.actions_by_id[row.id] = action
+        to_stage = menus["&Run"].addMenu("Run to")
+        for stage in STAGES:
+            action = to_stage.addAction(f"Run to {stage.title}")
+            self.actions_by_id[f"run_to_{stage.id}"] = action
         self.recents = QMenu("Open &recent", self)
         menus["&File"].insertMenu(self.actions_by_id["save"], self.recents)
         self.layouts = menus["&View"].addMenu("Kept arrangements")

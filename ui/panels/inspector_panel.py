@@ -115,10 +115,11 @@ class InspectorPanel(Panel):
             yield "<p>The exported model has no such module.</p>"
             return
         inside = self.context.outline.nodes_of(frozenset([path]))
+        calls = sum(node.id in inside and node.kind == "call" for node in snapshot.nodes)
         yield _table([
             ("Type", escape(module.type_name)),
             ("Parameters", f"{module.parameters:,}"),
-            ("Operations", str(len(inside))),
+            ("Operations", str(calls)),
         ])  # fmt: skip
         effective = self.context.outline.effective(path)
         if effective is not None:

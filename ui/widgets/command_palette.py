@@ -133,6 +133,8 @@ class CommandPalette(QFrame):
             item = QListWidgetItem(entry.text, self.list)
             item.setData(Qt.ItemDataRole.UserRole, entry)
             item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{entry.text}, {entry.kind}")
+        if not fitting:
+            QListWidgetItem("Nothing has that name", self.list).setFlags(Qt.ItemFlag.NoItemFlags)
         self.list.setCurrentRow(0)
 
     def _on_item_chosen(self, item: QListWidgetItem) -> None:
