@@ -19,6 +19,8 @@ from workbench.project.store import write_atomically
 if TYPE_CHECKING:
     from workbench.project.model import Project
 
+# The program's own samples are a part of the program; copies of them are asked for like any code.
+SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
 CONFIG_VARIABLE = "QUANTIZATION_WORKBENCH_CONFIG"
 
 
@@ -32,10 +34,12 @@ class CodeUse:
 
 
 def code_used(project: Project, folder: Path) -> list[CodeUse]:
-    """Return all code that running the project would execute; empty when there is none."""
+    """Return all code that a run would execute, but for the program's own samples."""
     uses = []
     for option, reference in sources.references(project, folder):
         files = tuple(p for p in sources.files_of(reference) if p.is_file())
+        if files and all(p.resolve().is_relative_to(SAMPLES) for p in files):
+            continue
         if reference.runs_code:
             name = reference.module or (reference.path.name if reference.path else "")
             uses.append(CodeUse(option, files, f"runs {name}:{reference.attribute}"))

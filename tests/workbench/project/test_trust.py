@@ -53,6 +53,20 @@ def test_that_data_files_and_missing_programs_need_no_trust(folder, store):
     demand(project, folder, store)
 
 
+def test_that_the_programs_own_samples_need_no_trust_but_copies_do(folder, store):
+    import shutil
+
+    from workbench.project import store as files
+    from workbench.project.trust import SAMPLES
+
+    sample = SAMPLES / "digits"
+    project = files.load(sample / "digits.qwb")
+    demand(project, sample, store)
+    shutil.copytree(sample, folder / "copy", ignore=shutil.ignore_patterns(".*"))
+    with pytest.raises(TrustRequiredError):
+        demand(project, folder / "copy", store)
+
+
 def test_that_a_damaged_trust_file_means_no_trust(folder, store, tmp_path):
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "trust.json").write_text("[1")
