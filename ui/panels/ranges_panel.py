@@ -62,7 +62,7 @@ class RangesPanel(ResultPanel):
             self.plot.set_theme(theme)
             self.tensor.set_theme(theme)
             self.legend.setText(_legend(theme))
-            self.table.set_stale(bool(self._shown and not self._shown[2]), theme)
+            self.table.set_look(theme, stale=bool(self._shown and not self._shown[2]))
 
     def show_results(self) -> None:
         shown = self.read(CalibrateResult, STAGE)
@@ -84,7 +84,7 @@ class RangesPanel(ResultPanel):
         self._large = None
         for part in (self.plot, self.tensor):
             part.set_stale(not shown.current)
-        self.table.set_stale(not shown.current, self.context.theme)
+        self.table.set_look(self.context.theme, stale=not shown.current)
         samples = shown.value.samples
         times = f"{samples} sample{'s' if samples != 1 else ''}"
         on = shown.value.calibrated_on

@@ -86,7 +86,7 @@ class Chart(QWidget):
             axis = self.plot.getAxis(side)
             axis.setPen(pen(theme.border))
             axis.setTextPen(pen(theme.muted))
-            axis.setStyle(tickFont=font, tickLength=-4, autoExpandTextSpace=True)
+            axis.setStyle(tickFont=font, tickLength=4, autoExpandTextSpace=True)
             style = {"color": theme.muted, "font-size": f"{_TICK_PX}px"}
             axis.setLabel(text, siPrefixEnableRanges=(), **style)
         self.restyle(theme)

@@ -15,13 +15,14 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QColor, QGuiApplication, QKeySequence, QPainter, QShortcut
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QTableView, QWidget
 
+from ui.icons import ICONS
 from ui.theme import Theme
 from ui.widgets.chip import AnyIndex
 
 ROW_PX = 24
 WIDEST_PX = 340
-_PAD_PX = 20
-_HEADER_PX = 8
+_PAD_PX = 16
+_HEADER_PX = 4
 _LOOKED_AT = 200
 
 
@@ -74,10 +75,14 @@ class FigureView(QTableView):
         copy.activated.connect(self._on_copy)
 
     def fit_columns(self) -> None:
-        """Make columns as wide as their text, within reason; the last takes what is left."""
+        """Make columns as wide as their text, within reason; a last one of text takes the rest."""
         header = self.horizontalHeader()
-        header.setStretchLastSection(True)
         model, metrics = self.model(), self.fontMetrics()
+        side = model.headerData(
+            model.columnCount() - 1, Qt.Orientation.Horizontal, Qt.ItemDataRole.TextAlignmentRole
+        )
+        # A figure at the far end of a wide cell is hard to read with its row.
+        header.setStretchLastSection(not bool(side & Qt.AlignmentFlag.AlignRight))
         looked_at = range(min(model.rowCount(), _LOOKED_AT))
         for column in range(model.columnCount()):
             texts = {str(model.index(row, column).data() or "") for row in looked_at}
@@ -106,9 +111,18 @@ class FigureView(QTableView):
         """Return the shown row numbers that are chosen, ascending."""
         return sorted(index.row() for index in self.selectionModel().selectedRows())
 
-    def set_stale(self, stale: bool, theme: Theme) -> None:
-        """Grey the figures of a former configuration."""
+    def set_look(self, theme: Theme, *, stale: bool) -> None:
+        """Take on the colours of a theme; grey the figures of a former configuration."""
         self.setStyleSheet(f"QTableView {{ color: {theme.muted}; }}" if stale else "")
+        icons = ICONS.as_posix()
+        # Above the title, where it covers neither a left nor a right one.
+        self.horizontalHeader().setStyleSheet(
+            "QHeaderView::up-arrow, QHeaderView::down-arrow"
+            " { subcontrol-origin: border; subcontrol-position: top center;"
+            " width: 9px; height: 9px; }"
+            f'QHeaderView::up-arrow {{ image: url("{icons}/chevron-up-{theme.name}.svg"); }}'
+            f'QHeaderView::down-arrow {{ image: url("{icons}/chevron-down-{theme.name}.svg"); }}'
+        )
 
     def _on_selection_changed(self) -> None:
         if not self._is_told:

@@ -1,0 +1,265 @@
+"""How good the quantized model is, and how exactly the integer program follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
+
+from ui.figures import DASH, count, decibel, figure, percent
+from ui.models.quality_table import (
+    OutputTableModel,
+    QualityTableModel,
+    cosine_text,
+    describe_quality,
+)
+from ui.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
+from ui.selection import Selected
+from ui.theme import Theme
+from ui.widgets.figure_cards import Card, FigureCards
+from ui.widgets.figure_view import FigureView
+from workbench.results import EXAMPLE_ONLY, EvaluateResult, TensorQuality, VerifyResult
+
+MEASURED = "measured on host (PyTorch)"
+COMPUTED = "computed (TOSA model)"
+NO_QUALITY = (
+    "How far the quantized model is from the float one appears here once it has been evaluated."
+)
+NO_VERIFY = (
+    "How exactly the integer program follows the quantized model appears here once it has run on "
+    "the TOSA reference model."
+)
+Key = tuple[Path, bool]
+_SQNR = 1
+
+
+class NumericsPanel(ResultPanel):
+    """Evaluate at the left, Verify at the right, tensors below."""
+
+    panel_id = "numerics"
+
+    def build_frames(self) -> None:
+        self._tensors: tuple[TensorQuality, ...] = ()
+        self._order: list[int] = []
+        self._keys: dict[str, Key | None] = {"evaluate": None, "verify": None}
+        self.frames["evaluate"] = StageFrame("Quality", NO_QUALITY, self._make_quality, self)
+        self.frames["verify"] = StageFrame("Comparison", NO_VERIFY, self._make_verify, self)
+        split = QSplitter(Qt.Orientation.Horizontal, self)
+        for number, stage in enumerate(("evaluate", "verify")):
+            split.addWidget(self.frames[stage])
+            split.setStretchFactor(number, 5 - 2 * number)
+            split.setCollapsible(number, False)
+        split.setSizes([560, 370])
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(split)
+
+    def set_theme(self, theme: Theme) -> None:
+        if self.has("evaluate"):
+            self.bars.set_theme(theme)
+        if self.has("verify"):
+            self.differences.set_theme(theme)
+        if any(self.has(stage) for stage in self.frames):
+            self._keys = dict.fromkeys(self._keys)
+            self.show_results()
+
+    def show_results(self) -> None:
+        evaluated = self.read(EvaluateResult, "evaluate")
+        self.show_frame("evaluate", evaluated)
+        if evaluated is not None and self._is_news("evaluate", evaluated.folder, evaluated.current):
+            self._show_quality(evaluated)
+        verified = self.read(VerifyResult, "verify")
+        self.show_frame("verify", verified)
+        if verified is not None and self._is_news("verify", verified.folder, verified.current):
+            self._show_verify(verified)
+
+    def render_selection(self, selected: Selected) -> None:
+        if not self.has("evaluate"):
+            return
+        nodes = chosen_nodes(selected, self.context.outline)
+        places = [i for i, tensor in enumerate(self._tensors) if tensor.tensor in nodes]
+        at = {place: bar for bar, place in enumerate(self._order)}
+        self.bars.choose(at[place] for place in places)
+        shown = [self.model.shown_at(place) for place in places]
+        if selected.origin != self.panel_id or set(shown) != set(self.table.chosen_rows()):
+            self.table.choose_rows(shown, reveal=True)
+
+    def _make_quality(self, content: QWidget) -> None:
+        from ui.plots.bar_plot import BarPlot
+
+        self.cards = FigureCards(content)
+        self.data_note = QLabel(content)
+        self.data_note.setWordWrap(True)
+        self.outputs = OutputTableModel(self)
+        self.output_table = FigureView("Quality of the outputs", self.outputs, content)
+        self.bars = BarPlot(
+            "SQNR of the tensors", "tensors", f"SQNR [dB], {MEASURED}", self._describe, content
+        )
+        self.bars.set_label("left", "SQNR [dB]")
+        self.bars.bars_chosen.connect(self._on_bars_chosen)
+        self.worst_first = QCheckBox("Worst first", content)
+        self.worst_first.clicked.connect(self._on_worst_first)
+        self.model = QualityTableModel(self)
+        self.table = FigureView("Quality of the tensors", self.model, content)
+        self.table.rows_chosen.connect(self._on_rows_chosen)
+        top = QVBoxLayout(content)
+        top.setContentsMargins(8, 6, 8, 0)
+        top.setSpacing(6)
+        top.addWidget(_heading("Float against quantized", content))
+        top.addWidget(self.data_note)
+        top.addWidget(self.cards)
+        top.addWidget(self._built_tensors(content), 1)
+
+    def _built_tensors(self, parent: QWidget) -> QSplitter:
+        bars = QWidget(parent)
+        row = QHBoxLayout()
+        row.addWidget(_hint(f"SQNR of each tensor, {MEASURED}", bars))
+        row.addStretch(1)
+        row.addWidget(self.worst_first)
+        layout = QVBoxLayout(bars)
+        layout.setContentsMargins(0, 4, 0, 0)
+        layout.setSpacing(2)
+        layout.addLayout(row)
+        layout.addWidget(self.bars, 1)
+        split = QSplitter(Qt.Orientation.Vertical, parent)
+        for number, part in enumerate((self.output_table, bars, self.table)):
+            split.addWidget(part)
+            split.setCollapsible(number, False)
+            split.setStretchFactor(number, number)
+        split.setSizes([60, 190, 200])
+        return split
+
+    def _make_verify(self, content: QWidget) -> None:
+        from ui.plots.bar_plot import DifferencePlot
+
+        self.verify_cards = FigureCards(content)
+        self.verify_note = _hint("", content)
+        self.verify_note.setWordWrap(True)
+        self.differences = DifferencePlot(content)
+        self.log = QCheckBox("Logarithmic counts", content)
+        self.log.clicked.connect(self.differences.set_log)
+        self.verify_outputs = OutputTableModel(self)
+        self.verify_table = FigureView("Outputs of the program", self.verify_outputs, content)
+        self.verify_table.setMaximumHeight(150)
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(8, 6, 8, 0)
+        layout.setSpacing(6)
+        layout.addWidget(_heading("Integer program against quantized", content))
+        layout.addWidget(self.verify_note)
+        layout.addWidget(self.verify_cards)
+        layout.addWidget(self.log)
+        layout.addWidget(self.differences, 1)
+        layout.addWidget(self.verify_table)
+
+    def _is_news(self, stage: str, folder: Path, current: bool) -> bool:
+        before, self._keys[stage] = self._keys[stage], (folder, current)
+        return before != self._keys[stage]
+
+    def _show_quality(self, shown: Shown[EvaluateResult]) -> None:
+        value, theme = shown.value, self.context.theme
+        self.cards.render_cards(quality_cards(value), theme, stale=not shown.current)
+        note = f"{_samples(value.samples)} of {value.data}, calibrated on {value.calibrated_on}."
+        if EXAMPLE_ONLY in {value.calibrated_on, value.data}:
+            note += " Figures from the example input only say little about real data."
+        self.data_note.setText(" ".join((note, *value.warnings)))
+        is_weak = EXAMPLE_ONLY in note or bool(value.warnings)
+        self.data_note.setStyleSheet(f"color: {theme.warning if is_weak else theme.muted};")
+        self._tensors = value.tensors
+        self.outputs.set_rows(value.outputs)
+        self.model.set_rows(value.tensors)
+        self._show_bars()
+        self.bars.set_stale(not shown.current)
+        for table in (self.output_table, self.table):
+            table.set_look(theme, stale=not shown.current)
+
+    def _show_verify(self, shown: Shown[VerifyResult]) -> None:
+        value, theme = shown.value, self.context.theme
+        self.verify_cards.render_cards(verify_cards(value), theme, stale=not shown.current)
+        self.verify_note.setText(" ".join(value.warnings))
+        self.verify_note.setVisible(bool(value.warnings))
+        self.differences.render_counts(value.histogram)
+        self.differences.set_stale(not shown.current)
+        self.verify_outputs.set_rows(value.outputs)
+        self.verify_table.set_look(theme, stale=not shown.current)
+
+    def _show_bars(self) -> None:
+        figures = np.asarray(
+            [np.nan if t.sqnr_db is None else t.sqnr_db for t in self._tensors], np.float64
+        )
+        self._order = list(range(figures.size))
+        if self.worst_first.isChecked():
+            self._order = np.argsort(figures, kind="stable").tolist()
+        order = "worst first" if self.worst_first.isChecked() else "in the order of the program"
+        self.bars.set_label("bottom", f"tensors, {order}")
+        self.bars.render_bars([self._tensors[i].tensor for i in self._order], figures[self._order])
+        self.render_selection(self.context.selection.value)
+
+    def _describe(self, bar: int) -> str:
+        return describe_quality(self._tensors[self._order[bar]])
+
+    def _on_worst_first(self, on: bool) -> None:
+        self.table.sortByColumn(_SQNR if on else -1, Qt.SortOrder.AscendingOrder)
+        self._show_bars()
+
+    def _choose(self, places: Sequence[int]) -> None:
+        nodes = [self._tensors[place].tensor for place in places]
+        self.context.selection.choose_nodes(nodes, self.panel_id)
+
+    def _on_bars_chosen(self, bars: Sequence[int]) -> None:
+        self._choose([self._order[bar] for bar in bars])
+
+    def _on_rows_chosen(self, rows: Sequence[int]) -> None:
+        self._choose([self.model.place_of(row) for row in rows])
+
+
+def quality_cards(value: EvaluateResult) -> list[Card]:
+    """Return the cards of an evaluation; figures that do not exist have none."""
+    cards = [
+        Card("SQNR", decibel(value.sqnr_db), MEASURED, "All outputs; more is better"),
+        Card("Cosine", cosine_text(value.cosine), MEASURED, "1 is the same direction"),
+        Card("Max error", figure(value.max_abs_error), MEASURED, "In units of the output"),
+    ]
+    pairs = (
+        ("Top-1", value.top1_float, value.top1_quantized),
+        ("Top-5", value.top5_float, value.top5_quantized),
+    )
+    for name, before, after in pairs:
+        if before is not None and after is not None:
+            text = f"{100 * before:.2f} \u2192 {percent(after)}"
+            cards.append(Card(name, text, MEASURED, "Float, then quantized"))
+    if value.metric_name:
+        text = f"{figure(value.metric_float)} \u2192 {figure(value.metric_quantized)}"
+        cards.append(Card(value.metric_name, text, MEASURED, "Float, then quantized"))
+    return cards
+
+
+def verify_cards(value: VerifyResult) -> list[Card]:
+    """Return the cards of a comparison."""
+    exact = value.exact / value.elements if value.elements else None
+    return [
+        Card("Equal bit for bit", percent(exact), COMPUTED,
+             f"{count(value.exact)} of {count(value.elements)} output elements"),
+        Card("Max difference", f"{value.max_lsb} LSB", COMPUTED, "One LSB is the output's scale"),
+        Card("Same arg-max", f"{value.argmax_equal} of {value.samples}" if value.samples else DASH,
+             COMPUTED, "Samples with the same greatest output"),
+        Card("Samples", count(value.samples), COMPUTED, "Inputs that both have run"),
+    ]  # fmt: skip
+
+
+def _samples(number: int) -> str:
+    return f"{number} sample{'s' if number != 1 else ''}"
+
+
+def _heading(text: str, parent: QWidget) -> QLabel:
+    label = QLabel(text, parent)
+    label.setObjectName("Subheading")
+    return label
+
+
+def _hint(text: str, parent: QWidget) -> QLabel:
+    label = QLabel(text, parent)
+    label.setObjectName("Hint")
+    return label
