@@ -35,6 +35,8 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("rules", "Rules", "left", "ui.panels.rules_panel:RulesPanel"),
     PanelRow("graph", "Graph", "center", "ui.panels.graph_panel:GraphPanel"),
     PanelRow("ranges", "Ranges", "center", "ui.panels.ranges_panel:RangesPanel"),
+    PanelRow("numerics", "Numerics", "center", "ui.panels.numerics_panel:NumericsPanel"),
+    PanelRow("cost", "Cost", "center", "ui.panels.cost_panel:CostPanel"),
     PanelRow("inspector", "Inspector", "right", "ui.panels.inspector_panel:InspectorPanel"),
     PanelRow("jobs", "Jobs", "bottom", "ui.panels.jobs_panel:JobsPanel"),
     PanelRow("log", "Log", "bottom", "ui.panels.log_panel:LogPanel"),

@@ -1,0 +1,140 @@
+"""What the compiled program costs and where it runs: operations, CPU nodes, deliverables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject
+
+from ui.figures import DASH, count, percent, size
+from ui.models.figure_table import Column, FigureTableModel
+from workbench.graph.wording import operator_name
+from workbench.results import CpuNode, Deliverable, LowerResult, VelaOperation
+
+UNMATCHED = "(no module)"
+
+
+@dataclass(frozen=True)
+class OperationRow:
+    """One operation of one delegate; ``share`` is its part of all cycles."""
+
+    place: int
+    delegate: int
+    operation: VelaOperation
+    share: float | None
+
+
+@dataclass(frozen=True)
+class ModuleCost:
+    """What the operations inside a module cost together; "" stands for those of no module."""
+
+    module: str
+    cycles: int
+    operations: int
+    share: float | None
+
+    @property
+    def name(self) -> str:
+        """The module, or a word for none."""
+        return self.module or UNMATCHED
+
+
+def operation_rows(lowered: LowerResult) -> list[OperationRow]:
+    """Return the operations of every delegate, in the order they run."""
+    pairs = [(report.delegate, o) for report in lowered.vela for o in report.operations]
+    total = sum(operation.cycles for _, operation in pairs)
+    return [
+        OperationRow(place, delegate, operation, operation.cycles / total if total else None)
+        for place, (delegate, operation) in enumerate(pairs)
+    ]
+
+
+def roll_up(rows: Iterable[OperationRow], depth: int) -> list[ModuleCost]:
+    """Return cycles by module, names cut to ``depth`` parts, in the order they first run."""
+    cycles: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for row in rows:
+        name = ".".join(row.operation.module.split(".")[:depth])
+        cycles[name] = cycles.get(name, 0) + row.operation.cycles
+        counts[name] = counts.get(name, 0) + 1
+    total = sum(cycles.values())
+    return [
+        ModuleCost(name, spent, counts[name], spent / total if total else None)
+        for name, spent in cycles.items()
+    ]
+
+
+def depths(rows: Iterable[OperationRow]) -> int:
+    """Return how many parts the longest module name has, at least 1."""
+    return max((row.operation.module.count(".") + 1 for row in rows), default=1)
+
+
+def describe_operation(row: OperationRow) -> str:
+    """Return the figures of an operation in lines."""
+    operation = row.operation
+    lines = (
+        f"{operation.operator}  {operation.name}",
+        operation.module or "not matched to a module",
+        f"{count(operation.cycles)} cycles, {percent(row.share)} of all",
+        f"NPU {count(operation.npu_cycles)}, SRAM {count(operation.sram_cycles)}, "
+        f"external memory {count(operation.external_cycles)} cycles",
+        f"{count(operation.macs)} MACs, {size(operation.staging_bytes)} of SRAM in use",
+        f"{operation.tosa}, delegate {row.delegate}".removeprefix(", "),
+        "estimated by Vela",
+    )
+    return "\n".join(lines)
+
+
+OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
+    Column("#", lambda r: str(r.place), lambda r: r.place, "Order in which they run"),
+    Column("Operator", lambda r: r.operation.operator),
+    Column("Module", lambda r: r.operation.module or DASH),
+    Column("Cycles", lambda r: count(r.operation.cycles), lambda r: r.operation.cycles,
+           "Estimated cycles, memory included"),
+    Column("Share", lambda r: percent(r.share), lambda r: r.share, "Part of all cycles",
+           share=lambda r: r.share),
+    Column("MACs", lambda r: count(r.operation.macs), lambda r: r.operation.macs,
+           "Multiply-accumulates"),
+    Column("SRAM cycles", lambda r: count(r.operation.sram_cycles),
+           lambda r: r.operation.sram_cycles, "Cycles that SRAM is busy"),
+    Column("External cycles", lambda r: count(r.operation.external_cycles),
+           lambda r: r.operation.external_cycles, "Cycles that flash or DRAM is busy"),
+    Column("Staging", lambda r: size(r.operation.staging_bytes),
+           lambda r: r.operation.staging_bytes, "SRAM in use during the operation"),
+    Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
+    Column("Name", lambda r: r.operation.name),
+)  # fmt: skip
+CPU_COLUMNS: tuple[Column[CpuNode], ...] = (
+    Column("Operator", lambda r: operator_name(r.op)),
+    Column("Module", lambda r: r.module or DASH),
+    Column("Why it stays on the CPU", lambda r: r.reason),
+    Column("Node", lambda r: r.node),
+)
+FILE_COLUMNS: tuple[Column[Deliverable], ...] = (
+    Column("File", lambda r: r.name),
+    Column("Size", lambda r: size(r.bytes), lambda r: r.bytes, "Measured: the file on disk"),
+    Column("What it is", lambda r: r.purpose),
+    Column("SHA-256", lambda r: r.sha256),
+)
+
+
+class OperationTableModel(FigureTableModel[OperationRow]):
+    """All operations on the NPU."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(OPERATION_COLUMNS, describe_operation, parent)
+
+
+class CpuTableModel(FigureTableModel[CpuNode]):
+    """All operators left on the CPU."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(CPU_COLUMNS, lambda r: f"{r.node}\n{r.op}\n{r.reason}", parent)
+
+
+class FileTableModel(FigureTableModel[Deliverable]):
+    """All files to hand on."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(FILE_COLUMNS, lambda r: f"{r.name}: {r.purpose}\n{r.sha256}", parent)

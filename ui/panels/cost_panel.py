@@ -1,0 +1,285 @@
+"""What the program will take on the device, what runs where, and what to hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QSplitter,
+    QTabWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.figures import count, milliseconds, percent, size
+from ui.models.cost_table import (
+    CpuTableModel,
+    FileTableModel,
+    ModuleCost,
+    OperationRow,
+    OperationTableModel,
+    depths,
+    operation_rows,
+    roll_up,
+)
+from ui.models.figure_table import Role
+from ui.result_panel import ResultPanel, Shown, StageFrame
+from ui.selection import Selected
+from ui.theme import Theme
+from ui.widgets.deliverables_view import DeliverablesView
+from ui.widgets.figure_cards import Card, FigureCards
+from ui.widgets.figure_view import BarDelegate, FigureView
+from workbench.results import LowerResult, PackageResult
+
+NO_COST = "What the program costs on the device appears here once it has been compiled."
+NO_PACKAGE = "The files for the firmware engineer appear here once they have been packed."
+_SHARE = 4
+_MOST_BARS = 24
+_DELEGATE = 9
+_EVERY = "every module"
+OPERATIONS, PLACES, DELIVERABLES = range(3)
+
+
+class CostPanel(ResultPanel):
+    """Cards above; operations, CPU nodes and deliverables in tabs.
+
+    Signals:
+        deliver_asked: the deliverables are wanted in a folder, and no action offers it.
+    """
+
+    panel_id = "cost"
+    deliver_asked = Signal()
+
+    def build_frames(self) -> None:
+        self._rows: list[OperationRow] = []
+        self._modules: list[ModuleCost] = []
+        self._keys: dict[str, tuple[Path, bool] | None] = {}
+        self.frames["lower"] = StageFrame("Estimates", NO_COST, self._make_cost, self)
+        self.frames["package"] = StageFrame("Files", NO_PACKAGE, self._make_package, self)
+        self.frames["package"].hide()
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(self.frames["lower"])
+
+    def set_theme(self, theme: Theme) -> None:
+        if self.has("lower"):
+            self.bars.set_theme(theme)
+            self._keys.clear()
+            self.show_results()
+
+    def show_results(self) -> None:
+        lowered = self.read(LowerResult, "lower")
+        self.show_frame("lower", lowered)
+        if lowered is not None and self._is_news("lower", lowered.folder, lowered.current):
+            self._show_cost(lowered)
+        package = self.read(PackageResult, "package")
+        self.show_frame("package", package)
+        if package is not None and self._is_news("package", package.folder, package.current):
+            self.files.set_rows(package.value.files)
+            self.deliverables.render_package(
+                package.value, self.context.theme, stale=not package.current
+            )
+
+    def render_selection(self, selected: Selected) -> None:
+        if not self.has("lower"):
+            return
+        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        places = [r.place for r in self._rows if _inside(r.operation.module, modules)]
+        nodes = selected.nodes
+        on_cpu = [i for i, n in enumerate(self._cpu_nodes) if n in nodes]
+        for table, model, chosen in (
+            (self.operation_table, self.operations, places),
+            (self.cpu_table, self.cpu, on_cpu),
+        ):
+            shown = [model.shown_at(place) for place in chosen]
+            if selected.origin != self.panel_id or set(shown) != set(table.chosen_rows()):
+                table.choose_rows(shown, reveal=selected.origin != self.panel_id)
+        self.bars.choose(
+            i for i, m in enumerate(self._modules)
+            if m.module
+            and (_inside(m.module, modules) or any(_inside(c, {m.module}) for c in modules))
+        )  # fmt: skip
+
+    def show_level(self, stage: str) -> None:
+        """Bring what a stage has made to the front."""
+        if self.has("lower"):
+            self.tabs.setCurrentIndex(DELIVERABLES if stage == "package" else OPERATIONS)
+
+    def _make_cost(self, content: QWidget) -> None:
+        self._cpu_nodes: list[str] = []
+        self.origin = QLabel(content)
+        self.origin.setObjectName("Hint")
+        self.origin.setWordWrap(True)
+        self.cards = FigureCards(content)
+        self.tabs = QTabWidget(content)
+        self.tabs.setDocumentMode(True)
+        self.tabs.addTab(self._built_operations(), "Operations")
+        self.tabs.addTab(self._built_places(), "What runs where")
+        self.tabs.addTab(self.frames["package"], "Deliverables")
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(8, 6, 8, 0)
+        layout.setSpacing(6)
+        layout.addWidget(self.origin)
+        layout.addWidget(self.cards)
+        layout.addWidget(self.tabs, 1)
+
+    def _built_operations(self) -> QWidget:
+        from ui.plots.bar_plot import ModuleBars
+
+        self.depth_box = QComboBox(self)
+        self.depth_box.setAccessibleName("Depth of the modules")
+        self.depth_box.setMinimumContentsLength(len(_EVERY) + 2)
+        self.depth_box.activated.connect(self._on_depth_chosen)
+        self.bars = ModuleBars(
+            "Cycles by module", "estimated cycles", lambda i: _module_text(self._modules[i]), self
+        )
+        self.bars.bar_chosen.connect(self._on_bar_chosen)
+        self.operations = OperationTableModel(self)
+        self.operation_table = FigureView("Operations on the NPU", self.operations, self)
+        self.operation_table.setItemDelegateForColumn(
+            _SHARE, BarDelegate(lambda: self.context.theme, Role.SHARE, self.operation_table)
+        )
+        self.operation_table.rows_chosen.connect(self._on_operations_chosen)
+        above = QWidget(self)
+        row = QHBoxLayout()
+        row.addWidget(QLabel("Cycles by module", above))
+        row.addWidget(self.depth_box)
+        row.addStretch(1)
+        layout = QVBoxLayout(above)
+        layout.setContentsMargins(0, 6, 0, 0)
+        layout.addLayout(row)
+        layout.addWidget(self.bars, 1)
+        split = QSplitter(Qt.Orientation.Vertical, self)
+        for part in (above, self.operation_table):
+            split.addWidget(part)
+            split.setCollapsible(split.count() - 1, False)
+        split.setSizes([260, 220])
+        return split
+
+    def _built_places(self) -> QWidget:
+        page = QWidget(self)
+        self.places_note = QLabel(page)
+        self.places_note.setWordWrap(True)
+        self.cpu = CpuTableModel(self)
+        self.cpu_table = FigureView("Operators on the CPU", self.cpu, page)
+        self.cpu_table.rows_chosen.connect(self._on_cpu_chosen)
+        layout = QVBoxLayout(page)
+        layout.setContentsMargins(0, 8, 0, 0)
+        layout.addWidget(self.places_note)
+        layout.addWidget(self.cpu_table, 1)
+        return page
+
+    def _make_package(self, content: QWidget) -> None:
+        self.files = FileTableModel(self)
+        self.deliverables = DeliverablesView(self.files, content)
+        self.deliverables.deliver_asked.connect(self._on_deliver_asked)
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.deliverables)
+
+    def _is_news(self, stage: str, folder: Path, current: bool) -> bool:
+        before, self._keys[stage] = self._keys.get(stage), (folder, current)
+        return before != self._keys[stage]
+
+    def _show_cost(self, shown: Shown[LowerResult]) -> None:
+        value, theme = shown.value, self.context.theme
+        for_what = f"{value.target}, {value.system_config}, {value.memory_mode}"
+        notes = (f"Estimated by Vela {value.vela_version} for {for_what}.", *value.warnings)
+        self.origin.setText(" ".join(notes))
+        self.cards.render_cards(cost_cards(value), theme, stale=not shown.current)
+        self._rows = operation_rows(value)
+        self._cpu_nodes = [node.node for node in value.cpu_nodes]
+        self.operations.set_rows(self._rows)
+        self.cpu.set_rows(value.cpu_nodes)
+        self.operation_table.setColumnHidden(_DELEGATE, len(value.vela) < 2)
+        for table in (self.operation_table, self.cpu_table):
+            table.set_look(theme, stale=not shown.current)
+        self.bars.set_stale(not shown.current)
+        self.places_note.setText(_places_text(value))
+        self._show_depths()
+
+    def _show_depths(self) -> None:
+        deepest, kept = depths(self._rows), self.depth_box.currentIndex()
+        if self.depth_box.count() != deepest:
+            self.depth_box.clear()
+            self.depth_box.addItems([f"to depth {d}" for d in range(1, deepest)] + [_EVERY])
+            readable = [d for d in range(deepest) if len(roll_up(self._rows, d + 1)) <= _MOST_BARS]
+            kept = max(readable, default=0)
+        self.depth_box.setCurrentIndex(kept)
+        self._on_depth_chosen(kept)
+
+    def _on_depth_chosen(self, index: int) -> None:
+        self._modules = roll_up(self._rows, index + 1)
+        cycles = np.asarray([m.cycles for m in self._modules], np.float64)
+        self.bars.render_bars([m.name for m in self._modules], cycles)
+        self.render_selection(self.context.selection.value)
+
+    def _on_bar_chosen(self, bar: int) -> None:
+        self._choose_modules([self._modules[bar].module])
+
+    def _on_operations_chosen(self, shown: Sequence[int]) -> None:
+        rows = [self._rows[self.operations.place_of(row)] for row in shown]
+        self._choose_modules([row.operation.module for row in rows])
+
+    def _choose_modules(self, modules: Sequence[str]) -> None:
+        self.context.selection.choose_modules([m for m in modules if m], self.panel_id)
+
+    def _on_cpu_chosen(self, shown: Sequence[int]) -> None:
+        nodes = [self._cpu_nodes[self.cpu.place_of(row)] for row in shown]
+        self.context.selection.choose_nodes(nodes, self.panel_id)
+
+    def _on_deliver_asked(self) -> None:
+        widget = self.parentWidget()
+        while widget is not None:
+            action = getattr(widget, "actions_by_id", {}).get("deliver")
+            if isinstance(action, QAction):
+                action.trigger()
+                return
+            widget = widget.parentWidget()
+        self.deliver_asked.emit()
+
+
+def cost_cards(value: LowerResult) -> list[Card]:
+    """Return the cards of a compiled program."""
+    vela, origin = value.vela, f"estimated (Vela {value.vela_version})"
+    if not vela:
+        return [Card("On the NPU", "nothing", "counted", "No operator was delegated"),
+                Card("Program", size(value.pte_bytes), "measured: the file")]  # fmt: skip
+    most = " of the largest delegate" if len(vela) > 1 else ""
+    where = f"{value.delegated_nodes} NPU, {len(value.cpu_nodes)} CPU"
+    return [
+        Card("Cycles", count(sum(r.cycles_total for r in vela)), origin, "All delegates together"),
+        Card("Time", milliseconds(sum(r.inference_ms for r in vela)), origin, "One inference"),
+        Card("SRAM", size(max(r.sram_bytes for r in vela)), origin, f"Peak{most}"),
+        Card("Constants", size(sum(r.flash_bytes for r in vela)), origin,
+             "Weights and commands, in flash or DRAM"),
+        Card("MACs", count(sum(r.macs for r in vela)), origin, "Multiply-accumulates"),
+        Card("Operators", where, "counted", f"{value.delegates} delegate(s)"),
+        Card("Delegates", str(value.delegates), "counted", "Parts that run on the NPU as one"),
+        Card("Program", size(value.pte_bytes), "measured: the file", "The .pte as compiled"),
+    ]  # fmt: skip
+
+
+def _module_text(cost: ModuleCost) -> str:
+    return "\n".join((cost.name, f"{count(cost.cycles)} cycles, {percent(cost.share)} of all",
+                      f"{cost.operations} operation(s), estimated by Vela"))  # fmt: skip
+
+
+def _places_text(value: LowerResult) -> str:
+    number = len(value.cpu_nodes)
+    npu = f"{value.delegated_nodes} operators run on the NPU in {value.delegates} part(s)."
+    rest = f"{number} stay on the CPU:" if number else "None stay on the CPU."
+    return f"{npu} {rest}"
+
+
+def _inside(module: str, modules: frozenset[str] | set[str]) -> bool:
+    if not module:
+        return False
+    return any(not m or module == m or module.startswith(f"{m}.") for m in modules)
