@@ -31,7 +31,9 @@ class Navigation(QObject):
                 self._window.reveal("modules")
                 selection.choose_modules([place.id])
             case "node" | "tensor":
-                self._window.reveal("graph")
+                panel = self._window.reveal("graph")
+                if (show := getattr(panel, "show_node", None)) is not None:
+                    show(place.id)
                 selection.choose_nodes([place.id])
             case "rule":
                 self._window.reveal("rules")

@@ -9,12 +9,24 @@ STYLESHEET = Path(__file__).parent.parent / "resources" / "style.qss"
 
 # Okabe and Ito's palette for colour-blind readers (2008), darkened or lightened per theme.
 _PRECISION_DARK = {
-    "float": "#8a929e", "a8w8": "#56b4e9", "a8w8-per-tensor": "#3f8fc0", "a16w8": "#e69f00",
-    "a8w4": "#2fc39a", "uint8": "#cc79a7", "mixed": "#d8d8d8", "custom": "#f0e442",
+    "float": "#8a929e",
+    "a8w8": "#56b4e9",
+    "a8w8-per-tensor": "#3f8fc0",
+    "a16w8": "#e69f00",
+    "a8w4": "#2fc39a",
+    "uint8": "#cc79a7",
+    "mixed": "#d8d8d8",
+    "custom": "#f0e442",
 }
 _PRECISION_LIGHT = {
-    "float": "#6c737d", "a8w8": "#0072b2", "a8w8-per-tensor": "#4f8fb8", "a16w8": "#b36b00",
-    "a8w4": "#00795c", "uint8": "#a2457c", "mixed": "#444a52", "custom": "#8a7d00",
+    "float": "#6c737d",
+    "a8w8": "#0072b2",
+    "a8w8-per-tensor": "#4f8fb8",
+    "a16w8": "#b36b00",
+    "a8w4": "#00795c",
+    "uint8": "#a2457c",
+    "mixed": "#444a52",
+    "custom": "#8a7d00",
 }
 
 
@@ -46,15 +58,41 @@ class Theme:
 
 
 DARK = Theme(
-    name="dark", dark=True, background="#1b1e23", surface="#22262c", raised="#2b3038",
-    border="#3a414b", text="#e4e7eb", muted="#98a1ad", accent="#4c9be8", accent_text="#0d1117",
-    good="#3fb98f", warning="#e0a030", bad="#ee6a50", grid="#343a43", edge="#717b88",
-    group="#262b33", precision=_PRECISION_DARK,
+    name="dark",
+    dark=True,
+    background="#1b1e23",
+    surface="#22262c",
+    raised="#2b3038",
+    border="#3a414b",
+    text="#e4e7eb",
+    muted="#98a1ad",
+    accent="#4c9be8",
+    accent_text="#0d1117",
+    good="#3fb98f",
+    warning="#e0a030",
+    bad="#ee6a50",
+    grid="#343a43",
+    edge="#717b88",
+    group="#262b33",
+    precision=_PRECISION_DARK,
 )
 LIGHT = Theme(
-    name="light", dark=False, background="#f4f5f7", surface="#ffffff", raised="#eceef1",
-    border="#cdd2d9", text="#1d2329", muted="#5c6670", accent="#0b63b8", accent_text="#ffffff",
-    good="#00795c", warning="#9a6200", bad="#c0391f", grid="#e2e5e9", edge="#87919d",
-    group="#eef0f3", precision=_PRECISION_LIGHT,
+    name="light",
+    dark=False,
+    background="#f4f5f7",
+    surface="#ffffff",
+    raised="#eceef1",
+    border="#cdd2d9",
+    text="#1d2329",
+    muted="#5c6670",
+    accent="#0b63b8",
+    accent_text="#ffffff",
+    good="#00795c",
+    warning="#9a6200",
+    bad="#c0391f",
+    grid="#e2e5e9",
+    edge="#87919d",
+    group="#eef0f3",
+    precision=_PRECISION_LIGHT,
 )
 THEMES = (DARK, LIGHT)

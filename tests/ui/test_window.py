@@ -15,6 +15,7 @@ from tests.fakes.engine import Play
 from tests.fakes.projects import make_project, write_project
 from ui.panels import PANELS
 from workbench.errors import ErrorInfo, Place
+from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.project import edits, store
 from workbench.project.model import TargetChoice
 from workbench.protocol import decode_event
@@ -318,3 +319,17 @@ def test_that_a_machine_without_a_screen_gets_a_sentence(monkeypatch, capsys):
         monkeypatch.delenv(name, raising=False)
     assert main(["digits.qwb"]) == 2
     assert "`workbench run digits.qwb --out dist`" in capsys.readouterr().err
+
+
+def test_that_a_place_in_a_later_graph_is_shown_at_its_level(opened, qtbot):
+    run_to(opened, qtbot, "lower")
+    graph = opened.window.reveal("graph")
+    qtbot.waitUntil(lambda: graph.tabs.isTabEnabled(3))
+    edge = GraphSnapshot.load(opened.session.result("lower") / "graph.json")
+    extra = Node("edge_only", "quantize", "quantize")
+    nodes = (*edge.nodes, extra)
+    changed = GraphSnapshot("edge", nodes, edge.edges, edge.modules)
+    changed.save(opened.session.result("lower") / "graph.json")
+    opened.notices.place_asked.emit(Place(kind="node", id="edge_only"))
+    assert graph.tabs.tabText(graph.tabs.currentIndex()) == "Edge"
+    assert opened.context.selection.value.nodes == {"edge_only"}

@@ -95,6 +95,16 @@ class GraphPanel(Panel):
             return True
         return False
 
+    def show_node(self, node_id: str) -> None:
+        """Show a level that has this node, the present one if it does."""
+        if self._snapshot is not None and node_id in self._snapshot.nodes_by_id:
+            return
+        for stage, _, _ in LEVELS:
+            snapshot = self._load(stage, self.context.session.former(stage))
+            if snapshot is not None and node_id in snapshot.nodes_by_id:
+                self.show_level(stage)
+                return
+
     def _build_search(self) -> None:
         self.search = QLineEdit(self)
         self.search.setPlaceholderText("Find a node, operator or module")
