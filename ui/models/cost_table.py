@@ -107,8 +107,8 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
 )  # fmt: skip
 CPU_COLUMNS: tuple[Column[CpuNode], ...] = (
     Column("Operator", lambda r: operator_name(r.op)),
-    Column("Module", lambda r: r.module or DASH),
     Column("Why it stays on the CPU", lambda r: r.reason),
+    Column("Module", lambda r: r.module or DASH),
     Column("Node", lambda r: r.node),
 )
 FILE_COLUMNS: tuple[Column[Deliverable], ...] = (

@@ -42,6 +42,7 @@ NO_COST = "What the program costs on the device appears here once it has been co
 NO_PACKAGE = "The files for the firmware engineer appear here once they have been packed."
 _SHARE = 4
 _MOST_BARS = 24
+_REASON_PX = 900
 _DELEGATE = 9
 _EVERY = "every module"
 OPERATIONS, PLACES, DELIVERABLES = range(3)
@@ -151,6 +152,9 @@ class CostPanel(ResultPanel):
         row = QHBoxLayout()
         row.addWidget(QLabel("Cycles by module", above))
         row.addWidget(self.depth_box)
+        self.bars_note = QLabel(above)
+        self.bars_note.setObjectName("Hint")
+        row.addWidget(self.bars_note)
         row.addStretch(1)
         layout = QVBoxLayout(above)
         layout.setContentsMargins(0, 6, 0, 0)
@@ -168,7 +172,7 @@ class CostPanel(ResultPanel):
         self.places_note = QLabel(page)
         self.places_note.setWordWrap(True)
         self.cpu = CpuTableModel(self)
-        self.cpu_table = FigureView("Operators on the CPU", self.cpu, page)
+        self.cpu_table = FigureView("Operators on the CPU", self.cpu, page, widest_px=_REASON_PX)
         self.cpu_table.rows_chosen.connect(self._on_cpu_chosen)
         layout = QVBoxLayout(page)
         layout.setContentsMargins(0, 8, 0, 0)
@@ -219,6 +223,8 @@ class CostPanel(ResultPanel):
         self._modules = roll_up(self._rows, index + 1)
         cycles = np.asarray([m.cycles for m in self._modules], np.float64)
         self.bars.render_bars([m.name for m in self._modules], cycles)
+        number = len(self._modules)
+        self.bars_note.setText(f"{number} bars; turn the wheel to see all" if number > 8 else "")
         self.render_selection(self.context.selection.value)
 
     def _on_bar_chosen(self, bar: int) -> None:
@@ -261,7 +267,7 @@ def cost_cards(value: LowerResult) -> list[Card]:
         Card("Constants", size(sum(r.flash_bytes for r in vela)), origin,
              "Weights and commands, in flash or DRAM"),
         Card("MACs", count(sum(r.macs for r in vela)), origin, "Multiply-accumulates"),
-        Card("Operators", where, "counted", f"{value.delegates} delegate(s)"),
+        Card("Operators", where, "counted", "Where the operators of the program run"),
         Card("Delegates", str(value.delegates), "counted", "Parts that run on the NPU as one"),
         Card("Program", size(value.pte_bytes), "measured: the file", "The .pte as compiled"),
     ]  # fmt: skip
@@ -269,13 +275,15 @@ def cost_cards(value: LowerResult) -> list[Card]:
 
 def _module_text(cost: ModuleCost) -> str:
     return "\n".join((cost.name, f"{count(cost.cycles)} cycles, {percent(cost.share)} of all",
-                      f"{cost.operations} operation(s), estimated by Vela"))  # fmt: skip
+                      f"operations: {cost.operations}, estimated by Vela"))  # fmt: skip
 
 
 def _places_text(value: LowerResult) -> str:
     number = len(value.cpu_nodes)
-    npu = f"{value.delegated_nodes} operators run on the NPU in {value.delegates} part(s)."
-    rest = f"{number} stay on the CPU:" if number else "None stay on the CPU."
+    parts = "one delegate" if value.delegates == 1 else f"{value.delegates} delegates"
+    npu = f"{value.delegated_nodes} operators run on the NPU in {parts}."
+    stay = "stays" if number == 1 else "stay"
+    rest = f"{number} {stay} on the CPU:" if number else "None stay on the CPU."
     return f"{npu} {rest}"
 
 

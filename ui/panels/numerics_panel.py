@@ -150,7 +150,7 @@ class NumericsPanel(ResultPanel):
         layout.addWidget(_heading("Integer program against quantized", content))
         layout.addWidget(self.verify_note)
         layout.addWidget(self.verify_cards)
-        layout.addWidget(self.log)
+        layout.addWidget(self.log, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addWidget(self.differences, 1)
         layout.addWidget(self.verify_table)
 

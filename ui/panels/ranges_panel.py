@@ -182,7 +182,7 @@ class RangesPanel(ResultPanel):
         layout.setContentsMargins(8, 4, 4, 4)
         layout.setSpacing(3)
         layout.addWidget(self.title)
-        layout.addWidget(self.counts_log)
+        layout.addWidget(self.counts_log, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addWidget(self.tensor, 1)
         return side
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_LABELS = 9
+_LN10 = math.log(10.0)
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,14 @@ class ValueScale:
         """Return where values stand on the axis."""
         if self.linear is None:
             return values
-        sizes: NDArray[np.float64] = np.log10(1.0 + np.abs(values) / self.linear)
+        sizes: NDArray[np.float64] = np.log1p(np.abs(values) / self.linear) / _LN10
         return np.copysign(sizes, values)
 
     def value(self, place: float) -> float:
         """Return the value at a place."""
         if self.linear is None:
             return place
-        return math.copysign((10.0 ** min(abs(place), 300.0) - 1.0) * self.linear, place)
+        return math.copysign(math.expm1(min(abs(place), 300.0) * _LN10) * self.linear, place)
 
     def ticks(self, low: float, high: float) -> list[tuple[float, str]] | None:
         """Return labelled places between two places; None where the axis knows best."""

@@ -27,13 +27,14 @@ _LOOKED_AT = 200
 
 
 class BarDelegate(QStyledItemDelegate):
-    """Paints a share between 0 and 1 as a bar behind the text."""
+    """Paints a share between 0 and 1 as a bar that lets the text through."""
 
     def __init__(self, theme: Callable[[], Theme], role: int, parent: QWidget) -> None:
         super().__init__(parent)
         self._theme, self._role = theme, role
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        super().paint(painter, option, index)
         share = index.data(self._role)
         if share:
             bar = QRectF(option.rect).adjusted(3, 4, -3, -4)
@@ -41,7 +42,6 @@ class BarDelegate(QStyledItemDelegate):
             colour = QColor(self._theme().accent)
             colour.setAlphaF(0.35)
             painter.fillRect(bar, colour)
-        super().paint(painter, option, index)
 
 
 class FigureView(QTableView):
@@ -53,9 +53,13 @@ class FigureView(QTableView):
 
     rows_chosen = Signal(object)
 
-    def __init__(self, name: str, model: QAbstractItemModel, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, name: str, model: QAbstractItemModel, parent: QWidget | None = None, *,
+        widest_px: int = WIDEST_PX,
+    ) -> None:  # fmt: skip
         super().__init__(parent)
         self._is_told = False
+        self._widest_px = widest_px
         self.setModel(model)
         self.setAccessibleName(name)
         self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
@@ -90,7 +94,7 @@ class FigureView(QTableView):
             longest = sorted(texts, key=len)[-3:]
             text_px = max((metrics.horizontalAdvance(text) for text in longest), default=0)
             wanted = max(text_px + _PAD_PX, header.sectionSizeHint(column) + _HEADER_PX)
-            self.setColumnWidth(column, min(wanted, WIDEST_PX))
+            self.setColumnWidth(column, min(wanted, self._widest_px))
 
     def choose_rows(self, rows: Iterable[int], *, reveal: bool) -> None:
         """Show which rows are chosen elsewhere."""
