@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import numpy as np
 from pydantic import ValidationError
 
 from workbench.errors import Place, failure
@@ -17,6 +16,8 @@ from workbench.project.frozen import Frozen
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    import numpy as np
 
 RESULT_FILE = "result.json"
 ARRAYS_FILE = "arrays.npz"
@@ -222,8 +223,8 @@ class LowerResult(Frozen):
 class VerifyResult(Frozen):
     """The integer program on the TOSA reference model against the quantized model; computed.
 
-    ``histogram`` maps a difference in LSB to the number of output elements; ``lsb`` is the
-    output's scale.
+    ``histogram`` maps integer minus quantized, in steps of the output's grid (LSB), to the number
+    of output elements.
     """
 
     samples: int
@@ -293,5 +294,7 @@ def save_result(result: Frozen, folder: Path) -> None:
 
 def load_arrays(folder: Path) -> Mapping[str, np.ndarray[Any, Any]]:
     """Return the arrays of a result, read without pickles."""
+    import numpy as np  # here, because readers of results alone should not wait for it
+
     with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}

@@ -147,3 +147,27 @@ def test_that_a_mistaken_spec_is_refused_before_anything_runs(engine):
     for spec in ("model", "model.py", "a b:c", "x.py:1"):
         with pytest.raises(WorkbenchError):
             model_reference(spec, engine.folder)
+
+
+def test_that_an_edited_file_and_a_file_of_the_same_name_elsewhere_are_read_anew(tmp_path):
+    from workbench.engine.loading import load_model
+
+    text = (
+        "import torch\nfrom layers import WIDTH\nclass Net(torch.nn.Linear):\n    pass\n"
+        "def net():\n    return Net(WIDTH, 2), torch.zeros(1, WIDTH)\n"
+    )
+    widths = []
+    for folder, width in (("a", 3), ("b", 5), ("b", 7), ("a", 3)):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "same.py").write_text(text)
+        (tmp_path / folder / "layers.py").write_text(f"WIDTH = {width}  # {'x' * width}\n")
+        loaded = load_model(ModelSource(spec="same.py:net"), tmp_path / folder)
+        widths.append(loaded.module.in_features)
+        assert f"{type(loaded.module).__module__}.{type(loaded.module).__qualname__}" == "same.Net"
+    assert widths == [3, 5, 7, 3]
+
+
+def test_that_a_file_named_like_a_module_in_use_is_refused(engine):
+    (engine.folder / "json.py").write_text("def net(): ...\n")
+    assert engine.run(with_model(spec="json.py:net"), "import_model") == "failed"
+    assert "another name" in engine.failure.hint

@@ -10,16 +10,36 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from workbench.engine.acceleration.imports import import_toolchain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what the imports print from the user's terminal; engines have a log of their own."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def preload() -> None:
     """Import the toolchain on one thread and take all it brought out of the collector's sight."""
-    import torch
+    with _quiet():
+        import torch
 
-    torch.set_num_threads(1)
-    import_toolchain()
+        torch.set_num_threads(1)
+        import_toolchain()
     gc.collect()
     gc.freeze()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import re
@@ -17,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from workbench.project.sources import Reference
+
+
+# Set on modules of users' files: the folder they came from. Others of that name are not replaced.
+_MARK = "__workbench_folder__"
 
 
 def load_callable(reference: Reference, option: str) -> Callable[..., Any]:
@@ -118,14 +121,16 @@ def _import(reference: Reference) -> Any:
             "Correct the path in the project.",
             Place(kind="file", id=str(path)),
         )
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
-    _forget_changed_neighbours(path.parent)
-    name = f"user_{path.stem}_{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+    name = module_name(path)
+    marks = [getattr(module, _MARK, None) for module in sys.modules.values()]
+    for folder in {path.parent, *(mark for mark in marks if mark is not None)}:
+        _forget_changed_neighbours(folder)
+    sys.path[:] = [str(path.parent), *(p for p in sys.path if p != str(path.parent))]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    setattr(module, _MARK, path.parent)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -133,6 +138,22 @@ def _import(reference: Reference) -> Any:
         del sys.modules[name]
         raise
     return module
+
+
+def module_name(path: Path) -> str:
+    """Return the name a user's file is imported under: its own, since rules name its classes by it.
+
+    Raises:
+        WorkbenchError: an installed module of that name is in use already.
+    """
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, _MARK, None) is None:
+        raise failure(
+            f"{path.name} has the name of a module that is in use: {path.stem}.",
+            "Give the file another name.",
+            Place(kind="file", id=path.name),
+        )
+    return path.stem
 
 
 def _forget_changed_neighbours(folder: Path) -> None:

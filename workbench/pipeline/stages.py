@@ -52,7 +52,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("lower", "Lower", "Compiling for the NPU", ("convert",), ("target.compile",),
           ("executorch", "ethos-u-vela"), 1, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
-          ("verification", "evaluation.data"), ("tosa-tools",), 1, _entry("verify")),
+          ("verification", "evaluation.data"), ("tosa-tools",), 2, _entry("verify")),
     Stage("run", "Run", "Running on the simulator", ("lower",), ("verification",), (), 1,
           _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),

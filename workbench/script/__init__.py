@@ -84,16 +84,7 @@ HERE = (Path(__file__).parent / {base!r}).resolve()
 '''
 
 
-def _main(project: Project) -> str:
-    integer_io = bool(project.target.options.get("integer_io"))
-    border = """
-    from executorch.exir.passes.quantize_io_pass import QuantizeInputs, QuantizeOutputs
-    signature = edge.exported_program().graph_signature
-    ins, outs = range(len(signature.user_inputs)), range(len(signature.user_outputs))
-    border = [QuantizeInputs(edge, list(ins)), QuantizeOutputs(edge, list(outs))]
-    edge = edge.transform(passes=border)
-"""
-    text = """
+_FLOW = """
 def quantize(program, inputs):
     # Guards become a call_module node, on which the Arm passes fail.
     module = program.module(check_guards=False)
@@ -122,6 +113,18 @@ def main():
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
 """
+
+_BORDER = """
+    from executorch.exir.passes.quantize_io_pass import QuantizeInputs, QuantizeOutputs
+    signature = edge.exported_program().graph_signature
+    ins, outs = range(len(signature.user_inputs)), range(len(signature.user_outputs))
+    border = [QuantizeInputs(edge, list(ins)), QuantizeOutputs(edge, list(outs))]
+    edge = edge.transform(passes=border)
+"""
+
+
+def _main(project: Project) -> str:
+    integer_io = bool(project.target.options.get("integer_io"))
     tail = f"""
     config = ExecutorchBackendConfig(extract_delegate_segments=False)
     out = Path(sys.argv[1] if len(sys.argv) > 1 else {project.name + ".pte"!r})
@@ -132,4 +135,4 @@ def main():
 if __name__ == "__main__":
     main()
 """
-    return text.rstrip() + (border.rstrip() if integer_io else "") + "\n" + tail.lstrip("\n")
+    return _FLOW.rstrip() + (_BORDER.rstrip() if integer_io else "") + "\n" + tail.lstrip("\n")

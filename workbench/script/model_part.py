@@ -29,7 +29,7 @@ import importlib.util
 def from_file(name, attribute):
     path = HERE / name
     sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(f"user_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

@@ -127,7 +127,7 @@ class _Tally:
             grid = self._grids[position] if position < len(self._grids) else None
             real = grid.reals(b) if self._integer_io and grid is not None else b
             step = grid.scale if grid is not None else 1.0
-            lsb = torch.round((a.double() - real.double()).abs() / step).to(torch.int64)
+            lsb = torch.round((real.double() - a.double()) / step).to(torch.int64)
             values, counts = torch.unique(lsb, return_counts=True)
             self._histogram.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
             if position < len(self._quality):
@@ -143,7 +143,7 @@ class _Tally:
             samples=self._samples,
             elements=sum(histogram.values()),
             exact=histogram.get(0, 0),
-            max_lsb=max(histogram, default=0),
+            max_lsb=max((abs(lsb) for lsb in histogram), default=0),
             argmax_equal=self._equal,
             histogram=histogram,
             outputs=tuple(q.output(f"output {i}") for i, q in enumerate(self._quality)),
