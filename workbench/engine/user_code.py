@@ -122,7 +122,7 @@ def _import(reference: Reference) -> Any:
             Place(kind="file", id=str(path)),
         )
     name = module_name(path)
-    marks = [getattr(module, _MARK, None) for module in sys.modules.values()]
+    marks = [vars(module).get(_MARK) for module in list(sys.modules.values())]
     for folder in {path.parent, *(mark for mark in marks if mark is not None)}:
         _forget_changed_neighbours(folder)
     sys.path[:] = [str(path.parent), *(p for p in sys.path if p != str(path.parent))]
@@ -147,7 +147,7 @@ def module_name(path: Path) -> str:
         WorkbenchError: an installed module of that name is in use already.
     """
     known = sys.modules.get(path.stem)
-    if known is not None and getattr(known, _MARK, None) is None:
+    if known is not None and _MARK not in vars(known):
         raise failure(
             f"{path.name} has the name of a module that is in use: {path.stem}.",
             "Give the file another name.",
