@@ -37,8 +37,11 @@ class RangeRow:
     def is_known(self) -> bool:
         """Whether calibration reached it."""
         tensor = self.tensor
-        ends = (tensor.minimum, tensor.maximum, tensor.scale)
-        return tensor.scale > 0 and all(math.isfinite(end) for end in ends)
+        return (
+            0 < tensor.scale < math.inf
+            and math.isfinite(tensor.minimum)
+            and math.isfinite(tensor.maximum)
+        )
 
     @property
     def width(self) -> float | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import numpy as np
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import (
     QCheckBox,
     QFrame,
@@ -19,18 +17,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.models.range_arrays import Channels, channels_of, read_arrays
+from ui.models.range_arrays import Arrays, Channels, read_channels, read_histograms
 from ui.models.range_table import RangeRow, RangeTableModel, describe, range_rows
-from ui.plots.series import RangeSeries, TensorView
+from ui.range_drawing import legend_of, series_of, tensor_of
 from ui.result_panel import ResultPanel, StageFrame, chosen_nodes
 from ui.selection import Selected
 from ui.theme import Theme
 from ui.widgets.figure_view import FigureView
 from workbench.errors import WorkbenchError
 from workbench.results import EXAMPLE_ONLY, CalibrateResult, EvaluateResult
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 EMPTY_TEXT = "Ranges appear here once calibration has seen data."
 EXAMPLE_TEXT = (
@@ -39,6 +34,7 @@ EXAMPLE_TEXT = (
 )
 UNCHOSEN_TEXT = "Choose a tensor in the plot or the table to see its histogram."
 STAGE = "calibrate"
+_SLICE_S = 0.006
 
 
 class RangesPanel(ResultPanel):
@@ -48,8 +44,11 @@ class RangesPanel(ResultPanel):
 
     def build_frames(self) -> None:
         self._rows: list[RangeRow] = []
-        self._arrays: dict[str, NDArray[np.float64]] = {}
+        self._arrays: Arrays = {}
         self._channels: Channels = {}
+        self._reading: Iterator[Channels] = iter(())
+        self._more = QTimer(self, interval=0)
+        self._more.timeout.connect(self._on_time_to_read)
         self._shown: tuple[Path | None, Path | None, bool] | None = None
         self._large: int | None = None
         self.frames[STAGE] = StageFrame("Ranges", EMPTY_TEXT, self._make_content, self)
@@ -61,7 +60,7 @@ class RangesPanel(ResultPanel):
         if self.has(STAGE):
             self.plot.set_theme(theme)
             self.tensor.set_theme(theme)
-            self.legend.setText(_legend(theme))
+            self.legend.setText(legend_of(theme))
             self.table.set_look(theme, stale=bool(self._shown and not self._shown[2]))
 
     def show_results(self) -> None:
@@ -75,12 +74,14 @@ class RangesPanel(ResultPanel):
         if seen == self._shown:
             return
         if self._shown is None or self._shown[0] != shown.folder:
-            self._arrays = self._read_arrays(shown.folder)
+            self._arrays = self._read_histograms(shown.folder)
         self._shown = seen
         self._rows = range_rows(shown.value, self._arrays, quality.value if quality else None)
-        self._channels = channels_of(self._rows, self._arrays)
+        self._channels = {}
+        self._reading = read_channels(shown.folder, self._rows)
+        self._more.start()
         self.model.set_rows(self._rows)
-        self.plot.render_series(_series(self._rows, self._channels))
+        self.plot.render_series(series_of(self._rows, self._channels))
         self._large = None
         for part in (self.plot, self.tensor):
             part.set_stale(not shown.current)
@@ -197,7 +198,7 @@ class RangesPanel(ResultPanel):
             return
         row = self._rows[place]
         self.title.setText("  \u00b7  ".join(describe(row).splitlines()))
-        self.tensor.render_tensor(_tensor(row, place, self._arrays, self._channels),
+        self.tensor.render_tensor(tensor_of(row, place, self._arrays, self._channels),
                                   self.context.theme)  # fmt: skip
 
     def _places(self, selected: Selected) -> list[int]:
@@ -217,12 +218,31 @@ class RangesPanel(ResultPanel):
             or (row.tensor.kind == "weight" and (row.tensor.module, row.tensor.op) in kinds)
         ]
 
-    def _read_arrays(self, folder: Path) -> dict[str, NDArray[np.float64]]:
+    def _read_histograms(self, folder: Path) -> Arrays:
         try:
-            return read_arrays(folder)
+            return read_histograms(folder)
         except WorkbenchError as error:
             self.context.notices.error(error)
             return {}
+
+    def _on_time_to_read(self) -> None:
+        """Read channels for a few milliseconds; show them when all are there."""
+        until = time.perf_counter() + _SLICE_S
+        try:
+            for some in self._reading:
+                self._channels |= some
+                if time.perf_counter() > until:
+                    return
+        except WorkbenchError as error:
+            if self._arrays:
+                self.context.notices.error(error)
+        self._more.stop()
+        if self._channels:
+            chosen = self._places(self.context.selection.value)
+            self.plot.render_channels(series_of(self._rows, self._channels))
+            self.plot.choose(chosen)
+            self._large = None
+            self._show_large(chosen[0] if chosen else None)
 
     def _on_tensors_chosen(self, places: Sequence[int]) -> None:
         snapshot = self.context.outline.snapshot
@@ -240,49 +260,3 @@ class RangesPanel(ResultPanel):
 
     def _on_rows_chosen(self, shown: Sequence[int]) -> None:
         self._on_tensors_chosen([self.model.place_of(row) for row in shown])
-
-
-def _series(rows: Sequence[RangeRow], channels: Channels) -> RangeSeries:
-    def known(row: RangeRow, *values: float) -> list[float]:
-        return [v if row.is_known and math.isfinite(v) else math.nan for v in values]
-
-    columns = np.asarray(
-        [
-            known(r, r.tensor.minimum, r.tensor.maximum, r.tensor.p_low, r.tensor.p_high,
-                  *(r.grid or (math.nan, math.nan)), r.tensor.scale)
-            for r in rows
-        ],
-        np.float64,
-    ).reshape(len(rows), 7)  # fmt: skip
-    low, high, p_low, p_high, grid_low, grid_high, step = columns.T
-    return RangeSeries(
-        names=tuple(row.name for row in rows), labels=tuple(row.label for row in rows),
-        is_weight=np.asarray([row.tensor.kind == "weight" for row in rows], bool),
-        low=low, high=high, p_low=p_low, p_high=p_high, grid_low=grid_low, grid_high=grid_high,
-        step=step, channels=channels,
-    )  # fmt: skip
-
-
-def _tensor(
-    row: RangeRow, place: int, arrays: dict[str, NDArray[np.float64]], channels: Channels
-) -> TensorView | None:
-    counts, edges = arrays.get("histogram"), arrays.get("edges")
-    if counts is None or edges is None or row.tensor.index >= len(counts) or not row.is_known:
-        return None
-    low, high = channels.get(place, (None, None))
-    first, last = edges[row.tensor.index]
-    return TensorView(
-        counts[row.tensor.index].astype(np.float64), (float(first), float(last)), row.grid,
-        row.tensor.scale, row.label, low, high,
-    )  # fmt: skip
-
-
-def _legend(theme: Theme) -> str:
-    kinds = (("a8w8", "8 bit"), ("a16w8", "16 bit"))
-    marks = [f'<span style="color:{theme.precision_colour(k)}">\u25a0</span> {t}' for k, t in kinds]
-    marks += [
-        "pale: min to max", "full: 99.8 %",
-        f'<span style="color:{theme.text}">\u2500</span> grid ends',
-        f'<span style="color:{theme.bad}">\u2500</span> one step',
-    ]  # fmt: skip
-    return f'<span style="color:{theme.muted}">' + " &nbsp; ".join(marks) + "</span>"

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MOST_LINES = 2400
+MOST_LINES = 1200
 
 
 def thinned(

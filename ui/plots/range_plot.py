@@ -173,6 +173,11 @@ class RangePlot(QWidget):
         self._render()
         self.choose(())
 
+    def render_channels(self, series: RangeSeries) -> None:
+        """Show the same tensors with their channels; the view stays where it is."""
+        self.series = series
+        self._render()
+
     def set_log(self, on: bool) -> None:
         """Switch between the linear and the symmetric logarithmic axis."""
         self._is_log = on

@@ -23,7 +23,7 @@ ROW_PX = 24
 WIDEST_PX = 340
 _PAD_PX = 16
 _HEADER_PX = 4
-_LOOKED_AT = 200
+_LOOKED_AT = 60
 
 
 class BarDelegate(QStyledItemDelegate):
@@ -87,7 +87,7 @@ class FigureView(QTableView):
         )
         # A figure at the far end of a wide cell is hard to read with its row.
         header.setStretchLastSection(not bool(side & Qt.AlignmentFlag.AlignRight))
-        looked_at = range(min(model.rowCount(), _LOOKED_AT))
+        looked_at = range(0, model.rowCount(), max(1, model.rowCount() // _LOOKED_AT))
         for column in range(model.columnCount()):
             texts = {str(model.index(row, column).data() or "") for row in looked_at}
             # The longest few are measured: measuring every cell would be felt.

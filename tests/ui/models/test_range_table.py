@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtTest import QAbstractItemModelTester
 
 from tests.fakes.results import result_of
-from ui.models.range_arrays import channels_of, read_arrays
+from ui.models.range_arrays import read_channels, read_histograms
 from ui.models.range_table import COLUMNS, RangeTableModel, describe, range_rows
 from workbench.errors import WorkbenchError
 from workbench.results import CalibrateResult, TensorQuality, TensorRange
@@ -114,9 +114,9 @@ def test_that_channels_are_found_and_the_observers_state_is_left(tmp_path):
         "channel_min/obs_0": np.array([-1.0, -np.inf]), "channel_max/obs_0": np.array([1.0, 2.0]),
         "state/obs_0/min_val": np.zeros(2),
     })  # fmt: skip
-    arrays = read_arrays(tmp_path)
-    assert "state/obs_0/min_val" not in arrays
-    low, high = channels_of(rows_of({}, {}), arrays)[0]
+    assert read_histograms(tmp_path) == {}
+    (found,) = read_channels(tmp_path, rows_of({}, {}))
+    low, high = found[0]
     assert low.tolist() == [-1.0, 0.0]
     assert high.tolist() == [1.0, 2.0]
 
@@ -124,4 +124,6 @@ def test_that_channels_are_found_and_the_observers_state_is_left(tmp_path):
 def test_that_damaged_arrays_say_what_to_do(tmp_path):
     (tmp_path / "arrays.npz").write_bytes(b"no archive")
     with pytest.raises(WorkbenchError, match="damaged"):
-        read_arrays(tmp_path)
+        read_histograms(tmp_path)
+    with pytest.raises(WorkbenchError, match="damaged"):
+        list(read_channels(tmp_path, rows_of({})))

@@ -1,0 +1,61 @@
+"""From rows of the range table to what the range plots draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ui.models.range_arrays import Arrays, Channels
+from ui.models.range_table import RangeRow
+from ui.plots.series import RangeSeries, TensorView
+from ui.theme import Theme
+
+
+def series_of(rows: Sequence[RangeRow], channels: Channels) -> RangeSeries:
+    """Return all tensors as the range plot draws them; what is not known is NaN."""
+
+    def known(row: RangeRow, *values: float) -> list[float]:
+        return [v if row.is_known and math.isfinite(v) else math.nan for v in values]
+
+    columns = np.asarray(
+        [
+            known(r, r.tensor.minimum, r.tensor.maximum, r.tensor.p_low, r.tensor.p_high,
+                  *(r.grid or (math.nan, math.nan)), r.tensor.scale)
+            for r in rows
+        ],
+        np.float64,
+    ).reshape(len(rows), 7)  # fmt: skip
+    low, high, p_low, p_high, grid_low, grid_high, step = columns.T
+    return RangeSeries(
+        names=tuple(row.name for row in rows), labels=tuple(row.label for row in rows),
+        is_weight=np.asarray([row.tensor.kind == "weight" for row in rows], bool),
+        low=low, high=high, p_low=p_low, p_high=p_high, grid_low=grid_low, grid_high=grid_high,
+        step=step, channels=channels,
+    )  # fmt: skip
+
+
+def tensor_of(row: RangeRow, place: int, arrays: Arrays, channels: Channels) -> TensorView | None:
+    """Return one tensor as it is drawn large; None when calibration kept nothing of it."""
+    counts, edges = arrays.get("histogram"), arrays.get("edges")
+    if counts is None or edges is None or row.tensor.index >= len(counts) or not row.is_known:
+        return None
+    low, high = channels.get(place, (None, None))
+    first, last = edges[row.tensor.index]
+    return TensorView(
+        counts[row.tensor.index].astype(np.float64), (float(first), float(last)), row.grid,
+        row.tensor.scale, row.label, low, high,
+    )  # fmt: skip
+
+
+def legend_of(theme: Theme) -> str:
+    """Return what the marks of the range plot mean, with their colours."""
+    kinds = (("a8w8", "8 bit"), ("a16w8", "16 bit"))
+    marks = [f'<span style="color:{theme.precision_colour(k)}">\u25a0</span> {t}' for k, t in kinds]
+    marks += [
+        "pale: min to max", "full: 99.8 %",
+        f'<span style="color:{theme.text}">\u2500</span> grid ends',
+        f'<span style="color:{theme.bad}">\u2500</span> one step',
+    ]  # fmt: skip
+    return f'<span style="color:{theme.muted}">' + " &nbsp; ".join(marks) + "</span>"
