@@ -1,0 +1,147 @@
+"""Formats whose blocks share an exponent or a bias, in their textbook forms.
+
+A block's exponent comes from its largest finite value. Infinities saturate at what the block can
+hold, NaN stays at its place and touches no other element.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.engine.formats.blocks import finite_largest, sizes_of, split
+from workbench.engine.formats.chunks import by_rows
+from workbench.engine.formats.floats import default_bias, fraction_bits
+from workbench.engine.formats.grids import (
+    ceil_exponents,
+    check_exponents,
+    exponent_limits,
+    extreme,
+    floor_exponents,
+    powers,
+    round_to_floats,
+    round_to_powers,
+)
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from workbench.targets.number_formats import Role
+
+
+def shared_integers(rows: Tensor, steps: Tensor, low: int, high: int) -> Tensor:
+    """Return ``clip(round(x/step), low, high) step`` with one step [N, 1] for each row [N, B]."""
+
+    def work(part: Tensor, step: Tensor) -> Tensor:
+        return (part / step).round_().clamp_(low, high).mul_(step)
+
+    return by_rows(rows, (steps,), work)
+
+
+def block_fp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return sign and magnitude of w-1 bits under an exponent that the block shares.
+
+    The exponent is floor(log2 A)+1 of the largest value A, so that A fits, clipped to what E bits
+    with bias b hold; the step is 2^(e-(w-1)). Ties round to even; the code never exceeds
+    2^(w-1)-1.
+
+    Source: Darvish Rouhani et al. 2020, Pushing the Limits of Narrow Precision Inferencing
+    (MSFP), NeurIPS 33, section 3.
+    """
+    magnitude = given["width"] - 1
+    if magnitude < 1:
+        raise failure(
+            "block_fp of 1 bit holds nothing but zero.",
+            "Use a width of at least 2.",
+            Place(kind="option", id="width"),
+        )
+    width = given["exponent_width"]
+    bias = default_bias(width, given["exponent_bias"])
+    most = 2**width - 1 - bias
+    check_exponents("block_fp", None, most, x.dtype)
+    blocks = split(x, sizes_of(x.shape, given, role))
+    exponent = floor_exponents(finite_largest(blocks.rows)).add_(1).clamp_(-bias, most)
+    # Every value of the type is a multiple of its smallest step: nothing finer is needed.
+    finest, _ = exponent_limits(x.dtype)
+    steps = powers((exponent - magnitude).clamp_(min=finest), x.dtype)
+    last = 2**magnitude - 1
+    return blocks.join(shared_integers(blocks.rows, steps, -last, last))
+
+
+def block_minifloat(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return minifloats whose bias the block shares, so that the top exponent meets its largest.
+
+    b = clip(2^E-1-floor(log2 A), 0, 2^B-1); then as minifloat_ieee with that bias.
+
+    Source: Fox et al. 2021, A Block Minifloat Representation for Training Deep Neural Networks,
+    ICLR, section 3.
+    """
+    width = given["exponent_width"]
+    bits = fraction_bits("block_minifloat", given["width"], width)
+    top, last = 2**width - 1, 2 ** given["exponent_bias_width"] - 1
+    blocks = split(x, sizes_of(x.shape, given, role))
+    largest = finite_largest(blocks.rows)
+    bias = (top - floor_exponents(largest)).clamp_(0, last)
+    # A minifloat whose top binade is 2^(top-b) is one whose top binade is 1, scaled.
+    greatest = 2 - 2.0**-bits
+
+    def work(rows: Tensor, scales: Tensor) -> Tensor:
+        return round_to_floats(rows / scales, bits, 1 - top, greatest).mul_(scales)
+
+    return blocks.join(_scaled(blocks.rows, top - bias, largest, work))
+
+
+def block_log(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return powers of two whose bias the block shares; zero stays zero.
+
+    b = clip(2^(w-1)-1-ceil(log2 A), 0, 2^B-1); then as log with that bias.
+
+    Source: Miyashita et al. 2016, arXiv 1603.01025, with the shared bias of Fox et al. 2021.
+    """
+    top, last = block_log_range(given)
+    blocks = split(x, sizes_of(x.shape, given, role))
+    largest = finite_largest(blocks.rows)
+    bias = (top - ceil_exponents(largest)).clamp_(0, last)
+
+    def work(rows: Tensor, scales: Tensor) -> Tensor:
+        return round_to_powers(rows / scales, -top, 0).mul_(scales)
+
+    made = _scaled(blocks.rows, top - bias, largest, work)
+    _, most = exponent_limits(x.dtype)
+    return blocks.join(made.clamp_(-(2.0**most), 2.0**most))
+
+
+def _scaled(
+    rows: Tensor, exponents: Tensor, largest: Tensor, work: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Return ``work(rows, 2^exponents)``, in float64 where float32 has no room for the scale."""
+    held = torch.where(largest > 0, exponents, torch.zeros_like(exponents))
+    narrow = rows.dtype == torch.float32
+    if narrow and (extreme(largest) or bool((held.abs() > 60).any())):
+        limit = torch.finfo(torch.float32).max
+
+        def wide(part: Tensor, scales: Tensor) -> Tensor:
+            made = work(part.double(), scales)
+            return made.clamp_(-limit, limit).float()
+
+        return by_rows(rows, (powers(held, torch.float64),), wide)
+    return by_rows(rows, (powers(held, rows.dtype),), work)
+
+
+def block_log_range(given: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the largest stored exponent and the largest bias of block_log.
+
+    Raises:
+        WorkbenchError: there is no bit left for an exponent.
+    """
+    width = given["width"]
+    if not 2 <= width <= 8:
+        raise failure(
+            f"'width' of block_log is {width}, but must be from 2 to 8: a sign and exponent bits.",
+            where=Place(kind="option", id="width"),
+        )
+    return 2 ** (width - 1) - 1, 2 ** given["exponent_bias_width"] - 1

@@ -1,0 +1,148 @@
+"""Blocks of an array as rows, and what elements of a block share.
+
+``block_size`` is aligned to the right of the shape: extra entries in front are dropped, missing
+ones are -1, -1 is all of the dimension, and what exceeds the dimension is cut to it. Blocks at the
+end are padded with zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional
+
+from workbench.engine.formats.chunks import largest_of_rows
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from workbench.targets.number_formats import Role
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Rows [N, B], one for each block, and the way back."""
+
+    rows: Tensor
+    shape: tuple[int, ...]
+    padded: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def join(self, rows: Tensor) -> Tensor:
+        """Return rows put together again as the array they came from."""
+        if self.rowwise:
+            joined = rows.reshape(self.padded)
+        else:
+            counts = [n // b for n, b in zip(self.padded, self.sizes, strict=True)]
+            rank = len(counts)
+            order = [i for k in range(rank) for i in (k, rank + k)]
+            joined = rows.reshape(*counts, *self.sizes).permute(order).reshape(self.padded)
+        if self.padded == self.shape:
+            return joined
+        return joined[tuple(slice(0, n) for n in self.shape)]
+
+    @property
+    def rowwise(self) -> bool:
+        """Whether blocks run along the last dimension alone."""
+        return all(size == 1 for size in self.sizes[:-1])
+
+
+def split(x: Tensor, sizes: Sequence[int]) -> Blocks:
+    """Return ``x`` in blocks of the sizes, one for each dimension."""
+    shape = tuple(x.shape)
+    padded = tuple(-(-n // b) * b for n, b in zip(shape, sizes, strict=True))
+    if padded != shape:
+        pads = [side for n, p in zip(shape[::-1], padded[::-1], strict=True) for side in (0, p - n)]
+        x = functional.pad(x, pads)
+    made = Blocks(x, shape, padded, tuple(sizes))
+    elements = 1
+    for size in sizes:
+        elements *= size
+    if made.rowwise:
+        return Blocks(x.reshape(-1, elements), shape, padded, tuple(sizes))
+    counts = [n // b for n, b in zip(padded, sizes, strict=True)]
+    pairs = [value for pair in zip(counts, sizes, strict=True) for value in pair]
+    rank = len(shape)
+    order = [2 * k for k in range(rank)] + [2 * k + 1 for k in range(rank)]
+    rows = x.reshape(pairs).permute(order).reshape(-1, elements)
+    return Blocks(rows, shape, padded, tuple(sizes))
+
+
+def sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tuple[int, ...]:
+    """Return the size of a block along each dimension of an array.
+
+    With ``skip_first_dim`` (the default of data) blocks hold one index of the first dimension;
+    arrays of one dimension have nothing to skip.
+
+    Raises:
+        WorkbenchError: a size is 0, or the array has no elements to share.
+    """
+    sizes = _aligned(shape, given["block_size"])
+    if skips_first(given, role) and len(shape) > 1:
+        sizes[0] = 1
+    return tuple(sizes)
+
+
+def skips_first(given: Mapping[str, Any], role: Role) -> bool:
+    """Return whether blocks never span the first dimension."""
+    skip = given["skip_first_dim"]
+    return role == "data" if skip is None else bool(skip)
+
+
+def _aligned(shape: Sequence[int], block_size: Sequence[int]) -> list[int]:
+    if not shape or any(n == 0 for n in shape):
+        raise failure(f"An array of shape {tuple(shape)} has no blocks.", "Give it elements.")
+    if any(b == 0 for b in block_size):
+        raise failure(
+            "'block_size' has an entry of 0.",
+            "Use -1 for the whole dimension, or a positive number.",
+            Place(kind="option", id="block_size"),
+        )
+    wanted = [-1] * len(shape) + list(block_size)
+    wanted = wanted[len(wanted) - len(shape) :]
+    return [n if b == -1 else min(b, n) for n, b in zip(shape, wanted, strict=True)]
+
+
+def mase_sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tuple[int, ...]:
+    """Return the sizes as MASE has them.
+
+    Raises:
+        WorkbenchError: MASE takes no such array.
+    """
+    rank, skip = len(shape), skips_first(given, role)
+    if rank == 1 and skip:
+        raise failure(
+            "MASE cannot skip the first dimension of an array that has only one.",
+            "Quantize it as a bias, or set skip_first_dim to false.",
+        )
+    if rank == 3 and not skip:
+        raise failure(
+            "MASE has no blocks over all three dimensions of an array.",
+            "Set skip_first_dim to true, or use the textbook form.",
+        )
+    if rank not in {1, 2, 3}:
+        raise failure(
+            f"MASE has no blocks on an array of {rank} dimensions.", "Use the textbook form."
+        )
+    return sizes_of(shape, given, role)
+
+
+def finite_largest(rows: Tensor) -> Tensor:
+    """Return the largest finite magnitude of each row [N, B] as [N, 1]; 0 where there is none."""
+    largest = largest_of_rows(rows)
+    if bool(largest.isfinite().all()):
+        return largest
+    return largest_of_rows(torch.where(rows.isfinite(), rows, 0))
+
+
+def mase_largest(rows: Tensor) -> Tensor:
+    """Return the largest magnitude of each row; rows of zeros borrow the smallest of the others."""
+    largest = largest_of_rows(rows)
+    zero = largest == 0
+    others = largest[~zero]
+    return largest.masked_fill(zero, float(others.min()) if others.numel() else 1.0)

@@ -1,0 +1,144 @@
+"""Rounding to a grid of floats or of powers of two, exactly, in any binary floating type.
+
+The exponent is read from the bits, never from a logarithm.
+
+Source: IEEE 754-2019, 3.4 (encodings) and 4.3.1 (roundTiesToEven).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from workbench.engine.formats.chunks import by_chunks
+from workbench.errors import failure
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Bits of a floating type: its integer twin, fraction, exponents and where sqrt(2) rounds."""
+
+    integer: torch.dtype
+    fraction: int
+    mask: int
+    root: int
+    least: int
+    most: int
+
+
+_LAYOUTS = {
+    torch.float32: _Layout(torch.int32, 23, 0x7F800000, 0x3504F4, -126, 127),
+    torch.float64: _Layout(
+        torch.int64, 52, 0x7FF0000000000000, 0x6A09E667F3BCD, -1022, 1023
+    ),
+}  # fmt: skip
+
+
+def exponent_limits(dtype: torch.dtype) -> tuple[int, int]:
+    """Return the exponent of the smallest step and of the largest binade of a type."""
+    return (-1074, 1023) if dtype == torch.float64 else (-149, 127)
+
+
+def check_exponents(scheme: str, least: int | None, most: int, dtype: torch.dtype) -> None:
+    """Refuse a grid whose exponents the type the work is done in cannot hold.
+
+    Args:
+        scheme: Name for the sentence.
+        least: Exponent that must be held at the lower end; None where finer steps than the type's
+            own change nothing.
+        most: Exponent of the largest binade; one more than the type has is let through, because
+            formats with an exponent as wide as the type's have it.
+        dtype: Type of the values.
+
+    Raises:
+        WorkbenchError: it cannot.
+    """
+    low, high = exponent_limits(dtype)
+    if (least is not None and least < low) or not low <= most <= high + 1:
+        name = "float64" if dtype == torch.float64 else "float32"
+        reach = f"2^{most}" if least is None else f"2^{least} to 2^{most}"
+        raise failure(
+            f"Exponents of this {scheme} reach {reach}, but {name} holds 2^{low} to 2^{high}.",
+            "Choose fewer exponent bits or another bias.",
+        )
+
+
+def top(most: int, fraction_bits: int, dtype: torch.dtype) -> float:
+    """Return the largest value of the binade ``most`` that the type holds."""
+    return float((2 - 2.0**-fraction_bits) * 2.0 ** min(most, exponent_limits(dtype)[1]))
+
+
+def round_to_floats(x: Tensor, fraction_bits: int, least: int, largest: float) -> Tensor:
+    """Return the nearest floats with so many fraction bits, ties to even, saturating.
+
+    Args:
+        x: Values [...]; NaN stays, infinities saturate.
+        fraction_bits: M; the step is 2^(e-M) in the binade 2^e.
+        least: Exponent of the lowest binade with its own step; below it the step stays the same.
+        largest: Largest magnitude, on the grid.
+    """
+    layout = _LAYOUTS[x.dtype]
+    shift = layout.fraction - fraction_bits
+    inside = largest < 2.0 ** (layout.most - shift - 1)
+    if x.dtype == torch.float32 and not (least >= layout.least and shift >= 2 and inside):
+        return by_chunks(
+            x,
+            lambda piece: round_to_floats(piece.double(), fraction_bits, least, largest).float(),
+        )
+    bias = 1.5 * 2.0**shift
+    lowest = 2.0**least
+
+    def work(piece: Tensor) -> Tensor:
+        value = piece.clamp(-largest, largest)
+        power = (value.view(layout.integer) & layout.mask).view(x.dtype)
+        # Added to a number this much larger, the value's last bits fall off, rounded to even.
+        power.clamp_(min=lowest).mul_(bias)
+        return value.add_(power).sub_(power)
+
+    return by_chunks(x, work)
+
+
+def round_to_powers(x: Tensor, least: int, most: int) -> Tensor:
+    """Return signed powers of two, nearest in the logarithm, from 2^least to 2^most.
+
+    Zero and NaN stay, infinities saturate.
+    """
+    layout = _LAYOUTS[x.dtype]
+    if x.dtype == torch.float32 and (least < layout.least or most > layout.most):
+        return by_chunks(x, lambda p: round_to_powers(p.double(), least, min(most, 127)).float())
+    low, high = 2.0**least, 2.0**most
+    carry = (1 << layout.fraction) - layout.root
+
+    def work(piece: Tensor) -> Tensor:
+        bits = piece.abs().view(layout.integer).add_(carry).bitwise_and_(layout.mask)
+        power = bits.view(x.dtype).clamp_(low, high)
+        power.copysign_(piece).masked_fill_(piece == 0, 0.0)
+        return power.masked_fill_(piece.isnan(), float("nan"))
+
+    return by_chunks(x, work)
+
+
+def floor_exponents(values: Tensor) -> Tensor:
+    """Return floor(log2) of positive values as int32; 0 counts as below everything (-2000)."""
+    _, exponent = torch.frexp(values)
+    return torch.where(values > 0, exponent - 1, torch.full_like(exponent, -2000))
+
+
+def ceil_exponents(values: Tensor) -> Tensor:
+    """Return ceil(log2) of positive values as int32; 0 counts as below everything (-2000)."""
+    mantissa, exponent = torch.frexp(values)
+    exact = exponent - (mantissa == 0.5).to(exponent.dtype)
+    return torch.where(values > 0, exact, torch.full_like(exponent, -2000))
+
+
+def extreme(largest: Tensor) -> bool:
+    """Return whether values are so large or so small that float32 has no room to scale them."""
+    used = largest[largest > 0]
+    return used.numel() > 0 and bool((used.max() > 2.0**120) | (used.min() < 2.0**-90))
+
+
+def powers(exponents: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 2^exponents exactly, subnormals included."""
+    return torch.exp2(exponents.to(torch.float64)).to(dtype)

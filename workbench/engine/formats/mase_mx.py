@@ -1,0 +1,173 @@
+"""Microscaling as MASE computes it, to the bit.
+
+Source: behaviour of MASE at commit 6ff398cf, as observed; tests/data/vectors/mase.json.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.engine.formats.chunks import by_chunks, by_rows, largest_of_rows
+from workbench.engine.formats.mx import dimension, element, tiles
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from workbench.targets.number_formats import Role
+
+_FRACTION = 23
+_CUT = 8
+_QUANTILES = (1.0, 0.995, 0.99, 0.97, 0.95, 0.93, 0.9, 0.8, 0.7, 0.6, 0.5)
+
+
+def _grouped(x: Tensor, given: Mapping[str, Any], role: Role) -> tuple[Tensor, Tensor, int]:
+    """Return consecutive groups [N, B] with the dimension last, the moved array and its place."""
+    axis = dimension(x, given, role)
+    size = given["block_size"]
+    if x.numel() % size:
+        raise failure(
+            f"MASE needs blocks of {size} to divide the {x.numel()} elements.",
+            "Use another block size, or the textbook form.",
+            Place(kind="option", id="block_size"),
+        )
+    moved = x.movedim(axis, -1)
+    return moved.reshape(-1, size), moved, axis
+
+
+def mxint(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return values as MASE's mxint does: a power of two as largest value saturates."""
+    rows, moved, axis = _grouped(x, given, role)
+    largest = largest_of_rows(rows)
+    made = _mxint_rows(rows, largest, given)
+    if given["quantile_search"]:
+        made = _best_quantile(rows, made, given, last=axis == x.dim() - 1)
+    return made.reshape(moved.shape).movedim(-1, axis).contiguous()
+
+
+def _mxint_rows(rows: Tensor, largest: Tensor, given: Mapping[str, Any]) -> Tensor:
+    half = 2 ** (given["width"] - 1)
+    bias, codes = 2 ** (given["scale_bits"] - 1) - 1, 2 ** given["scale_bits"] - 1
+    exponent = largest.clamp(min=2.0**-126).log2_().ceil_()
+    power = torch.exp2(exponent)
+    written = torch.exp2((exponent + bias).clamp_(0, codes).sub_(bias))
+
+    def work(part: Tensor, by: Tensor, back: Tensor) -> Tensor:
+        return (part / by).mul_(half).round_().clamp_(-half, half - 1).div_(half).mul_(back)
+
+    return by_rows(rows, (power, written), work)
+
+
+def _best_quantile(rows: Tensor, made: Tensor, given: Mapping[str, Any], *, last: bool) -> Tensor:
+    """Return, for each block, what the percentile of |x| with the least squared error gives."""
+    if not last:
+        raise failure(
+            "MASE's percentile search mixes up blocks unless they run along the last dimension.",
+            where=Place(kind="option", id="block_dim"),
+        )
+    best = torch.full((rows.shape[0], 1), float("inf"), dtype=rows.dtype)
+    for quantile in _QUANTILES:
+        largest = torch.quantile(rows.abs(), quantile, dim=1, keepdim=True)
+        tried = _mxint_rows(rows, largest, given)
+        error = (tried - rows).pow_(2).sum(1, keepdim=True)
+        better = error < best
+        made, best = torch.where(better, tried, made), torch.where(better, error, best)
+    return made
+
+
+def mxfp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return values as MASE's mxfp does: all codes finite, carries lost, subnormals cut."""
+    exponent_bits, bits = element(given)
+    _needs_float32("mxfp", x)
+    rows, moved, axis = _grouped(x, given, role)
+    bias = 2 ** (given["scale_bits"] - 1) - 1
+    exponent = largest_of_rows(rows).log2_().floor_() - 2 ** (exponent_bits - 1)
+    scale = torch.exp2(exponent.clamp_(-bias, bias + 1))
+
+    def work(part: Tensor, scales: Tensor) -> Tensor:
+        return mase_element(part / scales, exponent_bits, bits).mul_(scales)
+
+    made = by_rows(rows, (scale,), work)
+    return made.reshape(moved.shape).movedim(-1, axis).contiguous()
+
+
+def _needs_float32(scheme: str, x: Tensor) -> None:
+    if x.dtype != torch.float32:
+        raise failure(f"MASE's {scheme} takes float32 only, not {x.dtype}.", "Convert the array.")
+
+
+def minifloat_mx(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return values as the element format inside MASE's microscaling."""
+    del role
+    _needs_float32("minifloat_mx", x)
+    options = {"finite": given["is_finite"], "mode": given["round_mode"]}
+    exponent_bits, bits = given["exponent_width"], given["frac_width"]
+    return by_chunks(x, lambda piece: mase_element(piece, exponent_bits, bits, **options))
+
+
+def mase_element(
+    x: Tensor, exponent_bits: int, bits: int, *, finite: bool = True, mode: str = "rn"
+) -> Tensor:
+    """Return float32 values on the grid of an element, with MASE's arithmetic on the bits.
+
+    A carry out of the fraction is OR-ed into the exponent. Infinity and NaN lose their meaning:
+    all codes finite, they become numbers below 1; else the top binade's ends.
+    """
+    word = x.view(torch.int32)
+    exponent = ((word >> _FRACTION) & 0xFF) - 127
+    code, carry = _round((word & 0x7FFFFF) >> _CUT, _FRACTION - _CUT - bits, bits, mode)
+    bias = 2 ** (exponent_bits - 1) - 1
+    most = 2**exponent_bits - 1 - bias - (0 if finite else 1)
+    power = ((exponent + bias) | carry) - bias
+    value = torch.exp2(power.to(x.dtype)) * (1 + code.to(x.dtype) / 2**bits)
+    if not finite:
+        value.masked_fill_((power > most) & (exponent <= most), float("inf"))
+    value.masked_fill_(exponent > most, 2.0**most * (2 - 2.0**-bits))
+    under = exponent == -bias
+    cut = ((code >> 1) | (1 << (bits - 1))).to(x.dtype) * 2.0 ** (1 - bias - bits)
+    value = torch.where(under, cut, value)
+    value.masked_fill_((exponent < -bias) | (under & ((code | carry) == 0)), 0.0)
+    value.masked_fill_(x.isinf(), 0.5 if finite else 2.0**most)
+    if finite:
+        value.masked_fill_(x.isnan(), 0.75)
+    return value.copysign_(x)
+
+
+def _round(fraction: Tensor, drop: int, bits: int, mode: str) -> tuple[Tensor, Tensor]:
+    """Return the fraction without its last bits, rounded, and the carry out of it."""
+    code = fraction >> drop
+    rest = fraction & ((1 << drop) - 1)
+    half = 1 << (drop - 1)
+    if mode == "rn":
+        up = (rest > half) | ((rest == half) & ((code & 1) == 1))
+    elif mode == "ru":
+        up = rest > 0
+    else:
+        up = torch.zeros_like(rest, dtype=torch.bool)
+    code = code + up.to(code.dtype)
+    return code & ((1 << bits) - 1), code >> bits
+
+
+def mxint_hardware(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return values as MASE's mxint_hardware does: 2^(E-1) fraction bits, rounded down."""
+    del role
+    half = 2 ** (given["exponent_width"] - 1)
+    shape = (1, *x.shape) if x.dim() == 1 else tuple(x.shape)
+    blocks, _ = tiles(x, given)
+    if any(n % p for n, p in zip(shape[-2:], given["parallelism"], strict=True)):
+        raise failure(
+            f"MASE needs tiles of {list(given['parallelism'])} to divide {list(shape[-2:])}.",
+            "Use another tile, or the textbook form.",
+            Place(kind="option", id="parallelism"),
+        )
+    exponent = (largest_of_rows(blocks.rows).log2_().ceil_() - half).clamp_(-half, half - 1)
+    low, high = -(2 ** (given["width"] - 1)), 2 ** (given["width"] - 1) - 1
+
+    def work(rows: Tensor, power: Tensor) -> Tensor:
+        return (rows / power).floor_().clamp_(low, high).mul_(power)
+
+    return blocks.join(by_rows(blocks.rows, (torch.exp2(exponent),), work)).reshape(x.shape)

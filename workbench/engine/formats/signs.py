@@ -1,0 +1,179 @@
+"""Signs: binary, ternary, and sums of residual signs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.engine.formats.chunks import by_chunks
+from workbench.engine.formats.straight_through import Residual
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from workbench.targets.number_formats import Role
+
+_NAN = float("nan")
+_TERNARY_THRESHOLD = 0.7
+_MASE_TERNARY_THRESHOLD = 0.75
+
+
+def binary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return +1 for values of at least 0 and -1 below; not bipolar: 1 above 0, else 0.
+
+    Stochastic: the upper value with probability clip((x+1)/2, 0, 1), drawn from torch's global
+    generator. NaN stays NaN; infinities are numbers with a sign.
+
+    Source: Courbariaux et al. 2015, BinaryConnect, arXiv 1511.00363, 2.2 and 2.3.
+    """
+    del role
+    bipolar = given["bipolar"]
+    if given["stochastic"]:
+        upper = hard_sigmoid(x) > torch.rand_like(x)
+        return _levels(x, upper, bipolar)
+    return by_chunks(x, lambda p: _levels(p, p >= 0 if bipolar else p > 0, bipolar))
+
+
+def hard_sigmoid(x: Tensor) -> Tensor:
+    """Return clip((x+1)/2, 0, 1)."""
+    return ((x + 1) / 2).clamp_(0, 1)
+
+
+def _levels(x: Tensor, upper: Tensor, bipolar: bool) -> Tensor:
+    made = upper.to(x.dtype)
+    if bipolar:
+        made.mul_(2).sub_(1)
+    return made.masked_fill_(x.isnan(), _NAN)
+
+
+def mase_binary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return MASE's form: always float32, NaN to -1; not bipolar only in four dimensions."""
+    del role
+    if not given["bipolar"]:
+        return _mase_unipolar(x, given["stochastic"])
+    upper = hard_sigmoid(x) >= torch.rand_like(x) if given["stochastic"] else x >= 0
+    return upper.to(torch.float32).mul_(2).sub_(1)
+
+
+def _mase_unipolar(x: Tensor, stochastic: bool) -> Tensor:
+    four_dimensions("binary with bipolar off", x)
+    if stochastic:
+        x = hard_sigmoid(x)
+    scale = x.abs().mean((1, 2, 3), keepdim=True)
+    return torch.where(x > 0, scale, torch.zeros_like(x)).to(torch.float32)
+
+
+def four_dimensions(what: str, x: Tensor) -> None:
+    """Refuse anything but four dimensions, as MASE does."""
+    if x.dim() != 4:
+        raise failure(
+            f"MASE takes {what} in four dimensions only; this array has shape {tuple(x.shape)}.",
+            "The textbook form takes any shape.",
+        )
+
+
+def ternary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return -1, 0 or +1 around 0.7 of the mean of |x|, times the mean of what remains.
+
+    Each index of the first dimension has its own threshold and scale where there are two
+    dimensions or more. A slice of zeros stays zero. Infinities count as their neighbours' largest
+    finite value, NaN stays NaN and does not count.
+
+    Source: Li and Liu 2016, Ternary Weight Networks, arXiv 1605.04711, 2.3.
+    """
+    del role
+    rows = x.reshape(x.shape[0], -1) if x.dim() > 1 else x.reshape(1, -1)
+    known = ~rows.isnan()
+    largest = torch.where(rows.isfinite(), rows.abs(), 0).amax(1, keepdim=True)
+    magnitude = torch.where(known, rows.abs(), 0).minimum(largest)
+    mean = magnitude.sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp(min=1)
+    kept = (magnitude > _TERNARY_THRESHOLD * mean) & known
+    signs = torch.where(kept, rows.sign(), 0)
+    if given["scaling_factor"]:
+        signs *= (magnitude * kept).sum(1, keepdim=True) / kept.sum(1, keepdim=True).clamp(min=1)
+    return signs.masked_fill(~known, _NAN).reshape(x.shape)
+
+
+def mase_ternary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return MASE's form: 0.75, four dimensions, and NaN for a slice of zeros that is scaled."""
+    del role
+    four_dimensions("ternary", x)
+    magnitude = x.abs()
+    threshold = _MASE_TERNARY_THRESHOLD * magnitude.mean((1, 2, 3), keepdim=True)
+    signs = (x > threshold).to(x.dtype) - (x < -threshold).to(x.dtype)
+    if not given["scaling_factor"]:
+        return signs
+    kept = (magnitude > threshold).to(x.dtype)
+    sums = (magnitude * kept).sum((1, 2, 3), keepdim=True)
+    return signs * (sums / kept.sum((1, 2, 3), keepdim=True))
+
+
+def residual_means(given: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return the size of each residual: those given, or R..1 over their sum.
+
+    Raises:
+        WorkbenchError: there is not one for each level.
+    """
+    levels, means = given["levels"], given["means"]
+    if means is None:
+        return tuple(2 * (levels - k) / (levels * (levels + 1)) for k in range(levels))
+    if len(means) != levels:
+        raise failure(
+            f"There are {len(means)} means for {levels} levels.",
+            "Give one for each level, or none.",
+            Place(kind="option", id="means"),
+        )
+    return tuple(abs(mean) for mean in means)
+
+
+def binary_residual(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return data as a sum of signs, each of what the ones before left; weights as signs.
+
+    r_0 = x, o_l = sign(r_l) m_l, r_(l+1) = r_l - o_l; the result is the sum of o_l, shaped like
+    ``x``. The sign of 0 is +1, NaN stays NaN. Weights are signs (``binary_training``) or clipped to
+    [-1, 1]; a bias stays as it is.
+
+    Source: Ghasemzadeh et al. 2018, ReBNet, arXiv 1711.01243, 3.1.
+    """
+    if role != "data" or not given.get("residual_sign", True):
+        return _residual_weight(x, given, role)
+    total = torch.zeros_like(x)
+    for mean in residual_means(given):
+        total += torch.where(x - total >= 0, mean, -mean)
+    return total.masked_fill_(x.isnan(), _NAN)
+
+
+def _residual_weight(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    if role != "weight":
+        return x.clone()
+    if not given.get("binary_training", True):
+        return x.clamp(-1, 1)
+    return binary(x, {"stochastic": False, "bipolar": True, **_flags(given)}, role)
+
+
+def _flags(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: given[name] for name in ("stochastic", "bipolar") if name in given}
+
+
+def mase_binary_residual(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return MASE's form: the levels stacked on a new first dimension, one level as it is.
+
+    Differentiable with MASE's own gradients.
+    """
+    if role != "data" or not given.get("residual_sign", True):
+        return _residual_weight(x, given, role)
+    if given["levels"] > 3:
+        raise failure(
+            f"MASE has no residuals of {given['levels']} levels.",
+            "Use one to three, or the textbook form.",
+            Place(kind="option", id="levels"),
+        )
+    parts = []
+    for mean in residual_means(given):
+        parts.append(Residual.apply(x, mean))
+        x = x - parts[-1]
+    return torch.stack(parts) if len(parts) > 1 else parts[0]
