@@ -12,6 +12,7 @@ from ui.graph.painting import has_room
 from ui.graph.places import History, Place
 from ui.graph.surface import GraphSurface
 from ui.graph.walking import joints
+from workbench.graph.isolation import isolate
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget
@@ -27,10 +28,12 @@ class GraphCanvas(GraphSurface):
     """Paints one snapshot. Layouts are made elsewhere and come back as a scene."""
 
     laid_out = Signal()
+    isolation_changed = Signal(bool)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
         self._snapshot: GraphSnapshot | None = None
+        self._whole: GraphSnapshot | None = None
         self._order: Order | None = None
         self._expanded: frozenset[str] = frozenset()
         self._anchor: str | None = None
@@ -48,10 +51,11 @@ class GraphCanvas(GraphSurface):
 
     def render_snapshot(self, snapshot: GraphSnapshot | None) -> None:
         """Show a graph, or nothing. Groups that were open in the last one stay open."""
-        if snapshot is self._snapshot:
+        if snapshot is self._snapshot and not self.isolated:
             return
         had_scene = self.scene is not None
         self._snapshot = snapshot
+        self._set_whole(None)
         self._anchor = None
         if snapshot is None:
             self._thread.cancel()
@@ -59,6 +63,37 @@ class GraphCanvas(GraphSurface):
             self.update()
             return
         self._submit(Order(snapshot, self._expanded if had_scene else None))
+
+    @property
+    def isolated(self) -> bool:
+        """Whether only a part of the graph shows."""
+        return self._whole is not None
+
+    def isolate_selection(self) -> None:
+        """Show nothing but the selected operations and what they read from and write to."""
+        if self._snapshot is not None and self.scene is not None and self.selected:
+            owner = self.scene.hierarchy.owner
+            inside = {n for n, item in owner.items() if item in self.selected}
+            whole = self._whole or self._snapshot
+            self._show_part(isolate(self._snapshot, inside | self.selected), whole)
+
+    def show_all(self) -> None:
+        """Show the whole graph again."""
+        if self._whole is not None:
+            self._show_part(self._whole, None)
+
+    def _show_part(self, snapshot: GraphSnapshot, whole: GraphSnapshot | None) -> None:
+        self._snapshot, self._anchor, self.scene = snapshot, None, None
+        self._set_whole(whole)
+        self._history = History()
+        self._submit(Order(snapshot))
+        self.update()
+
+    def _set_whole(self, whole: GraphSnapshot | None) -> None:
+        was = self.isolated
+        self._whole = whole
+        if was != self.isolated:
+            self.isolation_changed.emit(self.isolated)
 
     def expand(self, group: str) -> None:
         """Open a group, and those around it."""

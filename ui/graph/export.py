@@ -35,7 +35,7 @@ def write_png(graph: GraphPainter, picture: Picture, path: Path) -> None:
     image = QImage(size * SHARPNESS, QImage.Format.Format_RGB32)
     image.setDevicePixelRatio(SHARPNESS)
     painter = QPainter(image)
-    graph.paint(painter, _still(picture), with_chrome=picture.marks.overlay is not None)
+    graph.paint(painter, _still(picture), with_map=False)
     painter.end()
     if not QImageWriter(str(path), b"png").write(image):
         raise _unwritable(path)
@@ -58,7 +58,7 @@ def write_svg(graph: GraphPainter, picture: Picture, path: Path) -> None:
     generator.setViewBox(QRect(0, 0, size.width(), size.height()))
     generator.setTitle(f"Graph, level {picture.scene.hierarchy.snapshot.level}")
     painter = QPainter(generator)
-    graph.paint(painter, _still(picture), with_chrome=False)
+    graph.paint(painter, _still(picture), with_map=False)
     painter.end()
 
 

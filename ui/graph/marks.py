@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtGui import QColor
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workbench.graph.hierarchy import Hierarchy
 
 MIXED = "mixed"
+Merge = Literal["sum", "lowest", "highest"]
 TIMES = "\u00d7"
 # Perceptually even and legible to colour-blind readers: five stops of cividis (Nuñez et al. 2018).
 _STOPS = ("#00224e", "#434e6c", "#7d7c78", "#bcae6c", "#fee838")
@@ -31,11 +32,16 @@ class Chip:
 
 @dataclass(frozen=True)
 class Overlay:
-    """A number per operation, drawn as colour. ``is_log`` spreads small values."""
+    """A number per operation, drawn as colour. ``is_log`` spreads small values.
+
+    ``merge`` says what a closed group shows: the sum of what is inside, as a share of the whole,
+    or the lowest or highest of it. Where the lowest is the worst, it has the brightest colour.
+    """
 
     values: dict[str, float]
     title: str
     is_log: bool = False
+    merge: Merge = "sum"
     low: float = field(init=False, default=0.0)
     high: float = field(init=False, default=1.0)
     total: float = field(init=False, default=0.0)
@@ -58,6 +64,14 @@ class Overlay:
             return 1.0 if value > 0 else 0.0
         return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.5
 
+    def colour(self, value: float) -> QColor:
+        """Return the colour of a value."""
+        return self.ramp(self.level(value))
+
+    def ramp(self, level: float) -> QColor:
+        """Return the colour of a level between the lowest (0) and the highest (1)."""
+        return ramp(1.0 - level if self.merge == "lowest" else level)
+
 
 def ramp(level: float) -> QColor:
     """Return the colour of a level between 0 and 1."""
@@ -73,6 +87,8 @@ def ramp(level: float) -> QColor:
 
 def number_text(value: float) -> str:
     """Return a value in at most about six characters, e.g. ``12.3k``."""
+    if not math.isfinite(value):
+        return "\u221e" if value > 0 else "\u2212\u221e" if value < 0 else "?"
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= limit:
             return f"{value / (limit if unit != 'k' else 1e3):.3g}{unit}"
@@ -114,15 +130,13 @@ class Marks:
         return Chip(MIXED, MIXED) if others else Chip(label, f"{label} {TIMES}{count}")
 
     def amount(self, item: str, hierarchy: Hierarchy) -> float | None:
-        """Return an operation's overlay value, or the sum of a group's."""
+        """Return an operation's overlay value; of a group the sum, or the lowest or highest."""
         if self.overlay is None:
             return None
         if item not in self._amounts:
             values = self.overlay.values
             found = [values[leaf] for leaf in hierarchy.leaves(item) if leaf in values]
-            self._amounts[item] = (
-                math.fsum(map(abs, found)) if len(found) > 1 else (found[0] if found else None)
-            )
+            self._amounts[item] = _merged(found, self.overlay.merge)
         return self._amounts[item]
 
     def share(self, item: str, hierarchy: Hierarchy) -> float | None:
@@ -130,16 +144,19 @@ class Marks:
         amount = self.amount(item, hierarchy)
         if amount is None or self.overlay is None or self.overlay.total <= 0:
             return None
+        if self.overlay.merge != "sum":
+            return None
         return abs(amount) / self.overlay.total
 
-    def level(self, item: str, hierarchy: Hierarchy) -> float | None:
-        """Return the colour level of an item: of its value, or of a group's share."""
+    def colour(self, item: str, hierarchy: Hierarchy) -> QColor | None:
+        """Return the overlay's colour of an item: of its value, or of a group's share."""
         if self.overlay is None:
             return None
-        if item in hierarchy.groups:
-            return self.share(item, hierarchy)
-        value = self.overlay.values.get(item)
-        return None if value is None else self.overlay.level(value)
+        if item in hierarchy.groups and self.overlay.merge == "sum":
+            share = self.share(item, hierarchy)
+            return None if share is None else ramp(share)
+        value = self.amount(item, hierarchy)
+        return None if value is None else self.overlay.colour(value)
 
     def reason(self, item: str, hierarchy: Hierarchy) -> str | None:
         """Return why an item stays outside; of a group only if all of it does."""
@@ -151,3 +168,13 @@ class Marks:
         if leaves and all(leaf in self.reasons for leaf in leaves):
             return self.reasons[leaves[0]]
         return None
+
+
+def _merged(values: list[float], merge: Merge) -> float | None:
+    if not values:
+        return None
+    if merge == "lowest":
+        return min(values)
+    if merge == "highest":
+        return max(values)
+    return math.fsum(map(abs, values)) if len(values) > 1 else values[0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
-from ui.graph.marks import number_text, ramp
+from ui.graph.marks import number_text
 from ui.graph.palette import family, ink_on
 from ui.graph.picture import CLOSE, TINY
 from workbench.graph.group_layout import HEADER
@@ -79,8 +79,8 @@ class BoxPainter:
         """Return the one colour that stands for a box: overlay, else precision, else family."""
         hierarchy = scene.hierarchy
         if marks.overlay is not None:
-            level = marks.level(item, hierarchy)
-            return self._palette.node.name() if level is None else ramp(level).name()
+            shade = marks.colour(item, hierarchy)
+            return self._palette.node.name() if shade is None else shade.name()
         chip = marks.chip(item, hierarchy) if marks.chips else None
         if chip is not None:
             return self._palette.theme.precision_colour(chip.label)
@@ -146,14 +146,15 @@ class BoxPainter:
         painter.setBrush(self._palette.group)
         painter.drawRoundedRect(rect.translated(3, 3), RADIUS, RADIUS)
         painter.drawRoundedRect(rect, RADIUS, RADIUS)
-        share = picture.marks.share(item, picture.scene.hierarchy)
-        if share is not None:
-            bar = QRectF(rect.x() + 1, rect.bottom() - 5, (rect.width() - 2) * share, 4)
-            painter.fillRect(bar, ramp(share))
+        shade = self._fill(picture, item)
+        if shade is not None:
+            share = picture.marks.share(item, picture.scene.hierarchy)
+            part = 1.0 if share is None else share
+            bar = QRectF(rect.x() + 1, rect.bottom() - 7, (rect.width() - 2) * part, 6)
+            painter.fillRect(bar, shade)
 
     def _fill(self, picture: Picture, item: str) -> QColor | None:
-        level = picture.marks.level(item, picture.scene.hierarchy)
-        return None if level is None else ramp(level)
+        return picture.marks.colour(item, picture.scene.hierarchy)
 
     def _words(self, painter: QPainter, picture: Picture, item: str, rect: QRectF) -> None:
         hierarchy, palette = picture.scene.hierarchy, self._palette

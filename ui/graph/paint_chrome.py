@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QLinearGradient, QPainter, QPen, QPixmap
 
-from ui.graph.marks import number_text, ramp
+from ui.graph.marks import number_text
 from workbench.graph.groups import ROOT
 from workbench.graph.wording import elide
 
@@ -65,7 +65,7 @@ class ChromePainter:
         bar = QRectF(rect.x() + 10, rect.y() + 22, rect.width() - 20, 6)
         gradient = QLinearGradient(bar.topLeft(), bar.topRight())
         for step in range(5):
-            gradient.setColorAt(step / 4, ramp(step / 4))
+            gradient.setColorAt(step / 4, overlay.ramp(step / 4))
         painter.fillRect(bar, gradient)
         painter.setFont(self._palette.small_font)
         painter.setPen(self._palette.text)

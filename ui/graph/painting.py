@@ -27,7 +27,7 @@ class GraphPainter:
         self._edges = EdgePainter(self.palette)
         self._chrome = ChromePainter(self.palette, self._boxes)
 
-    def paint(self, painter: QPainter, picture: Picture, *, with_chrome: bool = True) -> None:
+    def paint(self, painter: QPainter, picture: Picture, *, with_map: bool = True) -> None:
         """Paint everything: ground, open groups, lines, boxes, outlines, legend and map."""
         whole = QRectF(0, 0, picture.size.width(), picture.size.height())
         painter.fillRect(whole, QColor(self.palette.theme.background))
@@ -37,8 +37,8 @@ class GraphPainter:
         painter.translate(-camera.x, -camera.y)
         self._paint_scene(painter, picture)
         painter.restore()
-        if with_chrome:
-            self._chrome.paint_legend(painter, picture)
+        self._chrome.paint_legend(painter, picture)
+        if with_map:
             self._chrome.paint_map(painter, picture)
 
     def paint_empty(self, painter: QPainter, rect: QRect, *, is_waiting: bool) -> None:

@@ -8,12 +8,15 @@ from PySide6.QtCore import QEasingCurve, QPointF, QRectF, QSizeF, Qt, QVariantAn
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from ui.graph import export
 from ui.graph.camera import Camera
-from ui.graph.marks import Marks, Overlay
+from ui.graph.marks import Marks, Merge, Overlay
 from ui.graph.painting import GraphPainter
 from ui.graph.picture import Picture
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ui.graph.scene import Scene
     from ui.theme import Theme
 
@@ -61,10 +64,31 @@ class GraphSurface(QWidget):
         self.marks.tooltips = dict(tooltips)
         self._remark()
 
-    def set_overlay(self, values: dict[str, float] | None, title: str, log: bool = False) -> None:
-        """Colour operations by a number; None takes the colours away."""
-        self.marks.overlay = Overlay(values, title, log) if values is not None else None
+    def set_overlay(
+        self,
+        values: dict[str, float] | None,
+        title: str = "",
+        log: bool = False,
+        merge: Merge = "sum",
+    ) -> None:
+        """Colour operations by a number; None takes the colours away.
+
+        ``merge`` is what a closed group shows of what is inside.
+        """
+        self.marks.overlay = Overlay(values, title, log, merge) if values is not None else None
         self._remark()
+
+    def export_png(self, path: Path) -> None:
+        """Write what shows as an image, at twice the resolution of the screen."""
+        picture = self.picture()
+        if picture is not None:
+            export.write_png(self._painter, picture, path)
+
+    def export_svg(self, path: Path) -> None:
+        """Write what shows as a drawing file."""
+        picture = self.picture()
+        if picture is not None:
+            export.write_svg(self._painter, picture, path)
 
     def _remark(self) -> None:
         self.marks.changed()

@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleEvent,
+    QContextMenuEvent,
     QHelpEvent,
     QKeyEvent,
     QMouseEvent,
@@ -17,15 +18,14 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QRubberBand, QToolTip, QWidget
 
-from ui.graph import export
 from ui.graph.canvas import GraphCanvas
+from ui.graph.menu import context_menu
 from ui.graph.paint_chrome import map_rect, map_to_scene
 from ui.graph.tooltips import lines, tooltip
 from ui.graph.walking import trace, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from ui.graph.scene import Part
     from ui.theme import Theme
@@ -41,8 +41,9 @@ class GraphView(GraphCanvas):
 
     Dragging pans; with Shift it draws a rubber band; with Ctrl clicks and bands add. The wheel
     zooms at the mouse. Double-click and Enter open and close groups, F fits, ``/`` asks for a
-    search, digits for a preset, Esc clears. Arrows walk along edges; with Alt, up and down trace
-    to all ancestors and descendants, left and right go back and forward.
+    search, digits for a preset, I shows the selection alone, Esc clears. Arrows walk along edges;
+    with Alt, up and down trace to all ancestors and descendants, left and right go back and
+    forward.
     """
 
     selection_changed = Signal(object)
@@ -84,17 +85,9 @@ class GraphView(GraphCanvas):
         if self.scene is not None and self.selected:
             self._pick(trace(self.scene, self.selected, forwards=forwards))
 
-    def export_png(self, path: Path) -> None:
-        """Write what shows as an image, at twice the resolution of the screen."""
-        picture = self.picture()
-        if picture is not None:
-            export.write_png(self._painter, picture, path)
-
-    def export_svg(self, path: Path) -> None:
-        """Write what shows as a drawing file."""
-        picture = self.picture()
-        if picture is not None:
-            export.write_svg(self._painter, picture, path)
+    def choose_items(self, items: tuple[str, ...]) -> None:
+        """Select all operations of several items on the user's own action."""
+        self._pick(frozenset().union(*map(self._leaves, items)))
 
     def _pick(self, node_ids: frozenset[str]) -> None:
         """Select on the user's own action."""
@@ -106,7 +99,7 @@ class GraphView(GraphCanvas):
         if self.scene is None:
             return
         self.current = item
-        leaves = frozenset(self.scene.hierarchy.leaves(item))
+        leaves = self._leaves(item)
         if adds:
             leaves = self.selected - leaves if leaves <= self.selected else self.selected | leaves
         self._pick(leaves)
@@ -115,6 +108,9 @@ class GraphView(GraphCanvas):
         if group is not None:
             self.group_selected.emit(group.module)
         self.update()
+
+    def _leaves(self, item: str) -> frozenset[str]:
+        return frozenset(self.scene.hierarchy.leaves(item)) if self.scene else frozenset()
 
     def _toggle(self, item: str | None) -> None:
         if self.scene is None or item not in self.scene.hierarchy.groups or item is None:
@@ -154,6 +150,8 @@ class GraphView(GraphCanvas):
             self.look(self.camera.centred(QRectF(place, place), self._size()))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.RightButton:
+            return
         self._pressed = self._dragged_from = event.position().toPoint()
         if event.button() == Qt.MouseButton.LeftButton and self._is_over_map(event.position()):
             self._on_map = True
@@ -216,6 +214,12 @@ class GraphView(GraphCanvas):
         if hit is not None and hit[1] in ("group", "header"):
             self._toggle(hit[0])
 
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        hit = self._hit(QPointF(event.pos()))
+        if hit is not None and not (self.scene and self._leaves(hit[0]) <= self.selected):
+            self._choose_item(hit[0], adds=False)
+        context_menu(self, hit[0] if hit else None).popup(event.globalPos())
+
     def leaveEvent(self, event: QEvent) -> None:
         super().leaveEvent(event)
         self.hovered = None
@@ -233,6 +237,7 @@ class GraphView(GraphCanvas):
         key = Qt.Key(event.key())
         actions: dict[Qt.Key, Callable[[], None]] = {
             Qt.Key.Key_F: self.fit,
+            Qt.Key.Key_I: self.isolate_selection,
             Qt.Key.Key_Slash: self.search_requested.emit,
             Qt.Key.Key_Escape: self._clear,
             Qt.Key.Key_Return: lambda: self._toggle(self.current),

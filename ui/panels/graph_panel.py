@@ -5,31 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import (
-    QFileDialog,
-    QFrame,
-    QHBoxLayout,
-    QLabel,
-    QLineEdit,
-    QMenu,
-    QStackedLayout,
-    QTabBar,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
+from PySide6.QtWidgets import QFileDialog, QLabel, QStackedLayout, QVBoxLayout, QWidget
 
+from ui.graph.levels import Levels
+from ui.graph.marking import chips, reasons
+from ui.graph.measures import Measure, cost, operations, owners, quality
 from ui.graph.view import GraphView
-from ui.icons import icon
 from ui.panel import Panel
 from ui.selection import Selected
 from ui.theme import Theme
+from ui.widgets.graph_bar import GraphBar
+from ui.widgets.graph_note import GraphNote
+from ui.widgets.lineage_rail import LineageRail
+from ui.widgets.lineage_stops import SOURCE, CompiledRow, stops
 from ui.wording import why
 from workbench.errors import WorkbenchError
-from workbench.graph.snapshot import GraphSnapshot, Node
+from workbench.graph.snapshot import GraphSnapshot
 
-GRAPH_FILE = "graph.json"
 EMPTY_TEXT = "The graph appears here once the model has been exported.\nPress Export above."
 LEVELS = (
     ("export", "Float", "as exported"),
@@ -37,121 +30,38 @@ LEVELS = (
     ("convert", "Quantized", "with quantize and dequantize"),
     ("lower", "Edge", "what goes to the device"),
 )
+STAGES = [stage for stage, _, _ in LEVELS]
 
 
 class GraphPanel(Panel):
-    """Tabs for the levels, the view, a search field."""
+    """Levels, search and overlay above the view, the lineage of what is chosen below it."""
 
     panel_id = "graph"
 
     def build(self) -> None:
-        self._folder: Path | None = None
-        self._snapshot: GraphSnapshot | None = None
-        self._found: list[str] = []
-        self.view = GraphView(self.context.theme, self)
-        self.view.selection_changed.connect(self._on_nodes_chosen)
-        self.view.group_selected.connect(self._on_group_chosen)
-        self.view.preset_key_pressed.connect(self._on_preset_key)
-        self.view.search_requested.connect(self._on_search_asked)
-        self.tabs = QTabBar(self)
-        self.tabs.setAccessibleName("Level of the graph")
-        self.tabs.setExpanding(False)
-        self.tabs.setDrawBase(False)
-        self.tabs.setUsesScrollButtons(False)
-        for _, title, words in LEVELS:
-            self.tabs.addTab(title)
-            self.tabs.setTabToolTip(self.tabs.count() - 1, f"The program {words}")
-        self.tabs.tabBarClicked.connect(self._on_tab_clicked)
-        self.tabs.currentChanged.connect(self._on_level_changed)
-        self._build_search()
+        context = self.context
+        self._shown: GraphSnapshot | None = None
+        self._chosen: tuple[str, frozenset[str]] = (STAGES[0], frozenset())
+        self._measures: dict[str, Measure] = {}
+        self._rows: list[CompiledRow] | None = None
+        self._levels = Levels(
+            STAGES, context.session.former, lambda: context.outline.snapshot,
+            context.notices.error,
+        )  # fmt: skip
+        self.view = GraphView(context.theme, self)
+        self.bar = GraphBar(LEVELS, self)
+        self.tabs, self.search, self.overlay = self.bar.tabs, self.bar.search, self.bar.overlay
+        self.rail = LineageRail(self)
+        self._note = GraphNote(self)
         self._arrange()
-
-    def refresh(self) -> None:
-        session = self.context.session
-        for number, (stage, _, _) in enumerate(LEVELS):
-            self.tabs.setTabEnabled(number, session.former(stage) is not None)
-        if not self.tabs.isTabEnabled(self.tabs.currentIndex()):
-            self.tabs.setCurrentIndex(0)
-        self._show_level()
-
-    def render_selection(self, selected: Selected) -> None:
-        nodes = selected.nodes or self._nodes_inside(selected.modules)
-        if selected.origin != self.panel_id:
-            self.view.select(nodes, reveal=True)
-
-    def set_theme(self, theme: Theme) -> None:
-        self.view.set_theme(theme)
-        for name, button in self._tools.items():
-            button.setIcon(icon(name, theme.text))
-
-    def stop(self) -> None:
-        self.view.stop()
-
-    def show_level(self, stage: str) -> bool:
-        """Show the graph that a stage leaves; return whether there is one."""
-        stages = [s for s, _, _ in LEVELS]
-        if stage in stages and self.tabs.isTabEnabled(stages.index(stage)):
-            self.tabs.setCurrentIndex(stages.index(stage))
-            return True
-        return False
-
-    def show_node(self, node_id: str) -> None:
-        """Show a level that has this node, the present one if it does."""
-        if self._snapshot is not None and node_id in self._snapshot.nodes_by_id:
-            return
-        for stage, _, _ in LEVELS:
-            snapshot = self._load(stage, self.context.session.former(stage))
-            if snapshot is not None and node_id in snapshot.nodes_by_id:
-                self.show_level(stage)
-                return
-
-    def _build_search(self) -> None:
-        self.search = QLineEdit(self)
-        self.search.setPlaceholderText("Find a node, operator or module")
-        self.search.setAccessibleName("Find in the graph")
-        self.search.setClearButtonEnabled(True)
-        self.search.setMinimumWidth(110)
-        self.search.setMaximumWidth(230)
-        self.search.textEdited.connect(self._on_search_edited)
-        self.search.returnPressed.connect(self._on_search_next)
-        self._count = QLabel(self)
-        self._count.setObjectName("Hint")
-        find = QShortcut(QKeySequence.StandardKey.Find, self)
-        find.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        find.activated.connect(self._on_search_asked)
+        self._connect()
 
     def _arrange(self) -> None:
-        row = QHBoxLayout()
-        row.setContentsMargins(6, 2, 6, 2)
-        row.setSpacing(4)
-        row.addWidget(self.tabs)
-        row.addStretch(1)
-        row.addWidget(self._count)
-        row.addWidget(self.search, 4)
-        self._tools: dict[str, QToolButton] = {}
-        for name, words, act in (
-            ("fit", "Show everything (F)", self.view.fit),
-            ("expand", "Open all groups", self.view.expand_all),
-            ("collapse", "Close all groups", self.view.collapse_all),
-        ):
-            button = QToolButton(self)
-            button.setToolTip(words)
-            button.setAccessibleName(words)
-            button.clicked.connect(act)
-            self._tools[name] = button
-            row.addWidget(button)
-        row.addWidget(self._export_button())
-        self._banner = QFrame(self)
-        self._banner.setObjectName("Banner")
-        note = QHBoxLayout(self._banner)
-        note.setContentsMargins(10, 4, 10, 4)
-        self._note = QLabel(self._banner)
-        note.addWidget(self._note)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(0)
-        layout.addLayout(row)
-        layout.addWidget(self._banner)
+        layout.addWidget(self.bar)
+        layout.addWidget(self._note)
         empty = QLabel(EMPTY_TEXT, self)
         empty.setObjectName("Hint")
         empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -160,103 +70,187 @@ class GraphPanel(Panel):
         self._pages.addWidget(empty)
         self._pages.addWidget(self.view)
         layout.addWidget(body, 1)
+        layout.addWidget(self.rail)
 
-    def _export_button(self) -> QToolButton:
-        button = QToolButton(self)
-        button.setToolTip("Save the picture")
-        button.setAccessibleName("Save the picture")
-        menu = QMenu(button)
-        menu.addAction("Save as PNG\u2026").triggered.connect(lambda: self._ask_file("png"))
-        menu.addAction("Save as SVG\u2026").triggered.connect(lambda: self._ask_file("svg"))
-        button.setMenu(menu)
-        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self._tools["save"] = button
-        return button
+    def _connect(self) -> None:
+        self.view.selection_changed.connect(self._on_nodes_chosen)
+        self.view.group_selected.connect(self._on_group_chosen)
+        self.view.preset_key_pressed.connect(self._on_preset_key)
+        self.view.search_requested.connect(self.search.ask)
+        self.view.isolation_changed.connect(self._note.show_isolation)
+        self._note.whole_asked.connect(self.view.show_all)
+        self.tabs.tabBarClicked.connect(self._on_tab_clicked)
+        self.tabs.currentChanged.connect(self._on_level_changed)
+        self.search.chosen.connect(self._on_found)
+        self.search.left.connect(self.view.setFocus)
+        self.overlay.changed.connect(self._show_overlay)
+        self.rail.asked.connect(self._on_stop_asked)
+        for name, act in (
+            ("back", self.view.go_back), ("forward", self.view.go_forward),
+            ("fit", self.view.fit), ("expand", self.view.expand_all),
+            ("collapse", self.view.collapse_all),
+        ):  # fmt: skip
+            self.bar.tools[name].clicked.connect(act)
+        self.bar.picture_asked.connect(self._ask_file)
+        for keys, act in (
+            (QKeySequence(QKeySequence.StandardKey.Find), self.search.ask),
+            (QKeySequence("F3"), lambda: self.search.step(1)),
+            (QKeySequence("Shift+F3"), lambda: self.search.step(-1)),
+        ):
+            shortcut = QShortcut(keys, self)
+            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            shortcut.activated.connect(act)
 
-    def _show_level(self) -> None:
-        stage, title, _ = LEVELS[self.tabs.currentIndex()]
-        folder = self.context.session.former(stage)
-        if folder != self._folder:
-            self._folder = folder
-            self._snapshot = self._load(stage, folder)
-            self.view.render_snapshot(self._snapshot)
-        self._pages.setCurrentIndex(0 if self._snapshot is None else 1)
-        current = folder is None or folder == self.context.result(stage)
-        self._banner.setVisible(not current)
-        self._note.setText(
-            f"{title} graph of a former configuration. Run again to see the present one."
-        )
-        self._show_marks()
+    @property
+    def level(self) -> str:
+        """The stage whose graph shows."""
+        return STAGES[self.tabs.currentIndex()]
 
-    def _load(self, stage: str, folder: Path | None) -> GraphSnapshot | None:
-        if folder is None:
-            return None
-        if stage == "export":
-            return self.context.outline.snapshot
-        try:
-            return GraphSnapshot.load(folder / GRAPH_FILE)
-        except WorkbenchError as error:
-            self.context.notices.error(error)
-            return None
+    def refresh(self) -> None:
+        session = self.context.session
+        for number, stage in enumerate(STAGES):
+            self.tabs.setTabEnabled(number, session.former(stage) is not None)
+        if not self.tabs.isTabEnabled(self.tabs.currentIndex()):
+            self.tabs.setCurrentIndex(0)
+        self._show_level()
 
-    def _show_marks(self) -> None:
-        project = self.context.document.project
-        snapshot = self._snapshot
-        if project is None or snapshot is None:
+    def render_selection(self, selected: Selected) -> None:
+        if selected.origin == self.panel_id:
             return
-        nodes = self.context.outline.resolution.nodes
-        mine = {n.id: nodes[n.id] for n in snapshot.nodes if n.id in nodes and n.kind == "call"}
-        stage = LEVELS[self.tabs.currentIndex()][0]
-        chips = {i: e.label for i, e in mine.items()} if stage != "lower" else {}
-        self.view.set_chips(chips)
-        modules = {node.id: node.module for node in snapshot.nodes}
-        self.view.set_tooltips({i: why(e, project.rules, modules[i]) for i, e in mine.items()})
+        nodes = selected.nodes or self.context.outline.nodes_of(selected.modules - {""})
+        level: str | None = STAGES[0]
+        if selected.nodes and not (self._shown and nodes & self._shown.nodes_by_id.keys()):
+            level = self._levels.lineage().level_of(nodes, self.level)
+        elif selected.nodes:
+            level = self.level
+        self._chosen = (level or self.level, nodes)
+        self._show_chosen()
+
+    def set_theme(self, theme: Theme) -> None:
+        self.view.set_theme(theme)
+        self.bar.set_theme(theme)
+
+    def stop(self) -> None:
+        self.view.stop()
+
+    def show_level(self, stage: str) -> bool:
+        """Show the graph that a stage leaves; return whether there is one."""
+        if stage in STAGES and self.tabs.isTabEnabled(STAGES.index(stage)):
+            self.tabs.setCurrentIndex(STAGES.index(stage))
+            return True
+        return False
+
+    def show_node(self, node_id: str) -> None:
+        """Show a level that has this node, the present one if it does."""
+        level = self._levels.lineage().level_of([node_id], self.level)
+        if level is not None:
+            self.show_level(level)
 
     def annotate(self) -> None:
-        if self._snapshot is not None:
-            self.view.set_reasons(self._reasons(LEVELS[self.tabs.currentIndex()][0]))
+        from workbench.results import EvaluateResult, LowerResult, PrepareResult
 
-    def _reasons(self, stage: str) -> dict[str, str]:
-        """Return why nodes are not as they were wanted: not quantized, or left on the CPU."""
-        from workbench.results import LowerResult, PrepareResult
+        load, lineage = self.context.load, self._levels.lineage()
+        lowered, evaluated = load(LowerResult, "lower"), load(EvaluateResult, "evaluate")
+        told = reasons(
+            load(PrepareResult, "prepare"), lowered, lineage, self.level,
+            self.context.outline.resolution.nodes,
+        )  # fmt: skip
+        self.view.set_reasons(told)
+        rows = operations(lowered)
+        of = owners(rows, lineage)
+        self._rows = None
+        if lowered is not None:
+            self._rows = [
+                CompiledRow(row.operator, row.cycles, owner)
+                for row, owner in zip(rows, of, strict=True)
+            ]
+        level = lineage.first
+        found = quality(evaluated, lineage) if evaluated else []
+        self._measures = {m.id: m for m in (*found, *cost(rows, of, level))}
+        self.overlay.offer([(m.id, m.title, m.how, m.log) for m in self._measures.values()])
+        self._show_marks()
+        self._show_overlay()
+        self._show_rail()
 
-        lowered = self.context.load(LowerResult, "lower")
-        if stage == "lower":
-            return {n.node: f"On the CPU: {n.reason}" for n in lowered.cpu_nodes} if lowered else {}
-        prepared = self.context.load(PrepareResult, "prepare")
-        if prepared is None:
-            return {}
-        nodes = self.context.outline.resolution.nodes
-        return {
-            note.node: note.reason
-            for note in prepared.annotations
-            if note.reason and not note.quantized
-            and note.node in nodes and nodes[note.node].label != "float"
-        }  # fmt: skip
+    def _show_level(self) -> None:
+        snapshot = self._levels.snapshot(self.level)
+        if snapshot is not self._shown:
+            self._shown = snapshot
+            self.view.render_snapshot(snapshot)
+        self._pages.setCurrentIndex(0 if snapshot is None else 1)
+        folder = self.context.session.former(self.level)
+        current = folder is None or folder == self.context.result(self.level)
+        title = LEVELS[self.tabs.currentIndex()][1]
+        self._note.show_former("" if current else title)
+        if self.level == STAGES[0]:
+            self._show_marks()
 
-    def _nodes_inside(self, modules: frozenset[str]) -> frozenset[str]:
-        if self._snapshot is None or not modules or "" in modules:
-            return frozenset()
-        prefixes = tuple(f"{m}." for m in modules)
-        return frozenset(
-            n.id
-            for n in self._snapshot.nodes
-            if n.module in modules or n.module.startswith(prefixes)
+    def _show_marks(self) -> None:
+        project, snapshot = self.context.document.project, self._shown
+        if project is None or snapshot is None:
+            return
+        resolved = self.context.outline.resolution.nodes
+        if self.level == STAGES[0]:
+            mine = {
+                n.id: resolved[n.id]
+                for n in snapshot.nodes
+                if n.kind == "call" and n.id in resolved
+            }
+        else:
+            mine = chips(self._levels.lineage(), self.level, resolved)
+        self.view.set_chips({i: e.label for i, e in mine.items()})
+        nodes = snapshot.nodes_by_id
+        self.view.set_tooltips(
+            {i: why(e, project.rules, nodes[i].module) for i, e in mine.items() if i in nodes}
         )
+
+    def _show_overlay(self) -> None:
+        lineage = self._levels.lineage()
+        numbers = {name: m.at(self.level, lineage) for name, m in self._measures.items()}
+        self.search.set_ground(self._shown, numbers)
+        measure = self._measures.get(self.overlay.chosen)
+        if measure is None:
+            self.view.set_overlay(None)
+        else:
+            values, is_log = numbers[measure.id], self.overlay.is_log
+            self.view.set_overlay(values, measure.legend, is_log, measure.merge)
+
+    def _show_chosen(self) -> None:
+        level, nodes = self._chosen
+        if nodes and level != self.level:
+            nodes = self._levels.lineage().translate(level, nodes, self.level)
+        self.view.select(nodes, reveal=True)
+        self._show_rail()
+
+    def _show_rail(self) -> None:
+        level, nodes = self._chosen
+        if not nodes:
+            self.rail.show_stops(())
+            return
+        titles = [(stage, title) for stage, title, _ in LEVELS]
+        self.rail.show_stops(stops(self._levels.lineage(), level, nodes, titles, self._rows))
 
     def _on_tab_clicked(self, number: int) -> None:
         if number >= 0 and not self.tabs.isTabEnabled(number):
-            stage, title, _ = LEVELS[number]
-            del stage
-            self.context.notices.info(f"There is no {title.lower()} graph yet.", "Run that far.")
+            title = LEVELS[number][1].lower()
+            self.context.notices.info(f"There is no {title} graph yet.", "Run that far.")
 
     def _on_level_changed(self) -> None:
         self._show_level()
         self.annotate()
-        self.render_selection(self.context.selection.value)
+        self._show_chosen()
 
     def _on_nodes_chosen(self, nodes: frozenset[str]) -> None:
-        self.context.selection.choose_nodes(nodes, self.panel_id)
+        """Tell everybody, by the float program's names if it has them: rules speak of those."""
+        self._chosen = (self.level, nodes)
+        lineage = self._levels.lineage()
+        known = lineage.translate(self.level, nodes, STAGES[0]) if lineage.levels else nodes
+        self.context.selection.choose_nodes(known or nodes, self.panel_id)
+        self._show_rail()
+
+    def _on_found(self, nodes: frozenset[str]) -> None:
+        self.view.select(nodes, reveal=True)
+        self._on_nodes_chosen(nodes)
 
     def _on_group_chosen(self, module: str) -> None:
         self.context.selection.choose_modules([module], self.panel_id)
@@ -265,21 +259,15 @@ class GraphPanel(Panel):
         selected = self.context.selection.value
         self.context.assigner.by_key(number, selected.modules, selected.nodes)
 
-    def _on_search_asked(self) -> None:
-        self.search.setFocus(Qt.FocusReason.ShortcutFocusReason)
-        self.search.selectAll()
-
-    def _on_search_edited(self, text: str) -> None:
-        wanted = text.strip().lower()
-        nodes = self._snapshot.nodes if self._snapshot and wanted else ()
-        self._found = [node.id for node in nodes if _matches(node, wanted)]
-        self._count.setText(f"{len(self._found)} found" if wanted else "")
-
-    def _on_search_next(self) -> None:
-        if self._found:
-            first = self._found.pop(0)
-            self._found.append(first)
-            self.context.selection.choose_nodes([first])
+    def _on_stop_asked(self, target: str) -> None:
+        kind, _, place = target.partition(":")
+        if kind == SOURCE:
+            QGuiApplication.clipboard().setText(place)
+            self.context.notices.info(f"Copied {place}.")
+        elif target == self.level:
+            self._show_chosen()
+        else:
+            self.show_level(target)
 
     def _ask_file(self, suffix: str) -> None:
         project = self.context.document.project
@@ -288,10 +276,12 @@ class GraphPanel(Panel):
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix(suffix)
         dialog.selectFile(f"{project.name if project else 'graph'}.{suffix}")
-        export = self.view.export_png if suffix == "png" else self.view.export_svg
-        dialog.fileSelected.connect(lambda name: export(Path(name)))
+        dialog.fileSelected.connect(lambda name: self._save_picture(Path(name)))
         dialog.open()
 
-
-def _matches(node: Node, wanted: str) -> bool:
-    return any(wanted in text.lower() for text in (node.id, node.op, node.module))
+    def _save_picture(self, path: Path) -> None:
+        export = self.view.export_svg if path.suffix.lower() == ".svg" else self.view.export_png
+        try:
+            export(path)
+        except WorkbenchError as error:
+            self.context.notices.error(error)
