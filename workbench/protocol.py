@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, TypeAdapter
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
 
 from workbench.errors import ErrorInfo
 from workbench.project.frozen import Frozen
@@ -168,8 +168,9 @@ Event = Annotated[
     Field(discriminator="event"),
 ]
 
-_COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)
-_EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
+_LATER = ConfigDict(defer_build=True)
+_COMMANDS: TypeAdapter[Command] = TypeAdapter(Command, config=_LATER)
+_EVENTS: TypeAdapter[Event] = TypeAdapter(Event, config=_LATER)
 
 
 def encode(message: Frozen) -> bytes:
