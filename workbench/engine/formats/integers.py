@@ -78,7 +78,9 @@ def scale_integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     low, high = limits(given["width"], given["is_signed"])
     rows = x.reshape(-1, x.shape[-1]) if x.dim() else x.reshape(1, 1)
     largest = rows.abs().amax(1, keepdim=True)
-    scale = torch.where(largest > 0, high / largest, torch.ones_like(largest))
+    scale = torch.where(
+        largest > 0, torch.full_like(largest, high) / largest, torch.ones_like(largest)
+    )
     return ((rows * scale).round_().clamp_(low, high) / scale).reshape(x.shape)
 
 
