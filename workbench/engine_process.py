@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from multiprocessing import get_context
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -248,15 +247,3 @@ def _spawn(commands: int, events: int, log: int) -> _Spawned:
         cwd=Path.cwd(),
     )
     return _Spawned(process)
-
-
-def wait_gone(pid: int, timeout_s: float) -> bool:
-    """Return whether a process has disappeared within the time."""
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.01)
-    return False

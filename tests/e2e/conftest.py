@@ -1,6 +1,8 @@
 """Real engine processes, warm from the fork server where there is one."""
 
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,18 @@ from workbench.project import store
 from workbench.protocol import EngineExit, JobFinished, Ready, RunUntil
 
 SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
+
+
+def wait_gone(pid, timeout_s):
+    """Return whether a process has disappeared within the time."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 class Lane:

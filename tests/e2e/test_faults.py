@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from workbench.engine_process import wait_gone
+from tests.e2e.conftest import wait_gone
 from workbench.pipeline.plan import plan
 from workbench.protocol import JobFinished, LogLine, StageFinished, StageStarted
 

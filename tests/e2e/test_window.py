@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication
 
+from tests.e2e.conftest import wait_gone
 from ui.app import Workbench
-from workbench.engine_process import wait_gone
 from workbench.project import edits
 from workbench.protocol import Ready
 from workbench.results import PackageResult, VerifyResult, load_result

@@ -13,7 +13,7 @@ from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import float_graph, problems
 from workbench.project import edits, store
 from workbench.project.model import DataSource, Evaluation, ModelSource, Project, TargetChoice
-from workbench.targets import TARGETS, target_of
+from workbench.targets import target_of
 
 if TYPE_CHECKING:
     import argparse
@@ -158,8 +158,3 @@ def _plan(options: argparse.Namespace) -> int:
     rows = ((s.id, s.state, s.key[:12], s.reason) for s in planned.stages)
     print_table(("stage", "state", "key", ""), rows)
     return EXIT_DONE
-
-
-def known_targets() -> list[str]:
-    """Return every device id of the target table."""
-    return [variant.id for target in TARGETS for variant in target.variants]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -72,3 +72,9 @@ def top_k_hit(logits: torch.Tensor, label: int, k: int) -> bool | None:
     if flat.numel() < k:
         return None
     return label in flat.topk(k).indices.tolist()
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in whatever a model returned, in order."""
+    leaves = torch.utils._pytree.tree_leaves(value)  # noqa: SLF001 - no public name
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.engine import user_code
-from workbench.engine.quality import Accumulator, merged, top_k_hit
+from workbench.engine.quality import Accumulator, merged, tensors_of, top_k_hit
 from workbench.engine.running import quantized_module
 from workbench.engine.samples import evaluation_samples
 from workbench.engine.tensor_quality import TensorComparison
@@ -41,7 +41,9 @@ def run(context: StageContext) -> None:
                 break
             context.progress(number, total, f"sample {number + 1}")
             tally.add(
-                _flat(floating(*sample.inputs)), _flat(quantized(*sample.inputs)), sample.label
+                tensors_of(floating(*sample.inputs)),
+                tensors_of(quantized(*sample.inputs)),
+                sample.label,
             )
             if number < TENSOR_SAMPLES:
                 tensors.add(sample.inputs)
@@ -142,8 +144,3 @@ def _number(value: Any) -> float:
             "metric(outputs, labels) takes a list of tensors and a list of classes or None.",
             Place(kind="option", id="evaluation.metric"),
         ) from error
-
-
-def _flat(value: Any) -> list[torch.Tensor]:
-    leaves = torch.utils._pytree.tree_leaves(value)  # noqa: SLF001 - no public name
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

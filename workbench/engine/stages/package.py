@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.engine import pte
+from workbench.engine.quality import tensors_of
 from workbench.engine.samples import calibration_samples
 from workbench.pipeline.plan import tool_versions
 from workbench.results import Deliverable, LowerResult, PackageResult, save_result
@@ -86,7 +87,7 @@ def _bundle(context: StageContext, program: bytes) -> bytes:
     toolchain = context.toolchain()
     with torch.no_grad():
         for sample in calibration_samples(context):
-            outputs = torch.utils._pytree.tree_leaves(module(*sample.inputs))  # noqa: SLF001
+            outputs = tensors_of(module(*sample.inputs))
             cases.append(toolchain.runtime_values(module, sample.inputs, outputs, integer_io))
             if len(cases) == BUNDLED_SAMPLES:
                 break

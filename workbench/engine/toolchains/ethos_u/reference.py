@@ -14,7 +14,7 @@ import torch
 import tosa_reference_model
 from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 
-from workbench.engine.quality import Accumulator
+from workbench.engine.quality import Accumulator, tensors_of
 from workbench.engine.running import quantized_module
 from workbench.engine.samples import evaluation_samples
 from workbench.engine.toolchains.ethos_u.grids import Grid, output_grids, runtime_values
@@ -103,7 +103,7 @@ def verify(context: StageContext) -> VerifyResult:
             if number == wanted:
                 break
             context.progress(number, total, f"sample {number + 1}")
-            quantized = _flat(module(*sample.inputs))
+            quantized = tensors_of(module(*sample.inputs))
             inputs, _ = runtime_values(converted, sample.inputs, quantized, integer_io)
             tally.add(quantized, program.compute(tuple(inputs)))
     return tally.result()
@@ -155,8 +155,3 @@ class _Tally:
 
 def _outputs(delegate: Any) -> list[Any]:
     return list(delegate.original_module.graph.output_node().args[0])
-
-
-def _flat(value: Any) -> list[torch.Tensor]:
-    leaves = torch.utils._pytree.tree_leaves(value)  # noqa: SLF001 - no public name
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
