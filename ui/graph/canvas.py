@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from workbench.graph.snapshot import GraphSnapshot
 
 OPENING_SCALE = 0.45
+REVEALED_AT_MOST = 60
 
 
 class GraphCanvas(GraphSurface):
@@ -38,6 +39,7 @@ class GraphCanvas(GraphSurface):
         self._expanded: frozenset[str] = frozenset()
         self._anchor: str | None = None
         self._reveal: frozenset[str] = frozenset()
+        self._awaited: frozenset[str] = frozenset()
         self._history = History()
         self._wanted: Camera | None = None
         # The application owns the thread, so that it outlives the widget until it has ended.
@@ -199,6 +201,8 @@ class GraphCanvas(GraphSurface):
         self._anchor = self._wanted = None
         if self._reveal:
             self._show_items(self._reveal)
+        if self._awaited:
+            self._bring(self._awaited)
         self.update()
         self.laid_out.emit()
 
@@ -234,6 +238,22 @@ class GraphCanvas(GraphSurface):
         self.selected = selected
         self._joints = joints(self.scene, selected) if self.scene is not None else ()
         self.update()
+
+    def _bring(self, node_ids: frozenset[str]) -> None:
+        """Open the groups around operations and move to them, once their graph is drawn."""
+        scene = self.scene
+        self._awaited = frozenset()
+        if scene is None or scene.hierarchy.snapshot is not self._snapshot:
+            self._awaited = node_ids
+            return
+        hierarchy = scene.hierarchy
+        drawn = frozenset(hierarchy.owner[n] for n in node_ids if n in hierarchy.owner)
+        around = {g for item in sorted(drawn)[:REVEALED_AT_MOST] for g in hierarchy.ancestors(item)}
+        self._reveal = drawn
+        if around - {"/"} <= self._expanded:
+            self._show_items(drawn)
+        else:
+            self._open(self._expanded | around - {"/"}, anchor=None)
 
     def _show_items(self, node_ids: frozenset[str]) -> None:
         """Bring operations into view, without moving if they are there already."""

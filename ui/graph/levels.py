@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from workbench.errors import WorkbenchError
@@ -13,6 +14,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GRAPH_FILE = "graph.json"
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What was read, and what went wrong if nobody was told yet."""
+
+    path: Path
+    written: int
+    snapshot: GraphSnapshot | None
+    problem: WorkbenchError | None = None
 
 
 class Levels:
@@ -34,28 +45,21 @@ class Levels:
     ) -> None:
         self._stages = tuple(stages)
         self._folder, self._first, self._tell = folder, first, tell
-        self._read: dict[str, tuple[tuple[Path, int], GraphSnapshot | None]] = {}
+        self._read: dict[str, _Reading] = {}
         self._lineage = Lineage({})
 
     def snapshot(self, stage: str) -> GraphSnapshot | None:
-        """Return the graph that a stage left; None if there is none."""
-        folder = self._folder(stage)
-        if folder is None or stage not in self._stages:
-            return None
-        if stage == self._stages[0]:
-            return self._first()
-        path = folder / GRAPH_FILE
-        # A damaged result is computed anew in the same folder.
-        written = path.stat().st_mtime_ns if path.is_file() else 0
-        known = self._read.get(stage)
-        if known is None or known[0] != (path, written):
-            known = self._read[stage] = ((path, written), self._load(path))
-        return known[1]
+        """Return the graph that a stage left, to be shown; None if there is none to be had."""
+        reading = self._reading(stage)
+        if reading is not None and reading.problem is not None:
+            self._tell(reading.problem)
+            self._read[stage] = replace(reading, problem=None)
+        return reading.snapshot if reading else None
 
     def lineage(self) -> Lineage:
-        """Return how the levels that there are relate."""
-        found = {stage: self.snapshot(stage) for stage in self._stages}
-        levels = {stage: snapshot for stage, snapshot in found.items() if snapshot is not None}
+        """Return how the levels that there are relate; what cannot be read is left out."""
+        found = {stage: self._reading(stage) for stage in self._stages}
+        levels = {s: r.snapshot for s, r in found.items() if r is not None and r.snapshot}
         if self._stages[0] not in levels:
             levels = {}
         known = self._lineage.levels
@@ -63,9 +67,23 @@ class Levels:
             self._lineage = Lineage(levels)
         return self._lineage
 
-    def _load(self, path: Path) -> GraphSnapshot | None:
-        try:
-            return GraphSnapshot.load(path)
-        except WorkbenchError as error:
-            self._tell(error)
+    def _reading(self, stage: str) -> _Reading | None:
+        folder = self._folder(stage)
+        if folder is None or stage not in self._stages:
             return None
+        path = folder / GRAPH_FILE
+        if stage == self._stages[0]:
+            return _Reading(path, 0, self._first())
+        # A damaged result is computed anew in the same folder.
+        written = path.stat().st_mtime_ns if path.is_file() else 0
+        known = self._read.get(stage)
+        if known is None or (known.path, known.written) != (path, written):
+            known = self._read[stage] = _load(path, written)
+        return known
+
+
+def _load(path: Path, written: int) -> _Reading:
+    try:
+        return _Reading(path, written, GraphSnapshot.load(path))
+    except WorkbenchError as error:
+        return _Reading(path, written, None, error)

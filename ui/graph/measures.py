@@ -38,7 +38,7 @@ class Measure:
     @property
     def legend(self) -> str:
         """The title of the legend."""
-        part = "" if self.told > 0.995 else f", {math.floor(self.told * 100)} % of it"
+        part = "" if self.told > 0.995 else f", {math.floor(self.told * 100)} % assigned"
         return f"{self.title}, {self.how}{part}"
 
     def at(self, level: str, lineage: Lineage) -> dict[str, float]:

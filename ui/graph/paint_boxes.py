@@ -12,7 +12,7 @@ from ui.graph.palette import family, ink_on
 from ui.graph.picture import CLOSE, TINY
 from workbench.graph.group_layout import HEADER
 from workbench.graph.layout import PILL_HEIGHT
-from workbench.graph.wording import elide, type_label
+from workbench.graph.wording import LONGEST, elide, type_label
 
 if TYPE_CHECKING:
     from ui.graph.marks import Marks
@@ -27,6 +27,7 @@ PATCH = 28.0
 FEW = 400
 LARGE_LETTER = 14.0
 TINY_DEPTH = 2
+SIGN_ROOM, LETTER = 16.0, 7.6
 
 
 class BoxPainter:
@@ -191,7 +192,7 @@ class BoxPainter:
             self._chip(painter, rect, text, self._palette.border.color())
             return
         chip = marks.chip(item, hierarchy) if marks.chips else None
-        if chip is not None:
+        if chip is not None and marks.overlay is None:
             colour = QColor(self._palette.theme.precision_colour(chip.label))
             self._chip(painter, rect, chip.text, colour)
 
@@ -218,7 +219,10 @@ class BoxPainter:
                 continue
             sign(painter, palette.muted, QPointF(rect.x() + 13, rect.y() + 14), is_open=True)
             group = hierarchy.groups[item]
-            title = palette.static_text(elide(group.label), is_title=True)
+            room = int((rect.width() - 2 * SIGN_ROOM) / LETTER)
+            title = palette.static_text(
+                elide(group.label, max(min(room, LONGEST), 4)), is_title=True
+            )
             painter.setFont(palette.title_font)
             painter.setPen(palette.text)
             painter.drawStaticText(QPointF(rect.x() + 24, rect.y() + 5), title)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 DRAG_FROM = 4
 ZOOM_STEP = 1.0015
-REVEALED_AT_MOST = 60
 ARROWS = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Right)
 
 
@@ -69,16 +68,8 @@ class GraphView(GraphCanvas):
         """
         self._choose(frozenset(node_ids))
         self._announce(next(iter(sorted(node_ids)), None))
-        if not reveal or self.scene is None or not node_ids:
-            return
-        hierarchy = self.scene.hierarchy
-        drawn = frozenset(hierarchy.owner[n] for n in node_ids if n in hierarchy.owner)
-        around = {g for item in sorted(drawn)[:REVEALED_AT_MOST] for g in hierarchy.ancestors(item)}
-        self._reveal = drawn
-        if around - {"/"} <= self._expanded:
-            self._show_items(drawn)
-        else:
-            self._open(self._expanded | around - {"/"}, anchor=None)
+        if reveal:
+            self._bring(frozenset(node_ids))
 
     def trace(self, *, forwards: bool) -> None:
         """Extend the selection to all that is made from it, or to all it is made from."""

@@ -228,7 +228,8 @@ class GraphPanel(Panel):
             self.rail.show_stops(())
             return
         titles = [(stage, title) for stage, title, _ in LEVELS]
-        self.rail.show_stops(stops(self._levels.lineage(), level, nodes, titles, self._rows))
+        lineage = self._levels.lineage()
+        self.rail.show_stops(stops(lineage, level, nodes, titles, self._rows, self.level))
 
     def _on_tab_clicked(self, number: int) -> None:
         if number >= 0 and not self.tabs.isTabEnabled(number):

@@ -49,8 +49,8 @@ class LineageRail(QScrollArea):
         self._stops = tuple(stops)
         body = QWidget()
         row = QHBoxLayout(body)
-        row.setContentsMargins(8, 2, 8, 2)
-        row.setSpacing(4)
+        row.setContentsMargins(6, 2, 6, 2)
+        row.setSpacing(3)
         for number, stop in enumerate(self._stops):
             if number:
                 arrow = QLabel(ARROW, body)
@@ -69,9 +69,10 @@ class LineageRail(QScrollArea):
         return [f"{stop.title} {stop.text}".strip() for stop in self._stops or ()]
 
     def _add(self, row: QHBoxLayout, body: QWidget, stop: Stop) -> None:
-        title = QLabel(stop.title, body)
-        title.setObjectName("Hint")
-        row.addWidget(title)
+        if stop.title:
+            title = QLabel(stop.title, body)
+            title.setObjectName("Hint")
+            row.addWidget(title)
         if not stop.target:
             label = QLabel(stop.text, body)
             label.setTextFormat(Qt.TextFormat.PlainText)
@@ -82,7 +83,7 @@ class LineageRail(QScrollArea):
         button = QToolButton(body)
         button.setText(stop.text)
         button.setToolTip(stop.tip)
-        button.setAccessibleName(f"{stop.title}: {stop.text}")
+        button.setAccessibleName(f"{stop.title} {stop.text}".strip())
         font = button.font()
         font.setBold(stop.is_here)
         button.setFont(font)

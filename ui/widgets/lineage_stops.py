@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ui.widgets.lineage_rail import Stop
 from workbench.graph.lineage import How, Lineage
@@ -11,6 +11,7 @@ from workbench.graph.wording import elide, local_name
 
 SOURCE = "source"
 MANY = 200
+NAME_LENGTH = 19
 _NAMES_SHOWN = 2
 _HOW: dict[How, str] = {
     "same": "chosen",
@@ -40,6 +41,7 @@ def stops(
     chosen: Collection[str],
     titles: Sequence[tuple[str, str]],
     rows: Sequence[CompiledRow] | None,
+    here: str = "",
 ) -> list[Stop]:
     """Return the chain of the chosen operations; empty if nothing is chosen, or far too much.
 
@@ -49,10 +51,12 @@ def stops(
         chosen: Ids of operations of that level.
         titles: Every level and what to call it.
         rows: The compiled program; None if there is none yet.
+        here: The level that shows now.
     """
     if not chosen or len(chosen) > MANY or level not in lineage.levels:
         return []
     found = [_stop(lineage, level, chosen, other, title) for other, title in titles]
+    found = [replace(stop, is_here=bool(here) and stop.target == here) for stop in found]
     roots = lineage.translate(level, chosen, lineage.first)
     found.append(_compiled(roots, rows))
     found.extend(_source(lineage, roots or chosen))
@@ -68,7 +72,7 @@ def _stop(lineage: Lineage, level: str, chosen: Collection[str], other: str, tit
     if not nodes:
         return Stop(title, "none", _UNMATCHED)
     hows = list(dict.fromkeys(match.how for match in matches if match.nodes))
-    text = ", ".join(elide(local_name(node), 30) for node in nodes)
+    text = ", ".join(elide(local_name(node), NAME_LENGTH) for node in nodes)
     if len(nodes) > _NAMES_SHOWN:
         text = f"{len(nodes)} operations"
     if hows == ["owner"]:
@@ -76,7 +80,7 @@ def _stop(lineage: Lineage, level: str, chosen: Collection[str], other: str, tit
     if lost:
         text += f", {lost} without"
     tip = "; ".join(_HOW[how] for how in hows if how)
-    return Stop(title, text, f"{', '.join(nodes[:12])}\n{tip}", other, other == level)
+    return Stop(title, text, f"{', '.join(nodes[:12])}\n{tip}", other)
 
 
 def _compiled(roots: Collection[str], rows: Sequence[CompiledRow] | None) -> Stop:
@@ -102,7 +106,7 @@ def _source(lineage: Lineage, roots: Collection[str]) -> Iterator[Stop]:
         first = next(iter(lines))
         more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
         yield Stop(
-            "Python", first.partition(" ")[0] + more,
+            "", first.partition(" ")[0] + more,
             "\n".join(list(lines)[:12]) + "\nA click copies the line's place.",
             f"{SOURCE}:{first.partition(' ')[0]}",
         )  # fmt: skip

@@ -26,6 +26,7 @@ class OverlayBar(QWidget):
         self.combo = QComboBox(self)
         self.combo.setAccessibleName("Number that colours the graph")
         self.combo.setToolTip("Colour the operations by a number")
+        self.combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.combo.addItem(PLAIN, "")
         self.combo.activated.connect(self._on_activated)
         self.log = QToolButton(self)

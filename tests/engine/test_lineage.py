@@ -1,0 +1,107 @@
+"""Lineage over real programs: the sample through all stages, and MobileNetV1 through the tools."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine import test_fx_snapshot_quantized
+from workbench.graph.attribution import attribute
+from workbench.graph.lineage import Lineage
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.results import LowerResult, load_result
+
+pytestmark = pytest.mark.engine
+
+mobilenet_levels = test_fx_snapshot_quantized.levels
+
+
+@pytest.fixture(scope="module")
+def mobilenet(mobilenet_levels):
+    found = mobilenet_levels
+    return Lineage({
+        "float": found.exported, "prepared": found.prepared, "quantized": found.converted,
+        "edge": found.edge,
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sample(digits):
+    """The levels of the sample, and what Vela says of it."""
+    workbench, _, _ = digits
+    paths = list((workbench.folder / "cache").rglob("graph.json"))
+    read = {snapshot.level: (path, snapshot) for path in paths
+            for snapshot in [GraphSnapshot.load(path)]}  # fmt: skip
+    levels = {name: read[name][1] for name in ("float", "prepared", "quantized", "edge")}
+    return Lineage(levels), load_result(LowerResult, read["edge"][0].parent)
+
+
+def calls(lineage, level, *parts):
+    return [
+        node
+        for node in lineage.levels[level].nodes
+        if node.kind == "call" and any(part in node.op for part in parts)
+    ]
+
+
+@pytest.mark.parametrize("which", ["sample", "mobilenet"])
+@pytest.mark.parametrize("level", ["prepared", "quantized", "edge"])
+def test_that_every_convolution_is_found_once_at_every_level(which, level, request):
+    made = request.getfixturevalue(which)
+    lineage = made[0] if which == "sample" else made
+    convolutions = calls(lineage, "float", "conv2d", "linear")
+    assert convolutions
+    seen = set()
+    for node in convolutions:
+        match = lineage.counterparts("float", node.id, level)
+        there = [lineage.levels[level].nodes_by_id[name] for name in match.nodes]
+        assert {other.module for other in there} == {node.module}
+        assert sum("conv" in o.op or "linear" in o.op or "mm" in o.op for o in there) == 1
+        assert not seen & set(match.nodes)
+        seen.update(match.nodes)
+        assert all(
+            lineage.counterparts(level, name, "float").nodes == (node.id,) for name in match.nodes
+        )
+
+
+@pytest.mark.parametrize("which", ["sample", "mobilenet"])
+def test_that_every_operation_of_the_device_has_an_origin(which, request):
+    made = request.getfixturevalue(which)
+    lineage = made[0] if which == "sample" else made
+    lost = [
+        node.op
+        for node in calls(lineage, "edge", "aten.")
+        if not lineage.counterparts("edge", node.id, "float").nodes
+    ]
+    assert lost == []
+
+
+def test_that_a_folded_batch_norm_has_no_counterpart(sample):
+    lineage, _ = sample
+    for node in calls(lineage, "float", "batch_norm"):
+        assert lineage.counterparts("float", node.id, "edge") == ((), "")
+
+
+def test_that_grids_lead_to_observers_and_to_their_operation(sample):
+    lineage, _ = sample
+    for node in lineage.levels["quantized"].nodes:
+        if node.kind == "quantize":
+            observers = lineage.counterparts("quantized", node.id, "prepared").nodes
+            kinds = {lineage.levels["prepared"].nodes_by_id[o].kind for o in observers}
+            assert kinds == {"observer"}
+            assert lineage.counterparts("quantized", node.id, "float").how == "owner"
+
+
+def test_that_the_delegate_leads_to_all_that_is_in_it(sample):
+    lineage, _ = sample
+    (delegate,) = [n for n in lineage.levels["edge"].nodes if n.kind == "delegate"]
+    inside = lineage.counterparts("edge", delegate.id, "float")
+    assert inside.how == "inside"
+    assert {n.id for n in calls(lineage, "float", "conv2d")} <= set(inside.nodes)
+
+
+def test_that_nearly_all_cycles_belong_to_an_operation(sample):
+    lineage, lowered = sample
+    rows = [row for report in lowered.vela for row in report.operations]
+    owners = attribute([(row.module, row.operator) for row in rows], lineage.levels["float"])
+    told = sum(row.cycles for row, owner in zip(rows, owners, strict=True) if owner)
+    assert told >= 0.95 * sum(row.cycles for row in rows)

@@ -1,0 +1,123 @@
+"""Which operation became which, where it is recorded, can be told, or cannot."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from workbench.graph.attribution import attribute
+from workbench.graph.isolation import isolate
+from workbench.graph.lineage import Lineage
+from workbench.graph.snapshot import Edge, GraphSnapshot, Node
+
+
+def chain(level: str, *nodes: Node) -> GraphSnapshot:
+    return GraphSnapshot(level, nodes, tuple(Edge(a.id, b.id) for a, b in pairwise(nodes)))
+
+
+def call(name: str, op: str, module: str = "", origin: str = "") -> Node:
+    attrs = {"origin": origin} if origin else {}
+    return Node(name, f"aten.{op}.default", "call", module, attrs=attrs)
+
+
+def grid(name: str, kind: str) -> Node:
+    return Node(name, f"quantized_decomposed.{kind}_per_tensor.default", kind)
+
+
+FLOAT = chain(
+    "float",
+    Node("x", "placeholder", "input"),
+    call("conv2d", "conv2d", "stem.conv"),
+    call("bn", "batch_norm", "stem.bn"),
+    call("relu", "relu", "stem.act"),
+    call("relu_1", "relu", "stem.act"),
+    Node("output", "output", "output"),
+)
+EDGE = chain(
+    "edge",
+    Node("x", "placeholder", "input"),
+    grid("q", "quantize"),
+    grid("dq", "dequantize"),
+    call("aten_conv", "convolution", "stem.conv", origin="conv2d"),
+    call("aten_relu_7", "relu", "stem.act"),
+    call("aten_relu_8", "relu", "stem.act", origin="conv2d"),
+    Node("delegate", "executorch_call_delegate", "delegate"),
+    Node("output", "output", "output"),
+)
+
+
+def test_that_a_recorded_origin_is_believed_only_within_its_module() -> None:
+    lineage = Lineage({"float": FLOAT, "edge": EDGE})
+    assert lineage.counterparts("float", "conv2d", "edge") == (("aten_conv",), "origin")
+    assert lineage.counterparts("edge", "aten_conv", "float") == (("conv2d",), "origin")
+
+
+def test_that_operations_without_an_origin_are_told_by_their_order_in_the_module() -> None:
+    lineage = Lineage({"float": FLOAT, "edge": EDGE})
+    assert lineage.counterparts("float", "relu", "edge") == (("aten_relu_7",), "order")
+    assert lineage.counterparts("float", "relu_1", "edge") == (("aten_relu_8",), "order")
+
+
+def test_that_what_cannot_be_told_is_not_guessed() -> None:
+    fewer = chain("edge", call("other_relu", "relu", "stem.act"))
+    lineage = Lineage({"float": FLOAT, "edge": fewer})
+    assert lineage.counterparts("float", "relu", "edge") == ((), "")
+    assert lineage.counterparts("float", "bn", "edge") == ((), "")
+    assert lineage.counterparts("edge", "other_relu", "float") == ((), "")
+    assert lineage.counterparts("edge", "nothing", "float") == ((), "")
+    assert Lineage({}).counterparts("float", "relu", "edge") == ((), "")
+
+
+def test_that_a_grid_belongs_to_the_tensor_it_stands_on() -> None:
+    lineage = Lineage({"float": FLOAT, "edge": EDGE})
+    assert lineage.counterparts("edge", "dq", "float") == (("x",), "owner")
+    assert lineage.translate("edge", ["dq"], "float", with_owners=False) == frozenset()
+
+
+def test_that_a_delegate_stands_for_what_is_inside() -> None:
+    inner = call("delegate/NPU/aten_conv", "convolution", "stem.conv", origin="conv2d")
+    edge = chain("edge", inner, Node("delegate", "executorch_call_delegate", "delegate"))
+    lineage = Lineage({"float": FLOAT, "edge": edge})
+    assert lineage.counterparts("edge", "delegate", "float") == (("conv2d",), "inside")
+
+
+def test_that_a_number_goes_to_the_last_of_several_so_that_sums_stay() -> None:
+    parts = chain("prepared", call("slice", "slice", "pool", "pool"),
+                  call("avg", "avg_pool2d", "pool", "pool"))  # fmt: skip
+    whole = chain("float", call("pool", "adaptive_avg_pool2d", "pool"))
+    lineage = Lineage({"float": whole, "prepared": parts})
+    assert lineage.carry({"pool": 3.0, "gone": 1.0}, "float", "prepared") == {"avg": 3.0}
+    assert lineage.counterparts("float", "pool", "prepared").nodes == ("slice", "avg")
+
+
+def test_that_a_weight_is_found_by_its_user_and_its_place() -> None:
+    def level(name: str, weight: str, between: bool) -> GraphSnapshot:
+        nodes = [Node("x", "placeholder", "input"), Node(weight, "get_attr", "parameter")]
+        edges = [Edge("x", "conv2d")]
+        if between:
+            nodes.append(grid("dqw", "dequantize"))
+            edges += [Edge(weight, "dqw"), Edge("dqw", "conv2d", 0, 1)]
+        else:
+            edges.append(Edge(weight, "conv2d", 0, 1))
+        nodes.append(call("conv2d", "conv2d", "stem.conv", "conv2d"))
+        return GraphSnapshot(name, tuple(nodes), tuple(edges))
+
+    lineage = Lineage({"float": level("float", "p_w", False), "q": level("q", "frozen", True)})
+    assert lineage.counterparts("float", "p_w", "q").nodes == ("frozen", "dqw")
+    assert lineage.counterparts("q", "dqw", "float").nodes == ("p_w",)
+
+
+def test_that_rows_of_a_module_with_one_operation_belong_to_it() -> None:
+    rows = [("stem.conv", "Transpose"), ("stem.conv", "Conv2D"), ("", "Rescale")]
+    assert attribute(rows, FLOAT) == ("conv2d", "conv2d", None)
+
+
+def test_that_rows_of_the_same_sort_are_told_by_order_only_if_none_is_missing() -> None:
+    assert attribute([("stem.act", "Relu"), ("stem.act", "Relu")], FLOAT) == ("relu", "relu_1")
+    assert attribute([("stem.act", "Relu")], FLOAT) == (None,)
+    assert attribute([("stem.act", "")], FLOAT) == (None,)
+
+
+def test_that_a_part_keeps_its_neighbours_and_no_more() -> None:
+    part = isolate(FLOAT, {"bn"})
+    assert [node.id for node in part.nodes] == ["conv2d", "bn", "relu"]
+    assert [(edge.source, edge.target) for edge in part.edges] == [("conv2d", "bn"), ("bn", "relu")]
