@@ -1,0 +1,214 @@
+"""The graph panel as a person uses it, over recorded results."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QToolButton
+
+from tests.fakes.results import result_of, write_result
+from tests.ui.test_window import run_to
+from workbench.graph.snapshot import Edge, GraphSnapshot, Node
+from workbench.results import save_result
+
+EDGE_OPS = {"conv2d": "convolution", "relu": "relu", "linear": "linear"}
+
+
+def edge_level():
+    """The float program with operators of the edge, without batch norm, and a grid in front."""
+    from tests.fakes.projects import snapshot
+
+    plain = snapshot("edge")
+    nodes = [Node("q", "quantized_decomposed.quantize_per_tensor.default", "quantize")]
+    names = {"x": "x", "output": "output"}
+    for node in plain.nodes:
+        if node.id in EDGE_OPS:
+            names[node.id] = f"aten_{EDGE_OPS[node.id]}_default"
+            op = f"aten.{EDGE_OPS[node.id]}.default"
+            origin = {"origin": node.id}
+            nodes.append(Node(names[node.id], op, "call", node.module, attrs=origin))
+        elif node.id in names:
+            nodes.insert(0 if node.id == "x" else len(nodes), node)
+    edges = [Edge(a.id, b.id) for a, b in pairwise(nodes)]
+    return GraphSnapshot("edge", tuple(nodes), tuple(edges), plain.modules)
+
+
+def write(stage, folder):
+    write_result(stage, folder)
+    if stage == "lower":
+        edge_level().save(folder / "graph.json")
+        result = result_of("lower")
+        left = result.cpu_nodes[0].model_copy(update={"node": "aten_linear_default"})
+        save_result(result.model_copy(update={"cpu_nodes": (left,)}), folder)
+
+
+@pytest.fixture
+def graph(opened, qtbot, monkeypatch):
+    """The panel after a whole run, with every result told."""
+    monkeypatch.setattr("tests.fakes.engine.write_result", write)
+    run_to(opened, qtbot, "")
+    panel = opened.window.reveal("graph")
+    qtbot.waitUntil(lambda: panel.view.scene is not None)
+    panel.annotate()
+    return panel
+
+
+def typed(qtbot, panel, text):
+    panel.search.box.clear()
+    qtbot.keyClicks(panel.search.box, text)
+    return panel.search.count.text()
+
+
+def to_level(qtbot, panel, number):
+    panel.tabs.setCurrentIndex(number)
+    wanted = panel._levels.snapshot(panel.level)
+    qtbot.waitUntil(
+        lambda: panel.view.scene is not None and panel.view.scene.hierarchy.snapshot is wanted
+    )
+
+
+def overlay(panel, name):
+    index = panel.overlay.combo.findData(name)
+    panel.overlay.combo.setCurrentIndex(index)
+    panel.overlay.combo.activated.emit(index)
+
+
+def test_that_a_search_counts_and_steps_in_both_directions(graph, qtbot, opened):
+    assert typed(qtbot, graph, "module:stem.*") == "3 found"
+    qtbot.keyClick(graph.search.box, Qt.Key.Key_Return)
+    assert graph.search.count.text() == "1 of 3"
+    assert opened.context.selection.value.nodes == {"conv2d"}
+    qtbot.keyClick(graph.search.box, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    assert graph.search.count.text() == "3 of 3"
+    assert graph.view.selected == {"relu"}
+
+
+def test_that_everything_found_gets_a_config_with_one_key(graph, qtbot, opened):
+    typed(qtbot, graph, "op:conv2d")
+    graph.search.choose_all()
+    qtbot.keyClick(graph.view, Qt.Key.Key_2)
+    rule = opened.document.project.rules[-1]
+    assert (rule.kind, rule.match) == ("node_name", "conv2d")
+
+
+def test_that_numbers_of_the_results_can_be_searched(graph, qtbot):
+    assert typed(qtbot, graph, "sqnr<40") == "1 found"
+    assert typed(qtbot, graph, "cycles>800") == "1 found"
+    assert "no number called 'sram'" in typed(qtbot, graph, "sram>3")
+    assert "sqnr" in graph.search.box.toolTip()
+    assert typed(qtbot, graph, "no such thing") == "nothing found"
+
+
+def test_that_the_slash_key_goes_to_the_search_and_escape_back(graph, qtbot):
+    graph.view.setFocus()
+    qtbot.keyClick(graph.view, Qt.Key.Key_Slash)
+    qtbot.waitUntil(graph.search.box.hasFocus)
+    qtbot.keyClick(graph.search.box, Qt.Key.Key_Escape)
+    qtbot.waitUntil(graph.view.hasFocus)
+
+
+def test_that_an_overlay_says_how_its_number_came_about(graph):
+    titles = [graph.overlay.combo.itemText(i) for i in range(graph.overlay.combo.count())]
+    assert titles == [
+        "No overlay", "SQNR [dB] (measured)", "Max error (measured)", "Cycles (estimated)",
+        "MACs (computed)",
+    ]  # fmt: skip
+    overlay(graph, "sqnr")
+    assert graph.view.marks.overlay.title == "SQNR [dB], measured"
+    assert not graph.overlay.log.isVisible()
+    overlay(graph, "cycles")
+    assert graph.view.marks.overlay.values == {"conv2d": 900.0}
+    graph.overlay.log.click()
+    assert graph.view.marks.overlay.is_log
+    overlay(graph, "")
+    assert graph.view.marks.overlay is None
+
+
+def test_that_an_overlay_follows_to_other_levels(graph, qtbot):
+    overlay(graph, "cycles")
+    to_level(qtbot, graph, 3)
+    assert graph.view.marks.overlay.values == {"aten_convolution_default": 900.0}
+
+
+def test_that_what_was_chosen_stays_chosen_at_every_level(graph, qtbot, opened):
+    opened.context.selection.choose_nodes(["conv2d"])
+    to_level(qtbot, graph, 3)
+    assert graph.view.selected == {"aten_convolution_default"}
+    to_level(qtbot, graph, 0)
+    assert graph.view.selected == {"conv2d"}
+
+
+def test_that_an_operation_of_the_device_is_told_by_its_float_name(graph, qtbot, opened):
+    to_level(qtbot, graph, 3)
+    graph.view.selection_changed.emit(frozenset({"aten_convolution_default"}))
+    assert opened.context.selection.value.nodes == {"conv2d"}
+
+
+def test_that_the_rail_shows_the_chain_and_moves_along_it(graph, qtbot, opened):
+    opened.context.selection.choose_nodes(["conv2d"])
+    qtbot.waitUntil(lambda: bool(graph.rail.texts()))
+    assert graph.rail.texts() == [
+        "Float conv2d", "Prepared conv2d", "Quantized conv2d", "Edge aten_conv…n_default",
+        "Vela Conv2D, 900 cycles",
+    ]  # fmt: skip
+    stops = graph.rail.findChildren(QToolButton)
+    qtbot.mouseClick(stops[3], Qt.MouseButton.LeftButton)
+    assert graph.level == "lower"
+
+
+def test_that_the_rail_says_what_has_no_counterpart(graph, qtbot, opened):
+    opened.context.selection.choose_nodes(["batch_norm"])
+    qtbot.waitUntil(lambda: bool(graph.rail.texts()))
+    assert graph.rail.texts()[3:] == ["Edge none", "Vela none of its own"]
+    opened.context.selection.clear()
+    qtbot.waitUntil(lambda: not graph.rail.texts())
+    assert not graph.rail.isVisible()
+
+
+def test_that_a_line_of_python_is_copied(graph, notices):
+    graph.rail.asked.emit("source:net.py:7")
+    assert QGuiApplication.clipboard().text() == "net.py:7"
+    notices.take("Copied net.py:7")
+
+
+def test_that_a_reason_is_hatched_at_every_level(graph, qtbot):
+    told = graph.view.marks.reasons["linear"]
+    assert "Not quantized: no pattern takes it" in told
+    assert "On the CPU: float32 is not taken" in told
+    to_level(qtbot, graph, 3)
+    assert graph.view.marks.reasons["aten_linear_default"] == told
+
+
+def test_that_a_part_shows_alone_until_all_is_asked_for(graph, qtbot, opened):
+    opened.context.selection.choose_nodes(["relu"])
+    qtbot.waitUntil(lambda: graph.view.selected == {"relu"})
+    with qtbot.waitSignal(graph.view.laid_out):
+        qtbot.keyClick(graph.view, Qt.Key.Key_I)
+    assert graph._note.isVisible()
+    shown = graph.view.scene.hierarchy.snapshot.nodes_by_id
+    assert set(shown) == {"batch_norm", "relu", "linear"}
+    with qtbot.waitSignal(graph.view.laid_out):
+        qtbot.mouseClick(graph._note._whole, Qt.MouseButton.LeftButton)
+    assert not graph._note.isVisible()
+    assert len(graph.view.scene.hierarchy.snapshot.nodes) == 6
+
+
+def test_that_pictures_are_saved_and_a_failure_is_told(graph, tmp_path, notices):
+    overlay(graph, "cycles")
+    for name in ("graph.png", "graph.svg"):
+        graph._save_picture(tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 1000
+    assert "Cycles, estimated" in (tmp_path / "graph.svg").read_text()
+    graph._save_picture(tmp_path / "nowhere" / "graph.png")
+    notices.take("cannot be written")
+
+
+def test_that_the_graph_is_read_before_there_is_anything_to_show(opened):
+    panel = opened.window.reveal("graph")
+    panel.annotate()
+    assert panel.overlay.combo.count() == 1
+    assert panel.rail.texts() == []
+    assert not panel._note.isVisible()
