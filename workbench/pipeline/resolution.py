@@ -111,8 +111,8 @@ def _warnings(project: Project, graph: GraphSnapshot | None) -> Iterator[ErrorIn
 
 
 def rule_name(rule: Rule) -> str:
-    """Return how a rule is spoken of, e.g. ``r3 module_name encoder.0``."""
-    return f"{rule.id} {rule.kind} {rule.match}".rstrip()
+    """Return how a rule is spoken of, e.g. ``module_name encoder.0``."""
+    return f"{rule.kind} {rule.match}".rstrip()
 
 
 def _rule_warnings(project: Project, rule: Rule, resolution: Resolution) -> Iterator[ErrorInfo]:

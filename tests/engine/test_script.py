@@ -1,0 +1,76 @@
+"""The written script makes the workbench's bytes, for every kind of project it must express."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from tests.engine import networks
+from tests.engine.in_process import CALIBRATED, project
+from workbench.project import edits
+from workbench.project.model import DataSource, ModelSource, Preprocess, TargetChoice
+from workbench.project.qconfig import Activation, Observer, QuantConfig
+from workbench.script import script
+
+pytestmark = pytest.mark.engine
+
+
+def observed(kind, **fields):
+    return QuantConfig(activation=Activation(observer=Observer(kind=kind, **fields)))
+
+
+def own_observers_and_integer_io(folder):
+    del folder
+    made = project("small", observed("percentile", percentile=99.5), **CALIBRATED)
+    made = edits.assign(made, "module_name", "fc", observed("fixed", minimum=-4.0, maximum=4.0))
+    made = edits.assign(made, "module_type", "torch.nn.modules.activation.ReLU",
+                        observed("moving_average"))  # fmt: skip
+    made = edits.assign(made, "io", "", observed("minmax"))
+    options = {"integer_io": True, "optimise": "Size"}
+    return edits.set_target(made, TargetChoice(id="ethos-u55-64", options=options))
+
+
+def program_and_arrays(folder):
+    model, inputs = networks.small()
+    torch.export.save(torch.export.export(model, inputs), str(folder / "small.pt2"))
+    data = np.random.default_rng(0).normal(size=(9, 3, 8, 8)).astype(np.float32)
+    np.savez(folder / "data.npz", x=data, labels=np.arange(9))
+    made = project("small", calibration=DataSource(spec="data.npz", limit=5, dropped=(1,)))
+    made = edits.set_model(made, ModelSource(spec="small.pt2"))
+    made = edits.assign(made, "node_target", "aten.conv2d.default", "a8w4")
+    return edits.assign(made, "node_name", "linear", "a16w8")
+
+
+def pictures(folder):
+    from PIL import Image
+
+    (folder / "pictures").mkdir()
+    generator = np.random.default_rng(1)
+    for index in range(4):
+        pixels = generator.integers(0, 256, (20, 24, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / "pictures" / f"{index}.png")
+    settings = Preprocess(size=(8, 8), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
+    return project("small", calibration=DataSource(spec="pictures", preprocess=settings))
+
+
+def condition(folder):
+    del folder
+    return project("branching", target="ethos-u85-256", **CALIBRATED)
+
+
+@pytest.mark.parametrize(
+    "made", [own_observers_and_integer_io, program_and_arrays, pictures, condition]
+)
+def test_that_the_script_makes_the_same_bytes(engine, made):
+    wanted = made(engine.folder)
+    assert engine.run(wanted, "lower", "evaluate") == "done", engine.failure
+    path = engine.folder / "scripts" / "make.py"
+    path.parent.mkdir()
+    path.write_text(script(wanted, engine.folder, path))
+    program = engine.folder / "script.pte"
+    done = subprocess.run([sys.executable, path, program], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    ours = (engine.path(wanted, "lower") / "program.pte").read_bytes()
+    assert program.read_bytes() == ours
