@@ -254,7 +254,8 @@ class GraphPanel(Panel):
         self._on_nodes_chosen(nodes)
 
     def _on_group_chosen(self, module: str) -> None:
-        self.context.selection.choose_modules([module], self.panel_id)
+        if module:
+            self.context.selection.choose_modules([module], self.panel_id)
 
     def _on_preset_key(self, number: int) -> None:
         selected = self.context.selection.value

@@ -160,10 +160,8 @@ class GraphSearch(QWidget):
         else:
             self.count.setText(f"{total:,} found" if total else "nothing found")
         self.count.setToolTip(problem)
-        has_text = bool(self.box.text().strip())
         for widget in (*self._buttons.values(), self._all):
-            widget.setVisible(has_text)
-            widget.setEnabled(total > 0)
+            widget.setVisible(total > 0)
 
     def _show_hint(self) -> None:
         self.box.setToolTip(SYNTAX % (", ".join(sorted(self._numbers)) or "none yet"))

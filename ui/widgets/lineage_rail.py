@@ -49,8 +49,8 @@ class LineageRail(QScrollArea):
         self._stops = tuple(stops)
         body = QWidget()
         row = QHBoxLayout(body)
-        row.setContentsMargins(6, 2, 6, 2)
-        row.setSpacing(3)
+        row.setContentsMargins(4, 2, 4, 2)
+        row.setSpacing(1)
         for number, stop in enumerate(self._stops):
             if number:
                 arrow = QLabel(ARROW, body)

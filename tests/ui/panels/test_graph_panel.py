@@ -212,3 +212,10 @@ def test_that_the_graph_is_read_before_there_is_anything_to_show(opened):
     assert panel.overlay.combo.count() == 1
     assert panel.rail.texts() == []
     assert not panel._note.isVisible()
+
+
+def test_that_a_delegate_is_not_taken_for_the_whole_model(graph, opened):
+    graph.view.selection_changed.emit(frozenset({"conv2d", "linear"}))
+    graph.view.group_selected.emit("")
+    assert opened.context.selection.value.modules == frozenset()
+    assert opened.context.selection.value.nodes == {"conv2d", "linear"}
