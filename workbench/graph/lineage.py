@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from workbench.graph.garbage import collection_paused
 from workbench.graph.wording import operator_name
 
 if TYPE_CHECKING:
@@ -63,8 +64,9 @@ class Lineage:
         self._keys: dict[str, dict[str, Key]] = {}
         self._found: dict[str, dict[Key, list[str]]] = {}
         self._how: dict[str, dict[str, How]] = {}
-        for level, snapshot in self.levels.items():
-            self._add(level, snapshot)
+        with collection_paused():
+            for level, snapshot in self.levels.items():
+                self._add(level, snapshot)
 
     def key(self, level: str, node_id: str) -> Key | None:
         """Return what a node is in the float program; None if that is not known."""
