@@ -1,0 +1,201 @@
+"""Operations on quantized operands: each operand on its grid, then the operation in float.
+
+A configuration is flat, with MASE's names: ``data_in_*`` for what flows, ``weight_*`` for weights
+and the second operand of a product, ``bias_*``. Sums are float and results are not quantized again,
+except where ``data_out_*`` is given (``fixed``, ``integer``, ``logicnets``).
+
+In the mase-compatible form the operands are those MASE quantizes, its failures are refusals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional
+
+from workbench.engine.formats import Quantizer, quantizer
+from workbench.engine.formats.layers import ACTIVATIONS, ARITHMETIC, NORMS, PRODUCTS, WEIGHTED
+from workbench.engine.formats.layouts import on_blocks
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from workbench.targets.number_formats import Role
+
+OPERATIONS = (*WEIGHTED, *PRODUCTS, *ARITHMETIC, *ACTIVATIONS, *NORMS)
+_INTEGERS = frozenset({"integer", "fixed"})
+_WEIGHTS_ONLY = frozenset({"binary", "ternary"})
+# Schemes that leave an operand in float in both forms.
+_FLOAT = {"w": {"logicnets"}, "b": {"logicnets", "binary_residual", "lutnet"}}
+_OUT = "data_out_width"
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Operands of an operation, on their grids; None where there is none.
+
+    Attributes:
+        x: What flows in.
+        w: Weight, or the second operand.
+        b: Bias.
+    """
+
+    x: Tensor
+    w: Tensor | None = None
+    b: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of MASE's table under a number format.
+
+    Attributes:
+        name: In ``OPERATIONS``.
+        scheme: Name of a number format.
+        config: Parameters of every operand, with MASE's names.
+        mase_compatible: As MASE computes it.
+        options: Keywords of the float operation (stride, padding, eps ...).
+    """
+
+    name: str
+    scheme: str
+    config: Mapping[str, Any]
+    mase_compatible: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name not in OPERATIONS:
+            raise failure(
+                f"There is no operation {self.name!r} for number formats.",
+                f"Known: {', '.join(OPERATIONS)}.",
+                Place(kind="option", id="operation"),
+            )
+        if self.mase_compatible:
+            self._refuse_what_mase_cannot()
+
+    def __call__(self, x: Tensor, w: Tensor | None = None, b: Tensor | None = None) -> Tensor:
+        """Return the result for an input, a weight or second operand, and a bias."""
+        return self.on(self.operands(x, w, b))
+
+    def operands(self, x: Tensor, w: Tensor | None = None, b: Tensor | None = None) -> Operands:
+        """Return the operands on their grids.
+
+        Raises:
+            WorkbenchError: parameters are missing, or a shape does not suit the format.
+        """
+        return Operands(
+            self._placed(x, "data", "x"),
+            self._placed(w, "weight", "w"),
+            self._placed(b, "bias", "b"),
+        )
+
+    def on(self, operands: Operands) -> Tensor:
+        """Return the float operation on operands that are on their grids."""
+        x, w, b = operands.x, operands.w, operands.b
+        options = dict(self.options)
+        if self.name in WEIGHTED:
+            return self._out(WEIGHTED[self.name](x, w, b, **options))
+        if self.name in PRODUCTS:
+            return PRODUCTS[self.name](x, w)
+        if self.name in ARITHMETIC:
+            return ARITHMETIC[self.name](x, w)
+        if self.name in ACTIVATIONS:
+            return ACTIVATIONS[self.name](x, **options)
+        if self.mase_compatible and self.name == "layer_norm":
+            options["eps"] = 1e-5
+        return NORMS[self.name](x, w, b, **options)
+
+    def _placed(self, value: Tensor | None, role: Role, operand: str) -> Tensor:
+        """Return one operand on its grid, or as it is where the form leaves it alone."""
+        if value is None or not self._quantizes(operand):
+            return value  # type: ignore[return-value]
+        # Both operands of an addition are data to MASE and to us.
+        own: Role = "data" if self.name in ARITHMETIC else role
+        made = quantizer(self.scheme, self._own(own), own, mase_compatible=self.mase_compatible)
+        placed = on_blocks(made, value, self.name, operand)
+        stacked = placed.dim() == value.dim() + 1
+        return placed.sum(0) if stacked else placed
+
+    def _own(self, role: Role) -> dict[str, Any]:
+        given = dict(self.config)
+        if self.name in ACTIVATIONS and self.mase_compatible and self.scheme in _INTEGERS:
+            given["is_signed"] = False
+        if self.scheme == "lutnet" and role != "data":
+            given = {k: v for k, v in given.items() if k != "data_in_levels"}
+        return given
+
+    def _quantizes(self, operand: str) -> bool:
+        if self.scheme in _FLOAT.get(operand, ()):
+            return False
+        if self.name in NORMS:
+            return self._quantizes_norm(operand)
+        if not self.mase_compatible:
+            return True
+        if self.name in WEIGHTED:
+            return operand == "w" or self.scheme not in _WEIGHTS_ONLY
+        if self.name in ACTIVATIONS:
+            return self.scheme not in _WEIGHTS_ONLY
+        return not (self.scheme == "block_log" and self.name in PRODUCTS and operand == "w")
+
+    def _quantizes_norm(self, operand: str) -> bool:
+        if self.mase_compatible:
+            return operand == "x" and self.name != "rms_norm" and self.scheme != "binary"
+        prefix = {"x": "data_in_", "w": "weight_", "b": "bias_"}[operand]
+        return operand == "x" or any(key.startswith(prefix) for key in self.config)
+
+    def _out(self, y: Tensor) -> Tensor:
+        """Return the result, on its own grid where ``data_out_*`` gives one."""
+        if self.scheme not in {*_INTEGERS, "logicnets"} or self.config.get(_OUT) is None:
+            return y
+        given = {
+            "width": self.config[_OUT],
+            "frac_width": self.config.get("data_out_frac_width"),
+            "floor": bool(self.config.get("floor")),
+        }
+        return quantizer("integer", given)(y)
+
+    def _refuse_what_mase_cannot(self) -> None:
+        reason = ""
+        if self.name in {"tanh", "gelu", "softsign", "softplus"}:
+            reason = "it fails in every form"
+        elif self.name in ARITHMETIC and self.scheme == "log":
+            reason = "it asks for data_in_exponent_width, which log does not have"
+        elif self.name == "sub" and self.scheme == "block_log":
+            reason = "it fails for every number of dimensions"
+        elif self.name in PRODUCTS and self.scheme == "ternary":
+            reason = "it calls the quantizer with arguments it does not take"
+        elif self.name in NORMS and self.scheme not in {"integer", "binary"}:
+            reason = "it has norms for integer only"
+        elif self.name == "conv2d" and self.scheme == "fixed":
+            reason = "it has no such layer"
+        if reason:
+            raise failure(
+                f"MASE cannot run {self.name} with {self.scheme}: {reason}.",
+                "The textbook form can.",
+            )
+
+
+def residual_linear(
+    operation: Operation, operands: Operands, gamma: Tensor, mask: Tensor
+) -> Tensor:
+    """Return MASE's binary_residual layer: weights times |gamma| and a mask of pruned ones."""
+    weight = operands.w
+    if weight is None:
+        raise failure(f"{operation.name} with {operation.scheme} needs a weight.")
+    return functional.linear(operands.x, weight * gamma.abs() * mask, operands.b)
+
+
+def flexround_linear(
+    x: Tensor, w: Tensor, b: Tensor | None, out: Quantizer, step: float = 1.0
+) -> Tensor:
+    """Return a linear layer as FlexRound has it: weights rounded to steps, the result quantized.
+
+    Source: Lee et al. 2023, FlexRound, arXiv 2306.00317, equation 2 with all scales but the step 1.
+    """
+    rounded = torch.floor(w / step + 0.5) * step
+    return out(functional.linear(x, rounded, b))
