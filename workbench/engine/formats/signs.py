@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.engine.formats.chunks import by_chunks
+from workbench.engine.formats.chunks import by_chunks, by_rows
 from workbench.engine.formats.straight_through import Residual
 from workbench.errors import Place, failure
 
@@ -87,15 +87,25 @@ def ternary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     """
     del role
     rows = x.reshape(x.shape[0], -1) if x.dim() > 1 else x.reshape(1, -1)
-    known = ~rows.isnan()
-    largest = torch.where(rows.isfinite(), rows.abs(), 0).amax(1, keepdim=True)
-    magnitude = torch.where(known, rows.abs(), 0).minimum(largest)
-    mean = magnitude.sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp(min=1)
-    kept = (magnitude > _TERNARY_THRESHOLD * mean) & known
-    signs = torch.where(kept, rows.sign(), 0)
-    if given["scaling_factor"]:
-        signs *= (magnitude * kept).sum(1, keepdim=True) / kept.sum(1, keepdim=True).clamp(min=1)
-    return signs.masked_fill(~known, _NAN).reshape(x.shape)
+    scaled = given["scaling_factor"]
+    return by_rows(rows, (), lambda part: _ternary_rows(part, scaled)).reshape(x.shape)
+
+
+def _ternary_rows(rows: Tensor, scaled: bool) -> Tensor:
+    """Return ternary values of rows [N, B], each with its own threshold and scale."""
+    magnitude, counted = rows.abs(), rows.shape[1]
+    finite = bool(magnitude.amax(1).isfinite().all())
+    if not finite:
+        known = ~rows.isnan()
+        largest = torch.where(rows.isfinite(), magnitude, 0).amax(1, keepdim=True)
+        magnitude = torch.where(known, magnitude, 0).minimum(largest)
+        counted = known.sum(1, keepdim=True).clamp(min=1)
+    mean = magnitude.sum(1, keepdim=True) / counted
+    kept = (magnitude > _TERNARY_THRESHOLD * mean).to(rows.dtype)
+    signs = torch.sign(rows).mul_(kept)
+    if scaled:
+        signs.mul_(magnitude.mul_(kept).sum(1, keepdim=True) / kept.sum(1, keepdim=True).clamp(1))
+    return signs if finite else signs.masked_fill_(rows.isnan(), _NAN)
 
 
 def mase_ternary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:

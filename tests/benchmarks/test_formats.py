@@ -1,0 +1,89 @@
+"""What number formats cost on a tensor of ten million elements, as ratios within one run.
+
+The measure is torch.fake_quantize_per_tensor_affine on the same tensor: at most 4 times for
+elementwise formats, 8 times for formats with blocks. Both run in one thread and are measured in
+its own time, so that what else the machine does counts for neither.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from workbench.engine.formats import SCHEMES, quantizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.benchmark
+SHAPE = (9_766, 1_024)
+BLOCK = {"block_size": [1, 16]}
+PARAMETERS = {
+    "integer": {"width": 8, "frac_width": 4},
+    "fixed": {"width": 8, "frac_width": 4},
+    "integer_floor": {"width": 8, "frac_width": 4},
+    "logicnets": {"width": 8, "frac_width": 4},
+    "minifloat_ieee": {"width": 8, "exponent_width": 4, "exponent_bias": 7},
+    "minifloat_denorm": {"width": 8, "exponent_width": 4, "exponent_bias": 7},
+    "log": {"width": 6, "exponent_bias": None},
+    "binary": {},
+    "binary_residual": {"levels": 2},
+    "lutnet": {},
+    "ternary": {},
+    "block_fp": {"width": 7, "exponent_width": 8, "exponent_bias": 127, **BLOCK},
+    "block_minifloat": {"width": 8, "exponent_width": 4, "exponent_bias_width": 8, **BLOCK},
+    "block_log": {"width": 6, "exponent_bias_width": 8, **BLOCK},
+    "mxint_hardware": {"width": 8, "exponent_width": 3, "parallelism": [1, 16]},
+    "mxint": {"width": 8},
+    "mxfp": {"exponent_width": 4, "frac_width": 3},
+    "nvfp4": {},
+}  # fmt: skip
+
+
+def milliseconds(work: Callable[[], object], repeats: int) -> float:
+    """Return the least time of several runs."""
+    times = []
+    for _ in range(repeats):
+        start = time.thread_time()
+        work()
+        times.append((time.thread_time() - start) * 1e3)
+    return min(times)
+
+
+def measured(x: torch.Tensor, work: Callable[[], object]) -> tuple[float, float]:
+    """Return milliseconds of ``work`` and its ratio to fake quantization, taken side by side."""
+    best, base = float("inf"), float("inf")
+    for _ in range(3):
+        base = min(
+            base,
+            milliseconds(lambda: torch.fake_quantize_per_tensor_affine(x, 1 / 16, 0, -128, 127), 2),
+        )
+        best = min(best, milliseconds(work, 2))
+    return best, best / base
+
+
+def test_that_quantizing_costs_little_more_than_torchs_own() -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
+    print(f"\n{'format':<18}{'textbook ms':>12}{'ratio':>7}{'mase ms':>10}{'ratio':>7}{'bar':>5}")
+    over = []
+    for name, params in PARAMETERS.items():
+        spec = quantizer(name, params).spec
+        bar = 8 if spec.block else 4
+        cells = []
+        for mase in (False, True):
+            if mase and (SCHEMES[name].mase is None or name == "ternary"):
+                cells.append(f"{'':>10}{'-':>7}")
+                continue
+            made = quantizer(name, params, mase_compatible=mase)
+            cost, ratio = measured(x, lambda made=made: made(x))
+            cells.append(f"{cost:>10.0f}{ratio:>7.2f}")
+            if ratio > bar:
+                over.append(f"{name}{' (mase)' if mase else ''}: {ratio:.1f} > {bar}")
+        print(f"{name:<20}{''.join(cells)}{bar:>5}")
+    torch.set_num_threads(threads)
+    assert over == []
