@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -17,6 +18,9 @@ def serve(commands: int, events: int) -> None:
     """
     started = time.monotonic()
     os.dup2(2, 1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Into a pipe Python would keep back what the tools print until its buffer is full.
+        sys.stdout.reconfigure(line_buffering=True)
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
     from workbench.engine.acceleration.imports import import_toolchain
 
@@ -29,6 +33,7 @@ def serve(commands: int, events: int) -> None:
     from workbench.engine.server import Server
 
     Server(commands, events, started).serve()
+    sys.stdout.flush()
     sys.stderr.flush()
     # Native threads of the compiler may still be alive; they would abort an ordinary exit.
     os._exit(0)
