@@ -135,7 +135,7 @@ class Document(QObject):
             lock.take(by_force=take_over)
         self._leave(keep=lock)
         self._lock = None if read_only else lock
-        self._read_only = read_only or not os.access(path, os.W_OK)
+        self._read_only = read_only or not store.is_writable(path)
         self._become(project, path, path.parent)
         self._watch.follow(path, known)
         self._offer_recovery()

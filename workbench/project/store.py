@@ -66,7 +66,7 @@ def save(project: Project, path: Path) -> None:
     Raises:
         WorkbenchError: no permission, no space, no such folder; the old file is untouched.
     """
-    if path.exists() and not path.stat().st_mode & 0o222:
+    if path.exists() and not is_writable(path):
         raise failure(
             f"{path.name} is read-only.",
             "Save under another name, or make the file writable.",
@@ -80,6 +80,11 @@ def save(project: Project, path: Path) -> None:
             "Save it in another folder; nothing is lost in the window.",
             Place(kind="file", id=str(path)),
         ) from error
+
+
+def is_writable(path: Path) -> bool:
+    """Return whether a file may be changed: by its own mode, which binds root too, and by ours."""
+    return bool(path.stat().st_mode & 0o222) and os.access(path, os.W_OK)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
