@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from functools import partial
 from pathlib import Path
 
@@ -45,11 +47,11 @@ class _Measure(QRunnable):
 
     def run(self) -> None:
         total = 0
-        for path in self._root.rglob("*"):
-            try:
-                total += path.stat().st_size
-            except OSError:
-                continue
+        # os.walk passes over folders that vanish meanwhile; Path.rglob of Python 3.11 does not.
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    total += (Path(folder) / name).stat().st_size
         self._told.done.emit(total)
 
 
