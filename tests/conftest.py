@@ -90,7 +90,7 @@ def project_file(tmp_path):
     """A project on disk whose model is a plain program: no code, no trust."""
     from tests.fakes.projects import write_project
 
-    return write_project(tmp_path / "work")
+    return write_project(tmp_path / "mine")
 
 
 @pytest.fixture

@@ -194,7 +194,7 @@ def test_that_saving_elsewhere_keeps_pointing_at_the_same_files(document, projec
     document.open(project_file)
     (tmp_path / "other").mkdir()
     document.save_as(tmp_path / "other" / "copy.qwb")
-    assert document.project.model.spec == "../work/net.pt2"
+    assert document.project.model.spec == "../mine/net.pt2"
     assert document.folder == tmp_path / "other"
     assert store.load(project_file).model.spec == "net.pt2"
 

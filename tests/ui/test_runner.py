@@ -49,7 +49,7 @@ def heard(runner):
 
 @pytest.fixture
 def folder(tmp_path):
-    return write_project(tmp_path / "work").parent
+    return write_project(tmp_path / "mine").parent
 
 
 def run_commands(engines):

@@ -27,7 +27,7 @@ FLOAT = Rule(id="r1", kind="global", config="float")
 
 @pytest.fixture
 def folder(tmp_path):
-    return write_project(tmp_path / "work").parent
+    return write_project(tmp_path / "mine").parent
 
 
 @pytest.fixture

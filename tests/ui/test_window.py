@@ -189,7 +189,7 @@ def test_that_a_dropped_file_that_is_no_use_is_one_sentence(opened, notices, nam
 
 
 def test_that_dropped_data_asks_what_it_is_for(opened, tmp_path, notices):
-    path = tmp_path / "work" / "samples.npz"
+    path = tmp_path / "mine" / "samples.npz"
     path.write_bytes(b"")
     drop(opened.window, path)
     notice = notices.take("What is samples.npz for?")

@@ -111,7 +111,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork to preload for")
 def test_that_a_preloaded_process_forks_into_engines_that_compute(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(FORKED_JOB)

@@ -32,7 +32,7 @@ def parent(qtbot):
 
 @pytest.fixture
 def folder(tmp_path):
-    return write_project(tmp_path / "work").parent
+    return write_project(tmp_path / "mine").parent
 
 
 def values(combo):
