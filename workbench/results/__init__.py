@@ -1,0 +1,116 @@
+"""What each stage leaves behind, as readers see it: small JSON values, arrays beside them.
+
+Every result folder holds ``result.json`` (one of the classes here); some hold ``graph.json`` (a
+GraphSnapshot) and ``arrays.npz``. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
+
+from workbench.errors import Place, failure
+from workbench.project.frozen import Frozen
+from workbench.results.cost import (
+    CpuNode,
+    Deliverable,
+    LowerResult,
+    PackageResult,
+    VelaOperation,
+    VelaReport,
+)
+from workbench.results.programs import (
+    ConvertResult,
+    ExportResult,
+    ImportResult,
+    NodeAnnotation,
+    PrepareResult,
+    TensorSpec,
+)
+from workbench.results.quality import EvaluateResult, OutputQuality, TensorQuality, VerifyResult
+from workbench.results.ranges import CalibrateResult, TensorRange
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import numpy as np
+
+__all__ = [
+    "ARRAYS_FILE",
+    "EXAMPLE_ONLY",
+    "GRAPH_FILE",
+    "RESULTS",
+    "RESULT_FILE",
+    "CalibrateResult",
+    "ConvertResult",
+    "CpuNode",
+    "Deliverable",
+    "EvaluateResult",
+    "ExportResult",
+    "ImportResult",
+    "LowerResult",
+    "NodeAnnotation",
+    "OutputQuality",
+    "PackageResult",
+    "PrepareResult",
+    "TensorQuality",
+    "TensorRange",
+    "TensorSpec",
+    "VelaOperation",
+    "VelaReport",
+    "VerifyResult",
+    "load_arrays",
+    "load_result",
+    "save_result",
+]
+
+RESULT_FILE = "result.json"
+ARRAYS_FILE = "arrays.npz"
+GRAPH_FILE = "graph.json"
+
+EXAMPLE_ONLY = "the example input only"
+
+RESULTS: dict[str, type[Frozen]] = {
+    "import_model": ImportResult,
+    "export": ExportResult,
+    "prepare": PrepareResult,
+    "calibrate": CalibrateResult,
+    "convert": ConvertResult,
+    "evaluate": EvaluateResult,
+    "lower": LowerResult,
+    "verify": VerifyResult,
+    "package": PackageResult,
+}
+
+Result = TypeVar("Result", bound=Frozen)
+
+
+def load_result(kind: type[Result], folder: Path) -> Result:
+    """Return the result that a folder holds.
+
+    Raises:
+        WorkbenchError: it is missing or damaged.
+    """
+    try:
+        return kind.model_validate_json((folder / RESULT_FILE).read_bytes())
+    except (OSError, ValidationError) as error:
+        raise failure(
+            "A stored result is damaged.",
+            "Run the stage again; it will be computed anew.",
+            Place(kind="file", id=RESULT_FILE),
+        ) from error
+
+
+def save_result(result: Frozen, folder: Path) -> None:
+    """Write a result as ``result.json``."""
+    (folder / RESULT_FILE).write_text(result.model_dump_json(indent=1))
+
+
+def load_arrays(folder: Path) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Return the arrays of a result, read without pickles."""
+    import numpy as np  # here, because readers of results alone should not wait for it
+
+    with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}

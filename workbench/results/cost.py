@@ -1,0 +1,83 @@
+"""What the compiled program is made of, what it costs, and what is handed on."""
+
+from __future__ import annotations
+
+from workbench.project.frozen import Frozen
+
+
+class CpuNode(Frozen):
+    """A node the partitioner left on the CPU, and why."""
+
+    node: str
+    op: str
+    module: str
+    reason: str
+
+
+class VelaOperation(Frozen):
+    """One row of Vela's performance table; estimated."""
+
+    name: str
+    operator: str
+    module: str
+    tosa: str
+    cycles: int
+    npu_cycles: int
+    macs: int
+    sram_cycles: int
+    external_cycles: int
+    staging_bytes: int
+
+
+class VelaReport(Frozen):
+    """Vela's estimate for one delegate: cycles, memory [bytes], multiply-accumulates."""
+
+    delegate: int
+    cycles_total: int
+    cycles_npu: int
+    inference_ms: float
+    sram_bytes: int
+    flash_bytes: int
+    macs: int
+    weights_bytes: int
+    encoded_weights_bytes: int
+    command_stream_bytes: int
+    scratch_bytes: int
+    operations: tuple[VelaOperation, ...] = ()
+
+
+class LowerResult(Frozen):
+    """The compiled program: what runs where, and what Vela estimates."""
+
+    target: str
+    system_config: str
+    memory_mode: str
+    delegates: int
+    delegated_nodes: int
+    cpu_nodes: tuple[CpuNode, ...]
+    kernels: tuple[str, ...]
+    vela: tuple[VelaReport, ...]
+    pte_bytes: int
+    accelerated: bool
+    retargeted: bool = False
+    vela_version: str
+    warnings: tuple[str, ...] = ()
+
+
+class Deliverable(Frozen):
+    """One file to hand on."""
+
+    name: str
+    bytes: int
+    sha256: str
+    purpose: str
+
+
+class PackageResult(Frozen):
+    """The deliverables, and the memory the runtime must give [bytes]."""
+
+    files: tuple[Deliverable, ...]
+    kernels: tuple[str, ...]
+    method_pool_bytes: int
+    scratch_pool_bytes: int
+    planned_bytes: tuple[int, ...]
