@@ -30,6 +30,7 @@ from ui.notices import Action, Notices
 from ui.outline import Outline
 from ui.panel import PanelContext
 from ui.planner import Planned, Planner
+from ui.run_history import RunHistory
 from ui.run_verbs import RunVerbs
 from ui.runner import Runner
 from ui.selection import Selection
@@ -61,6 +62,7 @@ class Workbench(QObject):
         self.session = Session(self.cache, self)
         self.planner = Planner(self.cache, self)
         self.runner = Runner(factory, self.cache.root, self.trust, self)
+        self.history = RunHistory(self.cache, self)
         self.context = self._context(application)
         self.window = MainWindow(self.context)
         self.files = FileVerbs(self.document, self.notices, self.settings, self.window)
@@ -95,6 +97,7 @@ class Workbench(QObject):
         self.document.close()
         self.planner.stop()
         self.runner.stop()
+        self.history.stop()
         self.window.stop()
 
     def _context(self, application: QApplication) -> PanelContext:
@@ -107,6 +110,7 @@ class Workbench(QObject):
             selection=selection,
             assigner=Assigner(self.document, outline, self.notices, self),
             runner=self.runner,
+            history=self.history,
             notices=self.notices,
             settings=self.settings,
             appearance=Appearance(application, self.settings.theme),
@@ -123,6 +127,8 @@ class Workbench(QObject):
         self.runner.received.connect(self._on_event)
         self.runner.job_changed.connect(self._on_job_changed)
         self.frame.cache_cleared.connect(self._plan)
+        self.history.follow(self.document, self.runner, self.planner)
+        self.history.troubled.connect(self.notices.error)
 
     def _wire_window(self) -> None:
         window, bar = self.window, self.window.pipeline

@@ -19,6 +19,7 @@ from ui.models.log_lines import LogModel
 from ui.models.problem_list import ProblemListModel
 from ui.notices import Notices
 from ui.outline import Outline
+from ui.run_history import RunHistory
 from ui.runner import Runner
 from ui.selection import Selected, Selection
 from ui.session import Session
@@ -41,6 +42,7 @@ class PanelContext:
     selection: Selection
     assigner: Assigner
     runner: Runner
+    history: RunHistory
     notices: Notices
     settings: Settings
     appearance: Appearance

@@ -73,6 +73,10 @@ class Runner(QObject):
         """Jobs that run or wait."""
         return [job for job in self._jobs.values() if not job.over]
 
+    def job(self, job_id: str) -> Job | None:
+        """Return a job of this session."""
+        return self._jobs.get(job_id)
+
     def engine_state(self, lane: Lane) -> str:
         """Return "off", "starting" or "ready"."""
         if lane not in self._links:

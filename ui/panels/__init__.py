@@ -37,6 +37,7 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("ranges", "Ranges", "center", "ui.panels.ranges_panel:RangesPanel"),
     PanelRow("numerics", "Numerics", "center", "ui.panels.numerics_panel:NumericsPanel"),
     PanelRow("cost", "Cost", "center", "ui.panels.cost_panel:CostPanel"),
+    PanelRow("runs", "Runs", "center", "ui.panels.runs_panel:RunsPanel"),
     PanelRow("inspector", "Inspector", "right", "ui.panels.inspector_panel:InspectorPanel"),
     PanelRow("jobs", "Jobs", "bottom", "ui.panels.jobs_panel:JobsPanel"),
     PanelRow("log", "Log", "bottom", "ui.panels.log_panel:LogPanel"),

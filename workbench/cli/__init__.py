@@ -6,14 +6,24 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from workbench.cli import doctor, formats, inspect, nnpa, project_verbs, rules, run, script
+from workbench.cli import (
+    doctor,
+    formats,
+    inspect,
+    nnpa,
+    project_verbs,
+    rules,
+    run,
+    runs,
+    script,
+)
 from workbench.cli.output import EXIT_CANCELLED, EXIT_FAILED, EXIT_TRUST, EXIT_USAGE, print_infos
 from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERBS = (project_verbs, run, rules, inspect, script, formats, nnpa, doctor)
+VERBS = (project_verbs, run, runs, rules, inspect, script, formats, nnpa, doctor)
 
 _EPILOG = """exit codes: 0 done; 1 a stage failed; 2 usage or an invalid project;
 3 the project names code to run and --trust was not given; 130 cancelled"""

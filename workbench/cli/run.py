@@ -14,6 +14,7 @@ from workbench.cli.arguments import (
     opened_cache,
 )
 from workbench.cli.job import Job
+from workbench.cli.keeping import keep_run
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_infos, print_json
 from workbench.cli.summary import print_summary, summary
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
@@ -133,6 +134,7 @@ def _report(
 ) -> int:
     done = {r["id"] for r in reports if r["state"] in {"done", "cached"}}
     planned = plan(project, folder, cache)
+    keep_run(options.project, project, planned, cache)
     folders = {stage: cache.folder(planned.key(stage)) for stage in done}
     if options.out and "package" in done:
         _copy(folders["package"], options.out)

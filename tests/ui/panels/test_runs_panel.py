@@ -1,0 +1,78 @@
+"""The Runs panel over fake engines: runs appear, are compared and restored."""
+
+import pytest
+
+from workbench.project import edits
+
+
+@pytest.fixture
+def panel(opened):
+    return opened.window.reveal("runs")
+
+
+def evaluated(workbench, qtbot, count):
+    workbench.runs.run_to("lower")
+    workbench.runs.run_to("evaluate")
+    qtbot.waitUntil(lambda: len(workbench.history.runs) == count)
+    qtbot.waitUntil(lambda: not workbench.runner.running)
+    qtbot.waitUntil(lambda: workbench.history.runs[-1].cost is not None)
+
+
+@pytest.fixture
+def two_runs(opened, panel, qtbot):
+    evaluated(opened, qtbot, 1)
+    with qtbot.waitSignal(opened.planner.planned):
+        opened.document.apply("Set head", lambda p: edits.assign(p, "module_name", "head", "float"))
+    evaluated(opened, qtbot, 2)
+    qtbot.waitUntil(lambda: panel.table.model().rowCount() == 2)
+    return opened
+
+
+def texts(table, column):
+    model = table.model()
+    return [model.index(row, column).data() for row in range(model.rowCount())]
+
+
+def test_that_without_runs_the_panel_says_how_they_come(panel):
+    assert "No run yet" in panel.note.text()
+    assert not panel.restore.isEnabled()
+
+
+def test_that_every_evaluated_configuration_is_listed_with_its_figures(two_runs, panel):
+    assert texts(panel.table, 0) == ["1", "2"]
+    assert texts(panel.table, 4) == ["1,000", "1,000"]
+    assert texts(panel.table, 9) == ["a8w8", "a8w8, head: float"]
+    assert len(panel.plot.dots) == 2
+
+
+def test_that_two_runs_are_compared(two_runs, panel):
+    panel.table.selectAll()
+    assert texts(panel.change_table, 1) == ["head"]
+    assert texts(panel.change_table, 3) == ["float"]
+
+
+def test_that_restoring_a_run_is_one_undo_step(two_runs, panel):
+    document = two_runs.document
+    after = document.project
+    panel.table.selectRow(0)
+    panel.restore.click()
+    assert [rule.match for rule in document.project.rules] == [""]
+    assert document.undo_stack.undoText() == "Restore the rules of run 1"
+    document.undo_stack.undo()
+    assert document.project == after
+
+
+def test_that_runs_survive_closing_the_project(two_runs, panel, qtbot):
+    path = two_runs.document.path
+    two_runs.document.save()
+    two_runs.files.close_project()
+    qtbot.waitUntil(lambda: not two_runs.history.runs)
+    two_runs.files.open_path(path)
+    qtbot.waitUntil(lambda: len(two_runs.history.runs) == 2)
+
+
+def test_that_a_damaged_history_is_said_once(workbench, project_file, notices, qtbot):
+    project_file.with_name("net.qwb.runs.sqlite").write_bytes(b"nothing" * 999)
+    workbench.files.open_path(project_file)
+    qtbot.waitUntil(lambda: notices.says("is damaged"))
+    notices.take("is damaged")

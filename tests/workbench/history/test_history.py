@@ -1,0 +1,128 @@
+"""The history beside a project: what it keeps, and what happens when it cannot."""
+
+import pytest
+
+from tests.fakes.projects import make_project
+from tests.fakes.results import write_result
+from workbench.errors import WorkbenchError
+from workbench.history.comparison import difference, front_of, pareto_front, rules_line
+from workbench.history.runs import Run, run_of
+from workbench.history.store import History, history_path
+from workbench.pipeline.cache import Cache
+from workbench.pipeline.plan import plan
+from workbench.project import edits
+from workbench.project.restoring import restore_rules
+
+
+@pytest.fixture
+def evaluated(tmp_path, project_file):
+    """A function that returns the run of a project whose stages ``until`` are in the cache."""
+    cache = Cache(tmp_path / "cache")
+
+    def run(project, *stages):
+        planned = plan(project, project_file.parent, cache)
+        for stage in stages:
+            with cache.writing(planned.key(stage)) as folder:
+                write_result(stage, folder)
+        return run_of(project, planned, cache)
+
+    return run
+
+
+def with_figures(run: Run, number: int, accuracy: float, cycles: int, sram: int) -> Run:
+    quality = run.quality.model_copy(update={"sqnr_db": accuracy})
+    cost = run.cost.model_copy(update={"cycles": cycles, "sram_bytes": sram})
+    return run.model_copy(update={"number": number, "quality": quality, "cost": cost})
+
+
+def test_that_a_project_which_was_not_evaluated_gives_no_run(evaluated):
+    assert evaluated(make_project(), "export") is None
+
+
+def test_that_a_run_keeps_rules_figures_cost_digests_and_versions(evaluated, project_file):
+    project = edits.assign(make_project(), "module_name", "head", "a16w8")
+    run = evaluated(project, "evaluate", "lower")
+    history = History(history_path(project_file))
+    assert history.record(run).number == 1
+    history.close()
+    (kept,) = History(history_path(project_file)).runs()
+    assert kept.rules == project.rules
+    assert kept.quality.sqnr_db == 34.5
+    assert (kept.cost.cycles, kept.cost.sram_bytes) == (1000, 4096)
+    assert {"calibrate", "evaluate"} <= set(kept.digests)
+    assert kept.versions["torch"]
+    assert kept.layers[0].tensor == "conv2d"
+    assert rules_line(kept) == "a8w8, head: a16w8"
+
+
+def test_that_the_same_configuration_keeps_its_row_and_gains_its_cost(evaluated):
+    history = History()
+    assert history.record(evaluated(make_project(), "evaluate")).cost is None
+    assert history.record(evaluated(make_project(), "lower")).number == 1
+    assert history.run(1).cost.cycles == 1000
+
+
+def test_that_a_damaged_history_is_said_once_left_alone_and_loses_no_new_run(
+    evaluated, project_file
+):
+    path = history_path(project_file)
+    path.write_bytes(b"this was a database once " * 100)
+    before = path.read_bytes()
+    history = History(path)
+    assert "damaged" in history.problem.message
+    history.record(evaluated(make_project(), "evaluate"))
+    assert len(history.runs()) == 1
+    assert path.read_bytes() == before
+
+
+def test_that_a_read_only_history_is_shown_and_new_runs_live_in_memory(evaluated, project_file):
+    path = history_path(project_file)
+    history = History(path)
+    history.record(evaluated(make_project(), "evaluate"))
+    history.close()
+    path.chmod(0o444)
+    again = History(path)
+    assert "cannot be written" in again.problem.message
+    again.record(evaluated(edits.assign(make_project(), "global", "", "a16w8"), "evaluate"))
+    assert [run.number for run in again.runs()] == [1, 2]
+    path.chmod(0o644)
+    assert len(History(path).runs()) == 1
+
+
+def test_that_a_run_which_does_not_exist_is_refused_with_those_that_do(evaluated):
+    history = History()
+    history.record(evaluated(make_project(), "evaluate"))
+    with pytest.raises(WorkbenchError, match="no run 7"):
+        history.run(7)
+
+
+def test_that_the_front_holds_the_points_that_no_other_beats():
+    points = [(90, 10, 5), (80, 10, 5), (95, 20, 5), (90, 9, 9), None, (90, 10, 5)]
+    assert pareto_front(points) == {0, 2, 3, 5}
+
+
+def test_that_runs_are_compared_by_accuracy_cycles_and_memory(evaluated):
+    run = evaluated(make_project(), "evaluate", "lower")
+    runs = [with_figures(run, 1, 30, 100, 10), with_figures(run, 2, 29, 120, 10)]
+    assert front_of(runs) == {1}
+
+
+def test_that_a_difference_names_rules_figures_and_layers(evaluated):
+    a = evaluated(make_project(), "evaluate", "lower")
+    layers = tuple(x.model_copy(update={"sqnr_db": 20.0}) for x in a.layers)
+    project = edits.assign(make_project(), "module_name", "head", "float")
+    b = with_figures(a, 2, 30.0, 900, 4096).model_copy(
+        update={"rules": project.rules, "layers": layers}
+    )
+    found = difference(a, b)
+    assert [(c.what, c.before, c.after) for c in found.rules] == [("head", "", "float")]
+    assert [c.what for c in found.figures] == ["SQNR", "cycles"]
+    assert [(c.what, c.after) for c in found.layers] == [("conv2d", "20.00 dB")]
+
+
+def test_that_restoring_takes_the_rules_and_the_presets_they_name(evaluated):
+    mine = make_project().config_of(make_project().rules[0])
+    kept = edits.assign(edits.save_preset(make_project(), "mine", mine), "global", "", "mine")
+    restored = restore_rules(make_project(), kept.rules, kept.presets)
+    assert restored.rules == kept.rules
+    assert restored.presets == {"mine": mine}

@@ -1,0 +1,99 @@
+"""Runs, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject
+
+from ui.figures import DASH, count, decibel, percent, size
+from ui.models.figure_table import Column, FigureTableModel
+from workbench.history.comparison import Change, rules_line
+from workbench.history.runs import Cost, Run
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run, and whether no other beats it."""
+
+    run: Run
+    is_best: bool = False
+
+
+def accuracy_text(run: Run) -> str:
+    """Return the figure that runs are compared by."""
+    if run.accuracy is None:
+        return DASH
+    if run.quality.metric is not None:
+        return f"{run.accuracy:.4g}"
+    return percent(run.accuracy) if run.quality.top1 is not None else decibel(run.accuracy)
+
+
+def _cost(read: Callable[[Cost], float], text: Callable[[float], str]) -> Callable[[RunRow], str]:
+    return lambda row: text(read(row.run.cost)) if row.run.cost is not None else DASH
+
+
+def _value(read: Callable[[Cost], float]) -> Callable[[RunRow], float | None]:
+    return lambda row: read(row.run.cost) if row.run.cost is not None else None
+
+
+def describe_run(run: Run) -> str:
+    """Return a run in lines."""
+    lines = [
+        f"Run {run.number}, {when(run)}",
+        rules_line(run),
+        f"{run.accuracy_name}  {accuracy_text(run)}, measured on host (PyTorch)",
+    ]
+    if run.cost is not None:
+        lines.append(
+            f"{count(run.cost.cycles)} cycles, SRAM {size(run.cost.sram_bytes)}, "
+            f"estimated (Vela {run.cost.vela_version})"
+        )
+    return "\n".join(lines)
+
+
+def when(run: Run) -> str:
+    """Return when a run was first made."""
+    return run.made[:16].replace("T", " ")
+
+
+RUN_COLUMNS: tuple[Column[RunRow], ...] = (
+    Column("Run", lambda r: str(r.run.number), lambda r: r.run.number),
+    Column("Best", lambda r: "\u25cf" if r.is_best else "", None,
+           "No other run is as accurate, as quick and as small at once"),
+    Column("Accuracy", lambda r: accuracy_text(r.run), lambda r: r.run.accuracy,
+           "Your metric, else top-1, else SQNR; measured on host (PyTorch)"),
+    Column("SQNR", lambda r: decibel(r.run.quality.sqnr_db), lambda r: r.run.quality.sqnr_db),
+    Column("Cycles", _cost(lambda c: c.cycles, count), _value(lambda c: c.cycles),
+           "Estimated by Vela; a dash until the configuration is compiled"),
+    Column("SRAM", _cost(lambda c: c.sram_bytes, lambda v: size(int(v))),
+           _value(lambda c: c.sram_bytes), "Peak, estimated by Vela"),
+    Column("Constants", _cost(lambda c: c.flash_bytes, lambda v: size(int(v))),
+           _value(lambda c: c.flash_bytes), "Weights and commands, estimated by Vela"),
+    Column("Target", lambda r: r.run.target.id),
+    Column("Made", lambda r: when(r.run), None, "Coordinated universal time"),
+    Column("Rules", lambda r: rules_line(r.run)),
+)  # fmt: skip
+
+CHANGE_COLUMNS: tuple[Column[tuple[str, Change]], ...] = (
+    Column("Kind", lambda r: r[0]),
+    Column("What", lambda r: r[1].what),
+    Column("First run", lambda r: r[1].before or DASH),
+    Column("Second run", lambda r: r[1].after or DASH),
+)
+
+
+class RunTableModel(FigureTableModel[RunRow]):
+    """All runs of the project."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(RUN_COLUMNS, lambda row: describe_run(row.run), parent)
+
+
+class ChangeTableModel(FigureTableModel[tuple[str, Change]]):
+    """What differs between two runs."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(CHANGE_COLUMNS, lambda row: f"{row[1].what}\n{row[1].before} \u2192 "
+                         f"{row[1].after}", parent)  # fmt: skip

@@ -1,0 +1,106 @@
+"""``runs``: the history of a project, compared and restored."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_project, open_project
+from workbench.cli.output import EXIT_DONE, print_infos, print_json, print_table
+from workbench.history.comparison import Change, difference, front_of, rules_line
+from workbench.history.store import History, history_path
+from workbench.project import store
+from workbench.project.restoring import restore_rules
+
+if TYPE_CHECKING:
+    import argparse
+
+    from workbench.history.runs import Run
+
+_HEADER = ("run", "made", "rules", "accuracy", "SQNR [dB]", "cycles", "SRAM [KiB]", "best")
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "runs",
+        help="every configuration that was evaluated; compare two, restore one",
+        description="Without an option: all runs; those no other run beats are marked.",
+    )
+    add_project(verb)
+    choice = verb.add_mutually_exclusive_group()
+    choice.add_argument("--diff", nargs=2, type=int, metavar=("A", "B"), help="compare two runs")
+    choice.add_argument("--restore", type=int, metavar="N", help="take a run's rules up again")
+    verb.set_defaults(perform=_perform)
+
+
+def _perform(options: argparse.Namespace) -> int:
+    project, _ = open_project(options)
+    history = History(history_path(options.project))
+    try:
+        if options.diff:
+            _print_difference(options, *(history.run(number) for number in options.diff))
+        elif options.restore is not None:
+            run = history.run(options.restore)
+            store.save(restore_rules(project, run.rules, run.presets), options.project)
+            print(f"The rules of run {run.number} are restored: {rules_line(run)}.")
+        else:
+            _print_runs(options, history.runs())
+        if history.problem is not None:
+            print_infos([history.problem], "warning")
+    finally:
+        history.close()
+    return EXIT_DONE
+
+
+def _print_runs(options: argparse.Namespace, runs: list[Run]) -> None:
+    best = front_of(runs)
+    if options.json:
+        rows = [{**r.model_dump(mode="json"), "best": r.number in best} for r in runs]
+        print_json({"runs": rows})
+    elif not runs:
+        print("No run yet: 'workbench run' keeps every configuration that it evaluates.")
+    else:
+        print_table(_HEADER, [_row(run, run.number in best) for run in runs])
+
+
+def _row(run: Run, best: bool) -> list[str]:
+    cost = run.cost
+    accuracy = "-" if run.accuracy is None else f"{run.accuracy:.4g} {run.accuracy_name}"
+    return [
+        str(run.number),
+        run.made[:19].replace("T", " "),
+        rules_line(run),
+        accuracy,
+        "-" if run.quality.sqnr_db is None else f"{run.quality.sqnr_db:.2f}",
+        f"{cost.cycles:,}" if cost else "-",
+        f"{cost.sram_bytes / 1024:.1f}" if cost else "-",
+        "*" if best else "",
+    ]
+
+
+def _print_difference(options: argparse.Namespace, a: Run, b: Run) -> None:
+    found = difference(a, b)
+    parts = {
+        "rules": found.rules,
+        "figures": found.figures,
+        "layers": found.layers,
+        "versions": found.versions,
+    }
+    if options.json:
+        said = {name: [_values(each) for each in changes] for name, changes in parts.items()}
+        print_json({"a": a.number, "b": b.number, **said})
+        return
+    for name, changes in parts.items():
+        if changes:
+            print(f"{name}:")
+            print_table(
+                ("", f"run {a.number}", f"run {b.number}"),
+                [(each.what, each.before or "-", each.after or "-") for each in changes],
+            )
+    if not any(parts.values()):
+        print("The two runs are the same.", file=sys.stderr)
+
+
+def _values(change: Change) -> dict[str, str]:
+    return {"what": change.what, "before": change.before, "after": change.after}

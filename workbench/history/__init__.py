@@ -1,0 +1,1 @@
+"""What was tried before: every evaluated configuration of a project, kept beside it."""

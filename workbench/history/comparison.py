@@ -1,0 +1,151 @@
+"""Comparing runs: which are the best of all, and how two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from workbench.history.runs import Run
+from workbench.project.model import config_label
+
+if TYPE_CHECKING:
+    from workbench.project.model import Rule
+
+Point = tuple[float, float, float]
+
+
+def pareto_front(points: Sequence[Point | None]) -> set[int]:
+    """Return the places of the points that no other beats.
+
+    A point is (accuracy, cycles, SRAM): more of the first is better, less of the others. One
+    beats another when it is nowhere worse and somewhere better. None is no point.
+    """
+    known = {place: point for place, point in enumerate(points) if point is not None}
+    return {
+        place
+        for place, point in known.items()
+        if not any(_beats(other, point) for other in known.values())
+    }
+
+
+def _beats(a: Point, b: Point) -> bool:
+    return a[0] >= b[0] and a[1] <= b[1] and a[2] <= b[2] and a != b
+
+
+def point_of(run: Run) -> Point | None:
+    """Return a run as a point; None while its cost or its accuracy is not known."""
+    if run.cost is None or run.accuracy is None:
+        return None
+    return run.accuracy, float(run.cost.cycles), float(run.cost.sram_bytes)
+
+
+def front_of(runs: Iterable[Run]) -> set[int]:
+    """Return the numbers of the runs on the Pareto front, among runs of the same accuracy."""
+    listed = list(runs)
+    newest = next((run.accuracy_name for run in reversed(listed)), "")
+    points = [point_of(run) if run.accuracy_name == newest else None for run in listed]
+    return {listed[place].number for place in pareto_front(points)}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that differs: what it is, its value in the first and in the second run."""
+
+    what: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How the second run differs from the first."""
+
+    rules: tuple[Change, ...]
+    figures: tuple[Change, ...]
+    layers: tuple[Change, ...]
+    versions: tuple[Change, ...]
+
+
+def difference(a: Run, b: Run, least_db: float = 0.05) -> Difference:
+    """Return what differs between two runs; layers whose SQNR moved, the most moved first.
+
+    Args:
+        a: The first run.
+        b: The second run.
+        least_db: Layers that moved by less than this are left out [dB].
+    """
+    return Difference(
+        rules=tuple(_changes(_rules(a), _rules(b))),
+        figures=tuple(_changes(_figures(a), _figures(b))),
+        layers=tuple(_layers(a, b, least_db)),
+        versions=tuple(_changes(a.versions, b.versions)),
+    )
+
+
+def rule_name(rule: Rule) -> str:
+    """Return what a rule speaks of, in words."""
+    if rule.kind == "global":
+        return "everything"
+    if rule.kind == "io":
+        return "inputs and outputs"
+    return rule.match
+
+
+def config_name(rule: Rule) -> str:
+    """Return the short name of a rule's config."""
+    return rule.config if isinstance(rule.config, str) else config_label(rule.config)
+
+
+def rules_line(run: Run) -> str:
+    """Return a run's rules in one line: the general one, then what differs from it."""
+    enabled = [rule for rule in run.rules if rule.enabled]
+    general = [config_name(r) for r in enabled if r.kind == "global"][-1:] or ["float"]
+    rest = [f"{rule_name(r)}: {config_name(r)}" for r in enabled if r.kind != "global"]
+    return ", ".join(general + rest)
+
+
+def _rules(run: Run) -> dict[str, str]:
+    return {rule_name(r): config_name(r) for r in run.rules if r.enabled}
+
+
+def _figures(run: Run) -> dict[str, str]:
+    quality, cost = run.quality, run.cost
+    said = {
+        "target": run.target.id,
+        "SQNR": _number(quality.sqnr_db, " dB"),
+        "cosine": _number(quality.cosine),
+        "top-1": "" if quality.top1 is None else f"{100 * quality.top1:.2f} %",
+    }
+    if quality.metric_name:
+        said[quality.metric_name] = _number(quality.metric)
+    if cost is not None:
+        said["cycles"] = f"{cost.cycles:,}"
+        said["SRAM"] = f"{cost.sram_bytes:,} B"
+        said["flash"] = f"{cost.flash_bytes:,} B"
+        said["operators on the CPU"] = str(cost.cpu_nodes)
+    return said
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return "" if value is None else f"{value:.6g}{unit}"
+
+
+def _changes(a: dict[str, str], b: dict[str, str]) -> list[Change]:
+    names = [*a, *(name for name in b if name not in a)]
+    return [
+        Change(name, a.get(name, ""), b.get(name, ""))
+        for name in names
+        if a.get(name, "") != b.get(name, "")
+    ]
+
+
+def _layers(a: Run, b: Run, least_db: float) -> list[Change]:
+    before = {layer.tensor: layer.sqnr_db for layer in a.layers}
+    moved = []
+    for layer in b.layers:
+        old, new = before.get(layer.tensor), layer.sqnr_db
+        if old is not None and new is not None and abs(new - old) >= least_db:
+            change = Change(layer.tensor, f"{old:.2f} dB", f"{new:.2f} dB")
+            moved.append((abs(new - old), change))
+    return [change for _, change in sorted(moved, key=lambda each: -each[0])]

@@ -1,0 +1,147 @@
+"""A run: one configuration that was evaluated, with its figures, cost, digests and versions."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from workbench.pipeline.plan import Plan, tool_versions
+from workbench.project.frozen import Frozen
+from workbench.project.model import Rule, TargetChoice
+from workbench.project.qconfig import QuantConfig
+from workbench.results import EvaluateResult, LowerResult, TensorQuality, load_result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from workbench.pipeline.cache import Cache
+    from workbench.project.model import Project
+
+
+class Quality(Frozen):
+    """How good the quantized model is; figures that do not exist are None."""
+
+    samples: int
+    data: str
+    sqnr_db: float | None
+    cosine: float | None = None
+    top1_float: float | None = None
+    top1: float | None = None
+    metric_name: str = ""
+    metric: float | None = None
+
+
+class Cost(Frozen):
+    """What the device pays, estimated by Vela: delegates add up in cycles, share SRAM [bytes]."""
+
+    cycles: int
+    inference_ms: float
+    sram_bytes: int
+    flash_bytes: int
+    cpu_nodes: int
+    pte_bytes: int
+    vela_version: str
+
+
+class Run(Frozen):
+    """One row of the history. ``number`` is given by the history; 0 before.
+
+    ``digests`` are the keys of the stages' results; ``layers`` the quality tensor by tensor.
+    """
+
+    number: int = 0
+    made: str
+    project: str
+    origin: str = ""
+    target: TargetChoice
+    rules: tuple[Rule, ...]
+    presets: dict[str, QuantConfig] = Field(default_factory=dict)
+    quality: Quality
+    cost: Cost | None = None
+    digests: dict[str, str] = Field(default_factory=dict)
+    versions: dict[str, str] = Field(default_factory=dict)
+    layers: tuple[TensorQuality, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What makes it this run and no other: its quality and its cost are for the same."""
+        text = f"{self.digests.get('evaluate', '')} {self.digests.get('lower', '')}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def accuracy(self) -> float | None:
+        """The figure to compare by: the user's metric, else top-1, else SQNR [dB]."""
+        quality = self.quality
+        for value in (quality.metric, quality.top1, quality.sqnr_db):
+            if value is not None:
+                return value
+        return None
+
+    @property
+    def accuracy_name(self) -> str:
+        """What ``accuracy`` is."""
+        if self.quality.metric is not None:
+            return self.quality.metric_name
+        return "top-1" if self.quality.top1 is not None else "SQNR"
+
+
+def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> Run | None:
+    """Return the run that the cache holds of a project; None when it was not evaluated.
+
+    Raises:
+        WorkbenchError: a stored result is damaged.
+    """
+    folder = _folder(planned, cache, "evaluate")
+    if folder is None:
+        return None
+    evaluated = load_result(EvaluateResult, folder)
+    lowered = _folder(planned, cache, "lower")
+    return Run(
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        project=project.name,
+        origin=origin,
+        target=project.target,
+        rules=project.rules,
+        presets=project.presets,
+        quality=quality_of(evaluated),
+        cost=cost_of(load_result(LowerResult, lowered)) if lowered is not None else None,
+        digests={stage.id: stage.key for stage in planned.stages if stage.key},
+        versions=tool_versions(),
+        layers=evaluated.tensors,
+    )
+
+
+def quality_of(evaluated: EvaluateResult) -> Quality:
+    """Return the figures of an evaluation that runs are compared by."""
+    return Quality(
+        samples=evaluated.samples,
+        data=evaluated.data,
+        sqnr_db=evaluated.sqnr_db,
+        cosine=evaluated.cosine,
+        top1_float=evaluated.top1_float,
+        top1=evaluated.top1_quantized,
+        metric_name=evaluated.metric_name,
+        metric=evaluated.metric_quantized,
+    )
+
+
+def cost_of(lowered: LowerResult) -> Cost:
+    """Return the estimated cost of a compiled program."""
+    vela = lowered.vela
+    return Cost(
+        cycles=sum(report.cycles_total for report in vela),
+        inference_ms=sum(report.inference_ms for report in vela),
+        sram_bytes=max((report.sram_bytes for report in vela), default=0),
+        flash_bytes=sum(report.flash_bytes for report in vela),
+        cpu_nodes=len(lowered.cpu_nodes),
+        pte_bytes=lowered.pte_bytes,
+        vela_version=lowered.vela_version,
+    )
+
+
+def _folder(planned: Plan, cache: Cache, stage: str) -> Path | None:
+    key = planned.key(stage)
+    return cache.folder(key) if key and cache.has(key) else None

@@ -1,0 +1,194 @@
+"""The history of a project on disk: one SQLite file beside it, and never the cause of a loss.
+
+A file that cannot be written or read is left as it is; the runs go on in memory, and one sentence
+says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from workbench.errors import ErrorInfo, Place, failure
+from workbench.history.runs import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SUFFIX = ".runs.sqlite"
+SCHEMA_VERSION = 1
+_BUSY_S = 3.0
+_TABLE = """CREATE TABLE IF NOT EXISTS runs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL UNIQUE,
+    run TEXT NOT NULL)"""
+
+
+def history_path(project: Path) -> Path:
+    """Return where the history of a project file lies."""
+    return project.with_name(project.name + SUFFIX)
+
+
+class History:
+    """The runs of one project. Use it from one thread only.
+
+    ``problem`` says why the file is not used, or that it holds rows nobody can read; None when
+    all is well.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self.problem: ErrorInfo | None = None
+        self._rows = self._memory()
+        if path is None:
+            return
+        try:
+            opened = _open(path)
+        except (sqlite3.Error, OSError) as error:
+            self._give_up(error)
+        else:
+            self._rows.close()
+            self._rows = opened
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._rows.close()
+
+    def runs(self) -> list[Run]:
+        """Return all runs, oldest first; rows of a newer program are left out, and it is said."""
+        found, unread = [], 0
+        for number, text in self._rows.execute("SELECT number, run FROM runs ORDER BY number"):
+            try:
+                found.append(Run.model_validate_json(text).model_copy(update={"number": number}))
+            except ValidationError:
+                unread += 1
+        if unread and self.problem is None:
+            self.problem = ErrorInfo(
+                message=f"{unread} runs of the history were written by another version.",
+                hint="They stay in the file and are not shown.",
+                where=self._place(),
+            )
+        return found
+
+    def run(self, number: int) -> Run:
+        """Return one run.
+
+        Raises:
+            WorkbenchError: there is none with this number.
+        """
+        found = {run.number: run for run in self.runs()}
+        if number in found:
+            return found[number]
+        known = f"1 to {max(found)}" if found else "none yet"
+        raise failure(
+            f"There is no run {number}.", f"Runs: {known}.", Place(kind="option", id="run")
+        )
+
+    def record(self, run: Run) -> Run:
+        """Keep a run and return it with its number; the same configuration keeps its row.
+
+        What was known of the cost and the origin of a configuration is not forgotten. When the
+        file refuses, all runs go on in memory, and ``problem`` says so.
+        """
+        try:
+            return self._put(run)
+        except sqlite3.Error as error:
+            kept = self._saved()
+            self._give_up(error)
+            self.adopt(kept)
+            return self._put(run)
+
+    def adopt(self, runs: Iterable[Run]) -> None:
+        """Take over runs from another history."""
+        for run in runs:
+            self.record(run)
+
+    def _put(self, run: Run) -> Run:
+        with self._rows:
+            found = self._rows.execute("SELECT number, run FROM runs WHERE key = ?", (run.key,))
+            known = found.fetchone()
+            if known is None:
+                new = (run.key, run.model_dump_json(exclude={"number"}))
+                number = self._rows.execute("INSERT INTO runs (key, run) VALUES (?, ?)", new)
+                return run.model_copy(update={"number": number.lastrowid})
+            with contextlib.suppress(ValidationError):
+                run = _joined(Run.model_validate_json(known[1]), run)
+            text = run.model_dump_json(exclude={"number"})
+            self._rows.execute("UPDATE runs SET run = ? WHERE number = ?", (text, known[0]))
+        return run.model_copy(update={"number": known[0]})
+
+    def _saved(self) -> list[Run]:
+        try:
+            return self.runs()
+        except sqlite3.Error:
+            return []
+
+    def _give_up(self, error: Exception) -> None:
+        assert self.path is not None
+        damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
+            error, sqlite3.OperationalError
+        )
+        what = "is damaged" if damaged else "cannot be written"
+        self.problem = ErrorInfo(
+            message=f"The history {self.path.name} {what}; new runs are kept until you close.",
+            hint="Move the damaged file away." if damaged else "Make the folder writable.",
+            where=self._place(),
+            details=str(error),
+        )
+        with contextlib.suppress(sqlite3.Error):
+            self._rows.close()
+        self._rows = self._memory()
+        if not damaged:
+            self._copy_readable()
+
+    def _copy_readable(self) -> None:
+        """Show what a read-only file holds."""
+        assert self.path is not None
+        with contextlib.suppress(sqlite3.Error, OSError):
+            address = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
+            with contextlib.closing(sqlite3.connect(address, uri=True)) as file:
+                rows = file.execute("SELECT number, key, run FROM runs").fetchall()
+            with self._rows:
+                self._rows.executemany("INSERT INTO runs VALUES (?, ?, ?)", rows)
+
+    def _place(self) -> Place:
+        return Place(kind="file", id=str(self.path))
+
+    @staticmethod
+    def _memory() -> sqlite3.Connection:
+        made = sqlite3.connect(":memory:")
+        made.execute(_TABLE)
+        return made
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """Open the file and make sure that it can be written."""
+    made = sqlite3.connect(path, timeout=_BUSY_S)
+    try:
+        version = made.execute("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            raise sqlite3.OperationalError("it was written by a newer program")
+        if path.exists() and not path.stat().st_mode & 0o222:
+            raise sqlite3.OperationalError("it is read-only")
+        with made:
+            made.execute(_TABLE)
+            made.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        made.execute("SELECT number FROM runs LIMIT 1").fetchone()
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _joined(before: Run, now: Run) -> Run:
+    return now.model_copy(
+        update={
+            "made": before.made,
+            "origin": before.origin or now.origin,
+            "cost": now.cost or before.cost,
+        }
+    )
