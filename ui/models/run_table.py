@@ -69,11 +69,11 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
            "Estimated by Vela; a dash until the configuration is compiled"),
     Column("SRAM", _cost(lambda c: c.sram_bytes, lambda v: size(int(v))),
            _value(lambda c: c.sram_bytes), "Peak, estimated by Vela"),
+    Column("Rules", lambda r: rules_line(r.run)),
     Column("Constants", _cost(lambda c: c.flash_bytes, lambda v: size(int(v))),
            _value(lambda c: c.flash_bytes), "Weights and commands, estimated by Vela"),
     Column("Target", lambda r: r.run.target.id),
     Column("Made", lambda r: when(r.run), None, "Coordinated universal time"),
-    Column("Rules", lambda r: rules_line(r.run)),
 )  # fmt: skip
 
 CHANGE_COLUMNS: tuple[Column[tuple[str, Change]], ...] = (

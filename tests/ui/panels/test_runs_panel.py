@@ -41,7 +41,7 @@ def test_that_without_runs_the_panel_says_how_they_come(panel):
 def test_that_every_evaluated_configuration_is_listed_with_its_figures(two_runs, panel):
     assert texts(panel.table, 0) == ["1", "2"]
     assert texts(panel.table, 4) == ["1,000", "1,000"]
-    assert texts(panel.table, 9) == ["a8w8", "a8w8, head: float"]
+    assert texts(panel.table, 6) == ["a8w8", "a8w8, head: float"]
     assert len(panel.plot.dots) == 2
 
 
