@@ -11,6 +11,7 @@ from ui.planner import Planned
 from ui.problems import Problem, of_info, project_problems, stage_problems, warnings_of
 from ui.wording import differences
 from workbench.errors import ErrorInfo, Place
+from workbench.pipeline.resolution import lost_ranges
 from workbench.pipeline.stages import STAGES_BY_ID
 
 _SETTLE_MS = 120
@@ -60,6 +61,10 @@ class Checker(QObject):
             title = STAGES_BY_ID[stage_id].title
             yield from warnings_of(getattr(result, "warnings", ()), title)
         prepared = self._context.load(PrepareResult, "prepare")
+        snapshot, project = self._context.outline.snapshot, self._context.document.project
+        if prepared is not None and snapshot is not None and project is not None:
+            lost = lost_ranges(project, snapshot.nodes_by_id, prepared)
+            yield from (of_info(info, "Ranges", "warning") for info in lost)
         if prepared is not None:
             predicted = self._context.outline.resolution.nodes
             for module, reason in differences(prepared.annotations, predicted).items():

@@ -167,13 +167,17 @@ def test_lowering(kind: str, table: dict[str, tuple[float, float]]) -> None:
 def test_calibration_pass(kind: str, table: dict[str, tuple[float, float]]) -> None:
     import torch
 
+    from workbench.engine import ranges
     from workbench.engine.acceleration.calibration import quick_calibration
+    from workbench.engine.witness import Witnesses
 
     _, prepared, _, sample = exported(kind)
     with torch.inference_mode():
         prepared(sample)
         stock_s, _ = cpu_s(lambda: prepared(sample), repeats=15)
-        with quick_calibration(prepared):
+        witnesses = Witnesses(ranges.activations(prepared))
+        witnesses.begin(0)
+        with quick_calibration(prepared), witnesses.watching():
             prepared(sample)
             quick_s, _ = cpu_s(lambda: prepared(sample), repeats=15)
     table[f"calibration pass, {kind}"] = (stock_s, quick_s)

@@ -39,6 +39,8 @@ def program_and_arrays(folder):
     np.savez(folder / "data.npz", x=data, labels=np.arange(9))
     made = project("small", calibration=DataSource(spec="data.npz", limit=5, dropped=(1,)))
     made = edits.set_model(made, ModelSource(spec="small.pt2"))
+    made = edits.fix_range(made, "relu", 0.0, 1.25)
+    made = edits.fix_range(made, "x", -2.5, 3.0)
     made = edits.assign(made, "node_target", "aten.conv2d.default", "a8w4")
     return edits.assign(made, "node_name", "linear", "a16w8")
 

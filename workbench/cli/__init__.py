@@ -12,6 +12,7 @@ from workbench.cli import (
     inspect,
     nnpa,
     project_verbs,
+    ranges,
     rules,
     run,
     runs,
@@ -23,7 +24,7 @@ from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERBS = (project_verbs, run, runs, rules, inspect, script, formats, nnpa, doctor)
+VERBS = (project_verbs, run, runs, rules, ranges, inspect, script, formats, nnpa, doctor)
 
 _EPILOG = """exit codes: 0 done; 1 a stage failed; 2 usage or an invalid project;
 3 the project names code to run and --trust was not given; 130 cancelled"""

@@ -10,7 +10,7 @@ from workbench.cli.output import EXIT_DONE, EXIT_USAGE, print_infos, print_json,
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
-from workbench.pipeline.resolution import float_graph, problems
+from workbench.pipeline.resolution import float_graph, prepared_result, problems
 from workbench.project import edits, store
 from workbench.project.model import DataSource, Evaluation, ModelSource, Project, TargetChoice
 from workbench.targets import target_of
@@ -117,9 +117,10 @@ def _check(options: argparse.Namespace) -> int:
     project, folder = open_project(options)
     try:
         graph = float_graph(project, folder, Cache(default_root()))
+        prepared = prepared_result(project, folder, Cache(default_root()))
     except WorkbenchError:
-        graph = None
-    found = problems(project, folder, graph)
+        graph = prepared = None
+    found = problems(project, folder, graph, prepared)
     errors = [p.info for p in found if p.level == "error"]
     if options.json:
         print_json(

@@ -1,4 +1,4 @@
-"""Observers that torchao lacks: a range by percentile, and a range that somebody fixed.
+"""Observers that torchao lacks: a range by percentile, a range that somebody fixed.
 
 This file stands on torch and torchao alone, because a generated script carries it along.
 """
@@ -46,3 +46,49 @@ class FixedRangeObserver(MinMaxObserver):
     def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
         """Return the input untouched and unobserved."""
         return x_orig
+
+
+def fix_ranges(prepared: torch.fx.GraphModule, ranges: dict[str, tuple[float, float]]) -> list[str]:
+    """Let the observers of some tensors report other ranges; observed data stays unread.
+
+    Observers that several tensors share are replaced for all of them, since they share a grid.
+
+    Args:
+        prepared: A graph with observers; it is changed.
+        ranges: Minimum and maximum by the node that makes the tensor.
+
+    Returns:
+        The tensors that have no observer of activations, whose ranges thus stay as they are.
+    """
+    missed = []
+    for tensor, (minimum, maximum) in ranges.items():
+        found = [o for source, o in _activation_observers(prepared) if source == tensor]
+        if not found:
+            missed.append(tensor)
+        for observer in found:
+            fixed = FixedRangeObserver(
+                minimum=minimum, maximum=maximum, dtype=observer.dtype, qscheme=observer.qscheme,
+                quant_min=observer.quant_min, quant_max=observer.quant_max,
+                eps=float(observer.eps),
+            )  # fmt: skip
+            for name, child in list(prepared.named_modules(remove_duplicate=False)):
+                if child is observer:
+                    prepared.set_submodule(name, fixed)
+    return missed
+
+
+def _activation_observers(prepared: torch.fx.GraphModule) -> list[tuple[str, Any]]:
+    """Return the node that makes each observed tensor, and its observer."""
+    observers = {
+        node: prepared.get_submodule(str(node.target))
+        for node in prepared.graph.nodes
+        if node.op == "call_module"
+    }
+    found = []
+    for node, observer in observers.items():
+        source = node.args[0]
+        while source in observers:
+            source = source.args[0]
+        if hasattr(observer, "min_val") and source.op != "get_attr":
+            found.append((source.name, observer))
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from workbench.results import TensorRange
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BINS = 256
+    from workbench.engine.witness import Witness, Witnesses
+
+BINS = 2048
 
 
 def observers(module: torch.fx.GraphModule) -> Iterator[tuple[str, Any]]:
@@ -31,14 +34,24 @@ def _keeps_range(module: torch.nn.Module) -> bool:
     return isinstance(module, ObserverBase) and hasattr(module, "min_val")
 
 
+def activations(module: torch.fx.GraphModule) -> dict[str, tuple[str, Any]]:
+    """Return every observer of activations by name, with the first node whose tensor it sees."""
+    found: dict[str, tuple[str, Any]] = {}
+    for node, name, observer in _calls(module, ""):
+        source = node.args[0]
+        if source.op != "get_attr" and all(known is not observer for _, known in found.values()):
+            found[name] = (source.name, observer)
+    return found
+
+
 def collect(
-    module: torch.fx.GraphModule,
+    module: torch.fx.GraphModule, witnesses: Witnesses
 ) -> tuple[list[TensorRange], dict[str, np.ndarray[Any, Any]]]:
     """Return the ranges of all observed tensors in execution order, and the arrays beside them.
 
     Returns:
-        Ranges, and ``histogram`` [T, 256], ``edges`` [T, 2] plus ``channel_min/<id>`` and
-        ``channel_max/<id>`` [C] for weights observed per channel.
+        Ranges, and ``histogram`` [T, 2048], ``edges`` [T, 2] plus ``channel_min/<id>`` and
+        ``channel_max/<id>`` [C] for weights observed per channel, and the witnesses' arrays.
     """
     rows: list[TensorRange] = []
     histograms: list[np.ndarray[Any, Any]] = []
@@ -50,8 +63,10 @@ def collect(
             continue
         seen.add(id(observer))
         source = node.args[0]
-        counts, low, high = _histogram(observer, module, source)
-        rows.append(_row(name, len(rows), source, observer, counts, (low, high)))
+        witness, weight = witnesses.by_name.get(name), _weight_of(module, source)
+        counts, low, high = _histogram(observer, weight, witness)
+        row = _row(name, len(rows), source, observer, counts, (low, high))
+        rows.append(row.model_copy(update=_of_values(observer, weight, witness)))
         histograms.append(counts)
         edges.append((low, high))
         if observer.min_val.numel() > 1:
@@ -59,7 +74,7 @@ def collect(
             arrays[f"channel_max/{name}"] = observer.max_val.detach().numpy()
     arrays["histogram"] = np.asarray(histograms, np.float32).reshape(-1, BINS)
     arrays["edges"] = np.asarray(edges, np.float64).reshape(-1, 2)
-    return rows, arrays
+    return rows, arrays | witnesses.arrays([row.id for row in rows])
 
 
 def _calls(module: torch.fx.GraphModule, prefix: str) -> Iterator[tuple[torch.fx.Node, str, Any]]:
@@ -83,23 +98,60 @@ def _weight_of(module: torch.fx.GraphModule, source: torch.fx.Node) -> torch.Ten
     return value if isinstance(value, torch.Tensor) else None
 
 
+def _of_values(
+    observer: Any, weight: torch.Tensor | None, witness: Witness | None
+) -> dict[str, Any]:
+    """Return the fields of a range that tell of single values, as far as they are known."""
+    if weight is not None:
+        flat = weight.detach().float()
+        channels = flat.reshape(observer.min_val.numel() or 1, -1) if flat.numel() else flat
+        return {
+            "zeros": float((flat == 0).float().mean()),
+            "mean_square": float(flat.double().square().mean()),
+            "dead": int((observer.min_val == 0).logical_and(observer.max_val == 0).sum())
+            if channels.shape[0] > 1 else 0,
+        }  # fmt: skip
+    if witness is None or not witness.values:
+        return {}
+    found: dict[str, Any] = {
+        "zeros": witness.zeros / witness.values,
+        "mean_square": witness.squares / witness.values,
+    }
+    if witness.infinite is not None:
+        found["problem"] = f"infinite in sample {witness.infinite}; such values were left out"
+    if type(observer) is not HistogramObserver:
+        searched = witness.shadow or observer
+        grid = HistogramObserver.calculate_qparams(searched)
+        if isinstance(observer, HistogramObserver):
+            ends = HistogramObserver._non_linear_param_search(observer)  # noqa: SLF001
+            grid = observer._calculate_qparams(*ends)  # noqa: SLF001
+        found["searched"] = (float(grid[0].max()), int(grid[1].reshape(-1)[0]))
+    return found
+
+
 def _histogram(
-    observer: Any, module: torch.fx.GraphModule, source: torch.fx.Node
+    observer: Any, weight: torch.Tensor | None, witness: Witness | None
 ) -> tuple[np.ndarray[Any, Any], float, float]:
-    """Return counts [256] and the two outer edges; zeros where the observer keeps none."""
-    minimum, maximum = observer.min_val, observer.max_val
-    low, high = float(minimum.min()), float(maximum.max())
-    if minimum.numel() == 0 or not np.isfinite([low, high]).all():
+    """Return counts [2048] and the two outer edges; zeros where nobody keeps any."""
+    low, high = _extremes(observer)
+    if not np.isfinite([low, high]).all():
         return np.zeros(BINS, np.float32), 0.0, 0.0
-    weight = _weight_of(module, source)
     if weight is not None:
         counts = torch.histc(weight.detach().float(), BINS, low, high) if low < high else None
         filled = counts.numpy() if counts is not None else np.eye(1, BINS)[0] * weight.numel()
         return np.asarray(filled, np.float32), low, high
-    if isinstance(observer, HistogramObserver):
-        counts = observer.histogram.detach().double().reshape(BINS, -1).sum(1)
-        return counts.numpy().astype(np.float32), low, high
+    keeper = witness.shadow if witness is not None and witness.shadow is not None else observer
+    if isinstance(keeper, HistogramObserver) and np.isfinite(float(keeper.min_val)):
+        counts = keeper.histogram.detach().double().reshape(BINS, -1).sum(1)
+        return counts.numpy().astype(np.float32), float(keeper.min_val), float(keeper.max_val)
     return np.zeros(BINS, np.float32), low, high
+
+
+def _extremes(observer: Any) -> tuple[float, float]:
+    """Return the least and the greatest value of an observer; infinite where it saw nothing."""
+    if not observer.min_val.numel():
+        return math.inf, -math.inf
+    return float(observer.min_val.min()), float(observer.max_val.max())
 
 
 def _percentiles(counts: np.ndarray[Any, Any], low: float, high: float) -> tuple[float, float]:
@@ -120,8 +172,8 @@ def _row(
     counts: np.ndarray[Any, Any],
     edges: tuple[float, float],
 ) -> TensorRange:
-    low, high = edges
-    reached = observer.min_val.numel() > 0 and np.isfinite(float(observer.min_val.min()))
+    low, high = _extremes(observer)
+    reached = observer.min_val.numel() > 0 and np.isfinite([low, high]).all()
     problem, scale, zero_point = "", 0.0, 0
     if not reached:
         problem = "no calibration sample reached this tensor"
@@ -130,7 +182,8 @@ def _row(
         scale, zero_point = float(scales.max()), int(zero_points.reshape(-1)[0])
         if low == high:
             problem = f"constant: always {low:g}"
-    p_low, p_high = _percentiles(counts, low, high)
+    low, high = (low, high) if reached else (0.0, 0.0)
+    p_low, p_high = _percentiles(counts, *edges)
     weight = source.op == "get_attr"
     user = next(iter(source.users), source)
     consumer = next(iter(user.users), source) if weight else source
@@ -142,4 +195,5 @@ def _row(
         qmax=int(observer.quant_max), scale=scale, zero_point=zero_point,
         observer=type(observer).__name__.removesuffix("Observer"),
         channels=int(observer.min_val.numel()) or 1, problem=problem,
+        symmetric="symmetric" in str(observer.qscheme), eps=float(observer.eps),
     )  # fmt: skip

@@ -131,6 +131,7 @@ READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
     "model.strict_export": lambda r: r.project.model.strict_export,
     "rules": _rules,
     "rules.listed": _rules_listed,
+    "ranges": lambda r: [[f.tensor, f.minimum, f.maximum] for f in r.project.ranges],
     "calibration": lambda r: r.data(r.project.calibration, "calibration"),
     "evaluation": _evaluation,
     "evaluation.data": _evaluation_data,

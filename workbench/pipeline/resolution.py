@@ -10,11 +10,11 @@ from workbench.pipeline.plan import plan
 from workbench.project import sources
 from workbench.project.frozen import Frozen
 from workbench.project.rules import ModuleRef, NodeRef, Resolution, module_chains, resolve
-from workbench.results import GRAPH_FILE
+from workbench.results import GRAPH_FILE, PrepareResult, load_result
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from workbench.pipeline.cache import Cache
@@ -36,6 +36,14 @@ def float_graph(project: Project, folder: Path, cache: Cache) -> GraphSnapshot |
     return GraphSnapshot.load(cache.folder(stage.key) / GRAPH_FILE)
 
 
+def prepared_result(project: Project, folder: Path, cache: Cache) -> PrepareResult | None:
+    """Return the quantizer's report if it is in the cache."""
+    stage = plan(project, folder, cache).of("prepare")
+    if stage.state != "cached":
+        return None
+    return load_result(PrepareResult, cache.folder(stage.key))
+
+
 def resolve_graph(project: Project, graph: GraphSnapshot) -> Resolution:
     """Return what every module and node of a picture gets, and by which rule."""
     modules = [ModuleRef(m.path, m.type_name) for m in graph.modules]
@@ -54,16 +62,23 @@ def resolve_graph(project: Project, graph: GraphSnapshot) -> Resolution:
     return resolve(project, modules, nodes)
 
 
-def problems(project: Project, folder: Path, graph: GraphSnapshot | None) -> list[Problem]:
+def problems(
+    project: Project, folder: Path, graph: GraphSnapshot | None,
+    prepared: PrepareResult | None = None,
+) -> list[Problem]:  # fmt: skip
     """Return everything that is wrong or odd, errors first.
 
     Args:
         project: What to look at.
         folder: Where its relative paths start.
         graph: The exported graph; without it nothing is said about matches.
+        prepared: The quantizer's report; without it nothing is said about fixed ranges.
     """
     errors = [Problem(level="error", info=info) for info in _errors(project, folder)]
     warnings = [Problem(level="warning", info=info) for info in _warnings(project, graph)]
+    if graph is not None and prepared is not None:
+        lost = lost_ranges(project, graph.nodes_by_id, prepared)
+        warnings += [Problem(level="warning", info=info) for info in lost]
     return errors + warnings
 
 
@@ -137,6 +152,27 @@ def _rule_warnings(project: Project, rule: Rule, resolution: Resolution) -> Iter
             where=where,
         )
     del project
+
+
+def lost_ranges(
+    project: Project, exported: Collection[str], prepared: PrepareResult
+) -> Iterator[ErrorInfo]:
+    """Yield the fixed ranges whose tensor does not exist any more.
+
+    Args:
+        project: Its ranges name nodes.
+        exported: Nodes of the exported graph.
+        prepared: The quantizer's report; it knows nodes too that the quantizer made of others.
+    """
+    made = {note.node for note in prepared.annotations}
+    for fixed in project.ranges:
+        if fixed.tensor not in exported and fixed.tensor not in made:
+            yield ErrorInfo(
+                message=f"The fixed range of {fixed.tensor} has no effect: "
+                "the model has no such tensor.",
+                hint="It was renamed or removed; free its range, or fix that of another tensor.",
+                where=Place(kind="tensor", id=fixed.tensor),
+            )
 
 
 def _nearest(rule: Rule, resolution: Resolution) -> str:

@@ -43,9 +43,9 @@ STAGES: tuple[Stage, ...] = (
           ("torch",), 1, _entry("export")),
     Stage("prepare", "Prepare", "Inserting observers", ("export",), ("rules", "target.quantizer"),
           ("torchao", "executorch"), 1, _entry("prepare")),
-    Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 1,
+    Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 2,
           _entry("calibrate")),
-    Stage("convert", "Quantize", "Quantizing", ("calibrate",), (), ("torchao",), 1,
+    Stage("convert", "Quantize", "Quantizing", ("calibrate",), ("ranges",), ("torchao",), 1,
           _entry("convert")),
     Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 1,
           _entry("evaluate")),
@@ -56,7 +56,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("run", "Run", "Running on the simulator", ("lower",), ("verification",), (), 1,
           _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
-          ("name", "rules.listed", "calibration"), ("executorch",), 1, _entry("package")),
+          ("name", "rules.listed", "calibration"), ("executorch",), 2, _entry("package")),
 )  # fmt: skip
 STAGES_BY_ID = {stage.id: stage for stage in STAGES}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from workbench.errors import Place, failure
+from workbench.project.fixed_range import FixedRange, range_fault
 from workbench.project.model import (
     DataSource,
     ModelSource,
@@ -132,6 +134,81 @@ def set_evaluation(project: Project, data: DataSource | None, metric: str | None
 def save_preset(project: Project, name: str, config: QuantConfig) -> Project:
     """Return the project with a config kept under a name."""
     return revise(project, presets={**project.presets, name: config})
+
+
+def fix_range(
+    project: Project, tensor: str, minimum: float, maximum: float, by: str = ""
+) -> Project:
+    """Return the project in which a tensor has a range of its own.
+
+    Raises:
+        WorkbenchError: it is inverted, excludes zero or is not finite.
+    """
+    if fault := range_fault(minimum, maximum):
+        raise failure(
+            f"{fault[:1].upper()}{fault[1:]}.",
+            "A range holds zero, and its minimum is below its maximum.",
+            Place(kind="tensor", id=tensor),
+        )
+    fixed = FixedRange(tensor=tensor, minimum=minimum, maximum=maximum, by=by)
+    return fix_ranges(project, [fixed])
+
+
+def fix_ranges(project: Project, ranges: Iterable[FixedRange]) -> Project:
+    """Return the project in which several tensors have ranges of their own."""
+    fixed = {known.tensor: known for known in project.ranges}
+    fixed |= {new.tensor: new for new in ranges}
+    return revise(project, ranges=tuple(fixed.values()))
+
+
+def free_ranges(project: Project, tensors: Iterable[str]) -> Project:
+    """Return the project in which tensors have the ranges that calibration finds.
+
+    Raises:
+        WorkbenchError: one of them has no range of its own.
+    """
+    gone = set(tensors)
+    if unknown := sorted(gone - {fixed.tensor for fixed in project.ranges}):
+        known = ", ".join(fixed.tensor for fixed in project.ranges) or "none"
+        where = Place(kind="tensor", id=unknown[0])
+        raise failure(f"The range of {unknown[0]} is not fixed.", f"Fixed: {known}.", where)
+    return revise(project, ranges=tuple(r for r in project.ranges if r.tensor not in gone))
+
+
+def replace_ranges(project: Project, fixed: Iterable[FixedRange], freed: Iterable[str]) -> Project:
+    """Return the project in which some ranges are fixed, and others are calibration's again."""
+    gone = set(freed)
+    kept = tuple(r for r in project.ranges if r.tensor not in gone)
+    return fix_ranges(revise(project, ranges=kept), fixed)
+
+
+def drop_samples(project: Project, indices: Iterable[int]) -> Project:
+    """Return the project that leaves some samples out of calibration.
+
+    Raises:
+        WorkbenchError: there is no calibration data.
+    """
+    data = _calibration_of(project)
+    dropped = tuple(sorted({*data.dropped, *indices}))
+    return revise(project, calibration=data.model_copy(update={"dropped": dropped}))
+
+
+def restore_samples(project: Project, indices: Iterable[int]) -> Project:
+    """Return the project that calibrates on samples that were left out.
+
+    Raises:
+        WorkbenchError: there is no calibration data.
+    """
+    data = _calibration_of(project)
+    dropped = tuple(sorted(set(data.dropped) - set(indices)))
+    return revise(project, calibration=data.model_copy(update={"dropped": dropped}))
+
+
+def _calibration_of(project: Project) -> DataSource:
+    if project.calibration is None:
+        where = Place(kind="option", id="calibration")
+        raise failure("There is no calibration data to leave samples out of.", where=where)
+    return project.calibration
 
 
 def rename(project: Project, name: str) -> Project:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
+from workbench.project.fixed_range import FixedRange
 from workbench.project.frozen import Frozen
 from workbench.project.qconfig import PRESETS_BY_ID, QuantConfig
 
@@ -92,7 +93,8 @@ class Project(Frozen):
     """Everything that decides a result, and a few notes that do not.
 
     ``rules`` stand in the order in which the quantizer is called: general first, and the last
-    one that matches wins. ``presets`` are the user's own named configs.
+    one that matches wins. ``presets`` are the user's own named configs; ``ranges`` stand in the
+    place of what calibration found for single tensors.
     """
 
     version: int = PROJECT_VERSION
@@ -103,6 +105,7 @@ class Project(Frozen):
     target: TargetChoice
     rules: tuple[Rule, ...] = ()
     presets: dict[str, QuantConfig] = Field(default_factory=dict)
+    ranges: tuple[FixedRange, ...] = ()
     verification: Verification = Verification()
     notes: str = ""
 

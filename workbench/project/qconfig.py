@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from workbench.project.fixed_range import range_fault
 from workbench.project.frozen import Frozen
 
 ObserverKind = Literal["histogram", "minmax", "moving_average", "percentile", "fixed"]
@@ -31,13 +32,8 @@ class Observer(Frozen):
             return self
         if self.minimum is None or self.maximum is None:
             raise ValueError("a fixed range needs both minimum and maximum")
-        if not self.minimum < self.maximum:
-            raise ValueError(f"minimum {self.minimum} is not below maximum {self.maximum}")
-        if self.minimum > 0.0 or self.maximum < 0.0:
-            raise ValueError(
-                f"the range [{self.minimum}, {self.maximum}] excludes zero, "
-                "which must have an exact code"
-            )
+        if fault := range_fault(self.minimum, self.maximum):
+            raise ValueError(fault)
         return self
 
 

@@ -58,3 +58,4 @@ class ConvertResult(Frozen):
     nodes: int
     quantized_weights_bytes: int
     float_operators: int
+    warnings: tuple[str, ...] = ()

@@ -10,9 +10,16 @@ from workbench.project.frozen import Frozen
 class TensorRange(Frozen):
     """What calibration saw of one tensor, and the grid that follows.
 
-    ``id`` is the observer's name; ``index`` the row in the arrays ``histogram`` [T, 256] and
+    ``id`` is the observer's name; ``index`` the row in the arrays ``histogram`` [T, 2048] and
     ``edges`` [T, 2]; percentiles p0.1 and p99.9 come from that histogram. Weights carry one range
-    per channel in the arrays ``channel_min/<id>`` and ``channel_max/<id>``.
+    per channel in the arrays ``channel_min/<id>`` and ``channel_max/<id>``; activations the
+    extremes of every sample in ``sample_min`` and ``sample_max`` [T, S], whose numbers stand in
+    ``samples`` [S].
+
+    ``zeros`` is the share of values that are exactly zero and ``mean_square`` the mean of the
+    squared values; ``dead`` counts channels without any other value. ``searched`` is the scale and
+    zero point that the search of the histogram observer gives where another observer is used.
+    ``symmetric`` and ``eps`` (the smallest scale) are the observer's scheme.
     """
 
     id: str
@@ -33,6 +40,12 @@ class TensorRange(Frozen):
     observer: str
     channels: int = 1
     problem: str = ""
+    symmetric: bool = False
+    eps: float = 2.0**-16
+    zeros: float | None = None
+    mean_square: float | None = None
+    dead: int = 0
+    searched: tuple[float, int] | None = None
 
 
 class CalibrateResult(Frozen):

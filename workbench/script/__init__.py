@@ -85,11 +85,16 @@ HERE = (Path(__file__).parent / {base!r}).resolve()
 
 
 _FLOW = """
+RANGES = {ranges}
+
+
 def quantize(program, inputs):
     # Guards become a call_module node, on which the Arm passes fail.
     module = program.module(check_guards=False)
     if any(n.op == "call_function" and getattr(n.target, "__name__", "") in ("cond", "while_loop")
            for n in module.graph.nodes):
+        if RANGES:
+            sys.exit("Ranges cannot be fixed in a program with torch.cond or while_loop.")
         with torch.inference_mode():
             data = list(samples(inputs))
         return quantizer()._quantize_with_submodules(module, data)
@@ -97,7 +102,7 @@ def quantize(program, inputs):
     with torch.inference_mode():
         for sample in samples(inputs):
             prepared(*sample)
-    return convert_pt2e(prepared)
+{fix}    return convert_pt2e(prepared)
 
 
 def main():
@@ -135,4 +140,7 @@ def _main(project: Project) -> str:
 if __name__ == "__main__":
     main()
 """
-    return _FLOW.rstrip() + (_BORDER.rstrip() if integer_io else "") + "\n" + tail.lstrip("\n")
+    ranges = {fixed.tensor: (fixed.minimum, fixed.maximum) for fixed in project.ranges}
+    fix = "    fix_ranges(prepared, RANGES)\n" if ranges else ""
+    flow = _FLOW.replace("{ranges}", repr(ranges)).replace("{fix}", fix)
+    return flow.rstrip() + (_BORDER.rstrip() if integer_io else "") + "\n" + tail.lstrip("\n")

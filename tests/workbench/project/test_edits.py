@@ -1,8 +1,11 @@
+import math
+
 import pytest
 
 from tests.workbench.project.builders import make_project, rule
 from workbench.errors import WorkbenchError
 from workbench.project import edits, store
+from workbench.project.model import DataSource
 
 
 def kinds(project):
@@ -55,8 +58,46 @@ def test_that_a_rule_nobody_has_is_named_with_those_there_are(verb):
         lambda p: edits.rename(p, "other"),
         lambda p: edits.set_notes(p, "a\nb"),
         lambda p: edits.assign_many(p, "module_name", ["a", "b"], "float"),
+        lambda p: edits.fix_range(p, "relu", -0.5, 3.0, "mse"),
     ],
 )
 def test_that_every_edit_survives_saving_and_loading(edit):
     changed = edit(make_project(rule("r1", "global")))
     assert store.parse(store.dump(changed).encode(), "x") == changed
+
+
+def test_that_a_range_is_fixed_once_for_each_tensor_and_freed_again():
+    project = edits.fix_range(make_project(), "relu", 0.0, 3.0)
+    project = edits.fix_range(project, "conv2d", -1.0, 1.0)
+    project = edits.fix_range(project, "relu", 0.0, 2.0, "mse")
+    assert [(r.tensor, r.maximum, r.by) for r in project.ranges] == [
+        ("relu", 2.0, "mse"), ("conv2d", 1.0, ""),
+    ]  # fmt: skip
+    assert edits.free_ranges(project, ["relu", "conv2d"]) == make_project()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "reason"),
+    [(2.0, 1.0, "not below"), (1.0, 2.0, "excludes zero"), (-2.0, -1.0, "excludes zero"),
+     (0.0, math.inf, "not finite"), (math.nan, 1.0, "not finite")],
+)  # fmt: skip
+def test_that_an_impossible_range_is_refused_with_its_reason(low, high, reason):
+    with pytest.raises(WorkbenchError, match=reason) as error:
+        edits.fix_range(make_project(), "relu", low, high)
+    assert error.value.infos[0].where.id == "relu"
+
+
+def test_that_freeing_what_is_not_fixed_names_what_is():
+    project = edits.fix_range(make_project(), "relu", 0.0, 3.0)
+    with pytest.raises(WorkbenchError, match="range of add is not fixed") as error:
+        edits.free_ranges(project, ["add"])
+    assert "relu" in error.value.infos[0].hint
+
+
+def test_that_samples_are_left_out_of_calibration_and_taken_back():
+    project = edits.set_calibration(make_project(), DataSource(spec="data.npz"))
+    dropped = edits.drop_samples(edits.drop_samples(project, [7]), [3, 7])
+    assert dropped.calibration.dropped == (3, 7)
+    assert edits.restore_samples(dropped, [3, 7]) == project
+    with pytest.raises(WorkbenchError, match="no calibration data"):
+        edits.drop_samples(make_project(), [0])

@@ -10,6 +10,7 @@ import torch
 from workbench.engine import ranges
 from workbench.engine.running import calibrating, searching_ranges
 from workbench.engine.samples import calibration_samples
+from workbench.engine.witness import Witnesses
 from workbench.errors import Place, failure
 from workbench.results import (
     ARRAYS_FILE,
@@ -29,22 +30,22 @@ def run(context: StageContext) -> None:
     """Leave the range of every observed tensor, and the observers' state."""
     prepared = context.hot("prepare")
     samples = calibration_samples(context)
-    seen = 0
-    with torch.inference_mode(), calibrating(context, prepared.module):
-        for sample in samples:
+    witnesses = Witnesses(ranges.activations(prepared.module))
+    with torch.inference_mode(), calibrating(context, prepared.module), witnesses.watching():
+        for seen, sample in enumerate(samples):
             context.progress(seen, samples.count, f"sample {seen + 1}")
+            witnesses.begin(sample.index)
             prepared.module(*sample.inputs)
-            seen += 1
-    if not seen:
+    if not witnesses.samples:
         raise failure(
             f"{samples.name} gave no samples.",
             "Calibration needs at least one.",
             Place(kind="option", id="calibration.spec"),
         )
     with searching_ranges(context):
-        found, arrays = ranges.collect(prepared.module)
+        found, arrays = ranges.collect(prepared.module, witnesses)
     result = CalibrateResult(
-        samples=seen,
+        samples=len(witnesses.samples),
         calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,
         ranges=tuple(found),
     )

@@ -13,12 +13,15 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 from workbench.engine import programs
 from workbench.engine.acceleration.table import accelerated
 from workbench.engine.fx_snapshot import snapshot
+from workbench.engine.observers import fix_ranges
 from workbench.engine.running import searching_ranges
+from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import GRAPH_FILE, ConvertResult, save_result
 
 if TYPE_CHECKING:
     from workbench.engine.context import StageContext
+    from workbench.project.model import Project
 
 LEVEL = "quantized"
 
@@ -36,9 +39,11 @@ def run(context: StageContext) -> None:
     context.progress(0, None, "quantizing")
     prepared = context.hot("calibrate")
     example = context.hot("import_model").inputs
+    # convert_pt2e consumes its argument; the observers are wanted again after the next edit.
+    observed = copy.deepcopy(prepared.module)
+    warnings = _fix_ranges(context.project, observed)
     with searching_ranges(context), accelerated(context.accelerate, log=context.log):
-        # convert_pt2e consumes its argument; the observers are wanted again after the next edit.
-        module = _convert(copy.deepcopy(prepared.module))
+        module = _convert(observed)
     context.check_cancelled()
     with torch.no_grad():
         program = torch.export.export(module, example)
@@ -52,6 +57,7 @@ def run(context: StageContext) -> None:
         nodes=len(graph.nodes),
         quantized_weights_bytes=sum(t.nbytes for t in state if t.dtype in integers),
         float_operators=_float_operators(module),
+        warnings=tuple(warnings),
     )
     save_result(result, context.out)
     context.keep(Converted(module, program))
@@ -61,6 +67,21 @@ def load(context: StageContext) -> Converted:
     """Read the program back."""
     program = programs.load(context.path("convert"))
     return Converted(program.module(check_guards=False), program)
+
+
+def _fix_ranges(project: Project, observed: torch.fx.GraphModule) -> list[str]:
+    """Put the project's own ranges in place of those seen; return what could not be done."""
+    ranges = {fixed.tensor: (fixed.minimum, fixed.maximum) for fixed in project.ranges}
+    if ranges and programs.has_control_flow(observed):
+        raise failure(
+            "Ranges cannot be fixed in a program with torch.cond or while_loop.",
+            "Give the tensors back the ranges that calibration finds.",
+            Place(kind="tensor", id=next(iter(ranges))),
+        )
+    return [
+        f"The fixed range of {tensor} has no effect: no such activation is quantized."
+        for tensor in fix_ranges(observed, ranges)
+    ]
 
 
 def _convert(module: torch.fx.GraphModule) -> torch.fx.GraphModule:

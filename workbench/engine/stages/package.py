@@ -106,6 +106,7 @@ def _manifest(
             {"call": kind, "match": match, "config": config.model_dump() if config else None}
             for kind, match, config in project.quantizer_calls()
         ],
+        "ranges": [fixed.model_dump() for fixed in project.ranges],
         "files": [file.model_dump() for file in files],
         "kernels": list(lowered.kernels),
         "memory": {

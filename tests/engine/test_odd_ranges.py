@@ -1,0 +1,103 @@
+"""Tensors that are constant, dead, infinite, NaN or never reached, through a real calibration."""
+
+import warnings
+
+import pytest
+
+from tests.engine.in_process import project
+from workbench.project import edits
+from workbench.project.model import DataSource, ModelSource
+
+pytestmark = pytest.mark.engine
+
+ODD = '''
+import torch
+from torch import nn
+
+
+class Odd(nn.Module):
+    """A convolution with a dead channel, a constant tensor, and a logarithm."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+        self.conv.weight.data[1] = 0.0
+        self.conv.bias.data[:] = 0.0
+        self.last = nn.Conv2d(4, 2, 1)
+
+    def forward(self, x):
+        y = self.conv(x).relu() * 0.0
+        return self.last(y) + torch.log(x[:, :2].abs())
+
+
+def net():
+    torch.manual_seed(0)
+    return Odd().eval(), (torch.ones(1, 3, 8, 8),)
+
+
+def usual():
+    yield torch.full((1, 3, 8, 8), 2.0)
+
+
+def with_zero():
+    yield torch.full((1, 3, 8, 8), 2.0)
+    yield torch.zeros((1, 3, 8, 8))
+
+
+class Root(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+
+    def forward(self, x):
+        return self.conv(torch.sqrt(x))
+
+
+def root():
+    return Root().eval(), (torch.ones(1, 3, 8, 8),)
+
+
+def negative():
+    yield torch.ones(1, 3, 8, 8)
+    yield -torch.ones(1, 3, 8, 8)
+'''
+
+
+@pytest.fixture
+def odd(engine):
+    (engine.folder / "odd.py").write_text(ODD)
+
+    def made(model, data):
+        base = project("small", calibration=DataSource(spec=f"odd.py:{data}"))
+        return edits.set_model(base, ModelSource(spec=f"odd.py:{model}"))
+
+    return made
+
+
+def test_that_constant_tensors_and_dead_channels_are_named_after_one_sample(engine, odd):
+    made = odd("net", "usual")
+    assert engine.run(made, "convert") == "done"
+    rows = engine.result(made, "calibrate").ranges
+    constant = next(r for r in rows if r.op == "aten.mul.Tensor")
+    assert constant.problem == "constant: always 0"
+    assert constant.zeros == 1.0
+    weight = next(r for r in rows if r.kind == "weight" and r.module == "conv")
+    assert (weight.dead, weight.channels) == (1, 4)
+    assert weight.zeros == 0.25
+
+
+def test_that_infinite_values_are_left_out_and_their_sample_is_named(engine, odd):
+    made = odd("net", "with_zero")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert engine.run(made, "convert") == "done"
+    rows = engine.result(made, "calibrate").ranges
+    (log,) = [r for r in rows if r.op == "aten.log.default"]
+    assert log.problem == "infinite in sample 1; such values were left out"
+    assert log.maximum == pytest.approx(0.6931472)
+
+
+def test_that_nan_stops_calibration_with_tensor_and_sample(engine, odd):
+    assert engine.run(odd("root", "negative"), "calibrate") == "failed"
+    assert engine.failure.message == "Sample 1 makes the tensor pow_1 NaN."
+    assert engine.failure.where.id == "pow_1"

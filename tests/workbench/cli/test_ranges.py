@@ -1,0 +1,119 @@
+import json
+
+import numpy as np
+import pytest
+
+from workbench.cli import main
+from workbench.pipeline.cache import Cache
+from workbench.pipeline.plan import plan
+from workbench.project import edits, store
+from workbench.project.model import DataSource
+from workbench.results import CalibrateResult, TensorRange, save_result
+
+TAILS = np.random.default_rng(2).laplace(size=100_000)
+
+
+def row(index, node, module, **changes):
+    return TensorRange(**{
+        "id": f"observer_{index}", "node": node, "op": f"aten.{node}.default", "module": module,
+        "kind": "activation", "index": index, "minimum": float(TAILS.min()),
+        "maximum": float(TAILS.max()), "p_low": -6.0, "p_high": 6.0, "dtype": "int8",
+        "qmin": -128, "qmax": 127, "scale": 0.08, "zero_point": 0, "observer": "Histogram",
+        "mean_square": 2.0, **changes,
+    })  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("QUANTIZATION_WORKBENCH_CONFIG", str(tmp_path / "config"))
+    (tmp_path / "model.py").write_text("def net(): ...\n")
+    path = tmp_path / "net.qwb"
+    assert main(["new", str(path), "--model", "model.py:net", "--target", "ethos-u55-128"]) == 0
+    capsys.readouterr()
+    return path
+
+
+@pytest.fixture
+def calibrated(project, tmp_path):
+    """Leave ranges in the cache, as calibration does."""
+    cache = Cache(tmp_path / "cache")
+    rows = (
+        row(0, "conv2d", "stem.conv"),
+        row(1, "linear", "head"),
+        row(2, "add", "head", scale=0.0, problem="no calibration sample reached this tensor"),
+    )
+    with cache.writing(plan(store.load(project), tmp_path, cache).key("calibrate")) as folder:
+        counts, edges = np.histogram(TAILS, 2048)
+        histogram = np.stack([counts, counts, np.zeros(2048)])
+        ends = [[edges[0], edges[-1]]] * 2 + [[0.0, 0.0]]
+        np.savez(folder / "arrays.npz", histogram=histogram, edges=np.asarray(ends))
+        save_result(CalibrateResult(samples=4, calibrated_on="data.npz", ranges=rows), folder)
+    return project
+
+
+def test_that_a_range_is_set_listed_and_freed(calibrated, capsys):
+    assert main(["ranges", str(calibrated), "set", "conv2d", "-1.5", "2"]) == 0
+    assert "-1.5 to 2" in capsys.readouterr().out
+    fixed = store.load(calibrated).ranges[0]
+    assert (fixed.tensor, fixed.minimum, fixed.maximum) == ("conv2d", -1.5, 2.0)
+    assert main(["ranges", str(calibrated), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["calibrated"]
+    assert document["fixed"][0]["tensor"] == "conv2d"
+    assert len(document["tensors"]) == 3
+    assert main(["ranges", str(calibrated), "free"]) == 0
+    assert store.load(calibrated).ranges == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["set", "conv2d", "2", "-1"], "not below"),
+        (["set", "conv2d", "1", "2"], "excludes zero"),
+        (["set", "conv2d", "0", "inf"], "not finite"),
+        (["free", "conv2d"], "not fixed"),
+        (["compare", "conv3d"], "Did you mean conv2d"),
+        (["choose", "--method", "kl", "--module", "gone"], "No quantized activation"),
+        (["drop", "3"], "no calibration data"),
+    ],
+)
+def test_that_what_cannot_be_done_is_refused_with_a_reason(calibrated, capsys, arguments, said):
+    before = calibrated.read_bytes()
+    assert main(["ranges", str(calibrated), *arguments]) == 2
+    assert said in capsys.readouterr().err
+    assert calibrated.read_bytes() == before
+
+
+def test_that_methods_are_compared_by_predicted_sqnr(calibrated, capsys):
+    assert main(["ranges", str(calibrated), "--json", "compare", "conv2d"]) == 0
+    found = {c["method"]: c for c in json.loads(capsys.readouterr().out)["choices"]}
+    assert list(found) == ["histogram", "minmax", "percentile", "mse", "kl"]
+    assert found["mse"]["sqnr_db"] >= max(c["sqnr_db"] for c in found.values()) - 0.05
+    assert found["minmax"]["clipped"] == 0.0
+    assert found["percentile"]["maximum"] < found["minmax"]["maximum"]
+
+
+def test_that_a_method_is_chosen_for_a_module_and_taken_back_by_the_search(calibrated):
+    assert main(["ranges", str(calibrated), "choose", "--method", "mse", "--module", "stem"]) == 0
+    assert [(r.tensor, r.by) for r in store.load(calibrated).ranges] == [("conv2d", "mse")]
+    assert main(["ranges", str(calibrated), "choose", "--method", "percentile", "--all"]) == 0
+    assert {r.tensor for r in store.load(calibrated).ranges} == {"conv2d", "linear"}
+    assert main(["ranges", str(calibrated), "choose", "--method", "histogram", "--all"]) == 0
+    assert store.load(calibrated).ranges == ()
+
+
+def test_that_comparing_needs_a_calibration(project, capsys):
+    assert main(["ranges", str(project), "compare", "conv2d"]) == 2
+    assert "--until calibrate" in capsys.readouterr().err
+
+
+def test_that_samples_are_dropped_and_restored(project, tmp_path, capsys):
+    np.savez(tmp_path / "data.npz", x=np.zeros((4, 3)))
+    made = edits.set_calibration(store.load(project), DataSource(spec="data.npz"))
+    store.save(made, project)
+    assert main(["ranges", str(project), "drop", "3", "1"]) == 0
+    assert store.load(project).calibration.dropped == (1, 3)
+    assert main(["ranges", str(project), "restore", "3"]) == 0
+    assert store.load(project).calibration.dropped == (1,)
+    capsys.readouterr()

@@ -1,0 +1,133 @@
+"""What every single sample did to each observed activation, which no observer remembers."""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torchao.quantization.pt2e import HistogramObserver
+
+from workbench.engine.acceleration.patching import replaced
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+
+@dataclass
+class Witness:
+    """Extremes by sample, and sums over all values of the tensors that one observer sees.
+
+    ``shadow`` keeps a histogram for an observer that has none of its own.
+    """
+
+    tensor: str
+    shadow: HistogramObserver | None = None
+    extremes: dict[int, tuple[float, float]] = field(default_factory=dict)
+    values: int = 0
+    zeros: int = 0
+    squares: float = 0.0
+    infinite: int | None = None
+
+    def see(self, sample: int, x: torch.Tensor) -> None:
+        """Take in one tensor of one sample.
+
+        Raises:
+            WorkbenchError: it holds NaN.
+        """
+        if not x.numel():
+            return
+        least, greatest = torch.aminmax(x)
+        low, high = least.item(), greatest.item()
+        if not (-math.inf < low and high < math.inf):
+            x = self._finite(sample, x)
+            if not x.numel():
+                return
+            least, greatest = torch.aminmax(x)
+            low, high = least.item(), greatest.item()
+        if sample in self.extremes:
+            before = self.extremes[sample]
+            low, high = min(before[0], low), max(before[1], high)
+        self.extremes[sample] = low, high
+        count = x.numel()
+        self.values += count
+        self.zeros += count - torch.count_nonzero(x).item()
+        self.squares += torch.linalg.vector_norm(x).item() ** 2
+        if self.shadow is not None:
+            self.shadow(x)
+
+    def _finite(self, sample: int, x: torch.Tensor) -> torch.Tensor:
+        if bool(torch.isnan(x).any()):
+            raise failure(
+                f"Sample {sample} makes the tensor {self.tensor} NaN.",
+                "Leave the sample out, or look for a division by zero before that tensor.",
+                Place(kind="tensor", id=self.tensor),
+            )
+        self.infinite = sample if self.infinite is None else self.infinite
+        return x[torch.isfinite(x)]
+
+
+class Witnesses:
+    """A witness beside every observer of activations, while samples pass."""
+
+    def __init__(self, activations: Mapping[str, tuple[str, Any]]) -> None:
+        """Take observers by name, each with the node whose tensor it sees."""
+        self.by_name = {
+            name: Witness(tensor, _shadow(observer))
+            for name, (tensor, observer) in activations.items()
+        }
+        self._observers = {name: observer for name, (_, observer) in activations.items()}
+        self.samples: list[int] = []
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """See what passes the observers in the block; ``begin`` says whose it is."""
+        with ExitStack() as stack:
+            for name, observer in self._observers.items():
+                watched = self._watched(self.by_name[name], observer.forward)
+                stack.enter_context(replaced(observer, "forward", watched))
+            yield
+
+    def begin(self, sample: int) -> None:
+        """Say which sample is next, by its number in the data."""
+        self.samples.append(sample)
+
+    def arrays(self, names: list[str]) -> dict[str, NDArray[Any]]:
+        """Return ``samples`` [S], and ``sample_min`` and ``sample_max`` [T, S] of named observers.
+
+        What a sample never reached is NaN, and all of a weight is.
+        """
+        shape = (len(names), len(self.samples))
+        low, high = np.full(shape, np.nan, np.float32), np.full(shape, np.nan, np.float32)
+        places = {sample: place for place, sample in enumerate(self.samples)}
+        for row, name in enumerate(names):
+            if name in self.by_name:
+                for sample, ends in self.by_name[name].extremes.items():
+                    low[row, places[sample]], high[row, places[sample]] = ends
+        return {
+            "samples": np.asarray(self.samples, np.int64), "sample_min": low, "sample_max": high,
+        }  # fmt: skip
+
+    def _watched(self, witness: Witness, observe: Any) -> Any:
+        samples = self.samples
+
+        def forward(x: torch.Tensor) -> Any:
+            witness.see(samples[-1], x)
+            return observe(x)
+
+        return forward
+
+
+def _shadow(observer: Any) -> HistogramObserver | None:
+    if isinstance(observer, HistogramObserver):
+        return None
+    return HistogramObserver(
+        dtype=observer.dtype, qscheme=observer.qscheme, quant_min=observer.quant_min,
+        quant_max=observer.quant_max, eps=float(observer.eps),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What a histogram says about a grid before anything is run: no torch, no window."""

@@ -1,0 +1,134 @@
+"""Ranges that different methods would take from the same histogram.
+
+Sources: the extremes; the central share of values (as ``PercentileObserver``); the least mean
+squared error of this tensor, by search; and the least Kullback-Leibler divergence of the clipped
+from the quantized distribution (S. Migacz, 8-bit Inference with TensorRT, 2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from workbench.numerics.grid import Scheme
+    from workbench.numerics.histogram import Histogram
+
+PERCENTILE = 99.99
+_SEARCH_BINS = 512
+_TRIALS = 33
+_ROUNDS = 3
+_KL_LEVELS, _KL_STRIDE, _KL_BINS = 128, 16, 2048
+_TINY = 1e-12
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to take a range; it may decline with None."""
+
+    id: str
+    title: str
+    meaning: str
+    range: Callable[[Histogram, Scheme], Range | None]
+
+
+def _minmax(histogram: Histogram, scheme: Scheme) -> Range:
+    del scheme
+    return _with_zero(histogram.low, histogram.high)
+
+
+def _percentile(histogram: Histogram, scheme: Scheme) -> Range:
+    del scheme
+    tail = (100.0 - PERCENTILE) / 200.0
+    return _with_zero(histogram.quantile(tail), histogram.quantile(1.0 - tail))
+
+
+def _mse(histogram: Histogram, scheme: Scheme) -> Range:
+    """Shrink both ends in turn, ever finer around the best so far."""
+    few = histogram.coarser(_SEARCH_BINS)
+    widest = _with_zero(few.low, few.high)
+    best, spread = list(widest), 1.0
+    for _ in range(_ROUNDS):
+        for end in (1, 0):
+            if widest[end] == 0.0:
+                continue
+            middle = best[end] / widest[end]
+            shares = np.linspace(max(0.01, middle - spread), min(1.0, middle + spread), _TRIALS)
+            trials = np.repeat([best], _TRIALS, axis=0)
+            trials[:, end] = shares * widest[end]
+            if scheme.symmetric:
+                trials[:, 1 - end] = np.clip(-trials[:, end], *widest)
+            noises = _noises(few, scheme, trials)
+            best = trials[int(np.argmin(noises))].tolist()
+        spread /= 6.0
+    return best[0], best[1]
+
+
+def _noises(
+    histogram: Histogram, scheme: Scheme, ranges: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    grids = [scheme.grid(low, high) for low, high in ranges.tolist()]
+    scale = np.asarray([grid.scale for grid in grids])
+    low = np.asarray([grid.low for grid in grids])
+    return histogram.noises(scale, low, scheme.qmax - scheme.qmin)
+
+
+def _kl(histogram: Histogram, scheme: Scheme) -> Range | None:
+    """Return the threshold on the sizes of values; for 8 bits, as it was published."""
+    if scheme.qmax - scheme.qmin > 255:
+        return None
+    low, high = _with_zero(histogram.low, histogram.high)
+    top = max(-low, high)
+    sizes = _sizes(histogram, top)
+    best, threshold = np.inf, top
+    for last in range(_KL_LEVELS, _KL_BINS + 1, _KL_STRIDE):
+        found = _divergence(sizes, last)
+        if found < best:
+            best, threshold = found, top * last / _KL_BINS
+    return max(low, -threshold), min(high, threshold)
+
+
+def _sizes(histogram: Histogram, top: float) -> NDArray[np.float64]:
+    """Return the counts of absolute values in bins from 0 to ``top``, zeros left out."""
+    edges = histogram.edges
+    reached = np.concatenate([[0.0], np.cumsum(histogram.counts)])
+    wanted = np.linspace(0.0, top, _KL_BINS + 1)
+    above = np.interp(wanted, edges, reached)
+    below = np.interp(-wanted, edges, reached)
+    counts: NDArray[np.float64] = np.diff(above) - np.diff(below)
+    counts[0] = max(0.0, counts[0] - histogram.zeros * histogram.counts.sum())
+    return counts
+
+
+def _divergence(sizes: NDArray[np.float64], last: int) -> float:
+    clipped = sizes[:last].copy()
+    clipped[-1] += sizes[last:].sum()
+    owner = np.arange(last) * _KL_LEVELS // last
+    filled = sizes[:last] > 0
+    sums = np.bincount(owner, sizes[:last], _KL_LEVELS)
+    shares = np.bincount(owner, filled, _KL_LEVELS)
+    quantized = np.where(filled, sums[owner] / np.maximum(shares[owner], 1), 0.0)
+    p, q = clipped / max(clipped.sum(), _TINY), quantized / max(quantized.sum(), _TINY)
+    some = p > 0
+    return float(np.sum(p[some] * np.log(p[some] / np.maximum(q[some], _TINY))))
+
+
+def _with_zero(low: float, high: float) -> Range:
+    return min(low, 0.0), max(high, 0.0)
+
+
+METHODS: tuple[Method, ...] = (
+    Method("minmax", "Min-max", "All values seen", _minmax),
+    Method("percentile", f"Percentile {PERCENTILE}", "The central share of the values",
+           _percentile),
+    Method("mse", "Least squared error", "The least error of this tensor, by search", _mse),
+    Method("kl", "Least divergence (KL)",
+           "The least Kullback-Leibler divergence; 8 bits only", _kl),
+)  # fmt: skip
+METHODS_BY_ID = {method.id: method for method in METHODS}

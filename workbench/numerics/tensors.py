@@ -1,0 +1,117 @@
+"""A calibrated tensor as predictions need it: histogram, scheme, the grids it could have."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.numerics.grid import Grid, Scheme
+from workbench.numerics.histogram import Histogram
+from workbench.numerics.methods import METHODS
+from workbench.project.fixed_range import FixedRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from workbench.results import TensorRange
+
+SEARCHED = "histogram"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one method would do to a tensor; ``sqnr_db`` predicted, None where nothing is known."""
+
+    method: str
+    title: str
+    grid: Grid
+    minimum: float
+    maximum: float
+    clipped: float
+    sqnr_db: float | None
+
+
+def scheme_of(tensor: TensorRange) -> Scheme:
+    """Return how the tensor's observer makes a grid of a range."""
+    unsigned = tensor.dtype.startswith("uint")
+    return Scheme(tensor.qmin, tensor.qmax, tensor.symmetric, tensor.eps, unsigned)
+
+
+def histogram_of(tensor: TensorRange, arrays: Mapping[str, NDArray[Any]]) -> Histogram | None:
+    """Return the stored histogram of an activation; None where calibration kept none."""
+    counts, edges = arrays.get("histogram"), arrays.get("edges")
+    if counts is None or edges is None or tensor.index >= len(counts):
+        return None
+    low, high = (float(edge) for edge in edges[tensor.index])
+    found = Histogram(
+        np.asarray(counts[tensor.index], np.float64), low, high,
+        tensor.zeros or 0.0, tensor.mean_square,
+    )  # fmt: skip
+    return found if found.is_known else None
+
+
+def observed_grid(tensor: TensorRange) -> Grid | None:
+    """Return the grid that calibration gave; None for a tensor it never reached."""
+    if not 0 < tensor.scale < math.inf:
+        return None
+    return Grid(tensor.scale, tensor.zero_point, tensor.qmin, tensor.qmax)
+
+
+def predicted(
+    histogram: Histogram, grid: Grid, method: str = "", title: str = "",
+    ends: tuple[float, float] | None = None,
+) -> Choice:  # fmt: skip
+    """Return what a grid, made of the range ``ends`` if there is one, would do to a tensor."""
+    low, high = ends or (grid.low, grid.high)
+    return Choice(method, title, grid, low, high, histogram.clipped(grid), histogram.sqnr_db(grid))
+
+
+def choices(tensor: TensorRange, histogram: Histogram) -> list[Choice]:
+    """Return what every method would do to a tensor, the histogram observer's search first."""
+    scheme, found = scheme_of(tensor), []
+    searched = tensor.searched or (tensor.scale, tensor.zero_point)
+    if searched[0] > 0:
+        grid = Grid(searched[0], searched[1], tensor.qmin, tensor.qmax)
+        found.append(predicted(histogram, grid, SEARCHED, "Histogram search"))
+    for method in METHODS:
+        ends = method.range(histogram, scheme)
+        if ends is not None and ends[0] < ends[1]:
+            grid = scheme.grid(*ends)
+            found.append(predicted(histogram, grid, method.id, method.title, ends))
+    return found
+
+
+def replacements(
+    rows: Iterable[TensorRange], arrays: Mapping[str, NDArray[Any]], method: str
+) -> Iterator[tuple[str, FixedRange | None]]:
+    """Yield tensors with the range that a method takes; None where calibration has it already.
+
+    Tensors that were never reached, are constant, or that the method declines, are left out.
+    """
+    for row in rows:
+        if method == SEARCHED and row.searched is None:
+            yield row.node, None
+            continue
+        histogram = histogram_of(row, arrays)
+        for found in choices(row, histogram) if histogram is not None else ():
+            if found.method == method:
+                yield (
+                    row.node,
+                    FixedRange(
+                        tensor=row.node, minimum=found.minimum, maximum=found.maximum, by=method
+                    ),
+                )
+
+
+def activations(ranges: Sequence[TensorRange]) -> list[TensorRange]:
+    """Return the activations whose range can be fixed: those that no other observer stands before.
+
+    A tensor with a second grid behind its first has one row here.
+    """
+    observers = {row.id for row in ranges}
+    return [row for row in ranges if row.kind == "activation" and row.node not in observers]
