@@ -8,7 +8,7 @@ from tests.engine import test_fx_snapshot_quantized
 from workbench.graph.attribution import attribute
 from workbench.graph.lineage import Lineage
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.results import LowerResult, load_result
+from workbench.results import DEVICE_GRAPH_FILE, LowerResult, load_result
 
 pytestmark = pytest.mark.engine
 
@@ -32,7 +32,10 @@ def sample(digits):
     read = {snapshot.level: (path, snapshot) for path in paths
             for snapshot in [GraphSnapshot.load(path)]}  # fmt: skip
     levels = {name: read[name][1] for name in ("float", "prepared", "quantized", "edge")}
-    return Lineage(levels), load_result(LowerResult, read["edge"][0].parent)
+    device = GraphSnapshot.load(read["edge"][0].with_name(DEVICE_GRAPH_FILE))
+    return Lineage({**levels, device.level: device}), load_result(
+        LowerResult, read["edge"][0].parent
+    )
 
 
 def calls(lineage, level, *parts):
@@ -105,3 +108,37 @@ def test_that_nearly_all_cycles_belong_to_an_operation(sample):
     owners = attribute([(row.module, row.operator) for row in rows], lineage.levels["float"])
     told = sum(row.cycles for row, owner in zip(rows, owners, strict=True) if owner)
     assert told >= 0.95 * sum(row.cycles for row in rows)
+
+
+def test_that_operators_of_tosa_lead_to_the_float_operation_they_compute(sample):
+    lineage, _ = sample
+    for node in calls(lineage, "tosa", "CONV2D"):
+        (name,) = lineage.counterparts("tosa", node.id, "float").nodes
+        origin = lineage.levels["float"].nodes_by_id[name]
+        assert any(word in origin.op for word in ("conv", "linear"))
+        assert origin.module == node.module
+        assert node.attrs["dilation"] == "1, 1"
+        assert node.outputs[0].dtype in {"int32", "int48"}
+
+
+def test_that_every_row_of_vela_is_named_as_an_operator_of_tosa(sample):
+    lineage, lowered = sample
+    known = lineage.levels["tosa"].nodes_by_id
+    rows = [(report.delegate, row) for report in lowered.vela for row in report.operations]
+    assert rows
+    assert all(f"delegate_{number}/{row.name}" in known for number, row in rows)
+
+
+def test_that_the_tosa_level_is_one_connected_program(sample):
+    lineage, _ = sample
+    program = lineage.levels["tosa"]
+    assert [n.outputs[0].shape_text for n in program.nodes if n.kind == "input"] == [
+        "1\u00d71\u00d78\u00d78"
+    ]
+    (output,) = [n for n in program.nodes if n.kind == "output"]
+    reached, waiting = set(), [output.id]
+    while waiting:
+        node_id = waiting.pop()
+        reached.add(node_id)
+        waiting += [n.id for n in program.producers(node_id) if n.id not in reached]
+    assert reached == set(program.nodes_by_id)

@@ -331,5 +331,5 @@ def test_that_a_place_in_a_later_graph_is_shown_at_its_level(opened, qtbot):
     changed = GraphSnapshot("edge", nodes, edge.edges, edge.modules)
     changed.save(opened.session.result("lower") / "graph.json")
     opened.notices.place_asked.emit(Place(kind="node", id="edge_only"))
-    assert graph.tabs.tabText(graph.tabs.currentIndex()) == "Edge"
+    qtbot.waitUntil(lambda: graph.tabs.tabText(graph.tabs.currentIndex()) == "Edge")
     assert opened.context.selection.value.nodes == {"edge_only"}

@@ -1,4 +1,4 @@
-"""Opening and closing groups, and going to places: layouts are asked for and come back."""
+"""A program on the painted ground: layouts are asked for and come back, places are gone to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ui.graph.painting import has_room
 from ui.graph.places import History, Place
 from ui.graph.surface import GraphSurface
 from ui.graph.walking import joints
-from workbench.graph.isolation import isolate
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget
 
     from ui.graph.scene import Scene
     from ui.theme import Theme
+    from workbench.graph.hierarchy import Shape
     from workbench.graph.snapshot import GraphSnapshot
 
 OPENING_SCALE = 0.45
@@ -36,12 +36,13 @@ class GraphCanvas(GraphSurface):
         self._snapshot: GraphSnapshot | None = None
         self._whole: GraphSnapshot | None = None
         self._order: Order | None = None
+        self.shape: Shape = "modules"
         self._expanded: frozenset[str] = frozenset()
         self._anchor: str | None = None
         self._reveal: frozenset[str] = frozenset()
         self._awaited: frozenset[str] = frozenset()
         self._history = History()
-        self._wanted: Camera | None = None
+        self._wanted: Place | None = None
         # The application owns the thread, so that it outlives the widget until it has ended.
         self._thread = LayoutThread(QCoreApplication.instance())
         self._thread.finished_scene.connect(self._on_scene)
@@ -64,71 +65,23 @@ class GraphCanvas(GraphSurface):
             self._order, self._is_waiting, self.scene = None, False, None
             self.update()
             return
-        self._submit(Order(snapshot, self._expanded if had_scene else None))
+        self._submit(self._new_order(self._expanded if had_scene else None))
+
+    @property
+    def snapshot(self) -> GraphSnapshot | None:
+        """The graph that was given to be shown, or the part of it that shows alone."""
+        return self._snapshot
 
     @property
     def isolated(self) -> bool:
         """Whether only a part of the graph shows."""
         return self._whole is not None
 
-    def isolate_selection(self) -> None:
-        """Show nothing but the selected operations and what they read from and write to."""
-        if self._snapshot is not None and self.scene is not None and self.selected:
-            owner = self.scene.hierarchy.owner
-            inside = {n for n, item in owner.items() if item in self.selected}
-            whole = self._whole or self._snapshot
-            self._show_part(isolate(self._snapshot, inside | self.selected), whole)
-
-    def show_all(self) -> None:
-        """Show the whole graph again."""
-        if self._whole is not None:
-            self._show_part(self._whole, None)
-
-    def _show_part(self, snapshot: GraphSnapshot, whole: GraphSnapshot | None) -> None:
-        self._snapshot, self._anchor, self.scene = snapshot, None, None
-        self._set_whole(whole)
-        self._history = History()
-        self._submit(Order(snapshot))
-        self.update()
-
     def _set_whole(self, whole: GraphSnapshot | None) -> None:
         was = self.isolated
         self._whole = whole
         if was != self.isolated:
             self.isolation_changed.emit(self.isolated)
-
-    def expand(self, group: str) -> None:
-        """Open a group, and those around it."""
-        key = self._resolve(group)
-        if key is not None and self.scene is not None and key in self.scene.hierarchy.groups:
-            around = self.scene.hierarchy.ancestors(key)
-            self._open(self._expanded.union({key}, around), anchor=key)
-
-    def collapse(self, group: str) -> None:
-        """Close a group."""
-        key = self._resolve(group)
-        if key is not None:
-            self._open(self._expanded - {key}, anchor=key)
-
-    def expand_all(self) -> None:
-        """Open every group, however long the drawing gets."""
-        if self._snapshot is not None:
-            self._submit(Order(self._snapshot, everything=True, area=self._area()))
-
-    def collapse_all(self) -> None:
-        """Close every group."""
-        self._open(frozenset(), anchor=None)
-
-    def expand_below(self, group: str) -> None:
-        """Open a group and every group inside of it."""
-        key = self._resolve(group)
-        if key is not None and self.scene is not None:
-            below = {k for k in self.scene.hierarchy.groups if k.startswith(key) or key == "/"}
-            self._open(self._expanded | below, anchor=key)
-
-    def is_expanded(self, group: str) -> bool:
-        """Tell whether a group is open, or about to be."""
-        return self._resolve(group) in self._expanded
 
     def fit(self) -> None:
         """Show the whole drawing; of a very tall one the top, at a size that says something."""
@@ -139,7 +92,14 @@ class GraphCanvas(GraphSurface):
 
     def place(self) -> Place:
         """Return what shows now, to come back to it: open groups and camera."""
-        return Place(self._expanded, self.camera)
+        return Place(self._expanded, self.camera, self.shape)
+
+    def item_near(self, point: QPointF) -> str:
+        """Return an item at or around a place of the drawing; "" if there is none."""
+        if self.scene is None:
+            return ""
+        near = self.scene.items_in(QRectF(point.x() - 400, point.y() - 300, 800, 600))
+        return near[0] if near else ""
 
     def go_to(self, place: Place) -> None:
         """Show a place again, e.g. a bookmark."""
@@ -157,12 +117,23 @@ class GraphCanvas(GraphSurface):
     def _show_place(self, place: Place | None) -> None:
         if place is None or self._snapshot is None:
             return
-        if place.expanded == self._expanded:
-            self.look(place.camera)
+        if (place.expanded, place.shape) == (self._expanded, self.shape) and not self._is_waiting:
+            self._land(place)
             return
-        self._wanted = place.camera
-        self._expanded = place.expanded
-        self._submit(Order(self._snapshot, place.expanded, area=place.camera.shown(self._size())))
+        self._wanted = place
+        self._expanded, self.shape = place.expanded, place.shape
+        self._submit(self._new_order(place.expanded))
+
+    def _land(self, place: Place) -> None:
+        """Look where a place says; at the whole drawing if its anchor has gone."""
+        camera = place.camera
+        if place.anchor and self.scene is not None:
+            if not self.scene.has(place.anchor):
+                self.look(fit(self.scene.bounds, self._size(), OPENING_SCALE))
+                return
+            middle = self.scene.rect(place.anchor).topLeft() + QPointF(camera.x, camera.y)
+            camera = Camera(camera.scale).centred(QRectF(middle, middle), self._size())
+        self.look(camera)
 
     def _resolve(self, group: str) -> str | None:
         return self.scene.hierarchy.resolve(group) if self.scene is not None else None
@@ -172,7 +143,11 @@ class GraphCanvas(GraphSurface):
             self._history.leave(self.place())
             self._anchor = anchor
             self._expanded = expanded
-            self._submit(Order(self._snapshot, expanded, area=self._area()))
+            self._submit(self._new_order(expanded))
+
+    def _new_order(self, expanded: frozenset[str] | None) -> Order:
+        assert self._snapshot is not None
+        return Order(self._snapshot, expanded, area=self._area(), shape=self.shape)
 
     def _submit(self, order: Order) -> None:
         self._order, self._is_waiting = order, True
@@ -184,18 +159,19 @@ class GraphCanvas(GraphSurface):
         old, self.scene = self.scene, scene
         self._order, self._is_waiting = None, False
         is_same = old is not None and old.hierarchy is scene.hierarchy
+        is_other = old is not None and _kind(old) != _kind(scene)
         self._expanded = scene.expanded
         self._choose(self.selected)
         if not scene.has(self.current):
             self.current = None
         self._motion.stop()
         self._progress, self._origins = 1.0, {}
-        if old is None:
+        if old is None or (is_other and self._wanted is None):
             self.look(fit(scene.bounds, self._size(), OPENING_SCALE))
         elif is_same and self._wanted is None:
             self._keep_in_place(old, scene)
         if self._wanted is not None:
-            self.look(self._wanted)
+            self._land(self._wanted)
         elif not self._area().intersects(scene.bounds):
             self.fit()
         self._anchor = self._wanted = None
@@ -211,12 +187,8 @@ class GraphCanvas(GraphSurface):
         anchor = self._anchor if scene.has(self._anchor) else None
         if anchor is None:
             middle = self.picture_middle()
-            near = [
-                item
-                for item in old.items_in(QRectF(middle.x() - 400, middle.y() - 300, 800, 600))
-                if scene.has(item)
-            ]
-            anchor = near[0] if near else None
+            around = QRectF(middle.x() - 400, middle.y() - 300, 800, 600)
+            anchor = next((item for item in old.items_in(around) if scene.has(item)), None)
         if anchor is None or not old.has(anchor):
             return
         was, now = _corner(old, anchor), _corner(scene, anchor)
@@ -273,6 +245,11 @@ class GraphCanvas(GraphSurface):
         self._history.leave(self.place())
         target = whole if fits.scale > OPENING_SCALE else rects[0]
         self.look(Camera(scale).centred(target, self._size()))
+
+
+def _kind(scene: Scene) -> tuple[str, str]:
+    """Return what must change for a drawing to be another one: its level, or how it is grouped."""
+    return scene.hierarchy.snapshot.level, scene.hierarchy.shape
 
 
 def _corner(scene: Scene, item: str) -> QPointF:

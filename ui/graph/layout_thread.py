@@ -16,6 +16,7 @@ from workbench.graph.hierarchy import Hierarchy
 from workbench.graph.layout import Layout
 
 if TYPE_CHECKING:
+    from workbench.graph.hierarchy import Shape
     from workbench.graph.snapshot import GraphSnapshot
 
 LAYOUTS_KEPT = 6
@@ -27,12 +28,14 @@ class Order:
     """What to draw. ``expanded`` None opens the graph at a readable depth.
 
     ``everything`` opens all groups. ``area`` is what shows now; it is made ready to paint.
+    ``shape`` is how operations are grouped.
     """
 
     snapshot: GraphSnapshot
     expanded: frozenset[str] | None = None
     everything: bool = False
     area: QRectF = field(default_factory=QRectF)
+    shape: Shape = "modules"
 
 
 class LayoutThread(QThread):
@@ -49,7 +52,7 @@ class LayoutThread(QThread):
         self._made: list[Scene] = []
         self._is_stopped = False
         self._busy = False
-        self._layouts: OrderedDict[int, Layout] = OrderedDict()
+        self._layouts: OrderedDict[tuple[int, Shape], Layout] = OrderedDict()
 
     def submit(self, order: Order) -> None:
         """Lay this out next; forget what was asked for before."""
@@ -109,7 +112,7 @@ class LayoutThread(QThread):
             return is_current
 
     def _make(self, order: Order) -> Scene | None:
-        layout = self._layout(order.snapshot)
+        layout = self._layout(order.snapshot, order.shape)
         hierarchy = layout.hierarchy
         expanded = hierarchy.opening() if order.expanded is None else order.expanded
         if order.everything:
@@ -122,10 +125,10 @@ class LayoutThread(QThread):
         scene.visible_cells(order.area)
         return scene
 
-    def _layout(self, snapshot: GraphSnapshot) -> Layout:
-        key = id(snapshot)
+    def _layout(self, snapshot: GraphSnapshot, shape: Shape) -> Layout:
+        key = (id(snapshot), shape)
         if key not in self._layouts:
-            layout = Layout(Hierarchy(snapshot), self._is_outdated)
+            layout = Layout(Hierarchy(snapshot, shape), self._is_outdated)
             self._layouts[key] = layout
             while len(self._layouts) > LAYOUTS_KEPT:
                 self._layouts.popitem(last=False)

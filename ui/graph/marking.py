@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ui.graph.levels import EDGE, PREPARED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from workbench.graph.lineage import Lineage
     from workbench.project.rules import Effective
     from workbench.results import LowerResult, PrepareResult
-
-PREPARED, EDGE = "prepare", "lower"
 
 
 def chips(lineage: Lineage, level: str, nodes: Mapping[str, Effective]) -> dict[str, Effective]:

@@ -1,4 +1,4 @@
-"""What is told about operations besides the drawing: precision chips, reasons, overlay, texts.
+"""What is told about operations besides the drawing: chips, reasons, overlay, differences, texts.
 
 Marks are given per operation; a closed group answers for all operations inside of it.
 """
@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from PySide6.QtGui import QColor
+from ui.graph.overlay import ramp
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from PySide6.QtGui import QColor
+
+    from ui.graph.overlay import Merge, Overlay
     from workbench.graph.hierarchy import Hierarchy
+    from workbench.graph.pairing import Difference
 
 MIXED = "mixed"
-Merge = Literal["sum", "lowest", "highest"]
 TIMES = "\u00d7"
-# Perceptually even and legible to colour-blind readers: five stops of cividis (Nuñez et al. 2018).
-_STOPS = ("#00224e", "#434e6c", "#7d7c78", "#bcae6c", "#fee838")
+# How a difference is written: never by its colour alone.
+SIGNS: dict[Difference, str] = {"added": "+", "removed": "\u2212", "changed": "\u2260"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,88 +35,28 @@ class Chip:
     text: str
 
 
-@dataclass(frozen=True)
-class Overlay:
-    """A number per operation, drawn as colour. ``is_log`` spreads small values.
-
-    ``merge`` says what a closed group shows: the sum of what is inside, as a share of the whole,
-    or the lowest or highest of it. Where the lowest is the worst, it has the brightest colour.
-    """
-
-    values: dict[str, float]
-    title: str
-    is_log: bool = False
-    merge: Merge = "sum"
-    low: float = field(init=False, default=0.0)
-    high: float = field(init=False, default=1.0)
-    total: float = field(init=False, default=0.0)
-
-    def __post_init__(self) -> None:
-        finite = [v for v in self.values.values() if math.isfinite(v)]
-        if self.is_log:
-            finite = [v for v in finite if v > 0]
-        if finite:
-            object.__setattr__(self, "low", min(finite))
-            object.__setattr__(self, "high", max(finite))
-        object.__setattr__(self, "total", sum(abs(v) for v in finite))
-
-    def level(self, value: float) -> float:
-        """Return where a value stands between the lowest (0) and the highest (1)."""
-        low, high = self.low, self.high
-        if self.is_log and low > 0:
-            low, high, value = math.log(low), math.log(high), math.log(max(value, self.low))
-        if not math.isfinite(value):
-            return 1.0 if value > 0 else 0.0
-        return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.5
-
-    def colour(self, value: float) -> QColor:
-        """Return the colour of a value."""
-        return self.ramp(self.level(value))
-
-    def ramp(self, level: float) -> QColor:
-        """Return the colour of a level between the lowest (0) and the highest (1)."""
-        return ramp(1.0 - level if self.merge == "lowest" else level)
-
-
-def ramp(level: float) -> QColor:
-    """Return the colour of a level between 0 and 1."""
-    place = min(max(level, 0.0), 1.0) * (len(_STOPS) - 1)
-    index = min(int(place), len(_STOPS) - 2)
-    low, high, part = QColor(_STOPS[index]), QColor(_STOPS[index + 1]), place - index
-    return QColor(
-        round(low.red() + (high.red() - low.red()) * part),
-        round(low.green() + (high.green() - low.green()) * part),
-        round(low.blue() + (high.blue() - low.blue()) * part),
-    )
-
-
-def number_text(value: float) -> str:
-    """Return a value in at most about six characters, e.g. ``12.3k``."""
-    if not math.isfinite(value):
-        return "\u221e" if value > 0 else "\u2212\u221e" if value < 0 else "?"
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= limit:
-            return f"{value / (limit if unit != 'k' else 1e3):.3g}{unit}"
-    return f"{value:.4g}"
-
-
 class Marks:
     """All marks of one view. Answers for groups are remembered until a mark changes."""
 
     def __init__(self) -> None:
-        self.chips: dict[str, str] = {}
-        self.reasons: dict[str, str] = {}
-        self.tooltips: dict[str, str] = {}
+        self.chips: Mapping[str, str] = {}
+        self.reasons: Mapping[str, str] = {}
+        self.tooltips: Mapping[str, str] = {}
+        self.differences: Mapping[str, Difference] = {}
+        self.words: Mapping[str, str] = {}
+        self.found: Mapping[str, tuple[int, ...]] = {}
         self.overlay: Overlay | None = None
         self.version = 0
         self._chips: dict[str, Chip | None] = {}
         self._amounts: dict[str, float | None] = {}
+        self._differences: dict[str, str] = {}
+        self._hits: dict[str, tuple[int, ...]] = {}
 
     def changed(self) -> None:
         """Forget what was worked out from earlier marks."""
         self.version += 1
-        self._chips.clear()
-        self._amounts.clear()
+        for known in (self._chips, self._amounts, self._differences, self._hits):
+            known.clear()
 
     def chip(self, item: str, hierarchy: Hierarchy) -> Chip | None:
         """Return the chip of an item; of a group ``a8w8 x12``, or ``mixed``."""
@@ -134,9 +79,11 @@ class Marks:
         if self.overlay is None:
             return None
         if item not in self._amounts:
-            values = self.overlay.values
+            values, overlay = self.overlay.values, self.overlay
             found = [values[leaf] for leaf in hierarchy.leaves(item) if leaf in values]
-            self._amounts[item] = _merged(found, self.overlay.merge)
+            if overlay.brush is not None and item in hierarchy.groups:
+                found = [value for value in found if overlay.is_brushed(value)]
+            self._amounts[item] = _merged(found, overlay.merge)
         return self._amounts[item]
 
     def share(self, item: str, hierarchy: Hierarchy) -> float | None:
@@ -156,7 +103,34 @@ class Marks:
             share = self.share(item, hierarchy)
             return None if share is None else ramp(share)
         value = self.amount(item, hierarchy)
-        return None if value is None else self.overlay.colour(value)
+        if value is None or not self.overlay.is_brushed(value):
+            return None
+        return self.overlay.colour(value)
+
+    def difference(self, item: str, hierarchy: Hierarchy) -> str:
+        """Return what became of an item, e.g. ``+``; of a group all of it, e.g. ``+2``."""
+        if not self.differences:
+            return ""
+        if item not in self._differences:
+            counts = Counter(
+                self.differences[leaf]
+                for leaf in hierarchy.leaves(item)
+                if leaf in self.differences
+            )
+            parts = [(sign, counts[kind]) for kind, sign in SIGNS.items() if counts[kind]]
+            self._differences[item] = " ".join(
+                sign if item not in hierarchy.groups else f"{sign}{count}" for sign, count in parts
+            )
+        return self._differences[item]
+
+    def hits(self, item: str, hierarchy: Hierarchy) -> tuple[int, ...]:
+        """Return the saved queries that mean an item, or anything in a group, by their places."""
+        if not self.found:
+            return ()
+        if item not in self._hits:
+            found = {k for leaf in hierarchy.leaves(item) for k in self.found.get(leaf, ())}
+            self._hits[item] = tuple(sorted(found))
+        return self._hits[item]
 
     def reason(self, item: str, hierarchy: Hierarchy) -> str | None:
         """Return why an item stays outside; of a group only if all of it does."""

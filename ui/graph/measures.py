@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ui.graph.levels import DEVICE, QUANTIZED
 from workbench.graph.attribution import attribute
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from ui.graph.marks import Merge
+    from ui.graph.overlay import Merge
     from workbench.graph.lineage import Lineage
     from workbench.results import EvaluateResult, LowerResult, VelaOperation
-
-QUANTIZED = "convert"
 
 
 @dataclass(frozen=True)
@@ -24,6 +23,8 @@ class Measure:
 
     ``how`` says how it came about; ``log`` is None where a logarithmic scale says nothing, else
     whether to begin with one; ``told`` is the part of the whole that operations could be told for.
+    ``middle`` is the value that a diverging scale turns at; ``exact`` has the values of levels
+    that the numbers need not be carried to.
     """
 
     id: str
@@ -34,6 +35,8 @@ class Measure:
     merge: Merge
     log: bool | None = None
     told: float = 1.0
+    middle: float | None = None
+    exact: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def legend(self) -> str:
@@ -43,6 +46,8 @@ class Measure:
 
     def at(self, level: str, lineage: Lineage) -> dict[str, float]:
         """Return the values by the operations of another level."""
+        if level in self.exact:
+            return dict(self.exact[level])
         return lineage.carry(self.values, self.level, level)
 
 
@@ -57,32 +62,83 @@ def quality(result: EvaluateResult, lineage: Lineage) -> list[Measure]:
     ]
 
 
-def operations(result: LowerResult | None) -> tuple[VelaOperation, ...]:
-    """Return the compiler's rows for all delegates."""
-    return tuple(row for report in result.vela for row in report.operations) if result else ()
+@dataclass(frozen=True)
+class CompiledRow:
+    """A row of the compiler's table: the float operation and the device's operator it is of."""
+
+    row: VelaOperation
+    owner: str | None
+    device: str | None
 
 
-def cost(rows: Sequence[VelaOperation], owners: Sequence[str | None], level: str) -> list[Measure]:
+def compiled_rows(result: LowerResult | None, lineage: Lineage) -> tuple[CompiledRow, ...] | None:
+    """Return the compiler's rows for all delegates; None if nothing was compiled.
+
+    A row bears the name of a tensor of its delegate's TOSA program, whose operator has the float
+    operation on record. Rows without are told by their module.
+    """
+    if result is None:
+        return None
+    rows = [(f"delegate_{r.delegate}/{row.name}", row) for r in result.vela for row in r.operations]
+    guessed = owners([row for _, row in rows], lineage)
+    program = lineage.levels.get(DEVICE)
+    known = program.nodes_by_id if program else {}
+    found = []
+    for (name, row), guess in zip(rows, guessed, strict=True):
+        key = lineage.key(DEVICE, name)
+        owner = key.root if key is not None and key.role == "operation" else guess
+        found.append(CompiledRow(row, owner, name if name in known else None))
+    return tuple(found)
+
+
+def cost(rows: Sequence[CompiledRow], level: str) -> list[Measure]:
     """Return what the compiler estimates, summed over the rows of each operation."""
     found = []
     for name, title, how in (
         ("cycles", "Cycles", "estimated"), ("macs", "MACs", "computed"),
+        ("staging_bytes", "SRAM [bytes]", "estimated"),
+        ("external_cycles", "Cycles outside SRAM", "estimated"),
     ):  # fmt: skip
-        values: dict[str, float] = {}
-        told = 0.0
-        for row, owner in zip(rows, owners, strict=True):
-            amount = float(getattr(row, name))
-            if owner is not None:
-                values[owner] = values.get(owner, 0.0) + amount
-                told += amount
-        total = math.fsum(float(getattr(row, name)) for row in rows)
-        part = told / total if total else 1.0
-        found.append(Measure(name, title, how, values, level, "sum", False, part))
-    return [measure for measure in found if measure.values]
+        amounts = [float(getattr(row.row, name)) for row in rows]
+        values = _summed([row.owner for row in rows], amounts)
+        exact = _summed([row.device for row in rows], amounts)
+        total = math.fsum(amounts)
+        part = math.fsum(values.values()) / total if total else 1.0
+        device = {DEVICE: exact} if exact else {}
+        found.append(Measure(name, title, how, values, level, "sum", False, part, exact=device))
+    found = [measure for measure in found if any(measure.values.values())]
+    return [*found, *_utilisation(found)]
+
+
+def _utilisation(found: Sequence[Measure]) -> list[Measure]:
+    """Return the multiply-accumulates that an operation does in each of its cycles."""
+    known = {measure.id: measure for measure in found}
+    if not {"cycles", "macs"} <= known.keys():
+        return []
+    cycles, macs = known["cycles"], known["macs"]
+    exact = {
+        level: _ratio(macs.exact[level], cycles.exact[level])
+        for level in macs.exact.keys() & cycles.exact.keys()
+    }
+    values = _ratio(macs.values, cycles.values)
+    title = "MACs per cycle"
+    return [Measure("use", title, "estimated", values, cycles.level, "highest", False, exact=exact)]
+
+
+def _ratio(over: Mapping[str, float], under: Mapping[str, float]) -> dict[str, float]:
+    return {name: value / under[name] for name, value in over.items() if under.get(name)}
+
+
+def _summed(names: Sequence[str | None], amounts: Sequence[float]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, amount in zip(names, amounts, strict=True):
+        if name is not None:
+            found[name] = found.get(name, 0.0) + amount
+    return found
 
 
 def owners(rows: Sequence[VelaOperation], lineage: Lineage) -> tuple[str | None, ...]:
-    """Return the float operation that each row of the compiler's table belongs to."""
+    """Return the float operation that each row belongs to, as its module and operator tell."""
     if lineage.first not in lineage.levels:
         return (None,) * len(rows)
     return attribute([(row.module, row.operator) for row in rows], lineage.levels[lineage.first])

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
-from ui.graph.marks import number_text
-from ui.graph.palette import family, ink_on
+from ui.graph.overlay import number_text
+from ui.graph.paint_tags import paint_patches, paint_tags
+from ui.graph.palette import HITS, family, ink_on
 from ui.graph.picture import CLOSE, TINY
 from workbench.graph.group_layout import HEADER
 from workbench.graph.layout import PILL_HEIGHT
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ui.graph.palette import Palette
     from ui.graph.picture import Picture
     from ui.graph.scene import Cell, Scene
+    from workbench.graph.hierarchy import Hierarchy
 
 RADIUS = 5.0
 BAR = 4.0
@@ -82,6 +84,8 @@ class BoxPainter:
         if marks.overlay is not None:
             shade = marks.colour(item, hierarchy)
             return self._palette.node.name() if shade is None else shade.name()
+        if marks.differences or marks.found:
+            return self._tagged_colour(marks, item, hierarchy)
         chip = marks.chip(item, hierarchy) if marks.chips else None
         if chip is not None:
             return self._palette.theme.precision_colour(chip.label)
@@ -89,6 +93,13 @@ class BoxPainter:
         if node is None:
             return self._palette.theme.muted
         return self._palette.family(family(node)).name()
+
+    def _tagged_colour(self, marks: Marks, item: str, hierarchy: Hierarchy) -> str:
+        """Return the colour of what differs or is found; all else steps back."""
+        if sign := marks.difference(item, hierarchy):
+            return self._palette.difference(sign).name()
+        hits = marks.hits(item, hierarchy)
+        return HITS[hits[0]] if hits else self._palette.theme.border
 
     def paint_near(self, painter: QPainter, picture: Picture, items: list[str]) -> None:
         """Draw boxes one by one, without their words."""
@@ -109,6 +120,7 @@ class BoxPainter:
         for item in items:
             if picture.camera.scale >= CLOSE:
                 self._words(painter, picture, item, picture.rect(item))
+                paint_tags(painter, self._palette, picture, item)
             else:
                 self._large_words(painter, picture, item, len(items) <= FEW)
 
@@ -119,6 +131,7 @@ class BoxPainter:
             colour = QColor(self._palette.theme.precision_colour(chip.label))
             patch = QRectF(rect.right() - PATCH, rect.y() - 4, PATCH + 4, CHIP_HEIGHT)
             painter.fillRect(patch, colour)
+        paint_patches(painter, self._palette, picture, item)
         if has_title and rect.height() > PILL_HEIGHT:
             room = int((rect.width() - 20) / LARGE_LETTER)
             title = self._palette.large_text(elide(hierarchy.words(item)[0], max(room, 3)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QLinearGradient, QPainter, QPen, QPixmap
 
-from ui.graph.marks import number_text
+from ui.graph.overlay import number_text
 from workbench.graph.groups import ROOT
 from workbench.graph.wording import elide
 

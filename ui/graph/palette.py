@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 TITLE_SIZE, SMALL_SIZE, LARGE_SIZE = 12, 11, 22
 TEXTS_KEPT = 20_000
 
+# The signs of kept searches, a letter and a colour each; the colours are Okabe and Ito's, for
+# colour-blind readers (2008).
+HITS = (
+    "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999",
+)  # fmt: skip
+
+LETTERS = "ABCDEFGH"
+
 _FAMILIES = {
     "conv": "product", "linear": "product", "mm": "product", "matmul": "product",
     "attention": "product", "bmm": "product", "embedding": "product",
@@ -33,7 +41,7 @@ def family(node: Node) -> str:
     """Return the kind of work that an operation does, for its colour."""
     if node.kind != "call":
         return node.kind
-    name = operator_name(node.op)
+    name = operator_name(node.op).lower()
     return next((group for part, group in _FAMILIES.items() if part in name), "other")
 
 
@@ -69,6 +77,12 @@ class Palette:
         if name not in self._families:
             self._families[name] = self._family(name)
         return self._families[name]
+
+    def difference(self, sign: str) -> QColor:
+        """Return the colour of a difference by its sign; the sign is always written too."""
+        theme = self.theme
+        named = {"+": theme.good, "\u2212": theme.bad}
+        return QColor(named.get(sign[:1], theme.warning) if " " not in sign else theme.warning)
 
     def _family(self, name: str) -> QColor:
         theme = self.theme

@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ui.graph.camera import Camera
+    from workbench.graph.hierarchy import Shape
 
 PLACES_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What shows: the open groups and the camera. Plain values, ready to be saved."""
+    """What shows: the open groups and the camera.
+
+    With an ``anchor`` the camera's x and y are the way from that item's corner to the middle of
+    the window, which outlives a change of the layout.
+    """
 
     expanded: frozenset[str]
     camera: Camera
+    shape: Shape = "modules"
+    anchor: str = ""
 
 
 class History:

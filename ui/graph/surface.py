@@ -10,15 +10,18 @@ from PySide6.QtWidgets import QWidget
 
 from ui.graph import export
 from ui.graph.camera import Camera
-from ui.graph.marks import Marks, Merge, Overlay
+from ui.graph.marks import Marks
 from ui.graph.painting import GraphPainter
 from ui.graph.picture import Picture
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from ui.graph.overlay import Overlay
     from ui.graph.scene import Scene
     from ui.theme import Theme
+    from workbench.graph.pairing import Difference
 
 MOVE_MS = 170
 
@@ -44,39 +47,52 @@ class GraphSurface(QWidget):
         self._motion.setEasingCurve(QEasingCurve.Type.OutCubic)
         self._motion.valueChanged.connect(self._on_moved)
 
+    @property
+    def theme(self) -> Theme:
+        """The theme it is painted in."""
+        return self._painter.palette.theme
+
     def set_theme(self, theme: Theme) -> None:
         """Paint in another theme."""
         self._painter = GraphPainter(theme)
         self.update()
 
-    def set_chips(self, chips: dict[str, str]) -> None:
+    def set_chips(self, chips: Mapping[str, str]) -> None:
         """Show the label of each operation's config."""
-        self.marks.chips = dict(chips)
+        self.marks.chips = chips
         self._remark()
 
-    def set_reasons(self, reasons: dict[str, str]) -> None:
+    def set_reasons(self, reasons: Mapping[str, str]) -> None:
         """Hatch operations and say why, e.g. that they stay off the NPU."""
-        self.marks.reasons = dict(reasons)
+        self.marks.reasons = reasons
         self._remark()
 
-    def set_tooltips(self, tooltips: dict[str, str]) -> None:
+    def set_tooltips(self, tooltips: Mapping[str, str]) -> None:
         """Give operations a line for their tooltip, e.g. which rule decided their config."""
-        self.marks.tooltips = dict(tooltips)
+        self.marks.tooltips = tooltips
         self._remark()
 
-    def set_overlay(
-        self,
-        values: dict[str, float] | None,
-        title: str = "",
-        log: bool = False,
-        merge: Merge = "sum",
+    def set_differences(
+        self, differences: Mapping[str, Difference], words: Mapping[str, str]
     ) -> None:
-        """Colour operations by a number; None takes the colours away.
-
-        ``merge`` is what a closed group shows of what is inside.
-        """
-        self.marks.overlay = Overlay(values, title, log, merge) if values is not None else None
+        """Mark what was added, removed or changed against another graph, and say how."""
+        self.marks.differences, self.marks.words = differences, words
         self._remark()
+
+    def set_hits(self, hits: Mapping[str, tuple[int, ...]]) -> None:
+        """Give operations the letters and colours of the kept searches that find them."""
+        self.marks.found = hits
+        self._remark()
+
+    def set_overlay(self, overlay: Overlay | None) -> None:
+        """Colour operations by a number; None takes the colours away."""
+        self.marks.overlay = overlay
+        self._remark()
+
+    def brush(self, part: tuple[float, float] | None) -> None:
+        """Let only a part of the overlay's scale, between 0 and 1, have colours; None for all."""
+        if self.marks.overlay is not None and self.marks.overlay.brush != part:
+            self.set_overlay(self.marks.overlay.brushed(part))
 
     def export_png(self, path: Path) -> None:
         """Write what shows as an image, at twice the resolution of the screen."""

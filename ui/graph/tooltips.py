@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from ui.graph.marks import number_text
+from ui.graph.overlay import number_text
 
 if TYPE_CHECKING:
     from ui.graph.marks import Marks
@@ -58,6 +58,9 @@ def lines(item: str, hierarchy: Hierarchy, marks: Marks) -> list[str]:
     amount = marks.amount(item, hierarchy)
     if amount is not None and marks.overlay is not None:
         found.append(f"{marks.overlay.title}: {number_text(amount)}")
+    if sign := marks.difference(item, hierarchy):
+        kind = marks.differences.get(item)
+        found.append(marks.words.get(item) or f"{kind or sign} against the graph beside")
     reason = marks.reason(item, hierarchy)
     found += [reason] if reason else []
     return [line if len(line) <= LONGEST else line[:LONGEST] + "…" for line in found]

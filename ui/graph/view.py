@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleEvent,
     QContextMenuEvent,
     QHelpEvent,
     QKeyEvent,
@@ -18,11 +16,11 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QRubberBand, QToolTip, QWidget
 
-from ui.graph.canvas import GraphCanvas
+from ui.graph.choosing import ChoosingCanvas
 from ui.graph.menu import context_menu
 from ui.graph.paint_chrome import map_rect, map_to_scene
-from ui.graph.tooltips import lines, tooltip
-from ui.graph.walking import trace, walk
+from ui.graph.tooltips import tooltip
+from ui.graph.walking import walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +33,7 @@ ZOOM_STEP = 1.0015
 ARROWS = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Right)
 
 
-class GraphView(GraphCanvas):
+class GraphView(ChoosingCanvas):
     """A graph to read, walk and choose in. Signals tell what the user did, nothing else does.
 
     Dragging pans; with Shift it draws a rubber band; with Ctrl clicks and bands add. The wheel
@@ -45,8 +43,6 @@ class GraphView(GraphCanvas):
     forward.
     """
 
-    selection_changed = Signal(object)
-    group_selected = Signal(str)
     preset_key_pressed = Signal(int)
     search_requested = Signal()
 
@@ -60,72 +56,6 @@ class GraphView(GraphCanvas):
         self.setMouseTracking(True)
         self.setAccessibleName("Graph")
         self.setAccessibleDescription("Nothing is selected")
-
-    def select(self, node_ids: frozenset[str], reveal: bool = False) -> None:
-        """Select operations on somebody's behalf; no signal is sent.
-
-        With ``reveal`` the groups around them open and the drawing moves to them.
-        """
-        self._choose(frozenset(node_ids))
-        self._announce(next(iter(sorted(node_ids)), None))
-        if reveal:
-            self._bring(frozenset(node_ids))
-
-    def trace(self, *, forwards: bool) -> None:
-        """Extend the selection to all that is made from it, or to all it is made from."""
-        if self.scene is not None and self.selected:
-            self._pick(trace(self.scene, self.selected, forwards=forwards))
-
-    def choose_items(self, items: tuple[str, ...]) -> None:
-        """Select all operations of several items on the user's own action."""
-        self._pick(frozenset().union(*map(self._leaves, items)))
-
-    def _pick(self, node_ids: frozenset[str]) -> None:
-        """Select on the user's own action."""
-        if node_ids != self.selected:
-            self._choose(node_ids)
-            self.selection_changed.emit(node_ids)
-
-    def _choose_item(self, item: str, *, adds: bool) -> None:
-        if self.scene is None:
-            return
-        self.current = item
-        leaves = self._leaves(item)
-        if adds:
-            leaves = self.selected - leaves if leaves <= self.selected else self.selected | leaves
-        self._pick(leaves)
-        self._announce(item)
-        group = self.scene.hierarchy.groups.get(item)
-        if group is not None:
-            self.group_selected.emit(group.module)
-        self.update()
-
-    def _leaves(self, item: str) -> frozenset[str]:
-        return frozenset(self.scene.hierarchy.leaves(item)) if self.scene else frozenset()
-
-    def _toggle(self, item: str | None) -> None:
-        if self.scene is None or item not in self.scene.hierarchy.groups or item is None:
-            return
-        if item in self._expanded:
-            self.collapse(item)
-        else:
-            self.expand(item)
-
-    def _clear(self) -> None:
-        self.current = None
-        self._pick(frozenset())
-        self._announce(None)
-        self.update()
-
-    def _announce(self, item: str | None) -> None:
-        """Let a screen reader say what is selected."""
-        text = "Nothing is selected"
-        if item is not None and self.scene is not None:
-            is_known = item in self.scene.hierarchy.groups or item in self.scene.hierarchy.parent
-            text = ", ".join(lines(item, self.scene.hierarchy, self.marks)) if is_known else item
-        self.setAccessibleDescription(text)
-        event = QAccessibleEvent(self, QAccessible.Event.DescriptionChanged)
-        QAccessible.updateAccessibility(event)
 
     def _hit(self, position: QPointF) -> tuple[str, Part] | None:
         return self.scene.hit(self.camera.to_scene(position)) if self.scene is not None else None

@@ -1,59 +1,79 @@
-"""The program as a graph, at every level it exists: float, prepared, quantized, edge."""
+"""The program as a graph, at every level it exists, alone or beside another."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QCoreApplication, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
-from PySide6.QtWidgets import QFileDialog, QLabel, QStackedLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QSplitter, QStackedLayout, QVBoxLayout, QWidget
 
-from ui.graph.levels import Levels
-from ui.graph.marking import chips, reasons
-from ui.graph.measures import Measure, cost, operations, owners, quality
+from ui.graph.background import Background
+from ui.graph.levels import FLOAT, LEVELS, LEVELS_BY_ID
 from ui.graph.view import GraphView
+from ui.graph_parts.bar import GraphBar
+from ui.graph_parts.comparison import Comparison, Other
+from ui.graph_parts.keeping import Keeping, place_of
+from ui.graph_parts.lineage_stops import SOURCE, stops
+from ui.graph_parts.numbers_drop import NumbersDrop
+from ui.graph_parts.picture_file import ask_picture_file
+from ui.graph_parts.reading import Reading
+from ui.graph_parts.runs import Runs
+from ui.graph_parts.survey import Surveyor
+from ui.graph_parts.telling import Telling
 from ui.panel import Panel
 from ui.selection import Selected
 from ui.theme import Theme
-from ui.widgets.graph_bar import GraphBar
 from ui.widgets.graph_note import GraphNote
 from ui.widgets.lineage_rail import LineageRail
-from ui.widgets.lineage_stops import SOURCE, CompiledRow, stops
-from ui.wording import why
-from workbench.errors import WorkbenchError
-from workbench.graph.snapshot import GraphSnapshot
+
+if TYPE_CHECKING:
+    from workbench.graph.numbers_file import NumbersFile
+    from workbench.graph.snapshot import GraphSnapshot
+    from workbench.project.graph_notes import Bookmark
 
 EMPTY_TEXT = "The graph appears here once the model has been exported.\nPress Export above."
-LEVELS = (
-    ("export", "Float", "as exported"),
-    ("prepare", "Prepared", "with observers"),
-    ("convert", "Quantized", "with quantize and dequantize"),
-    ("lower", "Edge", "what goes to the device"),
-)
-STAGES = [stage for stage, _, _ in LEVELS]
+IDS = [level.id for level in LEVELS]
+SURVEY = "survey"
 
 
 class GraphPanel(Panel):
-    """Levels, search and overlay above the view, the lineage of what is chosen below it."""
+    """Levels, search and overlay above the view, the lineage of what is chosen below it.
+
+    Signals:
+        surveyed: what results tell about the level that shows is there.
+    """
 
     panel_id = "graph"
+    surveyed = Signal()
 
     def build(self) -> None:
         context = self.context
         self._shown: GraphSnapshot | None = None
-        self._chosen: tuple[str, frozenset[str]] = (STAGES[0], frozenset())
-        self._measures: dict[str, Measure] = {}
-        self._rows: list[CompiledRow] | None = None
-        self._levels = Levels(
-            STAGES, context.session.former, lambda: context.outline.snapshot,
-            context.notices.error,
-        )  # fmt: skip
+        self._drawn = FLOAT
+        self._chosen: tuple[str, frozenset[str]] = (FLOAT, frozenset())
+        self._sought = ""
+        self._wanted: Bookmark | None = None
         self.view = GraphView(context.theme, self)
-        self.bar = GraphBar(LEVELS, self)
+        self.bar = GraphBar(self)
         self.tabs, self.search, self.overlay = self.bar.tabs, self.bar.search, self.bar.overlay
         self.rail = LineageRail(self)
         self._note = GraphNote(self)
+        self._surveyor = Surveyor()
+        # The application owns the thread, so that it outlives the panel until it has ended.
+        self._background = Background(QCoreApplication.instance())
+        self.destroyed.connect(self._background.retire)
         self._arrange()
+        self.runs = Runs(context.document, context.session)
+        self.reading = Reading(
+            self.runs, lambda: context.outline.snapshot, self._background, self._surveyor, self
+        )
+        self.beside = Comparison(self.view, self._splitter, self._background, self._surveyor)
+        self.keeping = Keeping(context.document, self.view, self.bar)
+        self.telling = Telling(
+            context, self.view, self.bar, self.keeping, self._background, self._surveyor
+        )
+        self.drop = NumbersDrop(self)
         self._connect()
 
     def _arrange(self) -> None:
@@ -66,32 +86,45 @@ class GraphPanel(Panel):
         empty.setObjectName("Hint")
         empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         body = QWidget(self)
+        self._splitter = QSplitter(Qt.Orientation.Horizontal, body)
+        self._splitter.setChildrenCollapsible(False)
+        self._splitter.addWidget(self.view)
         self._pages = QStackedLayout(body)
         self._pages.addWidget(empty)
-        self._pages.addWidget(self.view)
+        self._pages.addWidget(self._splitter)
         layout.addWidget(body, 1)
         layout.addWidget(self.rail)
 
     def _connect(self) -> None:
-        self.view.selection_changed.connect(self._on_nodes_chosen)
-        self.view.group_selected.connect(self._on_group_chosen)
-        self.view.preset_key_pressed.connect(self._on_preset_key)
-        self.view.search_requested.connect(self.search.ask)
-        self.view.isolation_changed.connect(self._note.show_isolation)
-        self._note.whole_asked.connect(self.view.show_all)
+        view, bar = self.view, self.bar
+        self.telling.told.connect(self._on_told)
+        view.selection_changed.connect(self._on_nodes_chosen)
+        view.groups_selected.connect(self._on_groups_chosen)
+        view.preset_key_pressed.connect(self._on_preset_key)
+        view.search_requested.connect(self.search.ask)
+        view.isolation_changed.connect(self._note.show_isolation)
+        view.laid_out.connect(lambda: bar.render_shape(view.shape))
+        self._note.whole_asked.connect(view.show_all)
         self.tabs.tabBarClicked.connect(self._on_tab_clicked)
         self.tabs.currentChanged.connect(self._on_level_changed)
         self.search.chosen.connect(self._on_found)
-        self.search.left.connect(self.view.setFocus)
-        self.overlay.changed.connect(self._show_overlay)
+        self.search.left.connect(view.setFocus)
         self.rail.asked.connect(self._on_stop_asked)
+        self.beside.chosen.connect(self._on_found)
+        self.beside.opened.connect(self._compare)
+        self.reading.arrived.connect(self._show_level)
+        self.keeping.place_asked.connect(self._on_place_asked)
+        self.drop.dropped.connect(self._on_numbers)
+        for part in (self.beside, self.reading, self.drop):
+            part.failed.connect(self.context.notices.error)
         for name, act in (
-            ("back", self.view.go_back), ("forward", self.view.go_forward),
-            ("fit", self.view.fit), ("expand", self.view.expand_all),
-            ("collapse", self.view.collapse_all),
+            ("back", view.go_back), ("forward", view.go_forward), ("fit", view.fit),
+            ("expand", view.expand_all), ("collapse", view.collapse_all),
         ):  # fmt: skip
-            self.bar.tools[name].clicked.connect(act)
-        self.bar.picture_asked.connect(self._ask_file)
+            bar.tools[name].clicked.connect(act)
+        bar.picture_asked.connect(self._ask_file)
+        bar.shape_asked.connect(view.set_shape)
+        bar.menus["beside"].aboutToShow.connect(self._fill_beside)
         for keys, act in (
             (QKeySequence(QKeySequence.StandardKey.Find), self.search.ask),
             (QKeySequence("F3"), lambda: self.search.step(1)),
@@ -103,13 +136,13 @@ class GraphPanel(Panel):
 
     @property
     def level(self) -> str:
-        """The stage whose graph shows."""
-        return STAGES[self.tabs.currentIndex()]
+        """The level that shows."""
+        return self.bar.level
 
     def refresh(self) -> None:
-        session = self.context.session
-        for number, stage in enumerate(STAGES):
-            self.tabs.setTabEnabled(number, session.former(stage) is not None)
+        self.runs.note()
+        for number, level in enumerate(IDS):
+            self.tabs.setTabEnabled(number, level in self.runs.files)
         if not self.tabs.isTabEnabled(self.tabs.currentIndex()):
             self.tabs.setCurrentIndex(0)
         self._show_level()
@@ -118,144 +151,110 @@ class GraphPanel(Panel):
         if selected.origin == self.panel_id:
             return
         nodes = selected.nodes or self.context.outline.nodes_of(selected.modules - {""})
-        level: str | None = STAGES[0]
+        level: str | None = FLOAT
         if selected.nodes and not (self._shown and nodes & self._shown.nodes_by_id.keys()):
-            level = self._levels.lineage().level_of(nodes, self.level)
+            level = self.telling.survey.lineage.level_of(nodes, self._drawn)
         elif selected.nodes:
-            level = self.level
-        self._chosen = (level or self.level, nodes)
+            level = self._drawn
+        self._chosen = (level or self._drawn, nodes)
         self._show_chosen()
 
     def set_theme(self, theme: Theme) -> None:
         self.view.set_theme(theme)
         self.bar.set_theme(theme)
+        self.beside.set_theme(theme)
 
     def stop(self) -> None:
         self.view.stop()
+        self.beside.stop()
+        self._background.stop()
 
-    def show_level(self, stage: str) -> bool:
-        """Show the graph that a stage leaves; return whether there is one."""
-        if stage in STAGES and self.tabs.isTabEnabled(STAGES.index(stage)):
-            self.tabs.setCurrentIndex(STAGES.index(stage))
+    def show_level(self, level: str) -> bool:
+        """Show a level, named as the stage that leaves it; return whether it is there."""
+        if level in IDS and self.tabs.isTabEnabled(IDS.index(level)):
+            self.tabs.setCurrentIndex(IDS.index(level))
             return True
         return False
 
     def show_node(self, node_id: str) -> None:
-        """Show a level that has this node, the present one if it does."""
-        level = self._levels.lineage().level_of([node_id], self.level)
+        """Show a level that has this node, the present one if it does; as soon as that is known."""
+        level = self.telling.survey.lineage.level_of([node_id], self.level)
         if level is not None:
             self.show_level(level)
+        elif node_id != self._sought:
+            self._sought = node_id
+            self.annotate()
 
     def annotate(self) -> None:
-        from workbench.results import EvaluateResult, LowerResult, PrepareResult
-
-        load, lineage = self.context.load, self._levels.lineage()
-        lowered, evaluated = load(LowerResult, "lower"), load(EvaluateResult, "evaluate")
-        told = reasons(
-            load(PrepareResult, "prepare"), lowered, lineage, self.level,
-            self.context.outline.resolution.nodes,
-        )  # fmt: skip
-        self.view.set_reasons(told)
-        rows = operations(lowered)
-        of = owners(rows, lineage)
-        self._rows = None
-        if lowered is not None:
-            self._rows = [
-                CompiledRow(row.operator, row.cycles, owner)
-                for row, owner in zip(rows, of, strict=True)
-            ]
-        level = lineage.first
-        found = quality(evaluated, lineage) if evaluated else []
-        self._measures = {m.id: m for m in (*found, *cost(rows, of, level))}
-        self.overlay.offer([(m.id, m.title, m.how, m.log) for m in self._measures.values()])
-        self._show_marks()
-        self._show_overlay()
-        self._show_rail()
+        self.telling.ask(self.level, self.runs.files)
 
     def _show_level(self) -> None:
-        snapshot = self._levels.snapshot(self.level)
+        level, session = LEVELS_BY_ID[self.level], self.context.session
+        if not self.reading.is_due(level.id):
+            self._show_snapshot(self.reading.snapshot(level.id))
+        is_current = session.former(level.stage) == session.result(level.stage)
+        self._note.show_former("" if is_current else level.title)
+
+    def _show_snapshot(self, snapshot: GraphSnapshot | None) -> None:
         if snapshot is not self._shown:
-            self._shown = snapshot
+            self._shown, self._drawn = snapshot, self.level
             self.view.render_snapshot(snapshot)
+            self._show_chosen()
+            self._compare()
+            if self._wanted is not None and self._wanted.level == self.level:
+                self.view.go_to(place_of(self._wanted))
+                self._wanted = None
         self._pages.setCurrentIndex(0 if snapshot is None else 1)
-        folder = self.context.session.former(self.level)
-        current = folder is None or folder == self.context.result(self.level)
-        title = LEVELS[self.tabs.currentIndex()][1]
-        self._note.show_former("" if current else title)
-        if self.level == STAGES[0]:
-            self._show_marks()
+        if self.level == FLOAT:
+            self.telling.show_configs()
 
-    def _show_marks(self) -> None:
-        project, snapshot = self.context.document.project, self._shown
-        if project is None or snapshot is None:
-            return
-        resolved = self.context.outline.resolution.nodes
-        if self.level == STAGES[0]:
-            mine = {
-                n.id: resolved[n.id]
-                for n in snapshot.nodes
-                if n.kind == "call" and n.id in resolved
-            }
-        else:
-            mine = chips(self._levels.lineage(), self.level, resolved)
-        self.view.set_chips({i: e.label for i, e in mine.items()})
-        nodes = snapshot.nodes_by_id
-        self.view.set_tooltips(
-            {i: why(e, project.rules, nodes[i].module) for i, e in mine.items() if i in nodes}
-        )
-
-    def _show_overlay(self) -> None:
-        lineage = self._levels.lineage()
-        numbers = {name: m.at(self.level, lineage) for name, m in self._measures.items()}
-        self.search.set_ground(self._shown, numbers)
-        measure = self._measures.get(self.overlay.chosen)
-        if measure is None:
-            self.view.set_overlay(None)
-        else:
-            values, is_log = numbers[measure.id], self.overlay.is_log
-            self.view.set_overlay(values, measure.legend, is_log, measure.merge)
+    def _on_told(self) -> None:
+        """Catch up with what had to wait for the lineage."""
+        if self._sought:
+            self.show_node(self._sought)
+            self._sought = ""
+        self._show_chosen()
+        self.surveyed.emit()
 
     def _show_chosen(self) -> None:
         level, nodes = self._chosen
-        if nodes and level != self.level:
-            nodes = self._levels.lineage().translate(level, nodes, self.level)
+        if nodes and level != self._drawn:
+            nodes = self.telling.survey.lineage.translate(level, nodes, self._drawn)
         self.view.select(nodes, reveal=True)
+        self.beside.select(nodes)
         self._show_rail()
 
     def _show_rail(self) -> None:
         level, nodes = self._chosen
-        if not nodes:
-            self.rail.show_stops(())
-            return
-        titles = [(stage, title) for stage, title, _ in LEVELS]
-        lineage = self._levels.lineage()
-        self.rail.show_stops(stops(lineage, level, nodes, titles, self._rows, self.level))
+        titles = [(row.id, row.title) for row in LEVELS]
+        survey = self.telling.survey
+        self.rail.show_stops(stops(survey.lineage, level, nodes, titles, survey.rows, self.level))
 
     def _on_tab_clicked(self, number: int) -> None:
         if number >= 0 and not self.tabs.isTabEnabled(number):
-            title = LEVELS[number][1].lower()
+            title = LEVELS[number].title
             self.context.notices.info(f"There is no {title} graph yet.", "Run that far.")
 
     def _on_level_changed(self) -> None:
         self._show_level()
         self.annotate()
-        self._show_chosen()
 
     def _on_nodes_chosen(self, nodes: frozenset[str]) -> None:
         """Tell everybody, by the float program's names if it has them: rules speak of those."""
-        self._chosen = (self.level, nodes)
-        lineage = self._levels.lineage()
-        known = lineage.translate(self.level, nodes, STAGES[0]) if lineage.levels else nodes
+        self._chosen = (self._drawn, nodes)
+        lineage = self.telling.survey.lineage
+        known = lineage.translate(self._drawn, nodes, FLOAT) if lineage.levels else nodes
         self.context.selection.choose_nodes(known or nodes, self.panel_id)
+        self.beside.select(nodes)
         self._show_rail()
 
     def _on_found(self, nodes: frozenset[str]) -> None:
         self.view.select(nodes, reveal=True)
         self._on_nodes_chosen(nodes)
 
-    def _on_group_chosen(self, module: str) -> None:
-        if module:
-            self.context.selection.choose_modules([module], self.panel_id)
+    def _on_groups_chosen(self, modules: frozenset[str]) -> None:
+        if modules - {""}:
+            self.context.selection.choose_modules(modules - {""}, self.panel_id)
 
     def _on_preset_key(self, number: int) -> None:
         selected = self.context.selection.value
@@ -271,19 +270,28 @@ class GraphPanel(Panel):
         else:
             self.show_level(target)
 
-    def _ask_file(self, suffix: str) -> None:
-        project = self.context.document.project
-        dialog = QFileDialog(self, "Save the picture", str(self.context.document.folder))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setDefaultSuffix(suffix)
-        dialog.selectFile(f"{project.name if project else 'graph'}.{suffix}")
-        dialog.fileSelected.connect(lambda name: self._save_picture(Path(name)))
-        dialog.open()
+    def _on_place_asked(self, bookmark: Bookmark) -> None:
+        """Go to a bookmark, at its level if there is that level."""
+        self._wanted = bookmark if bookmark.level != self._drawn else None
+        if self._wanted is None or not self.show_level(bookmark.level):
+            self._wanted = None
+            self.view.go_to(place_of(bookmark))
 
-    def _save_picture(self, path: Path) -> None:
-        export = self.view.export_svg if path.suffix.lower() == ".svg" else self.view.export_png
-        try:
-            export(path)
-        except WorkbenchError as error:
-            self.context.notices.error(error)
+    def _on_numbers(self, numbers: NumbersFile) -> None:
+        self.telling.take(numbers)
+        self.annotate()
+
+    def _fill_beside(self) -> None:
+        """Offer the other levels, and this level as earlier runs left it."""
+        files = self.runs.files
+        offers = [Other(f"{row.title} level", files[row.id]) for row in LEVELS if row.id in files]
+        others = [other for other in offers if other.path != files.get(self.level)]
+        self.beside.offer(self.bar.menus["beside"], others, self.runs.past(self.level))
+
+    def _compare(self) -> None:
+        self.beside.compare(self.context.outline.snapshot, self._shown)
+
+    def _ask_file(self, suffix: str) -> None:
+        document = self.context.document
+        name = f"{document.project.name if document.project else 'graph'}.{suffix}"
+        ask_picture_file(self.view, document.folder, name, self.context.notices.error)

@@ -31,10 +31,12 @@ class GraphSearch(QWidget):
     Signals:
         chosen: the ids of operations to select, as a frozenset.
         left: Esc was pressed; the keyboard goes back to the graph.
+        keep_asked: the text of a search that is to colour the graph from now on.
     """
 
     chosen = Signal(object)
     left = Signal()
+    keep_asked = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -60,6 +62,8 @@ class GraphSearch(QWidget):
         row.addWidget(self.count)
         self._add("up", "The one before (Shift+Enter)", lambda: self.step(-1))
         self._add("down", "The next (Enter, F3)", lambda: self.step(1))
+        words = "Keep this search: what it finds is coloured from now on"
+        self._add("keep", words, lambda: self.keep_asked.emit(self.box.text().strip()))
         self._all = QToolButton(self)
         self._all.setText("Select all")
         self._all.setToolTip("Select everything found, to give it a precision with the keys 1 to 9")
@@ -88,6 +92,12 @@ class GraphSearch(QWidget):
         """Take the keyboard, with the old query ready to be overwritten."""
         self.box.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.box.selectAll()
+
+    def look_for(self, text: str) -> None:
+        """Search for a text as if it had been typed."""
+        self.box.setText(text)
+        self._search()
+        self.box.setFocus()
 
     def step(self, direction: int) -> None:
         """Choose the next or the former operation; after the last comes the first."""

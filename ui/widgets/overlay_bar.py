@@ -72,6 +72,10 @@ class OverlayBar(QWidget):
         self.combo.setCurrentIndex(ids.index(self._wanted) + 1 if self._wanted in ids else 0)
         self._show_log()
 
+    def prefer(self, title: str) -> None:
+        """Choose a number by its id as soon as it is offered."""
+        self._wanted = title
+
     def _on_activated(self, index: int) -> None:
         self._wanted = str(self.combo.itemData(index) or "")
         self._show_log()

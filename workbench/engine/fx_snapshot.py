@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.export import ExportedProgram
 
-from workbench.engine import fx_groups, fx_tensors
+from workbench.engine import fx_groups, fx_tensors, programs
 from workbench.engine.fx_groups import Location
 from workbench.engine.fx_modules import list_modules
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
@@ -241,10 +241,8 @@ def _attrs(node: torch.fx.Node, kind: NodeKind, values: fx_tensors.Values) -> di
         found["bytes"] = str(len(getattr(lowered, "processed_bytes", b"")))
     if "debug_handle" in node.meta:
         found["debug_handle"] = str(node.meta["debug_handle"])
-    origin = node.meta.get("from_node")
-    while origin:
-        found["origin"] = origin[0].name
-        origin = origin[0].from_node
+    if origin := programs.origin_of(node):
+        found["origin"] = origin
     return found
 
 

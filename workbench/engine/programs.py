@@ -54,3 +54,11 @@ def module_of(node: torch.fx.Node) -> str:
 def op_of(node: torch.fx.Node) -> str:
     """Return an operator's dotted name, e.g. ``aten.conv2d.default``."""
     return fx_tensors.op_name(node)
+
+
+def origin_of(node: torch.fx.Node) -> str:
+    """Return the name that the exporter recorded for the node this one was made of, or ""."""
+    name, origin = "", node.meta.get("from_node")
+    while origin:
+        name, origin = origin[0].name, origin[0].from_node
+    return str(name)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 ROOT = "/"
 SECTION_FROM = 1000
 SECTION_SIZE = 250
+RUN_FROM = 3
 DEPTH_LIMIT = 64
 
 
@@ -29,7 +30,7 @@ class Link:
 
 @dataclass(slots=True)
 class Group:
-    """A module's call, a branch, a delegate, or a section of a very long list."""
+    """A module's call, a branch, a delegate, a section of a very long list, or a run of blocks."""
 
     key: str
     label: str
@@ -38,6 +39,7 @@ class Group:
     module: str = ""
     size: int = 0
     signature: int = -1
+    is_run: bool = False
 
 
 class Growth:
@@ -46,7 +48,10 @@ class Growth:
     ``titles`` has the names of groups that became a single operation.
     """
 
-    def __init__(self, snapshot: GraphSnapshot, owner: dict[str, str]) -> None:
+    def __init__(
+        self, snapshot: GraphSnapshot, owner: dict[str, str], *, flat: bool = False
+    ) -> None:
+        self._flat = flat
         self.groups: dict[str, Group] = {ROOT: Group(ROOT, "")}
         self.alias: dict[str, str] = {}
         self.titles: dict[str, str] = {}
@@ -61,7 +66,7 @@ class Growth:
         for node in snapshot.nodes:
             if owner.get(node.id) != node.id:
                 continue
-            path = node.group[:DEPTH_LIMIT]
+            path = () if self._flat else node.group[:DEPTH_LIMIT]
             if path not in chains:
                 for depth in range(1, len(path) + 1):
                     self._open(path[:depth], chains)
@@ -108,3 +113,44 @@ class Growth:
             self.groups[name] = Group(name, label, part)
             sections.append(name)
         group.children = sections
+
+
+def fold_runs(groups: dict[str, Group]) -> bool:
+    """Put neighbours of the same structure into a group of their own; return whether any was.
+
+    Groups must bear their signatures. Three and more make a run.
+    """
+    found = False
+    for group in list(groups.values()):
+        children: list[str] = []
+        for run in _runs(group, groups):
+            if len(run) < RUN_FROM:
+                children += run
+                continue
+            if len(run) == len(group.children) and group.key != ROOT:
+                group.is_run = True
+                children += run
+                continue
+            first, last = groups[run[0]], groups[run[-1]]
+            key = f"{'' if group.key == ROOT else group.key}#{first.label}-{last.label}/"
+            label = f"{first.label} to {last.label}"
+            groups[key] = Group(key, label, run, is_run=True)
+            children.append(key)
+            found = True
+        group.children = children
+    return found
+
+
+def _runs(group: Group, groups: dict[str, Group]) -> list[list[str]]:
+    """Return the children of a group, those of one structure that follow each other together."""
+    runs: list[list[str]] = []
+    before: int | None = None
+    for child in group.children:
+        inner = groups.get(child)
+        sign = inner.signature if inner is not None else None
+        if runs and sign is not None and sign == before:
+            runs[-1].append(child)
+        else:
+            runs.append([child])
+        before = sign
+    return runs

@@ -7,16 +7,18 @@ end: ``layers/0/``. The whole graph is the group ``/``.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from workbench.graph.folding import fold_operands
-from workbench.graph.groups import ROOT, Group, Growth, Link
+from workbench.graph.groups import ROOT, Group, Growth, Link, fold_runs
 from workbench.graph.wording import elide, local_name, node_title, type_label
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from workbench.graph.snapshot import GraphSnapshot, Node
+
+Shape = Literal["modules", "folded", "flat"]
 
 SHOWN_AT_FIRST = (10, 100)
 SHOWN_AT_MOST = 300
@@ -28,20 +30,31 @@ class Hierarchy:
 
     Parameters, constants and what only prepares them are folded into the operation that uses
     them. A group with a single child is drawn as that child. More than 1,000 children are cut
-    into sections. All of this is built once per snapshot.
+    into sections. All of this is built once per snapshot and shape: ``modules`` groups as the
+    model nests, ``folded`` puts runs of blocks of the same structure into a group of their own,
+    and ``flat`` has no groups but the sections.
     """
 
-    def __init__(self, snapshot: GraphSnapshot) -> None:
-        self.snapshot = snapshot
+    def __init__(self, snapshot: GraphSnapshot, shape: Shape = "modules") -> None:
+        self.snapshot, self.shape = snapshot, shape
         self.owner: dict[str, str] = fold_operands(snapshot)
         self._words: dict[str, tuple[str, str]] = {}
-        growth = Growth(snapshot, self.owner)
+        growth = Growth(snapshot, self.owner, flat=shape == "flat")
         self.groups: dict[str, Group] = growth.groups
         self.titles: dict[str, str] = growth.titles
         self._alias: dict[str, str] = growth.alias
+        self._connect()
+        if shape == "folded" and fold_runs(self.groups):
+            self._connect()
+
+    def _connect(self) -> None:
+        """Work out all that follows from the groups and their children."""
         self.parent: dict[str, str] = {
             child: group.key for group in self.groups.values() for child in group.children
         }
+        self.__dict__.pop("depth", None)
+        for group in self.groups.values():
+            group.links = {}
         self._project()
         self._sign(ROOT)
 
@@ -86,7 +99,7 @@ class Hierarchy:
         numbers: dict[object, int] = {}
         signs: dict[str, int] = {}
         nodes = self.snapshot.nodes_by_id
-        for key in reversed(list(self._groups_below(root))):
+        for key in reversed(list(self.groups_below(root))):
             group = self.groups[key]
             for child in group.children:
                 if child not in self.groups:
@@ -119,7 +132,8 @@ class Hierarchy:
             found = found[:-1]
         return ".".join(found)
 
-    def _groups_below(self, key: str) -> Iterator[str]:
+    def groups_below(self, key: str) -> Iterator[str]:
+        """Yield a group and every group inside of it, the outer ones first."""
         waiting = [key]
         while waiting:
             top = waiting.pop()
@@ -157,13 +171,20 @@ class Hierarchy:
         is_own = module is not None and not item.rpartition("#")[1]
         name = type_label(module.type_name) if module and is_own and group.module else ""
         count = f"{group.size:,} operations"
+        if group.is_run:
+            return f"{len(group.children)} alike, {count}"
         return f"{name}, {count}" if name else count
 
     def twins(self, group: str) -> tuple[str, ...]:
-        """Return the siblings with the same structure as a group, itself included."""
+        """Return the siblings with the same structure as a group, itself included.
+
+        Of a run of repeated blocks they are the blocks in it.
+        """
         own = self.groups[group]
         if group == ROOT:
             return (group,)
+        if own.is_run:
+            return tuple(own.children)
         siblings = (self.groups.get(key) for key in self.groups[self.parent[group]].children)
         return tuple(g.key for g in siblings if g and g.signature == own.signature)
 
@@ -214,7 +235,7 @@ class Hierarchy:
         """Return the groups to open at first, so that a readable number of items shows."""
         least, most = SHOWN_AT_FIRST
         expanded: set[str] = set()
-        level = [key for key in self.groups[ROOT].children if key in self.groups]
+        level = self._to_open(ROOT)
         shown = len(self.groups[ROOT].children)
         while level and shown < least:
             added = sum(len(self.groups[key].children) for key in level)
@@ -222,8 +243,13 @@ class Hierarchy:
                 break
             expanded.update(level)
             shown += added
-            level = [c for key in level for c in self.groups[key].children if c in self.groups]
+            level = [child for key in level for child in self._to_open(key)]
         return frozenset(expanded)
+
+    def _to_open(self, key: str) -> list[str]:
+        """Return the groups of a group that may open unasked: repeated blocks stay folded."""
+        inside = (self.groups.get(child) for child in self.groups[key].children)
+        return [group.key for group in inside if group is not None and not group.is_run]
 
     def node(self, item: str) -> Node | None:
         """Return the operation behind an item; None for a group."""

@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue
 
 from workbench.project.fixed_range import FixedRange
 from workbench.project.frozen import Frozen
+from workbench.project.graph_notes import GraphNotes
 from workbench.project.qconfig import PRESETS_BY_ID, QuantConfig
 
 PROJECT_VERSION = 1
@@ -108,6 +109,7 @@ class Project(Frozen):
     ranges: tuple[FixedRange, ...] = ()
     verification: Verification = Verification()
     notes: str = ""
+    graph: GraphNotes = GraphNotes()
 
     def config_of(self, rule: Rule) -> QuantConfig | None:
         """Return the config that ``rule`` assigns; None is float.

@@ -1,7 +1,7 @@
 """What each stage leaves behind, as readers see it: small JSON values, arrays beside them.
 
-Every result folder holds ``result.json`` (one of the classes here); some hold ``graph.json`` (a
-GraphSnapshot) and ``arrays.npz``. Nothing is pickled.
+Every result folder holds ``result.json`` (one of the classes here); some hold ``graph.json`` and
+``device_graph.json`` (GraphSnapshots) and ``arrays.npz``. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARRAYS_FILE",
+    "DEVICE_GRAPH_FILE",
     "EXAMPLE_ONLY",
     "GRAPH_FILE",
     "RESULTS",
@@ -69,6 +70,7 @@ __all__ = [
 RESULT_FILE = "result.json"
 ARRAYS_FILE = "arrays.npz"
 GRAPH_FILE = "graph.json"
+DEVICE_GRAPH_FILE = "device_graph.json"
 
 EXAMPLE_ONLY = "the example input only"
 

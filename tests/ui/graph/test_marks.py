@@ -8,7 +8,8 @@ import pytest
 from PySide6.QtGui import QColor
 
 from ui.graph.camera import Camera
-from ui.graph.marks import Marks, Overlay, number_text, ramp
+from ui.graph.marks import Marks
+from ui.graph.overlay import Overlay, number_text, ramp
 from ui.graph.tooltips import lines, tooltip
 from ui.theme import DARK, LIGHT, THEMES
 from workbench.graph.hierarchy import Hierarchy
@@ -103,9 +104,9 @@ def test_that_marks_show_at_every_distance(
     chipped = view.grab().toImage()
     assert chipped != plain
     view.set_reasons({"conv2d_1": "not on the NPU"})
-    view.set_overlay({name: float(k) for k, name in enumerate(ids)}, "cycles")
+    view.set_overlay(Overlay({name: float(k) for k, name in enumerate(ids)}, "cycles"))
     assert view.grab().toImage() != chipped
-    view.set_overlay(None, "")
+    view.set_overlay(None)
     view.set_reasons({})
     view.set_chips({})
     assert view.grab().toImage() == plain

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ui.graph.marks import Marks, Overlay, number_text, ramp
+from ui.graph.marks import Marks
 from ui.graph.menu import context_menu
+from ui.graph.overlay import Overlay, number_text, ramp
 from workbench.graph.hierarchy import Hierarchy
 
 if TYPE_CHECKING:

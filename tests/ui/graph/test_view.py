@@ -81,9 +81,9 @@ def test_that_clicking_a_closed_group_selects_all_in_it(
     open_layers(qtbot, view)
     with qtbot.waitSignal(view.laid_out):
         view.collapse("layers/0")
-    with qtbot.waitSignal(view.group_selected) as told:
+    with qtbot.waitSignal(view.groups_selected) as told:
         click(qtbot, view, "layers/0/")
-    assert told.args == ["layers.0"]
+    assert told.args == [frozenset({"layers.0"})]
     assert view.selected == LAYER_0
 
 

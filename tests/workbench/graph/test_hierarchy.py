@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from workbench.graph.groups import ROOT
@@ -115,3 +117,36 @@ def test_that_odd_graphs_have_a_tree(snapshot: GraphSnapshot) -> None:
     drawn = tree.leaves(ROOT)
     assert set(drawn) <= {node.id for node in snapshot.nodes}
     assert len(tree.visible(set(tree.groups))) == len(drawn) + len(tree.groups) - 1
+
+
+def layers(count: int) -> GraphSnapshot:
+    """Return an input, blocks of two operations each, and an output."""
+    names = {f"{op}{k}": f"layers/{k}" for k in range(count) for op in "ab"}
+    groups = {"x": "", **names, "head": "head", "tail": "head"}
+    order = list(groups)
+    return graph(groups, list(pairwise(order)), {"x": "input"})
+
+
+def test_that_blocks_of_one_structure_fold_into_one_that_says_so() -> None:
+    tree = Hierarchy(layers(24), "folded")
+    assert tree.subtitle("layers/") == "24 alike, 48 operations"
+    assert tree.twins("layers/") == tuple(f"layers/{k}/" for k in range(24))
+    assert "layers/" not in tree.opening()
+
+
+def test_that_a_run_between_others_becomes_a_group_of_its_own() -> None:
+    plain = layers(6)
+    odd = Node("odd", "aten.gelu.default", "call", "layers.2", 0, ("layers", "2"))
+    nodes = sorted((*plain.nodes, odd), key=lambda n: n.group[:1] == ("layers",))
+    tree = Hierarchy(GraphSnapshot("float", tuple(nodes), plain.edges), "folded")
+    run = "layers/#3-5/"
+    assert tree.groups["layers/"].children == ["layers/0/", "layers/1/", "layers/2/", run]
+    assert tree.title(run) == "3 to 5"
+    assert tree.groups["layers/"].links.keys() >= {("layers/2/", run)}
+    assert tree.leaves(run) == ("a3", "b3", "a4", "b4", "a5", "b5")
+
+
+def test_that_a_flat_drawing_has_no_groups() -> None:
+    tree = Hierarchy(layers(24), "flat")
+    assert list(tree.groups) == [ROOT]
+    assert len(tree.groups[ROOT].children) == len(tree.snapshot.nodes)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from workbench.engine.fx_snapshot import snapshot
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.results import GRAPH_FILE, save_result
+from workbench.results import DEVICE_GRAPH_FILE, GRAPH_FILE, save_result
 
 if TYPE_CHECKING:
     from workbench.engine.context import StageContext
@@ -17,13 +18,16 @@ PTE_FILE = "program.pte"
 
 
 def run(context: StageContext) -> None:
-    """Leave the program, one TOSA file for each delegate, the reports and the edge graph."""
+    """Leave the program, one TOSA file for each delegate, the reports and both graphs."""
     lowered, result = context.toolchain().lower(context)
     (context.out / PTE_FILE).write_bytes(lowered.pte)
     for index, flatbuffer in enumerate(lowered.tosa):
         (context.out / f"delegate_{index}.tosa").write_bytes(flatbuffer)
     floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
     snapshot(lowered.edge, LEVEL, floating.modules).save(context.out / GRAPH_FILE)
+    if lowered.device_graph is not None:
+        device = replace(lowered.device_graph, modules=floating.modules)
+        device.save(context.out / DEVICE_GRAPH_FILE)
     save_result(result, context.out)
     context.keep(lowered)
 

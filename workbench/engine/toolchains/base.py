@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import torch
 
     from workbench.engine.context import StageContext
+    from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project
     from workbench.results import LowerResult, NodeAnnotation, VerifyResult
 
@@ -18,12 +19,14 @@ class Lowered:
     """A compiled program.
 
     ``edge`` is the edge program with its delegates, ``tosa`` one flatbuffer for each of them,
-    ``pte`` the bytes for the runtime, ``example`` the inputs it was compiled with.
+    ``pte`` the bytes for the runtime, ``device_graph`` the program that the delegates hold, in the
+    device's own operators; None for a target that has no such form.
     """
 
     edge: Any
     tosa: list[bytes]
     pte: bytes
+    device_graph: GraphSnapshot | None = None
 
 
 class Toolchain(Protocol):

@@ -23,6 +23,7 @@ from workbench.engine.acceleration.table import accelerated
 from workbench.engine.toolchains.base import Lowered
 from workbench.engine.toolchains.ethos_u import vela
 from workbench.engine.toolchains.ethos_u.compile_spec import compile_spec
+from workbench.engine.toolchains.ethos_u.tosa_graph import tosa_snapshot
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.pipeline.plan import tool_version
 from workbench.results import CpuNode, ExportResult, LowerResult
@@ -115,7 +116,8 @@ def _runtime(edge: _Edge, *, integer_io: bool) -> tuple[Lowered, Any]:
         manager = _integer_io(manager)
     program = copy.deepcopy(manager).exported_program()
     runtime = manager.to_executorch(config=ExecutorchBackendConfig(extract_delegate_segments=False))
-    return Lowered(program, edge.tosa, bytes(runtime.buffer)), runtime
+    graph = tosa_snapshot(edge.tosa, edge.origins)
+    return Lowered(program, edge.tosa, bytes(runtime.buffer), graph), runtime
 
 
 def _integer_io(manager: Any) -> Any:

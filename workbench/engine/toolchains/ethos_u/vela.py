@@ -13,7 +13,8 @@ from ethosu import regor
 from ethosu.vela import vela
 from executorch.backends.arm.tosa import backend as tosa_backend
 
-from workbench.engine import programs
+from workbench.engine import fx_groups, programs
+from workbench.engine.fx_groups import Location
 from workbench.results import VelaOperation, VelaReport
 
 if TYPE_CHECKING:
@@ -29,10 +30,19 @@ _INTERNAL = "(added by Vela)"
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a TOSA tensor came from: operator and module of the node that was translated."""
+    """Where a TOSA tensor came from: operator and place of the node that was translated.
 
-    op: str
-    module: str
+    ``root`` is the name that the exporter recorded for it.
+    """
+
+    op: str = ""
+    place: Location = field(default_factory=Location)
+    root: str = ""
+
+    @property
+    def module(self) -> str:
+        """Dotted name of its innermost module."""
+        return self.place.module
 
 
 Origins = dict[str, Origin]
@@ -76,7 +86,7 @@ def recorded() -> Iterator[Recording]:
         pending.clear()
 
     def translated(node: torch.fx.Node, *rest: Any) -> None:
-        pending[node.name] = Origin(programs.op_of(node), programs.module_of(node))
+        pending[node.name] = _origin_of(node)
         translate(node, *rest)
 
     translate = tosa_backend.process_call_function
@@ -90,6 +100,11 @@ def recorded() -> Iterator[Recording]:
         vela.regor = regor
         tosa_backend.process_call_function = translate
         tempfile.tempdir = folder
+
+
+def _origin_of(node: torch.fx.Node) -> Origin:
+    place = fx_groups.locate(node.meta.get("nn_module_stack")) or Location()
+    return Origin(programs.op_of(node), place, programs.origin_of(node))
 
 
 def _folder_without_spaces() -> str | None:
@@ -139,7 +154,7 @@ def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
     for cells in table.data:
         row = dict(zip(header, cells, strict=False))
         name = str(row.get("name", ""))
-        origin = _origin(name, origins)
+        origin = origin_named(name, origins)
         outside = [k for k in row if k.endswith("_ac") and not k.lower().startswith("sram")]
         yield VelaOperation(
             name=_INTERNAL if name.startswith("#") else name,
@@ -155,13 +170,13 @@ def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
         )
 
 
-def _origin(name: str, origins: Origins) -> Origin:
+def origin_named(name: str, origins: Origins) -> Origin:
     """Return a tensor's origin; tensors that the translation added carry a suffix."""
     while name:
         if name in origins:
             return origins[name]
         name = name.rpartition("_")[0]
-    return Origin("", "")
+    return Origin()
 
 
 def _number(value: Any) -> int:

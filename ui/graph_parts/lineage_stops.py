@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ui.graph.levels import DEVICE, EDGE
+from ui.graph.measures import CompiledRow
 from ui.widgets.lineage_rail import Stop
 from workbench.graph.lineage import How, Lineage
 from workbench.graph.wording import elide, local_name
@@ -24,15 +26,6 @@ _HOW: dict[How, str] = {
 _UNMATCHED = (
     "Nothing at this level has it as its origin: it was fused into another operation, or removed."
 )
-
-
-@dataclass(frozen=True)
-class CompiledRow:
-    """An operation of the compiled program: its name, cycles, and the float operation it is of."""
-
-    operator: str
-    cycles: int
-    owner: str | None
 
 
 def stops(
@@ -58,7 +51,7 @@ def stops(
     found = [_stop(lineage, level, chosen, other, title) for other, title in titles]
     found = [replace(stop, is_here=bool(here) and stop.target == here) for stop in found]
     roots = lineage.translate(level, chosen, lineage.first)
-    found.append(_compiled(roots, rows))
+    found.append(_compiled(roots, chosen if level == DEVICE else (), rows))
     found.extend(_source(lineage, roots or chosen))
     return found
 
@@ -83,20 +76,26 @@ def _stop(lineage: Lineage, level: str, chosen: Collection[str], other: str, tit
     return Stop(title, text, f"{', '.join(nodes[:12])}\n{tip}", other)
 
 
-def _compiled(roots: Collection[str], rows: Sequence[CompiledRow] | None) -> Stop:
+def _compiled(
+    roots: Collection[str], chosen: Collection[str], rows: Sequence[CompiledRow] | None
+) -> Stop:
+    """Return what Vela made of it: of chosen operators of the device these rows alone."""
     if rows is None:
         return Stop("Vela", "not yet", "Lower the program first.")
-    mine = [row for row in rows if row.owner in roots]
+    mine = [row for row in rows if row.device in chosen] if chosen else []
+    how = "named as the TOSA operator" if mine else "told by their TOSA operators or their module"
+    mine = mine or [row for row in rows if row.owner in roots]
     if not mine:
         tip = (
             "No row of the compiler's table can be told to be of it: fused, removed or on the CPU."
         )
         return Stop("Vela", "none of its own", tip)
-    cycles = sum(row.cycles for row in mine)
-    named = ", ".join(row.operator for row in mine)
+    cycles = sum(row.row.cycles for row in mine)
+    named = ", ".join(row.row.operator for row in mine)
     text = named if len(mine) <= _NAMES_SHOWN else f"{len(mine)} operations"
-    tip = f"{named}\nestimated by Vela; told by module and operator"
-    return Stop("Vela", f"{text}, {cycles:,} cycles", tip, "lower")
+    tip = f"{named}\nestimated by Vela; {how}"
+    target = DEVICE if any(row.device for row in mine) else EDGE
+    return Stop("Vela", f"{text}, {cycles:,} cycles", tip, target)
 
 
 def _source(lineage: Lineage, roots: Collection[str]) -> Iterator[Stop]:

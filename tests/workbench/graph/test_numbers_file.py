@@ -1,0 +1,47 @@
+"""Files of numbers as users have them, good and bad."""
+
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.graph.numbers_file import read_numbers
+
+
+def write(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [
+        ("lat.json", '{"conv": 1.5, "relu": 2}', {"lat": {"conv": 1.5, "relu": 2.0}}),
+        ("a.json", '{"ms": {"conv": 1}, "mW": {"conv": "3"}, "note": "x"}',
+         {"ms": {"conv": 1.0}, "mW": {"conv": 3.0}}),
+        ("a.csv", "node,ms,mW\nconv,1,\nrelu,nan,4\n", {"ms": {"conv": 1.0}, "mW": {"relu": 4.0}}),
+        ("bom.csv", b"\xef\xbb\xbfnode,ms\r\n\xe5\xb1\x82,2\r\n", {"ms": {"\u5c42": 2.0}}),
+    ],
+)  # fmt: skip
+def test_that_json_and_csv_are_read(tmp_path, name, text, columns):
+    assert read_numbers(write(tmp_path, name, text)).columns == columns
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.json", "{", "is not JSON"),
+        ("a.json", "[1, 2]", "is not an object"),
+        ("a.json", '{"conv": "fast"}', "has no number"),
+        ("a.csv", "conv", "has no line of titles"),
+        ("a.csv", "node,ms\nconv,fast", "has no number"),
+        ("a.csv", b"\xff\xfe\x00", "is not text"),
+    ],
+)
+def test_that_a_file_without_numbers_is_told(tmp_path, name, text, message):
+    with pytest.raises(WorkbenchError, match=message):
+        read_numbers(write(tmp_path, name, text))
+
+
+def test_that_a_missing_file_is_told(tmp_path):
+    with pytest.raises(WorkbenchError, match="cannot be read"):
+        read_numbers(tmp_path / "none.csv")

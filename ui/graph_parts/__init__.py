@@ -1,0 +1,1 @@
+"""What the graph panel is made of: bar, levels, telling, keeping, comparing."""

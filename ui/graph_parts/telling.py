@@ -1,0 +1,134 @@
+"""What is told on the drawing: configs, reasons, numbers as colour, what kept searches find."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+
+from ui.graph.levels import FLOAT
+from ui.graph.overlay import Overlay
+from ui.graph_parts.survey import Inquiry, Survey, Surveyor, float_configs, measure_id
+from ui.wording import why
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ui.graph.background import Background
+    from ui.graph.view import GraphView
+    from ui.graph_parts.bar import GraphBar
+    from ui.graph_parts.keeping import Keeping
+    from ui.panel import PanelContext
+    from workbench.graph.numbers_file import NumbersFile
+
+TOPIC = "survey"
+STAGES = ("prepare", "evaluate", "lower")
+
+
+class Telling(QObject):
+    """Asks what results tell, and puts the answer on the view.
+
+    Signals:
+        told: the answer is on the view.
+    """
+
+    told = Signal()
+
+    def __init__(
+        self,
+        context: PanelContext,
+        view: GraphView,
+        bar: GraphBar,
+        keeping: Keeping,
+        background: Background,
+        surveyor: Surveyor,
+    ) -> None:
+        super().__init__(bar)
+        self._context, self._view, self._keeping = context, view, keeping
+        self._search, self._overlay = bar.search, bar.overlay
+        self._background, self._surveyor = background, surveyor
+        self._dropped: tuple[NumbersFile, ...] = ()
+        self._unsaid: list[NumbersFile] = []
+        self._level = FLOAT
+        self.survey = Survey()
+        background.done.connect(self._on_done)
+        bar.overlay.changed.connect(self.show_overlay)
+        context.document.opened.connect(self._forget)
+
+    def ask(self, level: str, files: Mapping[str, Path]) -> None:
+        """Ask about a level; the answer comes from another thread."""
+        self._level = level
+        context = self._context
+        results = {stage: context.session.result(stage) for stage in STAGES}
+        project = context.document.project
+        inquiry = Inquiry(
+            level, dict(files), {s: f for s, f in results.items() if f},
+            context.outline.snapshot, context.outline.resolution.nodes,
+            project.rules if project else (), self._dropped,
+        )  # fmt: skip
+        self._background.submit(TOPIC, partial(self._surveyor.answer, inquiry))
+
+    def take(self, numbers: NumbersFile) -> None:
+        """Show the numbers of a file as soon as the next answer is there."""
+        self._dropped = (*(d for d in self._dropped if d.name != numbers.name), numbers)
+        self._unsaid.append(numbers)
+        self._overlay.prefer(measure_id(next(iter(numbers.columns))))
+
+    def show_configs(self) -> None:
+        """Show at once what the rules give to the float program."""
+        project, outline = self._context.document.project, self._context.outline
+        if project is None or outline.snapshot is None:
+            return
+        mine, known = float_configs(outline.snapshot, outline.resolution.nodes), outline.snapshot
+        nodes = known.nodes_by_id
+        self._view.set_chips({i: e.label for i, e in mine.items()})
+        self._view.set_tooltips(
+            {i: why(e, project.rules, nodes[i].module) for i, e in mine.items()}
+        )
+
+    def show_overlay(self) -> None:
+        """Colour the view by the chosen number; what is brushed stays so for the same number."""
+        survey, snapshot = self.survey, self._view.snapshot
+        self._search.set_ground(snapshot, survey.numbers)
+        self._keeping.render(snapshot, survey.numbers)
+        measure = survey.measures.get(self._overlay.chosen)
+        if measure is None:
+            self._view.set_overlay(None)
+            return
+        values = dict(survey.numbers[measure.id])
+        old, is_log = self._view.marks.overlay, self._overlay.is_log
+        new = Overlay(values, measure.legend, is_log, measure.merge, measure.middle)
+        is_same = old is not None and (old.title, old.is_log) == (new.title, new.is_log)
+        self._view.set_overlay(new.brushed(old.brush) if old and is_same else new)
+
+    def _on_done(self, _topic: str, answer: object) -> None:
+        if not isinstance(answer, Survey) or answer.level != self._level:
+            return
+        self.survey = answer
+        self._view.set_reasons(answer.reasons)
+        if answer.level != FLOAT:
+            self._view.set_chips(answer.chips)
+            self._view.set_tooltips(answer.tips)
+        measures = answer.measures.values()
+        self._overlay.offer([(m.id, m.title, m.how, m.log) for m in measures])
+        self.show_overlay()
+        self._tell_unknown()
+        self.told.emit()
+
+    def _tell_unknown(self) -> None:
+        """Say once how much of a dropped file names nothing here."""
+        said, self._unsaid = self._unsaid, []
+        known = {n for s in self.survey.lineage.levels.values() for n in s.nodes_by_id if said}
+        for numbers in said:
+            if lost := sorted(numbers.operations - known):
+                self._context.notices.warning(
+                    f"{len(lost):,} of {len(numbers.operations):,} names in '{numbers.name}' "
+                    "are no operations of this program.",
+                    f"For example '{lost[0][:80]}'.",
+                )
+
+    def _forget(self) -> None:
+        self._dropped, self._unsaid = (), []
+        self.survey = Survey()

@@ -1,0 +1,101 @@
+"""A file of the user's with numbers per operation: JSON or CSV, to be shown as an overlay."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SUFFIXES = (".json", ".csv")
+LARGEST_BYTES = 64 << 20
+_HINT = (
+    'JSON: {"conv2d": 1.5, ...} or {"latency": {"conv2d": 1.5, ...}}. '
+    "CSV: a line of titles, then the operation's name and its numbers."
+)
+
+
+@dataclass(frozen=True)
+class NumbersFile:
+    """Name of the file, and for each column its numbers by the names of operations."""
+
+    name: str
+    columns: Mapping[str, Mapping[str, float]]
+
+    @property
+    def operations(self) -> frozenset[str]:
+        """Every operation that has a number."""
+        return frozenset().union(*self.columns.values())
+
+
+def read_numbers(path: Path) -> NumbersFile:
+    """Read a file of numbers.
+
+    Raises:
+        WorkbenchError: it cannot be read, or is no such file; with the line where one is wrong.
+    """
+    place = Place(kind="file", id=path.name)
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise failure(f"'{path.name}' is larger than 64 MiB.", "Leave out columns.", place)
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise failure(f"'{path.name}' cannot be read.", "", place, str(error)) from error
+    except UnicodeDecodeError as error:
+        raise failure(f"'{path.name}' is not text in UTF-8.", _HINT, place) from error
+    columns = _from_json(text, path) if path.suffix.lower() == ".json" else _from_csv(text, path)
+    columns = {title: values for title, values in columns.items() if values}
+    if not columns:
+        raise failure(f"'{path.name}' has no number for any operation.", _HINT, place)
+    return NumbersFile(path.name, columns)
+
+
+def _from_json(text: str, path: Path) -> dict[str, dict[str, float]]:
+    place = Place(kind="file", id=path.name)
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise failure(f"'{path.name}' is not JSON.", _HINT, place, str(error)) from error
+    if not isinstance(raw, dict):
+        raise failure(f"'{path.name}' is not an object of names and numbers.", _HINT, place)
+    if any(isinstance(value, dict) for value in raw.values()):
+        return {str(t): _numbers(v) for t, v in raw.items() if isinstance(v, dict)}
+    return {path.stem: _numbers(raw)}
+
+
+def _from_csv(text: str, path: Path) -> dict[str, dict[str, float]]:
+    rows = [row for row in csv.reader(text.splitlines()) if row]
+    if len(rows) < 2 or len(rows[0]) < 2:
+        place = Place(kind="file", id=path.name)
+        raise failure(f"'{path.name}' has no line of titles and numbers.", _HINT, place)
+    titles = [title.strip() or f"column {k}" for k, title in enumerate(rows[0][1:], 2)]
+    columns: dict[str, dict[str, float]] = {title: {} for title in titles}
+    for row in rows[1:]:
+        for title, cell in zip(titles, row[1:], strict=False):
+            value = _number(cell)
+            if value is not None:
+                columns[title][row[0].strip()] = value
+    return columns
+
+
+def _numbers(raw: dict[Any, Any]) -> dict[str, float]:
+    found = {str(name): _number(value) for name, value in raw.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _number(value: object) -> float | None:
+    """Return a number, or None for what is none: those cells are left empty."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
