@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ui.models.range_arrays import Arrays, Channels
 from ui.models.range_table import RangeRow
-from ui.plots.series import RangeSeries, TensorView
+from ui.plots.series import RangeSeries, SampleView, TensorView
 from ui.theme import Theme
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_BINS = 256
 
 
 def series_of(rows: Sequence[RangeRow], channels: Channels) -> RangeSeries:
@@ -22,7 +28,7 @@ def series_of(rows: Sequence[RangeRow], channels: Channels) -> RangeSeries:
     columns = np.asarray(
         [
             known(r, r.tensor.minimum, r.tensor.maximum, r.tensor.p_low, r.tensor.p_high,
-                  *(r.grid or (math.nan, math.nan)), r.tensor.scale)
+                  *(r.grid or (math.nan, math.nan)), r.step or math.nan)
             for r in rows
         ],
         np.float64,
@@ -44,9 +50,24 @@ def tensor_of(row: RangeRow, place: int, arrays: Arrays, channels: Channels) -> 
     low, high = channels.get(place, (None, None))
     first, last = edges[row.tensor.index]
     return TensorView(
-        counts[row.tensor.index].astype(np.float64), (float(first), float(last)), row.grid,
-        row.tensor.scale, row.label, low, high,
+        drawn_counts(counts[row.tensor.index]), (float(first), float(last)), row.grid,
+        row.step or 0.0, row.label, low, high, row.is_editable,
     )  # fmt: skip
+
+
+def drawn_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the counts of few enough bins to be told apart on a screen."""
+    fine = counts.astype(np.float64)
+    return fine.reshape(_BINS, -1).sum(1) if fine.size % _BINS == 0 else fine
+
+
+def samples_of(arrays: Arrays, index: int) -> SampleView:
+    """Return the extremes of one tensor by sample; none where calibration kept no samples."""
+    low, high = arrays.get("sample_min"), arrays.get("sample_max")
+    if low is None or high is None or index >= len(low):
+        return SampleView()
+    numbers = arrays["samples"].astype(np.int64)
+    return SampleView(numbers, low[index].astype(np.float64), high[index].astype(np.float64))
 
 
 def legend_of(theme: Theme) -> str:

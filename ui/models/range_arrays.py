@@ -19,16 +19,18 @@ if TYPE_CHECKING:
 Arrays = dict[str, "NDArray[np.float64]"]
 Channels = dict[int, "tuple[NDArray[np.float64], NDArray[np.float64]]"]
 
+_PLAIN = ("histogram", "edges", "samples", "sample_min", "sample_max")
+
 
 def read_histograms(folder: Path) -> Arrays:
-    """Return ``histogram`` [T, B] and ``edges`` [T, 2].
+    """Return ``histogram`` [T, B], ``edges`` [T, 2] and the extremes of every sample [T, S].
 
     Raises:
         WorkbenchError: the file is missing or damaged.
     """
     try:
         with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
-            return {name: file[name] for name in ("histogram", "edges") if name in file}
+            return {name: file[name] for name in _PLAIN if name in file}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise _damaged() from error
 

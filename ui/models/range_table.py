@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,11 @@ from PySide6.QtCore import QObject
 
 from ui.figures import DASH, decibel, figure, percent
 from ui.models.figure_table import Column, FigureTableModel
+from ui.models.method_table import method_title
 from workbench.graph.wording import operator_name
+from workbench.numerics.grid import Grid
+from workbench.numerics.tensors import histogram_of, observed_grid, scheme_of
+from workbench.project.fixed_range import FixedRange
 from workbench.results import CalibrateResult, EvaluateResult, TensorRange
 
 if TYPE_CHECKING:
@@ -32,6 +36,21 @@ class RangeRow:
     outliers: float | None
     clipped: float | None
     sqnr_db: float | None
+    fixed: FixedRange | None = None
+    is_editable: bool = False
+
+    @property
+    def effective(self) -> Grid | None:
+        """The grid that holds: of the fixed range if there is one, else calibration's."""
+        if self.fixed is not None:
+            return scheme_of(self.tensor).grid(self.fixed.minimum, self.fixed.maximum)
+        return observed_grid(self.tensor) if self.is_known else None
+
+    @property
+    def step(self) -> float | None:
+        """The scale of that grid."""
+        grid = self.effective
+        return grid.scale if grid is not None else None
 
     @property
     def is_known(self) -> bool:
@@ -51,13 +70,8 @@ class RangeRow:
     @property
     def grid(self) -> tuple[float, float] | None:
         """The least and the greatest value that the integers stand for."""
-        tensor = self.tensor
-        if not self.is_known:
-            return None
-        return (
-            tensor.scale * (tensor.qmin - tensor.zero_point),
-            tensor.scale * (tensor.qmax - tensor.zero_point),
-        )
+        grid = self.effective
+        return (grid.low, grid.high) if grid is not None else None
 
     @property
     def label(self) -> str:
@@ -71,11 +85,12 @@ def range_rows(
     calibrated: CalibrateResult,
     arrays: Mapping[str, NDArray[np.float64]],
     evaluated: EvaluateResult | None,
+    ranges: Iterable[FixedRange] = (),
 ) -> list[RangeRow]:
     """Return a row per tensor, in the order of the program."""
     quality = {t.tensor: t.sqnr_db for t in evaluated.tensors} if evaluated is not None else {}
     by_id = {tensor.id: tensor for tensor in calibrated.ranges}
-    counts, edges = arrays.get("histogram"), arrays.get("edges")
+    fixed = {each.tensor: each for each in ranges}
     rows = []
     for tensor in calibrated.ranges:
         again = by_id.get(tensor.node)
@@ -84,12 +99,15 @@ def range_rows(
         name = f"{tensor.module or tensor.op} weight" if is_weight else node
         if again is not None or tensor.op == "call_module":
             name = f"{node} \u2192 {tensor.dtype}"
-        row = RangeRow(tensor, name, node, None, None, None)
-        share = None
-        if counts is not None and edges is not None and tensor.index < len(counts):
-            share = _clipped(row, counts[tensor.index], edges[tensor.index])
+        mine = None if is_weight or again is not None else fixed.get(node)
+        row = RangeRow(tensor, name, node, None, None, None, mine)
         sqnr_db = None if is_weight or again is not None else quality.get(node)
-        rows.append(RangeRow(tensor, name, node, _outliers(row), share, sqnr_db))
+        rows.append(
+            RangeRow(
+                tensor, name, node, _outliers(row), _clipped(row, arrays), sqnr_db, mine,
+                not is_weight and again is None,
+            )
+        )  # fmt: skip
     return rows
 
 
@@ -98,22 +116,16 @@ def _outliers(row: RangeRow) -> float | None:
     return row.width / inner if row.width is not None and inner > 0 else None
 
 
-def _clipped(
-    row: RangeRow, counts: NDArray[np.float64], edges: NDArray[np.float64]
-) -> float | None:
+def _clipped(row: RangeRow, arrays: Mapping[str, NDArray[np.float64]]) -> float | None:
     """Return the share of values that the grid cannot reach to within half a step."""
-    grid, half = row.grid, row.tensor.scale / 2
+    grid = row.effective
     if grid is None or row.tensor.channels > 1:
         return None
-    low, high = grid[0] - half, grid[1] + half
-    if row.tensor.minimum >= low and row.tensor.maximum <= high:
+    half = grid.scale / 2
+    if row.tensor.minimum >= grid.low - half and row.tensor.maximum <= grid.high + half:
         return 0.0
-    total = float(counts.sum())
-    if total <= 0 or not edges[1] > edges[0]:
-        return None
-    reached = np.concatenate([[0.0], np.cumsum(counts, dtype=np.float64)]) / total
-    below, above = np.interp([low, high], np.linspace(edges[0], edges[1], reached.size), reached)
-    return float(max(0.0, min(1.0, below + 1.0 - above)))
+    histogram = histogram_of(row.tensor, arrays)
+    return histogram.clipped(grid) if histogram is not None else None
 
 
 def describe(row: RangeRow) -> str:
@@ -129,7 +141,7 @@ def describe(row: RangeRow) -> str:
             f"seen  {figure(tensor.minimum)} to {figure(tensor.maximum)}",
             f"99.8 %  {figure(tensor.p_low)} to {figure(tensor.p_high)}",
             f"grid  {figure(row.grid[0])} to {figure(row.grid[1])}",
-            f"step  {figure(tensor.scale)}{each}",
+            f"step  {figure(row.step)}{each}",
         ]
     if row.clipped is not None:
         lines.append(f"outside the grid  {percent(row.clipped)}")
@@ -138,6 +150,11 @@ def describe(row: RangeRow) -> str:
     if tensor.problem:
         lines.append(tensor.problem)
     return "\n".join(lines)
+
+
+def _dead(row: RangeRow) -> str:
+    tensor = row.tensor
+    return f"{tensor.dead} of {tensor.channels}" if tensor.channels > 1 else DASH
 
 
 def _if_known(row: RangeRow, value: float) -> float | None:
@@ -154,8 +171,7 @@ COLUMNS: tuple[Column[RangeRow], ...] = (
     Column("Max", lambda r: figure(_if_known(r, r.tensor.maximum)),
            lambda r: _if_known(r, r.tensor.maximum), "Greatest value seen"),
     Column("Width", lambda r: figure(r.width), lambda r: r.width, "Max less min"),
-    Column("Step", lambda r: figure(_if_known(r, r.tensor.scale)),
-           lambda r: _if_known(r, r.tensor.scale),
+    Column("Step", lambda r: figure(r.step), lambda r: r.step,
            "Scale of the grid; of weights with channels the largest"),
     Column("Outlier ratio", lambda r: figure(r.outliers, 3), lambda r: r.outliers,
            "Width over the width of the middle 99.8 % of the values"),
@@ -164,7 +180,14 @@ COLUMNS: tuple[Column[RangeRow], ...] = (
            "not known where each channel has a grid of its own"),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db,
            "Float against quantized, measured on host (PyTorch)"),
-    Column("Zero point", lambda r: str(r.tensor.zero_point), lambda r: r.tensor.zero_point,
+    Column("Zeros", lambda r: percent(r.tensor.zeros), lambda r: r.tensor.zeros,
+           "Share of values that are exactly zero"),
+    Column("Dead", _dead, lambda r: r.tensor.dead if r.tensor.channels > 1 else None,
+           "Channels of which all values are zero"),
+    Column("Fixed", lambda r: method_title(r.fixed.by) if r.fixed is not None else "",
+           meaning="Who or what set the range in place of calibration"),
+    Column("Zero point", lambda r: str(r.effective.zero_point) if r.effective else DASH,
+           lambda r: r.effective.zero_point if r.effective else None,
            "Integer that stands for 0"),
     Column("Operator", lambda r: operator_name(r.tensor.op)),
     Column("Module", lambda r: r.tensor.module or DASH),

@@ -19,7 +19,8 @@ from PySide6.QtWidgets import (
 
 from ui.models.range_arrays import Arrays, Channels, read_channels, read_histograms
 from ui.models.range_table import RangeRow, RangeTableModel, describe, range_rows
-from ui.range_drawing import legend_of, series_of, tensor_of
+from ui.range_drawing import legend_of, series_of
+from ui.ranges.verbs import RangeVerbs
 from ui.result_panel import ResultPanel, StageFrame, chosen_nodes
 from ui.selection import Selected
 from ui.theme import Theme
@@ -32,7 +33,6 @@ EXAMPLE_TEXT = (
     "These ranges come from the example input only, so they say little about real data. "
     "Give the project calibration data, and calibrate again."
 )
-UNCHOSEN_TEXT = "Choose a tensor in the plot or the table to see its histogram."
 STAGE = "calibrate"
 _SLICE_S = 0.006
 
@@ -43,13 +43,14 @@ class RangesPanel(ResultPanel):
     panel_id = "ranges"
 
     def build_frames(self) -> None:
+        self.verbs = RangeVerbs(self.context.document, self)
         self._rows: list[RangeRow] = []
         self._arrays: Arrays = {}
         self._channels: Channels = {}
         self._reading: Iterator[Channels] = iter(())
         self._more = QTimer(self, interval=0)
         self._more.timeout.connect(self._on_time_to_read)
-        self._shown: tuple[Path | None, Path | None, bool] | None = None
+        self._shown: tuple[Path | None, Path | None, bool, object, object] | None = None
         self._large: int | None = None
         self.frames[STAGE] = StageFrame("Ranges", EMPTY_TEXT, self._make_content, self)
         layout = QVBoxLayout(self)
@@ -59,7 +60,7 @@ class RangesPanel(ResultPanel):
     def set_theme(self, theme: Theme) -> None:
         if self.has(STAGE):
             self.plot.set_theme(theme)
-            self.tensor.set_theme(theme)
+            self.side.set_theme(theme, stale=bool(self._shown and not self._shown[2]))
             self.legend.setText(legend_of(theme))
             self.table.set_look(theme, stale=bool(self._shown and not self._shown[2]))
 
@@ -70,20 +71,26 @@ class RangesPanel(ResultPanel):
             return
         evaluated = self.read(EvaluateResult, "evaluate")
         quality = evaluated if evaluated is not None and evaluated.current else None
-        seen = (shown.folder, quality.folder if quality else None, shown.current)
+        project = self.context.document.project
+        fixed = project.ranges if project is not None else ()
+        data = project.calibration if project is not None else None
+        seen = (shown.folder, quality.folder if quality else None, shown.current, fixed, data)
+        self.side.render_project(project)
         if seen == self._shown:
             return
         if self._shown is None or self._shown[0] != shown.folder:
             self._arrays = self._read_histograms(shown.folder)
         self._shown = seen
-        self._rows = range_rows(shown.value, self._arrays, quality.value if quality else None)
+        self._rows = range_rows(
+            shown.value, self._arrays, quality.value if quality else None, fixed
+        )
         self._channels = {}
         self._reading = read_channels(shown.folder, self._rows)
         self._more.start()
         self.model.set_rows(self._rows)
         self.plot.render_series(series_of(self._rows, self._channels))
         self._large = None
-        for part in (self.plot, self.tensor):
+        for part in (self.plot, self.side.editor.tensor):
             part.set_stale(not shown.current)
         self.table.set_look(self.context.theme, stale=not shown.current)
         samples = shown.value.samples
@@ -153,53 +160,51 @@ class RangesPanel(ResultPanel):
         return row
 
     def _built_split(self, parent: QWidget) -> QSplitter:
-        above = QSplitter(Qt.Orientation.Horizontal, parent)
-        split = QSplitter(Qt.Orientation.Vertical, parent)
+        all_of_them = QSplitter(Qt.Orientation.Vertical, parent)
+        split = QSplitter(Qt.Orientation.Horizontal, parent)
         for splitter, parts in (
-            (above, (self.plot, self._built_side(parent))),
-            (split, (above, self.table)),
+            (all_of_them, (self.plot, self.table)),
+            (split, (all_of_them, self._built_side(parent))),
         ):
             for part, stretch in zip(parts, (5, 3), strict=True):
                 splitter.addWidget(part)
                 splitter.setStretchFactor(splitter.count() - 1, stretch)
                 splitter.setCollapsible(splitter.count() - 1, False)
-        above.setSizes([600, 340])
-        split.setSizes([420, 240])
+        all_of_them.setSizes([420, 240])
+        split.setSizes([600, 380])
         return split
 
     def _built_side(self, parent: QWidget) -> QWidget:
-        from ui.plots.histogram_plot import TensorPlot
+        from ui.ranges.side import TensorSide
 
-        side = QWidget(parent)
-        self.title = QLabel(UNCHOSEN_TEXT, side)
-        self.title.setWordWrap(True)
-        self.title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.tensor = TensorPlot(side)
-        self.counts_log = QCheckBox("Logarithmic counts", side)
-        self.counts_log.setChecked(True)
-        self.counts_log.hide()
-        self.counts_log.clicked.connect(self.tensor.histogram.set_log)
-        layout = QVBoxLayout(side)
-        layout.setContentsMargins(8, 4, 4, 4)
-        layout.setSpacing(3)
-        layout.addWidget(self.title)
-        layout.addWidget(self.counts_log, 0, Qt.AlignmentFlag.AlignLeft)
-        layout.addWidget(self.tensor, 1)
+        side = self.side = TensorSide(parent)
+        side.editor.fix_asked.connect(self.verbs.fix)
+        side.editor.free_asked.connect(self.verbs.free)
+        side.methods.method_asked.connect(self._on_method_asked)
+        side.samples.drop_asked.connect(self.verbs.drop)
+        side.samples.restore_asked.connect(self.verbs.restore)
+        side.fixed.free_asked.connect(self.verbs.free)
+        side.fixed.tensor_chosen.connect(
+            lambda tensor: self.context.selection.choose_nodes([tensor], "fixed")
+        )
         return side
 
     def _show_large(self, place: int | None) -> None:
         if place is not None and place == self._large:
             return
         self._large = place
-        self.counts_log.setVisible(place is not None)
-        self.tensor.setVisible(place is not None)
         if place is None:
-            self.title.setText(UNCHOSEN_TEXT if self._rows else "")
+            self.side.render_nothing()
             return
-        row = self._rows[place]
-        self.title.setText("  \u00b7  ".join(describe(row).splitlines()))
-        self.tensor.render_tensor(tensor_of(row, place, self._arrays, self._channels),
-                                  self.context.theme)  # fmt: skip
+        self.side.render_tensor(
+            self._rows[place], place, self._arrays, self._channels,
+            self.context.document.project, self.context.theme,
+        )  # fmt: skip
+
+    def _on_method_asked(self, method: str, scope: str) -> None:
+        if self._large is not None:
+            ranges = [row.tensor for row in self._rows]
+            self.verbs.take(method, scope, ranges[self._large], ranges, self._arrays)
 
     def _places(self, selected: Selected) -> list[int]:
         """Return which tensors are chosen, by themselves or by their nodes and modules."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, Qt
+from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from ui.plots.channels import thinned
@@ -18,7 +18,13 @@ COUNTS_LOG = "elements, log10(1 + n)"
 
 
 class HistogramChart(Chart):
-    """Counts over values, with the limits of the grid, and its steps where they can be told."""
+    """Counts over values, with the limits of the grid, and its steps where they can be told.
+
+    Signals:
+        dragged: least and greatest value of the range as its lines were moved.
+    """
+
+    dragged = Signal(float, float)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Histogram of the tensor", "value", COUNTS_LOG, parent)
@@ -27,7 +33,12 @@ class HistogramChart(Chart):
         self._steps = pg.PlotCurveItem(connect="pairs", skipFiniteCheck=True)
         self._bins = pg.PlotCurveItem([0.0, 1.0], [0.0], stepMode="center", fillLevel=0.0)
         self._limits = [pg.InfiniteLine(angle=90) for _ in range(2)]
-        for item in (self._steps, self._bins, *self._limits):
+        self._outside = [pg.LinearRegionItem(movable=False, pen=pg.mkPen(None)) for _ in range(2)]
+        self._grid: tuple[float, float, float] | None = None
+        for line in self._limits:
+            line.setZValue(10)
+            line.sigDragged.connect(self._on_dragged)
+        for item in (self._steps, self._bins, *self._outside, *self._limits):
             self.plot.addItem(item, ignoreBounds=True)
         self.box.sigXRangeChanged.connect(self._draw_steps)
         self.box.sigResized.connect(self._draw_steps)
@@ -37,9 +48,13 @@ class HistogramChart(Chart):
         """Show another tensor."""
         self.tensor = tensor
         grid = tensor.grid if tensor is not None else None
-        for line, limit in zip(self._limits, grid or (0.0, 0.0), strict=True):
+        for line in self._limits:
             line.setVisible(grid is not None)
-            line.setPos(limit)
+            line.setMovable(tensor is not None and tensor.is_editable)
+            line.moving = False
+        self._grid = None
+        for region in self._outside:
+            region.hide()
         if tensor is None:
             self._bins.hide()
             self._steps.hide()
@@ -50,7 +65,23 @@ class HistogramChart(Chart):
             xMin=min(ends) - air, xMax=max(ends) + air, minXRange=tensor.step or None
         )
         self.box.setXRange(min(ends) - air, max(ends) + air, padding=0)
+        if grid is not None:
+            self.show_grid(*grid, tensor.step)
         self._draw_bins()
+        self._draw_steps()
+
+    def show_grid(
+        self, low: float, high: float, step: float, ends: tuple[float, float] | None = None
+    ) -> None:
+        """Show another grid of the same tensor; ``ends`` is the range it was made of."""
+        self._grid = (low, high, step)
+        for line, limit in zip(self._limits, ends or (low, high), strict=True):
+            if not line.moving:
+                line.setPos(limit)
+        left, right = self.box.state["limits"]["xLimits"]
+        for region, (start, end) in zip(self._outside, ((left, low), (high, right)), strict=True):
+            region.setVisible(start < end)
+            region.setRegion((start, max(start, end)))
         self._draw_steps()
 
     def set_log(self, on: bool) -> None:
@@ -66,7 +97,10 @@ class HistogramChart(Chart):
         self._bins.setBrush(wash(colour, 0.35))
         self._steps.setPen(pg.mkPen(wash(theme.muted, 0.35), width=1))
         for line in self._limits:
-            line.setPen(pen(theme.text, is_dashed=True))
+            line.setPen(pg.mkPen(theme.text, width=1, style=Qt.PenStyle.DashLine))
+            line.setHoverPen(pg.mkPen(theme.accent, width=3))
+        for region in self._outside:
+            region.setBrush(wash(theme.bad, 0.13))
 
     def _draw_bins(self) -> None:
         tensor = self.tensor
@@ -84,18 +118,23 @@ class HistogramChart(Chart):
         tensor = self.tensor
         left, right, bottom, top = self.reach()
         room = self.box.width() / _STEP_PX
-        if tensor is None or tensor.grid is None or not tensor.step > 0:
+        if tensor is None or self._grid is None or not self._grid[2] > 0:
             self._steps.hide()
             return
-        low, high = max(left, tensor.grid[0]), min(right, tensor.grid[1])
-        shown = (high - low) / tensor.step
+        first_level, last_level, step = self._grid
+        low, high = max(left, first_level), min(right, last_level)
+        shown = (high - low) / step
         if not 0 < shown < room:
             self._steps.hide()
             return
-        first = np.ceil((low - tensor.grid[0]) / tensor.step - 1e-6)
-        levels = tensor.grid[0] + tensor.step * (first + np.arange(int(shown) + 1))
+        first = np.ceil((low - first_level) / step - 1e-6)
+        levels = first_level + step * (first + np.arange(int(shown) + 1))
         self._steps.setData(np.repeat(levels, 2), np.tile([bottom, top], levels.size))
         self._steps.show()
+
+    def _on_dragged(self) -> None:
+        low, high = (float(line.value()) for line in self._limits)
+        self.dragged.emit(low, high)
 
     def _tell_bin(self, place: QPointF) -> str:
         tensor = self.tensor

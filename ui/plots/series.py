@@ -49,3 +49,46 @@ class TensorView:
     label: str
     channel_min: NDArray[np.float64] | None = None
     channel_max: NDArray[np.float64] | None = None
+    is_editable: bool = False
+
+
+def _whole() -> NDArray[np.int64]:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class SampleView:
+    """The extremes of one tensor by sample [S]; NaN where a sample never reached it."""
+
+    numbers: NDArray[np.int64] = field(default_factory=_whole)
+    low: NDArray[np.float64] = field(default_factory=_none)
+    high: NDArray[np.float64] = field(default_factory=_none)
+
+    @property
+    def running_low(self) -> NDArray[np.float64]:
+        """The least value so far [S]."""
+        return np.fmin.accumulate(self.low) if self.low.size else self.low
+
+    @property
+    def running_high(self) -> NDArray[np.float64]:
+        """The greatest value so far [S]."""
+        return np.fmax.accumulate(self.high) if self.high.size else self.high
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any sample reached the tensor."""
+        return bool(np.isfinite(self.low).any())
+
+    def setters(self) -> tuple[int | None, int | None]:
+        """Return the samples that set the minimum and the maximum; None where several do."""
+        ends = ((self.low, np.nanmin(self.low)), (self.high, np.nanmax(self.high)))
+        found = [self.numbers[values == end] for values, end in ends]
+        low, high = (int(at[0]) if at.size == 1 else None for at in found)
+        return low, high
+
+    def widened_late(self) -> float:
+        """Return by what share of its width the last quarter of the samples widened the range."""
+        low, high = self.running_low, self.running_high
+        before = max(0, self.low.size - self.low.size // 4 - 1)
+        width = float(high[-1] - low[-1])
+        return 1.0 - float(high[before] - low[before]) / width if width > 0 else 0.0

@@ -127,8 +127,8 @@ METHODS: tuple[Method, ...] = (
     Method("minmax", "Min-max", "All values seen", _minmax),
     Method("percentile", f"Percentile {PERCENTILE}", "The central share of the values",
            _percentile),
-    Method("mse", "Least squared error", "The least error of this tensor, by search", _mse),
-    Method("kl", "Least divergence (KL)",
+    Method("mse", "Least error (MSE)", "The least squared error of this tensor, by search", _mse),
+    Method("kl", "KL divergence",
            "The least Kullback-Leibler divergence; 8 bits only", _kl),
 )  # fmt: skip
 METHODS_BY_ID = {method.id: method for method in METHODS}

@@ -10,7 +10,7 @@ import numpy as np
 
 from workbench.numerics.grid import Grid, Scheme
 from workbench.numerics.histogram import Histogram
-from workbench.numerics.methods import METHODS
+from workbench.numerics.methods import METHODS_BY_ID
 from workbench.project.fixed_range import FixedRange
 
 if TYPE_CHECKING:
@@ -73,17 +73,20 @@ def predicted(
 
 def choices(tensor: TensorRange, histogram: Histogram) -> list[Choice]:
     """Return what every method would do to a tensor, the histogram observer's search first."""
-    scheme, found = scheme_of(tensor), []
-    searched = tensor.searched or (tensor.scale, tensor.zero_point)
-    if searched[0] > 0:
-        grid = Grid(searched[0], searched[1], tensor.qmin, tensor.qmax)
-        found.append(predicted(histogram, grid, SEARCHED, "Histogram search"))
-    for method in METHODS:
-        ends = method.range(histogram, scheme)
-        if ends is not None and ends[0] < ends[1]:
-            grid = scheme.grid(*ends)
-            found.append(predicted(histogram, grid, method.id, method.title, ends))
-    return found
+    found = [_choice(tensor, histogram, m) for m in (SEARCHED, *METHODS_BY_ID)]
+    return [choice for choice in found if choice is not None]
+
+
+def _choice(tensor: TensorRange, histogram: Histogram, method: str) -> Choice | None:
+    if method == SEARCHED:
+        scale, zero_point = tensor.searched or (tensor.scale, tensor.zero_point)
+        grid = Grid(scale, zero_point, tensor.qmin, tensor.qmax)
+        return predicted(histogram, grid, SEARCHED, "Histogram search") if scale > 0 else None
+    scheme, known = scheme_of(tensor), METHODS_BY_ID[method]
+    ends = known.range(histogram, scheme)
+    if ends is None or not ends[0] < ends[1]:
+        return None
+    return predicted(histogram, scheme.grid(*ends), method, known.title, ends)
 
 
 def replacements(
@@ -98,14 +101,12 @@ def replacements(
             yield row.node, None
             continue
         histogram = histogram_of(row, arrays)
-        for found in choices(row, histogram) if histogram is not None else ():
-            if found.method == method:
-                yield (
-                    row.node,
-                    FixedRange(
-                        tensor=row.node, minimum=found.minimum, maximum=found.maximum, by=method
-                    ),
-                )
+        found = _choice(row, histogram, method) if histogram is not None else None
+        if found is not None:
+            fixed = FixedRange(
+                tensor=row.node, minimum=found.minimum, maximum=found.maximum, by=method
+            )
+            yield row.node, fixed
 
 
 def activations(ranges: Sequence[TensorRange]) -> list[TensorRange]:

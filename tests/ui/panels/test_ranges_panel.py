@@ -9,6 +9,9 @@ from PySide6.QtCore import Qt
 from tests.fakes.engine import Play
 from tests.fakes.results import write_result
 from tests.ui.test_window import run_to
+from workbench.errors import Place
+from workbench.project import edits
+from workbench.project.model import DataSource
 from workbench.results import EXAMPLE_ONLY, CalibrateResult, TensorRange, save_result
 
 ROWS = (
@@ -43,6 +46,8 @@ def write_ranges(folder, on="data.npz"):
     np.savez(
         folder / "arrays.npz",
         histogram=histogram, edges=np.asarray([row[4:] for row in ROWS]),
+        samples=np.asarray([0, 2, 5]), sample_min=np.tile([-0.5, -0.2, -1.0], (4, 1)),
+        sample_max=np.tile([1.0, 3.0, 0.5], (4, 1)),
         **{"channel_min/obs_1": np.linspace(-0.5, -0.1, 4),
            "channel_max/obs_1": np.linspace(0.1, 0.5, 4)},
     )  # fmt: skip
@@ -122,14 +127,14 @@ def test_that_a_clicked_row_is_chosen_everywhere(panel, opened, qtbot):
     selected = opened.context.selection.value
     assert selected.tensors == {"obs_0"}
     assert selected.nodes == {"conv2d"}
-    qtbot.waitUntil(lambda: "conv2d" in panel.title.text())
-    assert "grid" in panel.title.text()
+    qtbot.waitUntil(lambda: "conv2d" in panel.side.title.text())
+    assert "grid" in panel.side.title.text()
 
 
 def test_that_a_weight_chooses_the_node_that_uses_it(panel, opened, qtbot):
     click(panel, qtbot, 1)
     assert opened.context.selection.value.nodes == {"conv2d"}
-    qtbot.waitUntil(panel.tensor.channels.isVisible)
+    qtbot.waitUntil(panel.side.editor.tensor.channels.isVisible)
 
 
 def test_that_a_module_chosen_elsewhere_chooses_its_tensors(panel, opened, qtbot):
@@ -181,3 +186,118 @@ def test_that_both_themes_and_the_log_axis_take_every_tensor(panel, opened, qtbo
     for row in range(4):
         click(panel, qtbot, row)
     panel.grab()
+
+
+def drag(panel, low, high):
+    """Move both lines, as the pointer does."""
+    for line, value in zip(panel.side.editor.tensor.histogram._limits, (low, high), strict=True):
+        line.setPos(value)
+        line.sigDragged.emit(line)
+
+
+@pytest.fixture
+def conv(panel, opened, qtbot):
+    """The panel with the first activation chosen."""
+    click(panel, qtbot, 0)
+    qtbot.waitUntil(lambda: "conv2d" in panel.side.title.text())
+    return panel
+
+
+def test_that_dragged_lines_tell_clipping_step_and_sqnr_before_they_are_applied(conv, opened):
+    drag(conv, -0.5, 0.5)
+    told = conv.side.editor.told.text()
+    assert "-0.5 to 0.5" in told
+    assert "clipped 74" in told
+    assert "step 0.003922" in told
+    assert "(predicted), now" in told
+    assert opened.document.project.ranges == ()
+
+
+def test_that_an_applied_range_is_one_undoable_step_and_is_listed(conv, opened, qtbot):
+    drag(conv, -0.5, 1.0)
+    qtbot.mouseClick(conv.side.editor.apply, Qt.MouseButton.LeftButton)
+    (fixed,) = opened.document.project.ranges
+    assert (fixed.tensor, fixed.minimum, fixed.maximum) == ("conv2d", -0.5, 1.0)
+    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Fixed (1)")
+    qtbot.waitUntil(lambda: "fixed by hand" in conv.side.editor.told.text())
+    assert conv.model.row_at(0).grid == pytest.approx((-0.5, 1.0), abs=0.01)
+    assert opened.context.result("calibrate") is not None
+    assert opened.context.result("convert") is None
+    opened.document.undo_stack.undo()
+    assert opened.document.project.ranges == ()
+    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Fixed")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "reason"), [(1.0, -1.0, "not below"), (0.5, 1.0, "excludes zero")]
+)
+def test_that_an_impossible_range_cannot_be_applied_and_says_why(conv, low, high, reason):
+    drag(conv, low, high)
+    assert reason in conv.side.editor.told.text()
+    assert not conv.side.editor.apply.isEnabled()
+
+
+def test_that_lines_go_back_and_fixed_ranges_are_freed(conv, opened, qtbot):
+    drag(conv, -0.5, 1.0)
+    qtbot.mouseClick(conv.side.editor.back, Qt.MouseButton.LeftButton)
+    assert "-2.008 to 1.992" in conv.side.editor.told.text()
+    drag(conv, -0.5, 1.0)
+    qtbot.mouseClick(conv.side.editor.apply, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(conv.side.editor.free.isEnabled)
+    qtbot.mouseClick(conv.side.editor.free, Qt.MouseButton.LeftButton)
+    assert opened.document.project.ranges == ()
+
+
+def test_that_the_lines_of_a_weight_stay_where_they_are(panel, qtbot):
+    click(panel, qtbot, 1)
+    qtbot.waitUntil(lambda: "weight" in panel.side.title.text())
+    assert not panel.side.editor.apply.isVisible()
+    assert not panel.side.methods.isEnabled()
+
+
+def test_that_methods_stand_side_by_side_and_one_is_taken_for_all(conv, opened, qtbot):
+    methods = conv.side.methods
+    titles = [methods.model.row_at(row).method for row in range(methods.model.rowCount())]
+    assert titles == ["histogram", "minmax", "percentile", "mse", "kl"]
+    methods.table.selectRow(2)
+    assert "(predicted), now" in conv.side.editor.told.text()
+    methods.scope.setCurrentIndex(methods.scope.findData("all"))
+    qtbot.mouseClick(methods.use, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: bool(opened.document.project.ranges))
+    fixed = opened.document.project.ranges
+    assert [(r.tensor, r.by) for r in fixed] == [("conv2d", "percentile"), ("linear", "percentile")]
+    assert "2 tensors" in opened.document.undo_stack.undoText()
+
+
+def test_that_samples_say_who_set_the_ends_and_can_be_left_out(conv, opened, qtbot):
+    np.savez(opened.document.folder / "data.npz", x=np.zeros((6, 8)))
+    data = DataSource(spec="data.npz")
+    opened.document.apply("Data", lambda p: edits.set_calibration(p, data))
+    conv.side.pages.setCurrentIndex(1)
+    samples = conv.side.samples
+    assert "Sample 5 set the minimum -1, sample 2 set the maximum 3." in samples.told.text()
+    qtbot.waitUntil(samples.drops[0].isVisible)
+    assert samples.drops[0].text() == "Leave out sample 2"
+    qtbot.mouseClick(samples.drops[0], Qt.MouseButton.LeftButton)
+    assert opened.document.project.calibration.dropped == (2,)
+    qtbot.waitUntil(lambda: samples.dropped.text() == "Left out: 2")
+    qtbot.mouseClick(samples.restore, Qt.MouseButton.LeftButton)
+    assert opened.document.project.calibration.dropped == ()
+
+
+def test_that_a_range_whose_tensor_is_gone_is_a_problem_and_no_crash(conv, opened, qtbot):
+    opened.document.apply("Fix", lambda p: edits.fix_range(p, "gone", -1.0, 1.0))
+    problems = opened.context.problems
+
+    def said():
+        rows = [problems.problem_at(row) for row in range(problems.rowCount())]
+        return [p.message for p in rows if "gone" in p.message]
+
+    qtbot.waitUntil(lambda: said() == [
+        "The fixed range of gone has no effect: the model has no such tensor."
+    ])  # fmt: skip
+    opened.context.notices.place_asked.emit(Place(kind="tensor", id="gone"))
+    conv.side.pages.setCurrentIndex(2)
+    conv.side.fixed.table.selectRow(0)
+    qtbot.mouseClick(conv.side.fixed.free, Qt.MouseButton.LeftButton)
+    assert opened.document.project.ranges == ()

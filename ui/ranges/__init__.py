@@ -1,0 +1,1 @@
+"""One tensor's range: its histogram, other methods, its samples, and what is fixed."""

@@ -1,0 +1,137 @@
+"""Drag the ends of a range and see what follows; apply it when it is right."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from ui.figures import decibel, figure, percent
+from ui.models.method_table import method_title
+from ui.models.range_table import RangeRow
+from ui.plots.histogram_plot import TensorPlot
+from ui.plots.series import TensorView
+from ui.theme import Theme
+from workbench.numerics.histogram import Histogram
+from workbench.numerics.tensors import Choice, predicted, scheme_of
+from workbench.project.fixed_range import range_fault
+
+
+class RangeEditor(QWidget):
+    """The histogram with its two lines, and the figures of the range between them.
+
+    Signals:
+        fix_asked: node, minimum and maximum.
+        free_asked: nodes whose range is to be calibration's again.
+    """
+
+    fix_asked = Signal(str, float, float)
+    free_asked = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.tensor = TensorPlot(self)
+        self.tensor.histogram.dragged.connect(self._on_dragged)
+        self.counts_log = QCheckBox("Logarithmic counts", self)
+        self.counts_log.setChecked(True)
+        self.counts_log.clicked.connect(self.tensor.histogram.set_log)
+        self.told = QLabel(self)
+        self.told.setTextFormat(Qt.TextFormat.PlainText)
+        self.told.setWordWrap(True)
+        self.apply = QPushButton("Apply", self)
+        self.apply.setToolTip("Fix this range; calibration is not run again")
+        self.apply.clicked.connect(self._on_apply)
+        self.back = QPushButton("Put back", self)
+        self.back.setToolTip("Put the lines back where they were")
+        self.back.clicked.connect(self._on_back)
+        self.free = QPushButton("Free", self)
+        self.free.setToolTip("Go back to the range that calibration found")
+        self.free.clicked.connect(self._on_free)
+        self._row: RangeRow | None = None
+        self._view: TensorView | None = None
+        self._histogram: Histogram | None = None
+        self._ends: tuple[float, float] | None = None
+        self._arrange()
+
+    def render_tensor(
+        self, row: RangeRow, view: TensorView | None, histogram: Histogram | None, theme: Theme
+    ) -> None:
+        """Show another tensor, or another state of the same."""
+        self._row, self._view, self._histogram, self._ends = row, view, histogram, None
+        self.tensor.render_tensor(view, theme)
+        self._show(self._present())
+
+    def preview(self, low: float, high: float) -> None:
+        """Show what a range would do, without fixing it."""
+        if self._row is None or self._histogram is None:
+            return
+        self._ends = (low, high)
+        if fault := range_fault(low, high):
+            self.told.setText(f"Impossible: {fault}.")
+            self._enable(can_apply=False)
+            return
+        grid = scheme_of(self._row.tensor).grid(low, high)
+        self.tensor.histogram.show_grid(grid.low, grid.high, grid.scale, (low, high))
+        self._show(predicted(self._histogram, grid, ends=(low, high)))
+
+    def _present(self) -> Choice | None:
+        if self._row is None or self._histogram is None or self._row.effective is None:
+            return None
+        fixed = self._row.fixed
+        ends = (fixed.minimum, fixed.maximum) if fixed is not None else None
+        return predicted(self._histogram, self._row.effective, ends=ends)
+
+    def _show(self, choice: Choice | None) -> None:
+        self._enable(can_apply=choice is not None and self._ends is not None)
+        if choice is None:
+            self.told.setText("")
+            return
+        lines = [
+            f"{figure(choice.minimum)} to {figure(choice.maximum)}   "
+            f"step {figure(choice.grid.scale)}",
+            f"clipped {percent(choice.clipped)}   SQNR {decibel(choice.sqnr_db)} (predicted)",
+        ]
+        now = self._present()
+        if self._ends is not None and now is not None:
+            lines[1] += f", now {decibel(now.sqnr_db)}"
+        elif self._row is not None and self._row.fixed is not None:
+            lines[0] += f"   fixed by {method_title(self._row.fixed.by)}"
+        self.told.setText("\n".join(lines))
+
+    def _enable(self, *, can_apply: bool) -> None:
+        is_editable = self._view is not None and self._view.is_editable
+        for button in (self.apply, self.back, self.free):
+            button.setVisible(is_editable)
+        self.apply.setEnabled(can_apply)
+        self.back.setEnabled(self._ends is not None)
+        self.free.setEnabled(self._row is not None and self._row.fixed is not None)
+
+    def _arrange(self) -> None:
+        tools = QHBoxLayout()
+        tools.setSpacing(6)
+        tools.addWidget(self.counts_log)
+        tools.addStretch(1)
+        for button in (self.back, self.free, self.apply):
+            tools.addWidget(button)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(3)
+        layout.addWidget(self.tensor, 1)
+        layout.addWidget(self.told)
+        layout.addLayout(tools)
+
+    def _on_dragged(self, low: float, high: float) -> None:
+        self.preview(low, high)
+
+    def _on_back(self) -> None:
+        if self._row is not None and self._view is not None and self._view.grid is not None:
+            self._ends = None
+            self.tensor.histogram.show_grid(*self._view.grid, self._view.step)
+            self._show(self._present())
+
+    def _on_apply(self) -> None:
+        if self._row is not None and self._ends is not None:
+            self.fix_asked.emit(self._row.node, *self._ends)
+
+    def _on_free(self) -> None:
+        if self._row is not None:
+            self.free_asked.emit([self._row.node])

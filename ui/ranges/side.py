@@ -1,0 +1,92 @@
+"""One tensor large: the editor above, and below what else can be known and done."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel, QSplitter, QTabWidget, QVBoxLayout, QWidget
+
+from ui.models.range_arrays import Arrays, Channels
+from ui.models.range_table import RangeRow, describe
+from ui.range_drawing import samples_of, tensor_of
+from ui.ranges.editor import RangeEditor
+from ui.ranges.fixed_view import FixedView
+from ui.ranges.methods_view import MethodsView
+from ui.ranges.samples_view import SamplesView
+from ui.theme import Theme
+from workbench.numerics.tensors import choices, histogram_of
+from workbench.project.model import Project
+
+UNCHOSEN_TEXT = "Choose a tensor in the plot or the table to see its histogram."
+
+
+class TensorSide(QWidget):
+    """Title, editor and three pages about one tensor."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.title = QLabel(UNCHOSEN_TEXT, self)
+        self.title.setWordWrap(True)
+        self.title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.editor = RangeEditor(self)
+        self.methods, self.samples, self.fixed = (
+            MethodsView(self), SamplesView(self), FixedView(self),
+        )  # fmt: skip
+        self.methods.previewed.connect(lambda c: self.editor.preview(c.minimum, c.maximum))
+        self.pages = QTabWidget(self)
+        self.pages.setDocumentMode(True)
+        for title, page in (
+            ("Methods", self.methods), ("Samples", self.samples), ("Fixed", self.fixed),
+        ):  # fmt: skip
+            self.pages.addTab(page, title)
+        split = QSplitter(Qt.Orientation.Vertical, self)
+        for number, part in enumerate((self.editor, self.pages)):
+            split.addWidget(part)
+            split.setStretchFactor(number, 5 - 2 * number)
+            split.setCollapsible(number, False)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 4, 4, 4)
+        layout.setSpacing(3)
+        layout.addWidget(self.title)
+        layout.addWidget(split, 1)
+        self.editor.hide()
+
+    def render_project(self, project: Project | None) -> None:
+        """Show what the project fixes."""
+        fixed = project.ranges if project is not None else ()
+        self.fixed.render_fixed(fixed)
+        self.pages.setTabText(2, f"Fixed ({len(fixed)})" if fixed else "Fixed")
+
+    def render_nothing(self, text: str = UNCHOSEN_TEXT) -> None:
+        """Show that no tensor is chosen."""
+        self.title.setText(text)
+        self.editor.hide()
+        self.methods.setEnabled(False)
+        self.samples.setEnabled(False)
+
+    def render_tensor(
+        self, row: RangeRow, place: int, arrays: Arrays, channels: Channels,
+        project: Project | None, theme: Theme,
+    ) -> None:  # fmt: skip
+        """Show one tensor."""
+        self.title.setText("  \u00b7  ".join(describe(row).splitlines()))
+        histogram = histogram_of(row.tensor, arrays)
+        view = tensor_of(row, place, arrays, channels)
+        self.editor.setVisible(True)
+        self.editor.render_tensor(row, view, histogram, theme)
+        is_free = row.is_editable and histogram is not None
+        offered = choices(row.tensor, histogram) if is_free and histogram is not None else []
+        self.methods.setEnabled(is_free)
+        self.methods.render_choices(offered, row.tensor.module)
+        data = project.calibration if project is not None else None
+        self.samples.setEnabled(True)
+        self.samples.render_samples(
+            samples_of(arrays, row.tensor.index), data.dropped if data is not None else (),
+            can_drop=data is not None,
+        )  # fmt: skip
+
+    def set_theme(self, theme: Theme, *, stale: bool) -> None:
+        """Take on the colours of a theme."""
+        self.editor.tensor.set_theme(theme)
+        self.methods.set_theme(theme, stale=stale)
+        self.samples.set_theme(theme)
+        self.fixed.set_theme(theme)
