@@ -68,7 +68,12 @@ class Assigner(QObject):
 
     def nodes(self, ids: Iterable[str], config: Config) -> bool:
         """Give a config to single nodes of the graph."""
-        return self._assign("node_name", sorted(set(ids)), config)
+        chosen = sorted(set(ids))
+        done = self._assign("node_name", chosen, config)
+        if done and len(chosen) == 1:
+            for module in self._outline.modules_of(frozenset(chosen)):
+                self._offer_group(module, config)
+        return done
 
     def rule(self, kind: RuleKind, match: str, config: Config) -> bool:
         """Give a config to whatever a rule of this kind speaks of."""

@@ -88,6 +88,7 @@ class ChoosingCanvas(OpeningCanvas):
 
     def _clear(self) -> None:
         self.current = None
+        self.brush(None)
         self._pick(frozenset())
         self._announce(None)
         self.update()

@@ -151,4 +151,6 @@ def _merged(values: list[float], merge: Merge) -> float | None:
         return min(values)
     if merge == "highest":
         return max(values)
+    if merge == "farthest":
+        return max(values, key=abs)
     return math.fsum(map(abs, values)) if len(values) > 1 else values[0]

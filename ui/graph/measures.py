@@ -71,21 +71,24 @@ class CompiledRow:
     device: str | None
 
 
-def compiled_rows(result: LowerResult | None, lineage: Lineage) -> tuple[CompiledRow, ...] | None:
+def compiled_rows(
+    result: LowerResult | None, lineage: Lineage, *, by_name: bool = True
+) -> tuple[CompiledRow, ...] | None:
     """Return the compiler's rows for all delegates; None if nothing was compiled.
 
     A row bears the name of a tensor of its delegate's TOSA program, whose operator has the float
-    operation on record. Rows without are told by their module.
+    operation on record. Rows without are told by their module, and so are all if not ``by_name``,
+    because the TOSA program at hand is not the one of the rows.
     """
     if result is None:
         return None
     rows = [(f"delegate_{r.delegate}/{row.name}", row) for r in result.vela for row in r.operations]
     guessed = owners([row for _, row in rows], lineage)
     program = lineage.levels.get(DEVICE)
-    known = program.nodes_by_id if program else {}
+    known = program.nodes_by_id if program and by_name else {}
     found = []
     for (name, row), guess in zip(rows, guessed, strict=True):
-        key = lineage.key(DEVICE, name)
+        key = lineage.key(DEVICE, name) if name in known else None
         owner = key.root if key is not None and key.role == "operation" else guess
         found.append(CompiledRow(row, owner, name if name in known else None))
     return tuple(found)
@@ -127,6 +130,28 @@ def _utilisation(found: Sequence[Measure]) -> list[Measure]:
 
 def _ratio(over: Mapping[str, float], under: Mapping[str, float]) -> dict[str, float]:
     return {name: value / under[name] for name, value in over.items() if under.get(name)}
+
+
+def differences(mine: Sequence[Measure], others: Sequence[Measure]) -> list[Measure]:
+    """Return how much more each number is than in another run, on a scale that turns at zero."""
+    known = {measure.id: measure for measure in others}
+    found = []
+    for measure in mine:
+        other = known.get(measure.id)
+        if other is None or measure.level != other.level:
+            continue
+        values = {
+            name: value - other.values[name]
+            for name, value in measure.values.items()
+            if math.isfinite(value) and math.isfinite(other.values.get(name, math.nan))
+        }
+        if values:
+            title = f"{measure.title}, more than beside"
+            found.append(
+                Measure(f"{measure.id}_more", title, measure.how, values, measure.level, "farthest",
+                        middle=0.0)
+            )  # fmt: skip
+    return found
 
 
 def _summed(names: Sequence[str | None], amounts: Sequence[float]) -> dict[str, float]:

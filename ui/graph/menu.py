@@ -9,9 +9,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMenu
 
 from workbench.graph.groups import ROOT
+from workbench.graph.wording import elide
 
 if TYPE_CHECKING:
     from ui.graph.view import GraphView
+
+ENDS_SHOWN = 24
 
 
 def context_menu(view: GraphView, item: str | None) -> QMenu:
@@ -26,6 +29,7 @@ def context_menu(view: GraphView, item: str | None) -> QMenu:
             name = scene.hierarchy.groups[parent].label
             menu.addAction(f"Close the group {name}", partial(view.collapse, parent))
             menu.addAction(f"Select all of {name}", partial(view.choose_items, (parent,)))
+        add_jumps(menu, view, item)
         menu.addSeparator()
         menu.addAction("Trace to the inputs\tAlt+Up", partial(view.trace, forwards=False))
         menu.addAction("Trace to the outputs\tAlt+Down", partial(view.trace, forwards=True))
@@ -38,6 +42,30 @@ def context_menu(view: GraphView, item: str | None) -> QMenu:
     menu.addAction("Close all groups", view.collapse_all)
     menu.addAction("Show everything\tF", view.fit)
     return menu
+
+
+def add_jumps(menu: QMenu, view: GraphView, item: str) -> None:
+    """Offer to go to what an operation or a whole group reads, and to what reads from it."""
+    if view.scene is None:
+        return
+    reads, written = view.scene.hierarchy.border(item)
+    for words, ends in (("Go to what it reads", reads), ("Go to what reads it", written)):
+        if ends:
+            below = menu.addMenu(f"{words} ({len(ends)})")
+            add_ends(below, view, ends)
+
+
+def add_ends(menu: QMenu, view: GraphView, ends: tuple[str, ...]) -> None:
+    """Add an entry for each of some operations, to go there."""
+    if view.scene is None:
+        return
+    hierarchy = view.scene.hierarchy
+    for end in ends[:ENDS_SHOWN]:
+        node = hierarchy.node(end)
+        where = f"  ({elide(node.module)})" if node is not None and node.module else ""
+        menu.addAction(f"{elide(hierarchy.title(end))}{where}", partial(view.jump, end))
+    if len(ends) > ENDS_SHOWN:
+        menu.addAction(f"and {len(ends) - ENDS_SHOWN:,} more").setEnabled(False)
 
 
 def _add_group(menu: QMenu, view: GraphView, item: str) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from PySide6.QtGui import QColor
 
-Merge = Literal["sum", "lowest", "highest"]
+Merge = Literal["sum", "lowest", "highest", "farthest"]
 # Perceptually even and legible to colour-blind readers: five stops of cividis (Nuñez et al. 2018),
 # and for scales that turn at a middle ColorBrewer's PuOr (Harrower and Brewer 2003).
 _STOPS = ("#00224e", "#434e6c", "#7d7c78", "#bcae6c", "#fee838")
@@ -20,7 +20,8 @@ class Overlay:
     """A number per operation, drawn as colour. ``is_log`` spreads small values.
 
     ``merge`` says what a closed group shows: the sum of what is inside, as a share of the whole,
-    or the lowest or highest of it. Where the lowest is the worst, it has the brightest colour.
+    the lowest or highest of it, or what is farthest from zero. Where the lowest is the worst, it
+    has the brightest colour.
     With a ``middle`` the scale goes two ways from there, as far as the value farthest from it.
     ``brush`` is the part of the scale, between 0 and 1, that alone has colours.
     """

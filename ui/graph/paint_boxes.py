@@ -8,12 +8,12 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from ui.graph.overlay import number_text
+from ui.graph.paint_headers import sign
 from ui.graph.paint_tags import paint_patches, paint_tags
 from ui.graph.palette import HITS, family, ink_on
 from ui.graph.picture import CLOSE, TINY
-from workbench.graph.group_layout import HEADER
 from workbench.graph.layout import PILL_HEIGHT
-from workbench.graph.wording import LONGEST, elide, type_label
+from workbench.graph.wording import elide
 
 if TYPE_CHECKING:
     from ui.graph.marks import Marks
@@ -29,7 +29,6 @@ PATCH = 28.0
 FEW = 400
 LARGE_LETTER = 14.0
 TINY_DEPTH = 2
-SIGN_ROOM, LETTER = 16.0, 7.6
 
 
 class BoxPainter:
@@ -221,33 +220,6 @@ class BoxPainter:
         painter.setFont(self._palette.small_font)
         painter.drawStaticText(QPointF(body.x() + 5, body.y() - 0.5), static)
 
-    def paint_headers(self, painter: QPainter, picture: Picture, frames: list[str]) -> None:
-        """Write the names of open groups; one whose top is out of sight keeps it in view."""
-        if picture.camera.scale < CLOSE / 1.5:
-            return
-        hierarchy, area, palette = picture.scene.hierarchy, picture.area, self._palette
-        for item in frames:
-            rect = picture.rect(item)
-            if not QRectF(rect.x(), rect.y(), rect.width(), HEADER).intersects(area):
-                continue
-            sign(painter, palette.muted, QPointF(rect.x() + 13, rect.y() + 14), is_open=True)
-            group = hierarchy.groups[item]
-            room = int((rect.width() - 2 * SIGN_ROOM) / LETTER)
-            title = palette.static_text(
-                elide(group.label, max(min(room, LONGEST), 4)), is_title=True
-            )
-            painter.setFont(palette.title_font)
-            painter.setPen(palette.text)
-            painter.drawStaticText(QPointF(rect.x() + 24, rect.y() + 5), title)
-            module = hierarchy.snapshot.modules_by_path.get(group.module)
-            name = type_label(module.type_name) if module and group.module else ""
-            left = rect.x() + 32 + title.size().width()
-            small = palette.static_text(elide(name), is_title=False)
-            if name and left + small.size().width() < rect.right() - 8:
-                painter.setFont(palette.small_font)
-                painter.setPen(palette.muted)
-                painter.drawStaticText(QPointF(left, rect.y() + 6), small)
-
     def paint_outlines(self, painter: QPainter, picture: Picture, shown: list[str]) -> None:
         """Outline what is selected, under the mouse or under the keyboard."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
@@ -270,14 +242,3 @@ class BoxPainter:
 def outline(painter: QPainter, rect: QRectF, room: float) -> None:
     """Draw a rounded line around a box."""
     painter.drawRoundedRect(rect.adjusted(-room, -room, room, room), RADIUS + 2, RADIUS + 2)
-
-
-def sign(painter: QPainter, colour: QColor, middle: QPointF, *, is_open: bool) -> None:
-    """Draw a minus on an open group and a plus on a closed one."""
-    pen = QPen(colour, 1.4)
-    painter.setPen(pen)
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-    painter.drawRoundedRect(QRectF(middle.x() - 5.5, middle.y() - 5.5, 11, 11), 2, 2)
-    painter.drawLine(QPointF(middle.x() - 3, middle.y()), QPointF(middle.x() + 3, middle.y()))
-    if not is_open:
-        painter.drawLine(QPointF(middle.x(), middle.y() - 3), QPointF(middle.x(), middle.y() + 3))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MARGIN = 12.0
 MAP_LONGEST, MAP_SHORTEST = 180.0, 34.0
 MAP_ITEMS = 2000
-LEGEND = QSizeF(230.0, 46.0)
+LEGEND = QSizeF(230.0, 53.0)
 
 
 def map_rect(scene: Scene, size: QSizeF) -> QRectF:
@@ -40,6 +40,12 @@ def map_to_scene(scene: Scene, size: QSizeF, point: QPointF) -> QPointF:
         (point.x() - rect.x()) / rect.width() * scene.bounds.width(),
         (point.y() - rect.y()) / rect.height() * scene.bounds.height(),
     )
+
+
+def legend_bar(size: QSizeF) -> QRectF:
+    """Return where the colours of the legend lie in a window."""
+    top = size.height() - LEGEND.height() - MARGIN
+    return QRectF(MARGIN + 10, top + 22, LEGEND.width() - 20, 8)
 
 
 class ChromePainter:
@@ -62,20 +68,37 @@ class ChromePainter:
         painter.setPen(QPen(QColor(theme.border)))
         painter.setBrush(QColor(theme.surface))
         painter.drawRoundedRect(rect, 4, 4)
-        bar = QRectF(rect.x() + 10, rect.y() + 22, rect.width() - 20, 6)
+        bar = legend_bar(picture.size)
         gradient = QLinearGradient(bar.topLeft(), bar.topRight())
-        for step in range(5):
-            gradient.setColorAt(step / 4, overlay.ramp(step / 4))
+        for step in range(9):
+            gradient.setColorAt(step / 8, overlay.ramp(step / 8))
         painter.fillRect(bar, gradient)
+        low, high = overlay.low, overlay.high
+        if overlay.brush is not None:
+            low, high = (overlay.value(level) for level in overlay.brush)
+            self._brush(painter, bar, overlay.brush)
         painter.setFont(self._palette.small_font)
         painter.setPen(self._palette.text)
         title = elide(f"{overlay.title}{' (log)' if overlay.is_log else ''}", 40)
         line = QRectF(bar.x(), rect.y() + 4, bar.width(), 16)
         painter.drawText(line, Qt.AlignmentFlag.AlignLeft, title)
         painter.setPen(self._palette.muted)
-        line = QRectF(bar.x(), rect.y() + 29, bar.width(), 16)
-        painter.drawText(line, Qt.AlignmentFlag.AlignLeft, number_text(overlay.low))
-        painter.drawText(line, Qt.AlignmentFlag.AlignRight, number_text(overlay.high))
+        line = QRectF(bar.x(), rect.y() + 33, bar.width(), 16)
+        painter.drawText(line, Qt.AlignmentFlag.AlignLeft, number_text(low))
+        painter.drawText(line, Qt.AlignmentFlag.AlignRight, number_text(high))
+        if overlay.middle is not None and overlay.brush is None:
+            painter.drawText(line, Qt.AlignmentFlag.AlignHCenter, number_text(overlay.middle))
+
+    def _brush(self, painter: QPainter, bar: QRectF, part: tuple[float, float]) -> None:
+        """Veil the part of the scale that has no colours, and outline the other."""
+        left, right = (bar.x() + bar.width() * level for level in part)
+        veil = QColor(self._palette.theme.surface)
+        veil.setAlpha(200)
+        painter.fillRect(QRectF(bar.x(), bar.y(), left - bar.x(), bar.height()), veil)
+        painter.fillRect(QRectF(right, bar.y(), bar.right() - right, bar.height()), veil)
+        painter.setPen(QPen(QColor(self._palette.theme.accent), 1.5))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRect(QRectF(left, bar.y() - 2, right - left, bar.height() + 4))
 
     def paint_map(self, painter: QPainter, picture: Picture) -> None:
         """Show where the window is in the whole drawing, unless all of it shows."""

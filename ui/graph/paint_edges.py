@@ -72,6 +72,7 @@ class EdgePainter:
         labels: dict[str, tuple[Route, list[QPointF]]] = {}
         ways = _Ways()
         heads: list[tuple[QPointF, float]] = []
+        stubs: dict[str, list[QPointF]] = {}
         for line in lines.values():
             if picture.progress >= 1.0 and not line.crosses(area):
                 continue
@@ -80,6 +81,7 @@ class EdgePainter:
                 continue
             if route.is_stub:
                 self._stub(painter, picture, route, points)
+                stubs.setdefault(route.source, []).append(points[0])
                 continue
             ways.add(points, area)
             heads.append((points[-1], -ARROW if route.is_reversed else ARROW))
@@ -88,6 +90,7 @@ class EdgePainter:
         painter.drawPath(ways.curves)
         if picture.camera.scale >= CLOSE:
             self._arrows(painter, heads)
+            self._beginnings(painter, picture, stubs)
         if picture.camera.scale >= LABELS_FROM:
             for route, points in labels.values():
                 self._label(painter, picture, route, points)
@@ -141,6 +144,20 @@ class EdgePainter:
                 QPointF(end.x() - static.size().width() - 14, end.y() - STUB_LENGTH - 8), static
             )
             painter.setPen(self._palette.edge)
+
+    def _beginnings(
+        self, painter: QPainter, picture: Picture, stubs: dict[str, list[QPointF]]
+    ) -> None:
+        """Say where the loose ends below boxes lead to."""
+        painter.setFont(self._palette.small_font)
+        painter.setPen(self._palette.muted)
+        for source, places in stubs.items():
+            targets = [r.target for r in picture.scene.routes_of(source) if r.is_stub]
+            targets = [target for target in targets if target != source]
+            title = elide(picture.scene.hierarchy.title(targets[0]), 16)
+            text = f"to {title}" if len(targets) == 1 else f"to {len(targets)} places"
+            static = self._palette.static_text(text, is_title=False)
+            painter.drawStaticText(places[0] + QPointF(6, STUB_LENGTH - 4), static)
 
     def paint_joints(self, painter: QPainter, picture: Picture) -> None:
         """Draw what the selection reads and writes over everything else, across borders."""

@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor, QPainter
 from ui.graph.paint_boxes import BoxPainter
 from ui.graph.paint_chrome import ChromePainter
 from ui.graph.paint_edges import EdgePainter
+from ui.graph.paint_headers import HeaderPainter
 from ui.graph.palette import Palette
 from ui.graph.picture import FAR, MANY, TINY
 
@@ -25,6 +26,7 @@ class GraphPainter:
         self.palette = Palette(theme)
         self._boxes = BoxPainter(self.palette)
         self._edges = EdgePainter(self.palette)
+        self._headers = HeaderPainter(self.palette)
         self._chrome = ChromePainter(self.palette, self._boxes)
 
     def paint(self, painter: QPainter, picture: Picture, *, with_map: bool = True) -> None:
@@ -77,7 +79,7 @@ class GraphPainter:
         self._boxes.paint_outlines(painter, picture, shown)
         if not is_far:
             self._boxes.paint_words(painter, picture, shown)
-        self._boxes.paint_headers(painter, picture, frames)
+        self._headers.paint(painter, picture, frames)
 
 
 def has_room(picture: Picture) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QLineF, QPointF, QRectF
 
-from workbench.graph.group_layout import HEADER
+from workbench.graph.group_layout import HEADER, STUB_LENGTH
 from workbench.graph.groups import ROOT
 
 if TYPE_CHECKING:
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 CELL = 2000.0
 TOGGLE = 26.0
 SIDE = 40.0
+# Where the loose ends of a line and their words are, against the line's own ends.
+STUB_ABOVE = QRectF(-130, -STUB_LENGTH - 10, 134, STUB_LENGTH + 8)
+STUB_BELOW = QRectF(-4, 2, 134, STUB_LENGTH + 10)
 
-Part = Literal["node", "group", "header", "toggle"]
+Part = Literal["node", "group", "header", "toggle", "ports"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +199,21 @@ class Scene:
         names = {name for cell in self.visible_cells(area) for name in cell.frames}
         shown = [name for name in names if self.rect(name).intersects(area)]
         return sorted(shown, key=self.hierarchy.depth.__getitem__)
+
+    def stub_at(self, point: QPointF) -> tuple[str, tuple[str, ...]] | None:
+        """Return the loose end at a place: the item it is of, and those its line leads to."""
+        starts: dict[str, list[str]] = {}
+        for cell in self.visible_cells(QRectF(point.x() - 1, point.y() - 1, 2, 2)):
+            for line in cell.routes:
+                if not line.route.is_stub:
+                    continue
+                start, *_, end = line.points()
+                if STUB_ABOVE.translated(end).contains(point):
+                    return line.route.target, (line.route.source,)
+                if STUB_BELOW.translated(start).contains(point):
+                    starts.setdefault(line.route.source, []).append(line.route.target)
+        found = next(iter(starts.items()), None)
+        return (found[0], tuple(dict.fromkeys(found[1]))) if found else None
 
     def hit(self, point: QPointF) -> tuple[str, Part] | None:
         """Return what the mouse means at a place of the drawing; None for empty ground."""

@@ -14,11 +14,13 @@ from PySide6.QtGui import (
     QPaintEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QRubberBand, QToolTip, QWidget
+from PySide6.QtWidgets import QMenu, QRubberBand, QToolTip, QWidget
 
 from ui.graph.choosing import ChoosingCanvas
-from ui.graph.menu import context_menu
-from ui.graph.paint_chrome import map_rect, map_to_scene
+from ui.graph.headers import hit_header
+from ui.graph.menu import add_ends, add_jumps, context_menu
+from ui.graph.paint_chrome import legend_bar, map_rect, map_to_scene
+from ui.graph.picture import CLOSE
 from ui.graph.tooltips import tooltip
 from ui.graph.walking import walk
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ui.theme import Theme
 
 DRAG_FROM = 4
+LEAST_BRUSH = 0.02
 ZOOM_STEP = 1.0015
 ARROWS = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Right)
 
@@ -51,6 +54,7 @@ class GraphView(ChoosingCanvas):
         self._pressed: QPoint | None = None
         self._dragged_from: QPoint | None = None
         self._on_map = False
+        self._is_brushing = False
         self._band = QRubberBand(QRubberBand.Shape.Rectangle, self)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
@@ -58,7 +62,47 @@ class GraphView(ChoosingCanvas):
         self.setAccessibleDescription("Nothing is selected")
 
     def _hit(self, position: QPointF) -> tuple[str, Part] | None:
-        return self.scene.hit(self.camera.to_scene(position)) if self.scene is not None else None
+        if self.scene is None:
+            return None
+        point = self.camera.to_scene(position)
+        header = hit_header(self.scene, self._area(), point, self.camera.scale)
+        return header or self.scene.hit(point)
+
+    def _brush_to(self, position: QPointF) -> None:
+        """Brush the legend from where the mouse went down to where it is."""
+        bar = legend_bar(self._size())
+        ends = sorted(
+            min(max((p.x() - bar.x()) / bar.width(), 0.0), 1.0)
+            for p in (QPointF(self._pressed or QPoint()), position)
+        )
+        self.brush((ends[0], ends[1]) if ends[1] - ends[0] > LEAST_BRUSH else None)
+
+    def _is_over_legend(self, position: QPointF) -> bool:
+        if self.marks.overlay is None:
+            return False
+        return legend_bar(self._size()).adjusted(-4, -8, 4, 8).contains(position)
+
+    def _choose_brushed(self) -> None:
+        overlay = self.marks.overlay
+        if overlay is not None and overlay.brush is not None and self.scene is not None:
+            known = self.scene.hierarchy.snapshot.nodes_by_id.keys()
+            self._pick(overlay.brushed_operations() & known)
+
+    def _ask_end(self, ends: tuple[str, ...], position: QPointF) -> None:
+        """Go to the other end of a line; ask which one if there are several."""
+        if len(ends) == 1:
+            self.jump(ends[0])
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        add_ends(menu, self, ends)
+        menu.popup(self.mapToGlobal(position.toPoint()))
+
+    def _ask_port(self, item: str, position: QPointF) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        add_jumps(menu, self, item)
+        menu.popup(self.mapToGlobal(position.toPoint()))
 
     def _is_over_map(self, position: QPointF) -> bool:
         if self.scene is None or self.camera.shown(self._size()).contains(self.scene.bounds):
@@ -74,7 +118,10 @@ class GraphView(ChoosingCanvas):
         if event.button() == Qt.MouseButton.RightButton:
             return
         self._pressed = self._dragged_from = event.position().toPoint()
-        if event.button() == Qt.MouseButton.LeftButton and self._is_over_map(event.position()):
+        is_left = event.button() == Qt.MouseButton.LeftButton
+        if is_left and self._is_over_legend(event.position()):
+            self._is_brushing = True
+        elif is_left and self._is_over_map(event.position()):
             self._on_map = True
             self._look_by_map(event.position())
         elif event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
@@ -85,6 +132,8 @@ class GraphView(ChoosingCanvas):
         position = event.position().toPoint()
         if self._on_map:
             self._look_by_map(event.position())
+        elif self._is_brushing:
+            self._brush_to(event.position())
         elif self._pressed is None or self._dragged_from is None:
             hit = self._hit(event.position())
             hovered = hit[0] if hit else None
@@ -104,22 +153,33 @@ class GraphView(ChoosingCanvas):
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         adds = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
-        was_dragging, was_on_map = self._is_dragging(), self._on_map
+        was_elsewhere = self._is_dragging() or self._on_map
+        if self._is_brushing:
+            self._brush_to(event.position())
+            self._choose_brushed()
         self._pressed, self._dragged_from, self._on_map = None, None, False
+        was_elsewhere, self._is_brushing = was_elsewhere or self._is_brushing, False
         self.unsetCursor()
         if self._band.isVisible():
             self._band.hide()
             self._choose_band(QRectF(self._band.geometry()), adds=adds)
-        elif not was_dragging and not was_on_map and event.button() == Qt.MouseButton.LeftButton:
-            hit = self._hit(event.position())
-            if hit is None and adds:
-                return
-            if hit is None:
-                self._clear()
-            elif hit[1] == "toggle":
-                self._toggle(hit[0])
-            else:
-                self._choose_item(hit[0], adds=adds)
+        elif not was_elsewhere and event.button() == Qt.MouseButton.LeftButton:
+            self._click(event.position(), adds=adds)
+
+    def _click(self, position: QPointF, *, adds: bool) -> None:
+        hit = self._hit(position)
+        point = self.camera.to_scene(position)
+        stub = self.scene.stub_at(point) if self.scene is not None and hit is None else None
+        if stub is not None and self.camera.scale >= CLOSE:
+            self._ask_end(stub[1], position)
+        elif hit is None and not adds:
+            self._clear()
+        elif hit is not None and hit[1] == "toggle":
+            self._toggle(hit[0])
+        elif hit is not None and hit[1] == "ports":
+            self._ask_port(hit[0], position)
+        elif hit is not None:
+            self._choose_item(hit[0], adds=adds)
 
     def _choose_band(self, band: QRectF, *, adds: bool) -> None:
         if self.scene is None:

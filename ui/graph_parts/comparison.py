@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from workbench.graph.pairing import Difference, Pairing
 from workbench.graph.snapshot import GraphSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from PySide6.QtWidgets import QMenu, QSplitter
@@ -29,10 +29,11 @@ TOPIC = "beside"
 
 @dataclass(frozen=True)
 class Other:
-    """What is to stand beside: what to call it, and where its graph is."""
+    """What is to stand beside: what to call it, where its graph is, and its stages' results."""
 
     title: str
     path: Path
+    results: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,12 @@ class Comparison(QObject):
     Signals:
         failed: the error of a graph that cannot be shown beside.
         chosen: the operations of the left graph that the user meant on the right.
-        opened: something else is to stand beside.
+        changed: something else is to stand beside, or nothing.
     """
 
     failed = Signal(object)
     chosen = Signal(object)
-    opened = Signal()
+    changed = Signal()
 
     def __init__(
         self, view: GraphView, splitter: QSplitter, background: Background, surveyor: Surveyor
@@ -102,7 +103,7 @@ class Comparison(QObject):
             half = self._splitter.width() // 2
             self._splitter.setSizes([half, half])
         self.pane.show_pairing(other.title, None)
-        self.opened.emit()
+        self.changed.emit()
 
     def close(self, _checked: bool = False) -> None:
         """Show the view alone."""
@@ -113,6 +114,7 @@ class Comparison(QObject):
             self.pane.deleteLater()
             self.pane = None
         self._view.set_differences({}, {})
+        self.changed.emit()
 
     def stop(self) -> None:
         """End what runs beside the window."""

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ui.graph.levels import LEVELS
+from ui.graph.levels import LEVELS, LEVELS_BY_ID
 from ui.graph_parts.comparison import Other
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ui.document import Document
+    from ui.run_history import RunHistory
     from ui.session import Session
+    from workbench.history.runs import Run
 
 PAST_KEPT = 8
+RUNS_OFFERED = 12
 
 Stamp = tuple["Path", int]
 
 
 class Runs:
-    """Follows the results of the open project, level by level."""
+    """Follows the results of the open project, level by level, those of kept runs among them."""
 
-    def __init__(self, document: Document, session: Session) -> None:
-        self._document, self._session = document, session
+    def __init__(self, document: Document, session: Session, history: RunHistory) -> None:
+        self._document, self._session, self._history = document, session, history
         self._past: dict[str, list[Other]] = {}
         self._last: dict[str, Path] = {}
         self.stamps: dict[str, Stamp] = {}
@@ -51,9 +53,22 @@ class Runs:
 
     def past(self, level: str) -> list[Other]:
         """Return the graphs that a level had in earlier runs and still has, the latest first."""
-        now = self.files.get(level)
-        kept = [other for other in self._past.get(level, ()) if other.path != now]
-        return [other for other in reversed(kept) if other.path.is_file()]
+        found = {other.path: other for other in reversed(self._past.get(level, ()))}
+        for run in reversed(self._history.runs[-RUNS_OFFERED:]):
+            other = self._of_run(run, level)
+            if other is not None:
+                found[other.path] = other
+        found.pop(self.files.get(level, Path()), None)
+        return [other for other in found.values() if other.path.is_file()]
+
+    def _of_run(self, run: Run, level: str) -> Other | None:
+        cache, row = self._session.cache, LEVELS_BY_ID[level]
+        folders = {stage: cache.folder(key) for stage, key in run.digests.items() if key}
+        if row.stage not in folders:
+            return None
+        when = f"{datetime.fromisoformat(run.made).astimezone():%d %b %H:%M}"
+        title = f"{row.title} of run {run.number}, {when}"
+        return Other(title, folders[row.stage] / row.file, folders)
 
     def _keep(self, level: str, title: str, path: Path) -> None:
         others = [other for other in self._past.get(level, []) if other.path != path]

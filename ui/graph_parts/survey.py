@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ui.graph.levels import FLOAT, LEVELS_BY_ID
 from ui.graph.marking import chips, reasons
-from ui.graph.measures import CompiledRow, Measure, compiled_rows, cost, quality
+from ui.graph.measures import CompiledRow, Measure, compiled_rows, cost, differences, quality
 from ui.wording import why
 from workbench.errors import Cancelled, WorkbenchError
 from workbench.graph.lineage import Lineage
@@ -32,7 +32,8 @@ class Inquiry:
     """What is asked: the level that shows, and all that is known to answer from.
 
     ``files`` has the graph of every level there is, ``results`` the folder of every stage's
-    current result, ``first`` the float program, which is read elsewhere already.
+    current result, ``first`` the float program, which is read elsewhere already. ``against`` has
+    the results of a run that stands beside.
     """
 
     level: str
@@ -42,6 +43,7 @@ class Inquiry:
     nodes: Mapping[str, Effective] = field(default_factory=dict)
     rules: Sequence[Rule] = ()
     dropped: Sequence[NumbersFile] = ()
+    against: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,15 @@ class Surveyor:
         from workbench.results import EvaluateResult, LowerResult, PrepareResult
 
         level, lineage = inquiry.level, self._relate(inquiry, outdated)
-        lowered = self._result(LowerResult, inquiry, "lower")
-        prepared = self._result(PrepareResult, inquiry, "prepare")
-        evaluated = self._result(EvaluateResult, inquiry, "evaluate")
+        lowered = self._result(LowerResult, inquiry.results, "lower")
+        prepared = self._result(PrepareResult, inquiry.results, "prepare")
+        evaluated = self._result(EvaluateResult, inquiry.results, "evaluate")
         _stop_if(outdated)
         rows = compiled_rows(lowered, lineage)
         found = quality(evaluated, lineage) if evaluated else []
         found += cost(rows or (), lineage.first)
+        if inquiry.against:
+            found += differences(found, self._against(inquiry, lineage))
         found += [m for numbers in inquiry.dropped for m in numbers_of(numbers, lineage, level)]
         _stop_if(outdated)
         mine = self._configs(inquiry, lineage)
@@ -109,6 +113,18 @@ class Surveyor:
             reasons(prepared, lowered, lineage, level, inquiry.nodes), rows,
             {m.id: m for m in found}, {m.id: m.at(level, lineage) for m in found},
         )  # fmt: skip
+
+    def _against(self, inquiry: Inquiry, lineage: Lineage) -> list[Measure]:
+        """Return the numbers of the run beside, told by module: its TOSA is another program."""
+        from workbench.results import EvaluateResult, LowerResult
+
+        lowered = self._result(LowerResult, inquiry.against, "lower")
+        evaluated = self._result(EvaluateResult, inquiry.against, "evaluate")
+        rows = compiled_rows(lowered, lineage, by_name=False)
+        return [
+            *(quality(evaluated, lineage) if evaluated else ()),
+            *cost(rows or (), lineage.first),
+        ]
 
     def _configs(self, inquiry: Inquiry, lineage: Lineage) -> Mapping[str, Effective]:
         if inquiry.level != FLOAT:
@@ -130,10 +146,10 @@ class Surveyor:
             self._lineage = Lineage(levels)
         return self._lineage
 
-    def _result(self, kind: type[Result], inquiry: Inquiry, stage: str) -> Result | None:
+    def _result(self, kind: type[Result], folders: Mapping[str, Path], stage: str) -> Result | None:
         from workbench.results import load_result
 
-        folder = inquiry.results.get(stage)
+        folder = folders.get(stage)
         if folder is None:
             return None
         if folder not in self._results:
@@ -164,7 +180,8 @@ def numbers_of(numbers: NumbersFile, lineage: Lineage, level: str) -> list[Measu
         is_split = any(v < 0 for v in values.values()) and any(v > 0 for v in values.values())
         middle = 0.0 if is_split else None
         found.append(
-            Measure(name, title, f"from {numbers.name}", dict(values), at, "highest",
+            Measure(name, title, f"from {numbers.name}", dict(values), at,
+                    "highest" if middle is None else "farthest",
                     None if middle is not None else False, middle=middle)
         )  # fmt: skip
     return found

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ui.graph.background import Background
     from ui.graph.view import GraphView
     from ui.graph_parts.bar import GraphBar
+    from ui.graph_parts.comparison import Other
     from ui.graph_parts.keeping import Keeping
     from ui.panel import PanelContext
     from workbench.graph.numbers_file import NumbersFile
@@ -57,8 +58,11 @@ class Telling(QObject):
         bar.overlay.changed.connect(self.show_overlay)
         context.document.opened.connect(self._forget)
 
-    def ask(self, level: str, files: Mapping[str, Path]) -> None:
-        """Ask about a level; the answer comes from another thread."""
+    def ask(self, level: str, files: Mapping[str, Path], beside: Other | None) -> None:
+        """Ask about a level; the answer comes from another thread.
+
+        With a run ``beside`` there are also the differences to its numbers.
+        """
         self._level = level
         context = self._context
         results = {stage: context.session.result(stage) for stage in STAGES}
@@ -67,6 +71,7 @@ class Telling(QObject):
             level, dict(files), {s: f for s, f in results.items() if f},
             context.outline.snapshot, context.outline.resolution.nodes,
             project.rules if project else (), self._dropped,
+            beside.results if beside else {},
         )  # fmt: skip
         self._background.submit(TOPIC, partial(self._surveyor.answer, inquiry))
 

@@ -64,7 +64,7 @@ class GraphPanel(Panel):
         self._background = Background(QCoreApplication.instance())
         self.destroyed.connect(self._background.retire)
         self._arrange()
-        self.runs = Runs(context.document, context.session)
+        self.runs = Runs(context.document, context.session, context.history)
         self.reading = Reading(
             self.runs, lambda: context.outline.snapshot, self._background, self._surveyor, self
         )
@@ -111,7 +111,7 @@ class GraphPanel(Panel):
         self.search.left.connect(view.setFocus)
         self.rail.asked.connect(self._on_stop_asked)
         self.beside.chosen.connect(self._on_found)
-        self.beside.opened.connect(self._compare)
+        self.beside.changed.connect(self._compare)
         self.reading.arrived.connect(self._show_level)
         self.keeping.place_asked.connect(self._on_place_asked)
         self.drop.dropped.connect(self._on_numbers)
@@ -186,7 +186,7 @@ class GraphPanel(Panel):
             self.annotate()
 
     def annotate(self) -> None:
-        self.telling.ask(self.level, self.runs.files)
+        self.telling.ask(self.level, self.runs.files, self.beside.other)
 
     def _show_level(self) -> None:
         level, session = LEVELS_BY_ID[self.level], self.context.session
@@ -200,7 +200,7 @@ class GraphPanel(Panel):
             self._shown, self._drawn = snapshot, self.level
             self.view.render_snapshot(snapshot)
             self._show_chosen()
-            self._compare()
+            self.beside.compare(self.context.outline.snapshot, snapshot)
             if self._wanted is not None and self._wanted.level == self.level:
                 self.view.go_to(place_of(self._wanted))
                 self._wanted = None
@@ -290,6 +290,7 @@ class GraphPanel(Panel):
 
     def _compare(self) -> None:
         self.beside.compare(self.context.outline.snapshot, self._shown)
+        self.annotate()
 
     def _ask_file(self, suffix: str) -> None:
         document = self.context.document

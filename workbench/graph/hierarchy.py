@@ -38,6 +38,7 @@ class Hierarchy:
     def __init__(self, snapshot: GraphSnapshot, shape: Shape = "modules") -> None:
         self.snapshot, self.shape = snapshot, shape
         self.owner: dict[str, str] = fold_operands(snapshot)
+        self._borders: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._words: dict[str, tuple[str, str]] = {}
         growth = Growth(snapshot, self.owner, flat=shape == "flat")
         self.groups: dict[str, Group] = growth.groups
@@ -187,6 +188,24 @@ class Hierarchy:
             return tuple(own.children)
         siblings = (self.groups.get(key) for key in self.groups[self.parent[group]].children)
         return tuple(g.key for g in siblings if g and g.signature == own.signature)
+
+    def border(self, group: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the operations outside of a group that it reads, and those that read from it."""
+        found = self._borders.get(group)
+        if found is None:
+            inside, snapshot = set(self.leaves(group)), self.snapshot
+            reads: dict[str, None] = {}
+            written: dict[str, None] = {}
+            for leaf in self.leaves(group):
+                for edge in snapshot.inputs_of.get(leaf, ()):
+                    if self.owner.get(edge.source) == edge.source and edge.source not in inside:
+                        reads[edge.source] = None
+                for edge in snapshot.outputs_of.get(leaf, ()):
+                    target = self.owner.get(edge.target)
+                    if target is not None and target not in inside:
+                        written[target] = None
+            found = self._borders[group] = (tuple(reads), tuple(written))
+        return found
 
     def leaves(self, item: str) -> tuple[str, ...]:
         """Return the drawn operations of an item: of a group all of them, in order."""

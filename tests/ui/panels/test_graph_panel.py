@@ -114,6 +114,12 @@ def test_that_everything_found_gets_a_config_with_one_key(graph, qtbot, opened):
     assert (rule.kind, rule.match) == ("node_name", "conv2d")
 
 
+def test_that_an_operation_of_a_fused_group_offers_the_group(graph, qtbot, opened, notices):
+    graph.view.jump("relu")
+    qtbot.keyClick(graph.view, Qt.Key.Key_2)
+    notices.take("stem.relu is fused with stem.conv, stem.bn")
+
+
 def test_that_numbers_of_the_results_can_be_searched(graph, qtbot):
     assert typed(qtbot, graph, "sqnr<40") == "1 found"
     assert typed(qtbot, graph, "cycles>800") == "1 found"
@@ -287,11 +293,17 @@ def test_that_an_earlier_run_of_a_level_can_stand_beside_it(graph, qtbot, opened
     opened.context.assigner.modules(["stem"], "a16w8")
     qtbot.waitUntil(lambda: opened.session.result("convert") is None)
     run_to(opened, qtbot, "")
-    qtbot.waitUntil(lambda: len(graph.runs.past("convert")) == 1)
-    (other,) = graph.runs.past("convert")
-    assert "before \u201cSet stem to a16w8\u201d" in other.title
-    pane = beside(qtbot, graph, other.title)
+    qtbot.waitUntil(
+        lambda: (
+            [o.title.startswith("Quantized of run 1") for o in graph.runs.past("convert")] == [True]
+        )
+    )
+    pane = beside(qtbot, graph, graph.runs.past("convert")[0].title)
     assert pane.counts.text() == "no difference"
+    qtbot.waitUntil(lambda: "sqnr_more" in graph.telling.survey.measures)
+    overlay(graph, "sqnr_more")
+    assert graph.view.marks.overlay.middle == 0.0
+    assert set(graph.view.marks.overlay.values.values()) == {0.0}
 
 
 def test_that_places_are_bookmarked_undone_and_found_again(graph, qtbot, opened):

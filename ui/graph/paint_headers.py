@@ -1,0 +1,82 @@
+"""The names of open groups, with the sign that closes them and what crosses their border."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen
+
+from ui.graph.headers import READABLE, header_rects, shows_ports
+from workbench.graph.wording import LONGEST, elide, type_label
+
+if TYPE_CHECKING:
+    from ui.graph.palette import Palette
+    from ui.graph.picture import Picture
+
+SIGN_ROOM, LETTER = 16.0, 7.6
+
+
+class HeaderPainter:
+    """Paints the headers of open groups."""
+
+    def __init__(self, palette: Palette) -> None:
+        self._palette = palette
+
+    def paint(self, painter: QPainter, picture: Picture, frames: list[str]) -> None:
+        """Write the names of open groups; one whose top is out of sight keeps it in view."""
+        if picture.camera.scale < READABLE:
+            return
+        scene, area = picture.scene, picture.area
+        if picture.progress < 1.0:
+            strips = {item: picture.rect(item) for item in frames}
+        else:
+            strips = header_rects(scene, area, frames)
+        for item, strip in strips.items():
+            if picture.progress >= 1.0 and strip.top() > scene.rect(item).top():
+                self._ground(painter, picture, item, strip)
+            self._header(painter, picture, item, strip)
+
+    def _ground(self, painter: QPainter, picture: Picture, item: str, strip: QRectF) -> None:
+        """Cover what scrolls by under a header that is held."""
+        depth = picture.scene.hierarchy.depth[item]
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+        painter.setPen(self._palette.border)
+        painter.setBrush(self._palette.shades[depth % 2])
+        painter.drawRect(strip)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
+
+    def _header(self, painter: QPainter, picture: Picture, item: str, strip: QRectF) -> None:
+        hierarchy, palette = picture.scene.hierarchy, self._palette
+        sign(painter, palette.muted, QPointF(strip.x() + 13, strip.y() + 14), is_open=True)
+        group = hierarchy.groups[item]
+        room = int((strip.width() - 2 * SIGN_ROOM) / LETTER)
+        title = palette.static_text(elide(group.label, max(min(room, LONGEST), 4)), is_title=True)
+        painter.setFont(palette.title_font)
+        painter.setPen(palette.text)
+        painter.drawStaticText(QPointF(strip.x() + 24, strip.y() + 5), title)
+        module = hierarchy.snapshot.modules_by_path.get(group.module)
+        name = type_label(module.type_name) if module and group.module else ""
+        painter.setFont(palette.small_font)
+        painter.setPen(palette.muted)
+        right = strip.right() - 8
+        if shows_ports(picture.scene, item, strip):
+            reads, written = hierarchy.border(item)
+            ports = palette.static_text(f"{len(reads)} in, {len(written)} out", is_title=False)
+            right -= ports.size().width()
+            painter.drawStaticText(QPointF(right, strip.y() + 6), ports)
+        left = strip.x() + 32 + title.size().width()
+        small = palette.static_text(elide(name), is_title=False)
+        if name and left + small.size().width() < right - 8:
+            painter.drawStaticText(QPointF(left, strip.y() + 6), small)
+
+
+def sign(painter: QPainter, colour: QColor, middle: QPointF, *, is_open: bool) -> None:
+    """Draw a minus on an open group and a plus on a closed one."""
+    pen = QPen(colour, 1.4)
+    painter.setPen(pen)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(QRectF(middle.x() - 5.5, middle.y() - 5.5, 11, 11), 2, 2)
+    painter.drawLine(QPointF(middle.x() - 3, middle.y()), QPointF(middle.x() + 3, middle.y()))
+    if not is_open:
+        painter.drawLine(QPointF(middle.x(), middle.y() - 3), QPointF(middle.x(), middle.y() + 3))
