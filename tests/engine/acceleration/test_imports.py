@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from workbench.engine.acceleration import remembered
-from workbench.engine.acceleration.imports import run_with_big_stack
+from workbench.engine.acceleration.imports import TOOLCHAIN, run_with_big_stack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +69,60 @@ def test_that_the_toolchain_is_imported_without_a_folder_to_write_to(
     in_the_way = tmp_path / "file"
     in_the_way.write_text("not a folder")
     assert digest_of_edge_table(QUICK.format(folder=str(in_the_way))) == stock_digest
+
+
+REGISTERED = """
+import hashlib, json
+{importing}
+import torch
+entries = torch._library.simple_registry.singleton._data
+kept = {{name: [k.source for k in entry.fake_impl.kernels] for name, entry in entries.items()}}
+text = json.dumps([kept, torch._C._dispatch_get_all_op_names()], sort_keys=True)
+print(len(kept), hashlib.sha256(text.encode()).hexdigest())
+"""
+STOCK = "import " + ", ".join(TOOLCHAIN)
+LATE = """
+from workbench.engine.acceleration.imports import import_toolchain
+import_toolchain()
+import sys, torch
+late = ("torch._inductor.fx_passes.post_grad", "ethosu.vela.vela")
+print([name in sys.modules for name in late])
+from executorch.backends.arm import arm_vela
+from torch.export import _remove_auto_functionalized_pass as user
+graph = torch.fx.Graph()
+graph.placeholder("x")
+user.decompose_auto_functionalized(graph)
+print([name in sys.modules for name in late])
+graph.call_function(torch.ops.higher_order.auto_functionalized, (torch.ops.aten.add_.Tensor,))
+try:
+    user.decompose_auto_functionalized(graph)
+except Exception:
+    print([name in sys.modules for name in late])
+from torch._inductor.fx_passes import post_grad
+print(callable(post_grad.post_grad_passes), callable(arm_vela.vela.main))
+"""
+
+
+def printed(code: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def test_that_the_quick_imports_register_the_same_operators_from_the_same_places() -> None:
+    quick = "from workbench.engine.acceleration.imports import import_toolchain as f; f()"
+    (ours,) = printed(REGISTERED.format(importing=quick))
+    (stock,) = printed(REGISTERED.format(importing=STOCK))
+    assert ours == stock
+    assert int(ours.split()[0]) > 100
+
+
+def test_that_what_was_left_out_of_the_imports_comes_when_it_is_needed() -> None:
+    before, after_a_plain_graph, after_a_wrapped_one, both = printed(LATE)
+    assert before == after_a_plain_graph == "[False, False]"
+    assert after_a_wrapped_one == "[True, False]"
+    assert both == "True True"
 
 
 def test_that_what_is_remembered_comes_back_and_damage_is_noticed(

@@ -1,9 +1,10 @@
 """Import the toolchain in a third of the time, and run its jobs on a roomy interpreter stack.
 
-Three causes make the stock imports slow on CPython 3.11, and each has its own remedy here: the
+Five causes make the stock imports slow on CPython 3.11, and each has its own remedy here: the
 interpreter maps and unmaps a chunk of its data stack again and again when a deep call happens to
 sit on a chunk's edge; a pure Python parser reads the table of edge operators; the collector walks
-millions of objects that live for ever.
+millions of objects that live for ever; whole compilers are imported for a single name; and every
+registration of an operator looks for its own source and for all others.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import gc
 import hashlib
 import importlib
 import importlib.util
+import logging
 import marshal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from workbench.engine.acceleration import remembered
+from workbench.engine.acceleration import gate, remembered
+from workbench.engine.acceleration.known_composites import known_composites
+from workbench.engine.acceleration.late_imports import late_imports
 from workbench.engine.acceleration.patching import replaced
+from workbench.engine.acceleration.plain_sources import plain_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,8 +78,18 @@ def import_toolchain() -> None:
 
 def _import_all() -> None:
     with _collector_off(), _parsed_edge_table():
-        for name in TOOLCHAIN:
-            importlib.import_module(name)
+        if not gate.approve(logging.getLogger(__name__).info):
+            _import(TOOLCHAIN)
+            return
+        with late_imports(), plain_sources():
+            _import(TOOLCHAIN[:2])
+            with known_composites():
+                _import(TOOLCHAIN[2:])
+
+
+def _import(names: tuple[str, ...]) -> None:
+    for name in names:
+        importlib.import_module(name)
 
 
 @contextmanager
