@@ -39,6 +39,8 @@ from workbench.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+# On a machine with few cores a window must not wait for its engines.
+_NICENESS = 5
 CANCEL_GRACE_S = 2.0
 _ENGINE = "workbench.engine.__main__"
 
@@ -76,8 +78,9 @@ class _Forked:
 
 
 def _serve_forked(commands: Any, events: Any, log: Any) -> None:
-    """Be the engine; runs in the child of the fork server."""
+    """Be the engine; runs in the child of the fork server, and gives way to the window."""
     os.setsid()
+    os.nice(_NICENESS)
     log_fd = log.detach()
     os.dup2(log_fd, 1)
     os.dup2(log_fd, 2)
