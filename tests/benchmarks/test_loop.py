@@ -4,6 +4,7 @@ Run with ``pytest -m benchmark -s tests/benchmarks/test_loop.py``.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import statistics
@@ -129,6 +130,22 @@ def test_that_the_window_paints_early_and_stays_small(place, capsys):
         print(f"window's memory      {statistics.median(megabytes):6.0f} MB (200)")
     assert statistics.median(seconds) <= 0.5
     assert statistics.median(megabytes) <= 200
+
+
+def test_that_the_window_stays_smooth_while_everything_runs(place, capsys):
+    clock, project = Clock(place), place / "mobilenet_v2" / "mobilenet_v2.qwb"
+    clock.environment["QUANTIZATION_WORKBENCH_CACHE"] = str(place / "smooth")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.window_beat", str(project)], check=True,
+        capture_output=True, text=True, env=clock.environment, timeout=300, cwd=ROOT,
+    )  # fmt: skip
+    figures = json.loads(done.stdout.splitlines()[-1])
+    with capsys.disabled():
+        print(f"\nbeat's lateness, p99  {figures['p99_ms']:6.1f} ms (16)")
+        print(f"beat's lateness, max  {figures['longest_ms']:6.1f} ms (50)")
+        print(f"longest work at once  {figures['longest_work_ms']:6.1f} ms")
+    assert figures["p99_ms"] <= 16
+    assert figures["longest_ms"] <= 50
 
 
 def test_that_an_engine_that_lowers_stays_small(place, capsys):
