@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Looking for plugins in every installed package takes longer than the window does.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.disable()
-    from ui.app import run
+    from ui.start import run
 
     return run(projects[0] if projects else None)
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-import signal
-import sys
-import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
@@ -36,8 +31,7 @@ from ui.runner import Runner
 from ui.selection import Selection
 from ui.session import Session
 from ui.settings import Settings
-from ui.window_verbs import LAST, NAME, WindowVerbs
-from workbench.errors import failure
+from ui.window_verbs import LAST, WindowVerbs
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.stages import STAGES
 from workbench.project import edits
@@ -46,7 +40,6 @@ from workbench.project.trust import TrustStore
 from workbench.protocol import Event, LogLine
 
 _WARM_UP_MS = 700
-_SETTLED_MS = 1500
 
 
 class Workbench(QObject):
@@ -261,40 +254,3 @@ class Workbench(QObject):
     def _show_stages(self) -> None:
         working = bool(self.runner.running)
         self.window.pipeline.render_stages(self.session.stages(), working=working)
-
-
-def run(project: str | None) -> int:
-    """Open the window and stay until it is closed; return the exit code."""
-    application = QApplication([NAME])
-    application.setApplicationName("quantization-workbench")
-    application.setApplicationDisplayName(NAME)
-    application.setQuitOnLastWindowClosed(False)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    workbench = Workbench(application)
-    sys.excepthook = partial(_on_exception, workbench)
-    workbench.start(Path(project) if project else None)
-    QTimer.singleShot(_SETTLED_MS, workbench, _collect_again)
-    return application.exec()
-
-
-def _collect_again() -> None:
-    """Take up collecting garbage, which the start leaves out, without what is there to stay."""
-    gc.freeze()
-    gc.enable()
-
-
-def _on_exception(
-    workbench: Workbench,
-    kind: type[BaseException],
-    error: BaseException,
-    trace: TracebackType | None,
-) -> None:
-    """Tell the user of a mistake in the program, once, with what a report needs."""
-    details = "".join(traceback.format_exception(kind, error, trace))
-    sys.stderr.write(details)
-    problem = failure(
-        "Something unexpected went wrong in the window.",
-        "Your project is kept; save it, and please report this with the details.",
-        details=details,
-    )
-    workbench.notices.error(problem)

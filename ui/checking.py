@@ -27,6 +27,7 @@ class Checker(QObject):
         self._soon = QTimer(self, interval=_SETTLE_MS, singleShot=True)
         self._soon.timeout.connect(self.check)
         context.outline.resolved.connect(self._soon.start)
+        context.outline.model_changed.connect(self._soon.start)
         context.session.results_changed.connect(self._soon.start)
         context.session.stage_changed.connect(self._on_stage_changed)
 

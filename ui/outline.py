@@ -21,7 +21,7 @@ class Outline(QObject):
     """Reads the exported graph once and resolves the rules on every change of the project.
 
     Signals:
-        model_changed: other modules or nodes than before.
+        model_changed: other modules or nodes than before, and with them other configs.
         resolved: the resolution is other than before.
     """
 
@@ -70,8 +70,8 @@ class Outline(QObject):
         self._folder = folder
         self.snapshot = _load(folder)
         self._take_apart()
-        self.model_changed.emit()
         self._resolve()
+        self.model_changed.emit()
 
     def _take_apart(self) -> None:
         snapshot = self.snapshot
@@ -93,6 +93,7 @@ class Outline(QObject):
             self._take_apart()
             self.model_changed.emit()
         self._resolve()
+        self.resolved.emit()
 
     def _resolve(self) -> None:
         project = self._document.project
@@ -100,7 +101,6 @@ class Outline(QObject):
             self.resolution = Resolution()
         else:
             self.resolution = resolve(project, self._modules, self._nodes)
-        self.resolved.emit()
 
 
 def _inside(module: str, paths: frozenset[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,10 @@ from workbench.project.frozen import Frozen
 
 Result = TypeVar("Result", bound=Frozen)
 NOTES_MS = 60
+# Panels take what an engine found one after another: all at once would hold up a frame.
+_TURN_MS = 20
+_TURNS = 10
+_turns = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -95,18 +100,20 @@ class Panel(QWidget):
         self._due = {"theme", "state", "selection"}
         self._soon = QTimer(self, interval=0, singleShot=True)
         self._soon.timeout.connect(self.flush)
+        turn_ms = _TURN_MS * (next(_turns) % _TURNS)
+        self._turn = QTimer(self, interval=turn_ms, singleShot=True)
+        self._turn.timeout.connect(self.flush)
         self._notes = QTimer(self, interval=NOTES_MS, singleShot=True)
         self._notes.timeout.connect(self.annotate)
         self._unsaid = False
         self.build()
-        state = partial(self._mark, "state")
-        for signal in (
-            context.document.project_changed, context.outline.resolved,
-            context.outline.model_changed, context.session.results_changed,
-        ):  # fmt: skip
-            signal.connect(state)
-        context.selection.changed.connect(partial(self._mark, "selection"))
-        context.appearance.changed.connect(partial(self._mark, "theme"))
+        soon, turn = self._soon, self._turn
+        context.document.project_changed.connect(partial(self._mark, "state", soon))
+        context.outline.resolved.connect(partial(self._mark, "state", soon))
+        context.outline.model_changed.connect(partial(self._mark, "state", turn))
+        context.session.results_changed.connect(partial(self._mark, "state", turn))
+        context.selection.changed.connect(partial(self._mark, "selection", soon))
+        context.appearance.changed.connect(partial(self._mark, "theme", soon))
 
     def build(self) -> None:
         """Make children, layout and connections; called once."""
@@ -128,6 +135,8 @@ class Panel(QWidget):
 
     def flush(self) -> None:
         """Render now what is due."""
+        self._soon.stop()
+        self._turn.stop()
         due, self._due = self._due, set()
         if "theme" in due:
             self.set_theme(self.context.theme)
@@ -148,7 +157,8 @@ class Panel(QWidget):
             self._unsaid = False
             self._notes.start()
 
-    def _mark(self, what: str, *_values: object) -> None:
+    def _mark(self, what: str, when: QTimer | None = None, *_values: object) -> None:
         self._due.add(what)
-        if self.isVisible():
-            self._soon.start()
+        timer = self._soon if when is None else when
+        if self.isVisible() and not timer.isActive():
+            timer.start()

@@ -85,7 +85,6 @@ begun = time.perf_counter()
 gc.disable()
 from PySide6.QtCore import QEvent, QObject, QTimer
 from ui.app import Workbench
-from ui import app as module
 from PySide6.QtWidgets import QApplication
 from pathlib import Path
 painted = []

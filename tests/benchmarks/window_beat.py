@@ -28,6 +28,7 @@ def main() -> None:
     from PySide6.QtWidgets import QApplication
 
     from ui.app import Workbench
+    from ui.start import settle
     from workbench.project import store
     from workbench.project.trust import code_used
 
@@ -40,8 +41,7 @@ def main() -> None:
     started: list[float] = []
 
     def begin() -> None:
-        gc.freeze()
-        gc.enable()
+        settle()
         started.append(time.perf_counter())
         beat.start()
         window.runs.run_to("")

@@ -41,6 +41,16 @@ class Role(IntEnum):
     MARK = Qt.ItemDataRole.UserRole + 2
 
 
+# What configs decide of a row. Roles that filters look at are not among them, or every row would
+# be filtered anew.
+_OF_CONFIGS = [
+    Qt.ItemDataRole.DisplayRole,
+    Qt.ItemDataRole.ToolTipRole,
+    Qt.ItemDataRole.AccessibleTextRole,
+    Role.MARK,
+]
+
+
 @dataclass
 class _Row:
     module: Module
@@ -185,6 +195,6 @@ class ModuleTreeModel(QAbstractItemModel):
         if not count:
             return
         last = self.index(count - 1, len(Column) - 1, parent)
-        self.dataChanged.emit(self.index(0, 0, parent), last)
+        self.dataChanged.emit(self.index(0, 0, parent), last, _OF_CONFIGS)
         for number in range(count):
             self._tell_changed(self.index(number, 0, parent))

@@ -96,7 +96,6 @@ class ModulesPanel(Panel):
         if self._shown != modules:
             self._shown = modules
             self.model.set_modules(modules)
-            self._proxy.invalidate()
             self.tree.expandToDepth(1)
         self._stack.setCurrentIndex(1 if modules else 0)
         self._show_configs()
