@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from workbench.engine.acceleration import gate
+from workbench.engine.acceleration import gate, statistics
 from workbench.engine.acceleration.calibration import quick_calibration
 from workbench.engine.acceleration.convert import RangeMemory, remembered_ranges
 from workbench.engine.acceleration.evaluation import fast_quantized_module
+from workbench.engine.statistics_memory import memory_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     import torch
 
     from workbench.engine.context import StageContext
+    from workbench.engine.statistics_memory import StatisticsMemory
+    from workbench.engine.witness import Witnesses
 
 _MEMORY = "range memory"
 
@@ -30,11 +33,60 @@ def quantized_module(context: StageContext) -> torch.fx.GraphModule:
     return fast_quantized_module(converted) if _allowed(context) else converted
 
 
-@contextmanager
-def calibrating(context: StageContext, prepared: torch.fx.GraphModule) -> Iterator[None]:
-    """Observe samples in less time: constant weights once, histograms with fewer copies."""
-    with quick_calibration(prepared) if _allowed(context) else nullcontext():
-        yield
+class Calibration:
+    """One calibration of a prepared module, which answers from memory what was seen before.
+
+    ``is_answered`` tells that no data is needed; the witnesses then know all they would see.
+    """
+
+    def __init__(
+        self, context: StageContext, prepared: torch.fx.GraphModule, witnesses: Witnesses
+    ) -> None:
+        self.module = prepared
+        self.witnesses = witnesses
+        self.is_answered = False
+        self._keys: dict[str, str] = {}
+        self._memory: StatisticsMemory | None = None
+        self._quick = _allowed(context)
+        keys = statistics.statistics_keys(prepared) if self._quick else None
+        if keys is None:
+            return
+        self._keys, self._memory = keys, memory_of(context)
+        known = self._memory.known
+        unanswered = statistics.unanswered(prepared, keys, known)
+        statistics.replay(prepared, known, keys)
+        for name, key in keys.items():
+            if key in known:
+                witnesses.recall(name, known[key])
+        self.is_answered = bool(self._memory.samples) and not unanswered
+        if self.is_answered:
+            witnesses.samples = list(self._memory.samples)
+
+    @contextmanager
+    def observing(self) -> Iterator[None]:
+        """Let the observers that know nothing yet observe what runs in the block, quickly."""
+        if not self._quick:
+            yield
+            return
+        known = self._memory.known if self._memory is not None else {}
+        with (
+            quick_calibration(self.module),
+            statistics.only_missing(self.module, self._keys, known),
+        ):
+            yield
+
+    def remember(self) -> None:
+        """Keep what the observers have seen, for later configurations."""
+        if self._memory is None:
+            return
+        missing = [name for name, key in self._keys.items() if key not in self._memory.known]
+        found = {self._keys[name]: {
+                **statistics.statistics(self.module, name),
+                **self.witnesses.account(name),
+            }
+            for name in missing}
+        if found:
+            self._memory.add(found, self.witnesses.samples)
 
 
 @contextmanager

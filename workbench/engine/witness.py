@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_SHADOW = ("histogram", "min_val", "max_val")
+
+
 @dataclass
 class Witness:
     """Extremes by sample, and sums over all values of the tensors that one observer sees.
@@ -73,6 +76,33 @@ class Witness:
         return x[torch.isfinite(x)]
 
 
+    def account(self) -> dict[str, torch.Tensor]:
+        """Return all that was seen as tensors."""
+        samples = torch.tensor(list(self.extremes), dtype=torch.int64)
+        ends = torch.tensor(list(self.extremes.values()), dtype=torch.float64).reshape(-1, 2)
+        infinite = -1 if self.infinite is None else self.infinite
+        sums = [float(self.values), float(self.zeros), self.squares, float(infinite)]
+        found = {
+            "witness_samples": samples, "witness_ends": ends,
+            "witness_sums": torch.tensor(sums, dtype=torch.float64),
+        }  # fmt: skip
+        if self.shadow is not None:
+            for name in _SHADOW:
+                found[f"shadow_{name}"] = self.shadow._buffers[name].detach().clone()  # noqa: SLF001
+        return found
+
+    def recall(self, found: Mapping[str, torch.Tensor]) -> None:
+        """Take over what another witness of the same tensors has seen."""
+        ends = [(low, high) for low, high in found["witness_ends"].tolist()]
+        self.extremes = dict(zip(found["witness_samples"].tolist(), ends, strict=True))
+        values, zeros, self.squares, infinite = found["witness_sums"].tolist()
+        self.values, self.zeros = int(values), int(zeros)
+        self.infinite = None if infinite < 0 else int(infinite)
+        if self.shadow is not None:
+            for name in _SHADOW:
+                self.shadow._buffers[name] = found[f"shadow_{name}"].clone()  # noqa: SLF001
+
+
 class Witnesses:
     """A witness beside every observer of activations, while samples pass."""
 
@@ -84,15 +114,28 @@ class Witnesses:
         }
         self._observers = {name: observer for name, (_, observer) in activations.items()}
         self.samples: list[int] = []
+        self._recalled: set[str] = set()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """See what passes the observers in the block; ``begin`` says whose it is."""
         with ExitStack() as stack:
             for name, observer in self._observers.items():
+                if name in self._recalled:
+                    continue
                 watched = self._watched(self.by_name[name], observer.forward)
                 stack.enter_context(replaced(observer, "forward", watched))
             yield
+
+    def recall(self, name: str, found: Mapping[str, torch.Tensor]) -> None:
+        """Let one witness take over an ``account`` instead of watching."""
+        if name in self.by_name:
+            self.by_name[name].recall(found)
+            self._recalled.add(name)
+
+    def account(self, name: str) -> dict[str, torch.Tensor]:
+        """Return all that one witness has seen; nothing for weights."""
+        return self.by_name[name].account() if name in self.by_name else {}
 
     def begin(self, sample: int) -> None:
         """Say which sample is next, by its number in the data."""

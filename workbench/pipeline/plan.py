@@ -141,6 +141,16 @@ READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
 }
 
 
+def reading_of(project: Project, folder: Path, cache: Cache, name: str) -> JsonValue:
+    """Return one reading of a project: what decides a result of that part of it.
+
+    Raises:
+        WorkbenchError: a file it names is missing.
+    """
+    memory = Digests(cache.root / "digests.json")
+    return READERS[name](_Reading(project, folder, memory))
+
+
 @memoise
 def tool_version(package: str) -> str:
     """Return the installed version of a package, read from its metadata; "none" without it."""

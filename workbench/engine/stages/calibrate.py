@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from workbench.engine import ranges
-from workbench.engine.running import calibrating, searching_ranges
+from workbench.engine.running import Calibration, searching_ranges
 from workbench.engine.samples import calibration_samples
 from workbench.engine.witness import Witnesses
 from workbench.errors import Place, failure
@@ -22,6 +24,7 @@ from workbench.results import (
 
 if TYPE_CHECKING:
     from workbench.engine.context import StageContext
+    from workbench.engine.data import Samples
 
 _STATE = "state/"
 
@@ -29,43 +32,65 @@ _STATE = "state/"
 def run(context: StageContext) -> None:
     """Leave the range of every observed tensor, and the observers' state."""
     prepared = context.hot("prepare")
+    # The observers of ``prepare`` stay empty, for other data and for other orders of it.
+    calibrated = replace(prepared, module=_own_observers(prepared.module))
     samples = calibration_samples(context)
-    witnesses = Witnesses(ranges.activations(prepared.module))
-    with torch.inference_mode(), calibrating(context, prepared.module), witnesses.watching():
+    witnesses = Witnesses(ranges.activations(calibrated.module))
+    calibration = Calibration(context, calibrated.module, witnesses)
+    if calibration.is_answered:
+        context.log("No sample is needed: the statistics of all tensors are known.")
+    else:
+        _feed(context, calibration, samples)
+    with searching_ranges(context):
+        found, arrays = ranges.collect(calibrated.module, witnesses)
+    result = CalibrateResult(
+        samples=len(witnesses.samples),
+        calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,
+        ranges=tuple(found),
+    )
+    np.savez(context.out / ARRAYS_FILE, **arrays, **_state(calibrated.module))
+    save_result(result, context.out)
+    if not context.project.calibration:
+        context.log("Calibrated on the example input only: ranges mean little.", "warning")
+    context.keep(calibrated)
+
+
+def load(context: StageContext) -> Any:
+    """Give a prepared graph the observers' state of a finished calibration."""
+    prepared = context.hot("prepare")
+    module = _own_observers(prepared.module)
+    arrays = load_arrays(context.path("calibrate"))
+    for name, observer in ranges.observers(module):
+        for field in list(observer._buffers):  # noqa: SLF001 - sizes change, so no state dict
+            key = f"{_STATE}{name}/{field}"
+            if key in arrays:
+                observer._buffers[field] = torch.from_numpy(arrays[key])  # noqa: SLF001
+    return replace(prepared, module=module)
+
+
+def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> None:
+    """Run all samples."""
+    witnesses = calibration.witnesses
+    with torch.inference_mode(), calibration.observing(), witnesses.watching():
         for seen, sample in enumerate(samples):
             context.progress(seen, samples.count, f"sample {seen + 1}")
             witnesses.begin(sample.index)
-            prepared.module(*sample.inputs)
+            calibration.module(*sample.inputs)
     if not witnesses.samples:
         raise failure(
             f"{samples.name} gave no samples.",
             "Calibration needs at least one.",
             Place(kind="option", id="calibration.spec"),
         )
-    with searching_ranges(context):
-        found, arrays = ranges.collect(prepared.module, witnesses)
-    result = CalibrateResult(
-        samples=len(witnesses.samples),
-        calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,
-        ranges=tuple(found),
-    )
-    np.savez(context.out / ARRAYS_FILE, **arrays, **_state(prepared.module))
-    save_result(result, context.out)
-    if not context.project.calibration:
-        context.log("Calibrated on the example input only: ranges mean little.", "warning")
-    context.keep(prepared)
+    calibration.remember()
 
 
-def load(context: StageContext) -> Any:
-    """Give a prepared graph the observers' state of a finished calibration."""
-    prepared = context.hot("prepare")
-    arrays = load_arrays(context.path("calibrate"))
-    for name, observer in ranges.observers(prepared.module):
-        for field in list(observer._buffers):  # noqa: SLF001 - sizes change, so no state dict
-            key = f"{_STATE}{name}/{field}"
-            if key in arrays:
-                observer._buffers[field] = torch.from_numpy(arrays[key])  # noqa: SLF001
-    return prepared
+def _own_observers(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Return a copy with observers of its own; weights are shared."""
+    observed = {id(b) for _, each in ranges.observers(module) for b in each.buffers()}
+    tensors = [*module.parameters(), *module.buffers()]
+    shared = {id(tensor): tensor for tensor in tensors if id(tensor) not in observed}
+    return copy.deepcopy(module, shared)
 
 
 def _state(module: torch.fx.GraphModule) -> dict[str, np.ndarray[Any, Any]]:

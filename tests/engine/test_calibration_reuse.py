@@ -1,0 +1,74 @@
+"""Calibration through the stages: what is reused, and that nothing of other data leaks in."""
+
+import numpy as np
+import pytest
+
+from tests.engine.in_process import CALIBRATED, Engine, project
+from workbench.project import edits
+from workbench.project.model import DataSource
+from workbench.protocol import LogLine
+from workbench.results import load_arrays
+
+pytestmark = pytest.mark.engine
+NO_DATA = "No sample is needed"
+
+
+def said(engine):
+    return any(isinstance(e, LogLine) and NO_DATA in e.text for e in engine.events)
+
+
+def arrays(engine, made):
+    return load_arrays(engine.path(made, "calibrate"))
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    (tmp_path / "fresh").mkdir()
+    made = Engine(tmp_path / "fresh")
+    yield made
+    made.close()
+
+
+def test_that_a_change_of_weights_only_reads_no_sample_and_equals_a_fresh_run(engine, fresh):
+    base = project("small", **CALIBRATED)
+    edited = edits.assign(base, "global", "", "a8w8-per-tensor")
+    assert engine.run(base, "calibrate") == "done"
+    assert not said(engine)
+    assert engine.run(edited, "calibrate") == "done"
+    assert said(engine)
+    assert fresh.run(edited, "calibrate", accelerate=False) == "done"
+    assert_same(arrays(engine, edited), arrays(fresh, edited))
+    assert engine.result(edited, "calibrate").samples == 8
+
+
+def test_that_without_acceleration_every_sample_is_read_again(engine):
+    base = project("small", **CALIBRATED)
+    assert engine.run(base, "calibrate") == "done"
+    edited = edits.assign(base, "global", "", "a8w8-per-tensor")
+    assert engine.run(edited, "calibrate", accelerate=False) == "done"
+    assert not said(engine)
+
+
+def test_that_statistics_outlive_the_engine(engine, tmp_path):
+    base = project("small", **CALIBRATED)
+    assert engine.run(base, "calibrate") == "done"
+    other = Engine(tmp_path)
+    edited = edits.assign(base, "global", "", "a8w8-per-tensor")
+    assert other.run(edited, "calibrate") == "done"
+    assert said(other)
+    other.close()
+
+
+@pytest.mark.parametrize("accelerate", [True, False])
+def test_that_other_samples_leave_nothing_of_the_former_ones(engine, fresh, accelerate):
+    base = project("small", **CALIBRATED)
+    fewer = edits.set_calibration(base, DataSource(spec="networks.py:samples", limit=2))
+    assert engine.run(base, "calibrate", accelerate=accelerate) == "done"
+    assert engine.run(fewer, "calibrate", accelerate=accelerate) == "done"
+    assert fresh.run(fewer, "calibrate", accelerate=False) == "done"
+    assert_same(arrays(engine, fewer), arrays(fresh, fewer))
