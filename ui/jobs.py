@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
+
+from pydantic import JsonValue
 
 from workbench.pipeline.stages import STAGES, STAGES_BY_ID, stages_until
 from workbench.project.model import Project
-from workbench.protocol import Lane
+from workbench.protocol import Lane, RunStudy, RunUntil
+from workbench.studies import STUDIES_BY_ID
 
 JobState = Literal["waiting", "running", "done", "failed", "cancelled", "crashed"]
 
@@ -30,6 +34,8 @@ class Job:
     project: Project = field(repr=False)
     folder: str
     after: tuple[str, str] | None = None
+    study: str = ""
+    options: dict[str, JsonValue] = field(default_factory=dict)
     state: JobState = "waiting"
     stage: str = ""
     progress: float | None = None
@@ -59,9 +65,18 @@ class Job:
     @property
     def stage_title(self) -> str:
         """What it is doing, in words."""
+        if self.stage in STUDIES_BY_ID:
+            return STUDIES_BY_ID[self.stage].verb
         if self.stage in STAGES_BY_ID:
             return STAGES_BY_ID[self.stage].verb
         return "Waiting for its turn" if self.state == "waiting" else ""
+
+
+def goal(job: Job) -> str:
+    """Return what a job is to reach, in words."""
+    if job.study:
+        return STUDIES_BY_ID[job.study].title
+    return STAGES_BY_ID[job.until].title
 
 
 def lane_of(stage_id: str) -> Lane:
@@ -82,6 +97,27 @@ def left_out(stage_id: str) -> tuple[str, ...]:
     """Return the stages before ``stage_id`` that it does not start from."""
     wanted = needed(stage_id)
     return tuple(stage for stage in stages_until(stage_id) if stage not in wanted)
+
+
+def command_of(job: Job, cache_root: Path) -> RunUntil | RunStudy:
+    """Return what an engine is told to do for a job."""
+    if job.study:
+        return RunStudy(
+            job=job.id,
+            study=job.study,
+            project=job.project,
+            folder=job.folder,
+            options=job.options,
+            cache_root=str(cache_root),
+        )
+    return RunUntil(
+        job=job.id,
+        project=job.project,
+        folder=job.folder,
+        until=job.until,
+        skip=left_out(job.until),
+        cache_root=str(cache_root),
+    )
 
 
 def duration(seconds: float | None) -> str:

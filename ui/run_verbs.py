@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import QFileDialog
 
-from ui.jobs import Job, duration
+from ui.jobs import Job, duration, goal
 from ui.main_window import MainWindow
 from ui.notices import Action
 from ui.panel import PanelContext
@@ -69,6 +69,12 @@ class RunVerbs(QObject):
         panel = self._window.reveal(RESULT_PANELS[stage_id])
         if (show := getattr(panel, "show_level", None)) is not None:
             show(stage_id)
+
+    def _show_work(self, job: Job) -> None:
+        if job.study:
+            self._window.reveal(job.study)
+        else:
+            self.show_result(job.until)
 
     def ask_deliver(self) -> None:
         """Let the user choose a folder, and copy the deliverables there."""
@@ -136,8 +142,7 @@ class RunVerbs(QObject):
         if not job.over or job.elapsed_s < NOTABLE_S:
             return
         if job.state == "done":
-            title = STAGES_BY_ID[job.until].title
-            show = Action("Show", lambda: self.show_result(job.until))
+            show = Action("Show", lambda: self._show_work(job))
             self._context.notices.success(
-                f"{title} is done.", f"It took {duration(job.elapsed_s)}.", [show]
+                f"{goal(job)} is done.", f"It took {duration(job.elapsed_s)}.", [show]
             )

@@ -12,10 +12,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
 from PySide6.QtCore import QObject, Signal
 
 from ui.engine_link import EngineFactory, EngineLink
-from ui.jobs import BACKGROUND, Job, interactive_part, lane_of, left_out, needed
+from ui.jobs import BACKGROUND, Job, command_of, interactive_part, lane_of, needed
 from workbench.errors import TrustRequiredError
 from workbench.pipeline.stages import STAGES, STAGES_BY_ID
 from workbench.project.model import Project
@@ -26,11 +27,12 @@ from workbench.protocol import (
     JobFinished,
     Lane,
     Ready,
-    RunUntil,
     StageFinished,
     StageProgress,
     StageStarted,
+    StudyProgress,
 )
+from workbench.studies import STUDIES_BY_ID
 
 LANES: tuple[Lane, ...] = ("interactive", "background")
 
@@ -89,6 +91,7 @@ class Runner(QObject):
             stage
             for job in self.running
             for stage in needed(job.until)
+            if not job.study
             if (job.id, stage) not in self._finished and stage != job.stage
         }
 
@@ -117,6 +120,27 @@ class Runner(QObject):
                 made.append(self._add(stage, project, folder, after))
         self._feed()
         return made
+
+    def run_study(
+        self, study: str, project: Project, folder: Path, options: dict[str, JsonValue]
+    ) -> str:
+        """Run a study on the background lane, or go on with it; return the id of its job.
+
+        "" when trust must be asked for first.
+        """
+        try:
+            demand(project, folder, self._trust)
+        except TrustRequiredError as error:
+            self.trust_asked.emit(error, lambda: self.run_study(study, project, folder, options))
+            return ""
+        title = f"{project.name}: {STUDIES_BY_ID[study].title.lower()}"
+        until = STUDIES_BY_ID[study].needs
+        job_id = f"j{next(self._ids)}"
+        job = Job(job_id, title, "background", until, project, str(folder), None, study, options)
+        self._jobs[job_id] = job
+        self.job_changed.emit(job)
+        self._feed()
+        return job_id
 
     def cancel(self, job_id: str = "") -> None:
         """Cancel one job, or all of them."""
@@ -168,16 +192,7 @@ class Runner(QObject):
         if job.lane not in self._links:
             self._start(job.lane)
         self._set(job, state="running", began=time.monotonic())
-        self._links[job.lane].send(
-            RunUntil(
-                job=job.id,
-                project=job.project,
-                folder=job.folder,
-                until=job.until,
-                skip=left_out(job.until),
-                cache_root=str(self._cache_root),
-            )
-        )
+        self._links[job.lane].send(command_of(job, self._cache_root))
 
     def _start(self, lane: Lane) -> None:
         link = EngineLink(self._factory, self)
@@ -198,6 +213,9 @@ class Runner(QObject):
                 self._update(event.job, stage=event.stage, progress=None, message="")
             case StageProgress():
                 self._update(event.job, progress=event.fraction, message=event.message)
+            case StudyProgress():
+                share = event.done / event.total if event.total else None
+                self._update(event.job, stage=event.study, progress=share, message=event.message)
             case StageFinished():
                 self._finished.add((event.job, event.stage))
             case EngineExit():

@@ -173,7 +173,7 @@ class Session(QObject):
             case StageFinished():
                 self._finish(event)
                 return
-            case StageFailed():
+            case StageFailed() if event.stage in STAGES_BY_ID:
                 self._running.pop(event.stage, None)
                 self._elapsed[event.key] = event.elapsed_s
                 self._failed[event.key] = event.infos

@@ -29,6 +29,7 @@ from workbench.protocol import (
     Event,
     JobFinished,
     LogLine,
+    RunStudy,
     RunUntil,
     Shutdown,
     StageStarted,
@@ -117,7 +118,7 @@ class EngineProcess:
 
     def send(self, command: Command) -> None:
         """Send a command; an engine that has ended already is no error, its exit is reported."""
-        if isinstance(command, RunUntil | Ask):
+        if isinstance(command, RunUntil | RunStudy | Ask):
             self._job, self._stage = command.job, ""
         line = encode(command)
         with self._sending, contextlib.suppress(OSError):

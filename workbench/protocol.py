@@ -34,6 +34,22 @@ class RunUntil(Frozen):
     accelerate: bool = True
 
 
+class RunStudy(Frozen):
+    """Run a study (``workbench.studies``), or go on with what it has found before.
+
+    Its findings lie in the folder of its key and are whole at every moment; cancelling keeps them.
+    """
+
+    command: Literal["run_study"] = "run_study"
+    job: str
+    study: str
+    project: Project
+    folder: str
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    cache_root: str
+    accelerate: bool = True
+
+
 class Cancel(Frozen):
     """Stop the running job as soon as it can be stopped."""
 
@@ -56,7 +72,7 @@ class Ask(Frozen):
     answer: str
 
 
-Command = Annotated[RunUntil | Ask | Cancel | Shutdown, Field(discriminator="command")]
+Command = Annotated[RunUntil | RunStudy | Ask | Cancel | Shutdown, Field(discriminator="command")]
 
 
 class Ready(Frozen):
@@ -118,6 +134,18 @@ class StageFailed(Frozen):
     infos: tuple[ErrorInfo, ...]
 
 
+class StudyProgress(Frozen):
+    """A study has done ``done`` of ``total`` steps; what it has found lies under ``key``."""
+
+    event: Literal["study_progress"] = "study_progress"
+    job: str
+    study: str
+    key: str
+    done: int
+    total: int
+    message: str = ""
+
+
 class Answer(Frozen):
     """The answer to a question is complete at ``path``."""
 
@@ -161,6 +189,7 @@ Event = Annotated[
     | StageFinished
     | StageSkipped
     | StageFailed
+    | StudyProgress
     | Answer
     | LogLine
     | JobFinished

@@ -37,9 +37,11 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("ranges", "Ranges", "center", "ui.panels.ranges_panel:RangesPanel"),
     PanelRow("numerics", "Numerics", "center", "ui.panels.numerics_panel:NumericsPanel"),
     PanelRow("cost", "Cost", "center", "ui.panels.cost_panel:CostPanel"),
+    PanelRow("sensitivity", "Sensitivity", "center",
+             "ui.panels.sensitivity_panel:SensitivityPanel"),
     PanelRow("runs", "Runs", "center", "ui.panels.runs_panel:RunsPanel"),
     PanelRow("inspector", "Inspector", "right", "ui.panels.inspector_panel:InspectorPanel"),
     PanelRow("jobs", "Jobs", "bottom", "ui.panels.jobs_panel:JobsPanel"),
     PanelRow("log", "Log", "bottom", "ui.panels.log_panel:LogPanel"),
     PanelRow("problems", "Problems", "bottom", "ui.panels.problems_panel:ProblemsPanel"),
-)
+)  # fmt: skip

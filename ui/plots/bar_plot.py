@@ -194,6 +194,10 @@ class ModuleBars(Chart):
         self.box.picked.connect(self._on_picked)
         self.box.sigResized.connect(self._fit)
 
+    def set_unit(self, unit: str) -> None:
+        """Say what the lengths are."""
+        self._unit = unit
+
     def render_bars(self, names: Sequence[str], lengths: NDArray[np.float64]) -> None:
         """Show other bars."""
         self.names, self.lengths = tuple(names), lengths

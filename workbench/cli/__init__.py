@@ -17,6 +17,7 @@ from workbench.cli import (
     run,
     runs,
     script,
+    sensitivity,
 )
 from workbench.cli.output import EXIT_CANCELLED, EXIT_FAILED, EXIT_TRUST, EXIT_USAGE, print_infos
 from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError
@@ -24,7 +25,7 @@ from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERBS = (project_verbs, run, runs, rules, ranges, inspect, script, formats, nnpa, doctor)
+VERBS = (project_verbs, run, runs, sensitivity, rules, ranges, inspect, script, formats, nnpa, doctor)
 
 _EPILOG = """exit codes: 0 done; 1 a stage failed; 2 usage or an invalid project;
 3 the project names code to run and --trust was not given; 130 cancelled"""

@@ -19,12 +19,14 @@ from workbench.protocol import (
     JobFinished,
     LogLine,
     Ready,
+    RunStudy,
     RunUntil,
     StageFailed,
     StageFinished,
     StageProgress,
     StageSkipped,
     StageStarted,
+    StudyProgress,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Job:
         self._verbose = verbose
         self._interrupted = False
 
-    def run(self, command: RunUntil | Ask) -> str:
+    def run(self, command: RunUntil | RunStudy | Ask) -> str:
         """Return how the job ended: "done" or "failed".
 
         Raises:
@@ -82,12 +84,15 @@ class Job:
         if self._verbose:
             print(line, file=sys.stderr)
 
-    def _hear(self, event: Event, command: RunUntil | Ask) -> None:
+    def _hear(self, event: Event, command: RunUntil | RunStudy | Ask) -> None:
         match event:
             case StageStarted():
                 self._progress.update(event.stage, None, "")
             case StageProgress():
                 self._progress.update(event.stage, event.fraction, event.message)
+            case StudyProgress():
+                share = event.done / event.total if event.total else None
+                self._progress.update(event.study, share, event.message)
             case StageFinished():
                 self.events.append(event)
                 state = "cached" if event.cached else "done"
@@ -107,7 +112,7 @@ class Job:
             case _:
                 pass
 
-    def _crashed(self, event: EngineExit, command: RunUntil | Ask) -> None:
+    def _crashed(self, event: EngineExit, command: RunUntil | RunStudy | Ask) -> None:
         stage = event.stage or (command.until if isinstance(command, RunUntil) else "")
         info = ErrorInfo(
             message=event.sentence,

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from workbench.engine.acceleration.imports import run_with_big_stack
 from workbench.engine.context import HotStore, StageContext
+from workbench.engine.studies.running import run_study
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import Plan, PlannedStage, plan
@@ -30,6 +31,7 @@ from workbench.protocol import (
     Level,
     LogLine,
     Ready,
+    RunStudy,
     RunUntil,
     Shutdown,
     StageFailed,
@@ -40,9 +42,12 @@ from workbench.protocol import (
     decode_command,
     encode,
 )
+from workbench.studies import STUDIES_BY_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    Job = RunUntil | RunStudy | Ask
 
 logger = logging.getLogger("workbench.engine")
 
@@ -67,7 +72,7 @@ class Server:
     def __init__(self, commands: int, events: int, started: float) -> None:
         self._commands = commands
         self._wire = _Wire(events)
-        self._queue: queue.Queue[RunUntil | Ask | None] = queue.Queue()
+        self._queue: queue.Queue[Job | None] = queue.Queue()
         self._cancelled = threading.Event()
         self._store = HotStore()
         self._started = started
@@ -96,7 +101,7 @@ class Server:
 
     def _take(self, command: Command) -> None:
         match command:
-            case RunUntil() | Ask():
+            case RunUntil() | RunStudy() | Ask():
                 self._queue.put(command)
             case Cancel():
                 self._cancelled.set()
@@ -107,10 +112,14 @@ class Server:
     def _log(self, level: Level, text: str, stage: str) -> None:
         self._wire.send(LogLine(level=level, text=text[:8000], stage=stage))
 
-    def _answer(self, command: RunUntil | Ask) -> str:
-        if isinstance(command, Ask):
-            return self._ask(command)
-        return self._run(command)
+    def _answer(self, command: Job) -> str:
+        match command:
+            case Ask():
+                return self._ask(command)
+            case RunStudy():
+                return self._study(command)
+            case RunUntil():
+                return self._run(command)
 
     def _ask(self, command: Ask) -> str:
         """Answer a question by the function named after it in ``engine/questions``."""
@@ -126,6 +135,38 @@ class Server:
             self._fail(command.job, command.question, "", time.monotonic(), infos)
             return "failed"
         return "done"
+
+    def _study(self, command: RunStudy) -> str:
+        """Run the stages that a study starts from, then the study."""
+        study = STUDIES_BY_ID[command.study]
+        first = RunUntil(
+            job=command.job,
+            project=command.project,
+            folder=command.folder,
+            until=study.needs,
+            cache_root=command.cache_root,
+            accelerate=command.accelerate,
+        )
+        if (outcome := self._run(first)) != "done":
+            return outcome
+        begun = time.monotonic()
+        try:
+            run_study(command, self._stage_context(first, study.id), self._wire.send)
+        except Cancelled:
+            return "cancelled"
+        except WorkbenchError as error:
+            self._fail(command.job, study.id, "", begun, error.infos)
+            return "failed"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a foreign library may raise it
+            self._fail(command.job, study.id, "", begun, (unexpected(error, study.id),))
+            return "failed"
+        return "done"
+
+    def _stage_context(self, command: RunUntil, name: str) -> StageContext:
+        cache = Cache(Path(command.cache_root))
+        planned = plan(command.project, Path(command.folder), cache)
+        stage = PlannedStage(name, "", "stale")
+        return self._context(command, planned, stage, cache, cache.root)
 
     def _run(self, command: RunUntil) -> str:
         cache = Cache(Path(command.cache_root))

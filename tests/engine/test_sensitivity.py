@@ -1,0 +1,88 @@
+"""Sensitivity by switches, against real conversions of the same configurations."""
+
+import math
+
+import pytest
+
+from tests.engine.in_process import CALIBRATED, project
+from workbench.project import edits
+from workbench.protocol import RunStudy, StudyProgress
+from workbench.studies.documents import load_study, study_folder
+from workbench.studies.sensitivity import SensitivityResult, give
+
+pytestmark = pytest.mark.engine
+
+
+def run(engine, made, **options):
+    command = RunStudy(
+        job="test", study="sensitivity", project=made, folder=str(engine.folder),
+        options=options, cache_root=str(engine.cache.root),
+    )  # fmt: skip
+    engine.events = []
+    engine.send(command)
+    assert engine.follow() == "done"
+    return [event for event in engine.events if isinstance(event, StudyProgress)]
+
+
+def found(engine, told):
+    return load_study(SensitivityResult, study_folder(engine.cache, told[-1].key))
+
+
+def measured(engine, made):
+    assert engine.run(made, "evaluate") == "done"
+    return engine.result(made, "evaluate").sqnr_db
+
+
+@pytest.fixture
+def studied(engine):
+    made = project("small", **CALIBRATED)
+    return engine, made, found(engine, run(engine, made))
+
+
+def test_that_fused_modules_are_one_unit(studied):
+    _, _, result = studied
+    assert [unit.unit.matches[0] for unit in result.units][:1] == ["conv"]
+    assert any(unit.unit.matches == ("fc",) for unit in result.units)
+
+
+def test_that_all_switches_closed_are_the_quantized_model(studied):
+    engine, made, result = studied
+    assert result.samples == result.total == 8
+    assert math.isclose(result.quantized.sqnr_db, measured(engine, made), abs_tol=1e-9)
+
+
+def test_that_sparing_a_unit_equals_its_real_conversion(studied):
+    engine, made, result = studied
+    for unit in result.units:
+        real = measured(engine, give(made, unit.unit, "float"))
+        assert abs(unit.without.sqnr_db - real) < 0.01, unit.unit.name
+
+
+def test_that_quantizing_modules_alone_is_within_a_decibel_of_their_real_conversion(studied):
+    engine, made, result = studied
+    for unit in (u for u in result.units if u.unit.kind == "module_name"):
+        alone = give(edits.assign(made, "global", "", "float"), unit.unit, "a8w8")
+        assert abs(unit.only.sqnr_db - measured(engine, alone)) < 1.0, unit.unit.name
+
+
+def test_that_a_study_goes_on_where_it_was_left(engine):
+    made = project("small", **CALIBRATED)
+    first = run(engine, made, samples=3)
+    assert [event.done for event in first][:3] == [1, 2, 3]
+    second = run(engine, made, samples=8)
+    assert [event.done for event in second][:2] == [4, 5]
+    assert second[-1].key == first[-1].key
+    whole = found(engine, second)
+    (engine.cache.root / "studies" / second[-1].key / "study.json").unlink()
+    assert found(engine, run(engine, made, samples=8)) == whole
+
+
+def test_that_a_model_with_branches_is_refused_in_a_sentence(engine):
+    command = RunStudy(
+        job="test", study="sensitivity", project=project("branching", target="ethos-u85-256"),
+        folder=str(engine.folder), cache_root=str(engine.cache.root),
+    )  # fmt: skip
+    engine.events = []
+    engine.send(command)
+    assert engine.follow() == "failed"
+    assert "branches or loops" in engine.failure.message

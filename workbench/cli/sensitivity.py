@@ -1,0 +1,75 @@
+"""``sensitivity``: every module alone quantized and alone in float, on real data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_engine, add_project, check_trust, open_project, opened_cache
+from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
+from workbench.cli.study import run_study
+from workbench.studies.documents import load_study, study_folder, study_key
+from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult
+
+if TYPE_CHECKING:
+    import argparse
+
+_HEADER = ("module", "alone quantized [dB]", "alone float [dB]", "gain [dB]", "weights")
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "sensitivity",
+        help="what each module costs in quality, worst first",
+        description="Ctrl-C keeps what was measured; running again goes on from there.",
+    )
+    add_project(verb)
+    verb.add_argument("--samples", type=int, default=DEFAULT_SAMPLES, metavar="N")
+    add_engine(verb)
+    verb.set_defaults(perform=_perform)
+
+
+def _perform(options: argparse.Namespace) -> int:
+    project, folder = open_project(options)
+    with opened_cache(options) as cache:
+        asked = {"samples": options.samples}
+        key = study_key("sensitivity", project, folder, cache, asked)
+        found = load_study(SensitivityResult, study_folder(cache, key))
+        if found is None or found.samples < options.samples:
+            check_trust(options, project, folder)
+            if not run_study("sensitivity", project, folder, cache, options, asked):
+                return EXIT_FAILED
+            found = load_study(SensitivityResult, study_folder(cache, key))
+    if found is None:
+        return EXIT_FAILED
+    if options.json:
+        print_json(_document(found))
+        return EXIT_DONE
+    rows = [
+        (u.unit.name, _db(u.only.sqnr_db), _db(u.without.sqnr_db), _db(found.gain_db(u)),
+         f"{u.unit.weights:,}")
+        for u in found.worst_first()
+    ]  # fmt: skip
+    print_table(_HEADER, rows)
+    print(f"Whole model: {_db(found.quantized.sqnr_db)} dB over {found.samples} samples.")
+    return EXIT_DONE
+
+
+def _document(found: SensitivityResult) -> dict[str, Any]:
+    units = [
+        {
+            **u.unit.model_dump(mode="json"),
+            "only_db": u.only.sqnr_db,
+            "without_db": u.without.sqnr_db,
+            "gain_db": found.gain_db(u),
+            "only_hits": u.only.hits,
+            "without_hits": u.without.hits,
+        }
+        for u in found.worst_first()
+    ]
+    whole = {"sqnr_db": found.quantized.sqnr_db, "hits": found.quantized.hits}
+    return {"samples": found.samples, "data": found.data, "quantized": whole, "units": units}
+
+
+def _db(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

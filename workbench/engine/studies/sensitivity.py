@@ -1,0 +1,108 @@
+"""Measure every unit of a program alone quantized and alone float, sample by sample."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.engine.quality import tensors_of, top_k_hit
+from workbench.engine.running import searching_ranges
+from workbench.engine.samples import evaluation_samples
+from workbench.engine.switches import SwitchedProgram, Switching
+from workbench.studies.documents import load_study
+from workbench.studies.sensitivity import (
+    DEFAULT_SAMPLES,
+    Noise,
+    SensitivityResult,
+    UnitSensitivity,
+)
+
+if TYPE_CHECKING:
+    from workbench.engine.data.sample import Sample
+    from workbench.engine.studies.context import StudyContext
+
+
+def run(study: StudyContext) -> None:
+    """Go on from the samples that were done before, and leave the sums after each."""
+    context = study.stage
+    wanted = int(str(study.options.get("samples") or DEFAULT_SAMPLES))
+    samples = evaluation_samples(context)
+    total = min(wanted, samples.count or wanted, context.project.evaluation.limit)
+    found = load_study(SensitivityResult, study.folder)
+    if found is not None and found.samples >= total:
+        study.tell(found, found.samples, total, "")
+        return
+    with searching_ranges(context):
+        program = SwitchedProgram(context.hot("calibrate").module)
+        switching = Switching(program, context.hot("export").graph)
+    units = tuple(UnitSensitivity(unit=unit) for unit in switching.units)
+    if found is None or [u.unit for u in found.units] != list(switching.units):
+        found = SensitivityResult(
+            data=samples.name, samples=0, total=total, labelled=True, units=units
+        )
+    floating = context.hot("export").module(check_guards=False)
+    for number, sample in enumerate(samples):
+        if number == total:
+            break
+        if number < found.samples:
+            continue
+        with torch.inference_mode():
+            added = _Measured(study, switching, sample, floating(*sample.inputs))
+            found = added.onto(found, total)
+        study.tell(found, number + 1, total, f"sample {number + 1}")
+    study.tell(found.model_copy(update={"total": found.samples}), found.samples, total, "")
+
+
+class _Measured:
+    """One sample through the program with each of its units switched."""
+
+    def __init__(
+        self, study: StudyContext, switching: Switching, sample: Sample, reference: Any
+    ) -> None:
+        self._study, self._switching, self._sample = study, switching, sample
+        self._reference = tensors_of(reference)
+        program = switching.program
+        self._floats = program.run(sample.inputs, frozenset())
+        self._quantized = program.run(sample.inputs, program.switches)
+
+    def onto(self, found: SensitivityResult, total: int) -> SensitivityResult:
+        """Return the sums with this sample's added."""
+        program = self._switching.program
+        units = []
+        for index, unit in enumerate(found.units):
+            self._study.stage.check_cancelled()
+            only = self._switching.only(index)
+            opened = self._switching.inside(index)
+            alone = program.rerun(self._floats, only, only)
+            spared = program.rerun(self._quantized, opened, program.switches - opened)
+            update = {
+                "only": unit.only.plus(self._noise(alone)),
+                "without": unit.without.plus(self._noise(spared)),
+            }
+            units.append(unit.model_copy(update=update))
+        whole = self._noise(program.output(self._quantized))
+        hits = Noise(hits=self._hit(self._reference[0]))
+        return found.model_copy(
+            update={
+                "samples": found.samples + 1,
+                "total": total,
+                "labelled": found.labelled and self._sample.label is not None,
+                "quantized": found.quantized.plus(whole),
+                "floating": found.floating.plus(hits),
+                "units": tuple(units),
+            }
+        )
+
+    def _noise(self, output: Any) -> Noise:
+        signal = noise = 0.0
+        outputs = tensors_of(output)
+        for a, b in zip(self._reference, outputs, strict=True):
+            wide = a.to(torch.float64)
+            signal += float((wide * wide).sum())
+            noise += float(((wide - b.to(torch.float64)) ** 2).sum())
+        return Noise(signal=signal, noise=noise, hits=self._hit(outputs[0]))
+
+    def _hit(self, output: torch.Tensor) -> int:
+        label = self._sample.label
+        return int(bool(top_k_hit(output, label, 1))) if label is not None else 0

@@ -1,0 +1,33 @@
+"""The study table: long jobs over many configurations whose partial results stay on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Study:
+    """One kind of study.
+
+    ``needs`` is the stage that must be done first; ``reads`` the project's parts, beside those of
+    that stage, that can change what it finds (see ``pipeline.plan.READERS``); ``version`` grows
+    when the same inputs give other results. ``entry`` is resolved in the engine only.
+    """
+
+    id: str
+    title: str
+    verb: str
+    needs: str
+    reads: tuple[str, ...]
+    version: int
+    entry: str
+
+
+STUDIES: tuple[Study, ...] = (
+    Study("sensitivity", "Sensitivity", "Measuring sensitivity", "calibrate", ("evaluation",), 1,
+          "workbench.engine.studies.sensitivity:run"),
+    Study("search", "Search", "Searching for precisions", "export",
+          ("rules", "calibration", "evaluation", "target.quantizer", "target.compile"), 1,
+          "workbench.engine.studies.search:run"),
+)  # fmt: skip
+STUDIES_BY_ID = {study.id: study for study in STUDIES}

@@ -1,0 +1,70 @@
+"""Where a study keeps what it has found so far: one document, whole at every moment."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import ValidationError
+
+from workbench.pipeline.plan import plan, reading_of, tool_versions
+from workbench.project.frozen import Frozen
+from workbench.project.store import write_atomically
+from workbench.studies import STUDIES_BY_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pydantic import JsonValue
+
+    from workbench.pipeline.cache import Cache
+    from workbench.project.model import Project
+
+DOCUMENT_FILE = "study.json"
+Document = TypeVar("Document", bound=Frozen)
+
+
+def study_key(
+    study_id: str, project: Project, folder: Path, cache: Cache, options: Mapping[str, JsonValue]
+) -> str:
+    """Return the key under which a study's findings are kept.
+
+    Options that only say how far to go, such as a number of trials, are no part of it.
+
+    Raises:
+        WorkbenchError: a file that the project names is missing.
+    """
+    study = STUDIES_BY_ID[study_id]
+    content = {
+        "study": study.id,
+        "version": study.version,
+        "after": plan(project, folder, cache).key(study.needs),
+        "reads": {name: reading_of(project, folder, cache, name) for name in study.reads},
+        "options": {name: options[name] for name in sorted(options) if name not in FAR},
+        "tools": tool_versions(),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+FAR = frozenset({"samples", "trials", "workers"})
+
+
+def study_folder(cache: Cache, key: str) -> Path:
+    """Return the folder of a study."""
+    return cache.root / "studies" / key
+
+
+def load_study(kind: type[Document], folder: Path) -> Document | None:
+    """Return what a study has found so far; None when there is nothing that can be read."""
+    try:
+        return kind.model_validate_json((folder / DOCUMENT_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def save_study(document: Frozen, folder: Path) -> None:
+    """Write what a study has found, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / DOCUMENT_FILE, document.model_dump_json().encode())
