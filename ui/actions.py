@@ -34,6 +34,7 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("run_all", "&Run", "Run &everything", "F5", "run"),
     ActionRow("run_evaluate", "&Run", "Run to &quality", "F6"),
     ActionRow("run_lower", "&Run", "Run to &compilation", "F7"),
+    ActionRow("live", "&Run", "Li&ve figures", "F8"),
     ActionRow("cancel", "&Run", "Cancel all &work", "Ctrl+.", "stop"),
     ActionRow("deliver", "&Run", "Copy the &deliverables to\u2026", "", "save"),
     ActionRow("theme", "&View", "&Dark or light", "Ctrl+Shift+L", "moon"),

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import QFileDialog
 
 from ui.jobs import Job, duration, goal
+from ui.live import LiveMode
 from ui.main_window import MainWindow
 from ui.notices import Action
 from ui.panel import PanelContext
@@ -32,6 +33,7 @@ class RunVerbs(QObject):
     def __init__(self, context: PanelContext, trust: TrustStore, window: MainWindow) -> None:
         super().__init__(window)
         self._context, self._trust, self._window = context, trust, window
+        self.live = LiveMode(context, window)
         runner = context.runner
         runner.trust_asked.connect(self._on_trust_asked)
         runner.engine_lost.connect(self._on_engine_lost)

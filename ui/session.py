@@ -62,10 +62,12 @@ class Session(QObject):
 
     Signals:
         stage_changed: id of a stage whose view is other than before (progress included).
+        planned_anew: there is a new plan.
         results_changed: the set of current results is other than before.
     """
 
     stage_changed = Signal(str)
+    planned_anew = Signal()
     results_changed = Signal()
 
     def __init__(self, cache: Cache, parent: QObject | None = None) -> None:
@@ -142,6 +144,7 @@ class Session(QObject):
             elif not any(stage.key == r.key for r in self._running.values()):
                 self._done.discard(stage.key)
         self._tell_all(before)
+        self.planned_anew.emit()
 
     def forget(self) -> None:
         """Start anew, for another project."""

@@ -38,6 +38,15 @@ class Settings:
         self._store.setValue("warm_engines", "true" if on else "false")
 
     @property
+    def live(self) -> bool:
+        """Whether every edit refreshes its figures."""
+        return self._text("live", "false") == "true"
+
+    @live.setter
+    def live(self, on: bool) -> None:
+        self._store.setValue("live", "true" if on else "false")
+
+    @property
     def cache_limit_bytes(self) -> int:
         """How much room results may take on the disk."""
         text = self._text("cache_limit_gib", "")
