@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from pathlib import Path
 
+from tests.fakes import studies
 from tests.fakes.results import write_result
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
@@ -14,6 +15,7 @@ from workbench.protocol import (
     JobFinished,
     LogLine,
     Ready,
+    RunStudy,
     RunUntil,
     StageFailed,
     StageFinished,
@@ -69,6 +71,7 @@ class FakeEngine:
     def __init__(self, play, events=()):
         self.commands = []
         self.stopped = False
+        self.hold_study_at = 0
         self._play = play
         self._events = queue.Queue()
         self._events.put(Ready(pid=1, start_s=0.0))
@@ -80,9 +83,12 @@ class FakeEngine:
         if isinstance(command, RunUntil):
             for event in self._play(command):
                 self._events.put(event)
+        elif isinstance(command, RunStudy):
+            for event in studies.play(command, self.hold_study_at):
+                self._events.put(event)
 
     def cancel(self):
-        running = [c.job for c in self.commands if isinstance(c, RunUntil)]
+        running = [c.job for c in self.commands if isinstance(c, RunUntil | RunStudy)]
         if running:
             self._events.put(JobFinished(job=running[-1], outcome="cancelled", elapsed_s=0.1))
 

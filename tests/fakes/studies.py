@@ -1,0 +1,40 @@
+"""Findings of studies, as an engine would leave them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workbench.pipeline.cache import Cache
+from workbench.protocol import JobFinished, StudyProgress
+from workbench.studies.documents import save_study, study_folder, study_key
+from workbench.studies.sensitivity import Noise, SensitivityResult, Unit, UnitSensitivity
+
+
+def unit(name, only, without):
+    """Return a unit with the noise of each view; the signal is 100."""
+    made = Unit(name=name, kind="module_name", matches=(name,), operators=("conv2d",), weights=8)
+    return UnitSensitivity(
+        unit=made, only=Noise(signal=100.0, noise=only), without=Noise(signal=100.0, noise=without)
+    )
+
+
+def sensitivity(samples, total):
+    """Return findings in which ``head`` is the worst module."""
+    return SensitivityResult(
+        data="data.npz", samples=samples, total=total, labelled=False,
+        quantized=Noise(signal=100.0, noise=1.0),
+        units=(unit("stem.conv", 0.1, 0.9), unit("head", 0.8, 0.1)),
+    )  # fmt: skip
+
+
+def play(command, held_at=0):
+    """Yield what an engine says of a study, which stays after ``held_at`` samples."""
+    cache = Cache(Path(command.cache_root))
+    key = study_key(command.study, command.project, Path(command.folder), cache, command.options)
+    total = int(command.options["samples"])
+    for done in range(1, total + 1):
+        save_study(sensitivity(done, total), study_folder(cache, key))
+        yield StudyProgress(job=command.job, study=command.study, key=key, done=done, total=total)
+        if done == held_at:
+            return
+    yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)

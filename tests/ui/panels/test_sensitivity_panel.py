@@ -1,0 +1,79 @@
+"""The Sensitivity panel over fake engines: bars stream, pause, go on, and become a rule."""
+
+import pytest
+
+from workbench.protocol import RunStudy
+
+
+@pytest.fixture
+def panel(opened, qtbot):
+    made = opened.window.reveal("sensitivity")
+    made.samples.setValue(3)
+    return made
+
+
+@pytest.fixture
+def measured(opened, panel, qtbot):
+    panel.measure.click()
+    qtbot.waitUntil(lambda: not opened.runner.running and panel.bars.names != ())
+    return panel
+
+
+def test_that_the_worst_module_stands_on_top(measured):
+    assert measured.bars.names == ("head", "stem.conv")
+    assert "3 samples" in measured.note.text()
+    assert not measured.measure.isEnabled()
+
+
+def test_that_the_other_view_orders_by_what_a_module_costs_alone(measured):
+    measured.view.setCurrentIndex(1)
+    measured.view.activated.emit(1)
+    assert measured.bars.names == ("head", "stem.conv")
+    assert "noise" in measured.bars.labels["bottom"]
+
+
+def test_that_more_samples_can_be_asked_for_and_only_those_are_run(measured, opened, qtbot):
+    measured.samples.setValue(5)
+    measured.refresh()
+    assert measured.measure.text() == "Go on"
+    measured.measure.click()
+    qtbot.waitUntil(lambda: "5 samples" in measured.note.text())
+
+
+def test_that_a_paused_study_keeps_what_it_found(opened, engines, panel, qtbot):
+    opened.runner.warm_up("background")
+    qtbot.waitUntil(lambda: opened.runner.engine_state("background") == "ready")
+    engines.made[-1].hold_study_at = 2
+    panel.measure.click()
+    qtbot.waitUntil(lambda: "2 samples" in panel.note.text())
+    assert panel.measure.text() == "Pause"
+    panel.measure.click()
+    qtbot.waitUntil(lambda: panel.measure.text() == "Go on")
+    assert panel.bars.names == ("head", "stem.conv")
+
+
+def test_that_a_try_shows_real_figures_and_changes_nothing_until_it_is_made_a_rule(
+    measured, opened, qtbot
+):
+    before = opened.document.project
+    measured._on_bar_chosen(0)
+    measured.config.setCurrentText("a16w8")
+    measured.attempt.click()
+    qtbot.waitUntil(lambda: "cycles: 1,000" in measured.outcome.text())
+    assert "34.50 dB" in measured.outcome.text()
+    assert opened.document.project == before
+    qtbot.waitUntil(measured.make_rule.isEnabled)
+    measured.make_rule.click()
+    assert opened.document.project.rules[-1].match == "head"
+    assert opened.document.undo_stack.undoText() == "Set head to a16w8"
+    assert not measured.make_rule.isEnabled()
+
+
+def test_that_after_an_edit_the_bars_are_those_of_a_former_configuration(measured, opened, qtbot):
+    with qtbot.waitSignal(opened.planner.planned):
+        opened.document.apply("Remove", lambda p: type(p)(**{**dict(p), "rules": ()}))
+    qtbot.waitUntil(lambda: "former configuration" in measured.note.text())
+
+
+def test_that_a_study_runs_on_the_background_lane(measured, engines):
+    assert [c.study for c in engines.commands if isinstance(c, RunStudy)] == ["sensitivity"]
