@@ -25,7 +25,19 @@ from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERBS = (project_verbs, run, runs, sensitivity, rules, ranges, inspect, script, formats, nnpa, doctor)
+VERBS = (
+    project_verbs,
+    run,
+    runs,
+    sensitivity,
+    rules,
+    ranges,
+    inspect,
+    script,
+    formats,
+    nnpa,
+    doctor,
+)
 
 _EPILOG = """exit codes: 0 done; 1 a stage failed; 2 usage or an invalid project;
 3 the project names code to run and --trust was not given; 130 cancelled"""

@@ -80,11 +80,13 @@ class Calibration:
         if self._memory is None:
             return
         missing = [name for name, key in self._keys.items() if key not in self._memory.known]
-        found = {self._keys[name]: {
+        found = {
+            self._keys[name]: {
                 **statistics.statistics(self.module, name),
                 **self.witnesses.account(name),
             }
-            for name in missing}
+            for name in missing
+        }
         if found:
             self._memory.add(found, self.witnesses.samples)
 

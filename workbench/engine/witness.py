@@ -75,7 +75,6 @@ class Witness:
         self.infinite = sample if self.infinite is None else self.infinite
         return x[torch.isfinite(x)]
 
-
     def account(self) -> dict[str, torch.Tensor]:
         """Return all that was seen as tensors."""
         samples = torch.tensor(list(self.extremes), dtype=torch.int64)
