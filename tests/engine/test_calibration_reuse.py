@@ -23,7 +23,7 @@ def arrays(engine, made):
 
 def assert_same(one, other):
     assert one.keys() == other.keys()
-    assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert all(np.array_equal(one[name], other[name], equal_nan=True) for name in one)
 
 
 @pytest.fixture
