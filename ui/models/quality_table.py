@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject
 
-from ui.figures import DASH, decibel, figure
+from ui.figures import DASH, decibel, figure, percent
 from ui.models.figure_table import Column, FigureTableModel
 from workbench.graph.wording import operator_name
-from workbench.results import OutputQuality, TensorQuality
+from workbench.results import (
+    IntegerQuality,
+    OutputQuality,
+    SampleQuality,
+    TensorQuality,
+    VerifyResult,
+)
 
 SQNR = "Signal to quantization noise; a dash where both are equal or nothing could be compared"
 COSINE = "Cosine between the float and the quantized values"
+SHARE = "Its noise over signal, as a part of the sum of all tensors' noise over signal"
 ERROR = "Greatest absolute difference, in units of the tensor"
 
 
@@ -44,9 +51,78 @@ TENSOR_COLUMNS: tuple[Column[TensorQuality], ...] = (
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
     Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
+    Column(
+        "Error share",
+        lambda r: percent(r.error_share),
+        lambda r: r.error_share,
+        SHARE,
+        lambda r: r.error_share,
+    ),
     Column("Operator", lambda r: operator_name(r.op)),
     Column("Module", lambda r: r.module or DASH),
 )
+INTEGER_COLUMNS: tuple[Column[IntegerQuality], ...] = (
+    Column("Tensor", lambda r: r.tensor),
+    Column("Equal", lambda r: percent(r.exact), lambda r: r.exact,
+           "Share of elements that are equal bit for bit"),
+    Column("Max LSB", lambda r: str(r.max_lsb), lambda r: r.max_lsb,
+           "Greatest difference in steps of the tensor's grid"),
+    Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
+    Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine),
+    Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
+    Column("Module", lambda r: r.module or DASH),
+)  # fmt: skip
+SAMPLE_COLUMNS: tuple[Column[SampleQuality], ...] = (
+    Column("Sample", lambda r: str(r.sample), lambda r: r.sample, "Its number in the data"),
+    Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
+    Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
+    Column("Label", lambda r: _class(r.label), lambda r: r.label),
+    Column("Float", lambda r: _class(r.float_class), lambda r: r.float_class,
+           "Class that the float model gives"),
+    Column("Quantized", lambda r: _class(r.quantized_class), lambda r: r.quantized_class,
+           "Class that the quantized model gives"),
+)  # fmt: skip
+
+
+def divergence_text(value: VerifyResult) -> str:
+    """Return where the integer program first leaves the quantized model, in a sentence."""
+    over = f"over {value.tensor_samples} sample{'s' if value.tensor_samples != 1 else ''}"
+    if not value.first_divergence:
+        return f"All {len(value.tensors)} tensors inside are equal bit for bit, {over}."
+    first = next(t for t in value.tensors if t.tensor == value.first_divergence)
+    module = f" in {first.module}" if first.module else ""
+    return (
+        f"First divergence: {first.tensor}{module}, {percent(1 - first.exact)} of its elements "
+        f"by at most {first.max_lsb} LSB, {over}."
+    )
+
+
+def _class(number: int | None) -> str:
+    return DASH if number is None else str(number)
+
+
+def _integer_tip(row: IntegerQuality) -> str:
+    return "\n".join((row.tensor, f"{row.op}  {row.module}".strip(),
+                      f"equal  {percent(row.exact)}", f"max  {row.max_lsb} LSB",
+                      "computed (TOSA reference model)"))  # fmt: skip
+
+
+def _sample_tip(row: SampleQuality) -> str:
+    return f"Sample {row.sample}: {decibel(row.sqnr_db)} over all outputs"
+
+
+class IntegerTableModel(FigureTableModel[IntegerQuality]):
+    """All tensors inside the integer program."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(INTEGER_COLUMNS, _integer_tip, parent)
+
+
+class SampleTableModel(FigureTableModel[SampleQuality]):
+    """The samples that suffer most."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(SAMPLE_COLUMNS, _sample_tip, parent)
 
 
 class OutputTableModel(FigureTableModel[OutputQuality]):

@@ -7,24 +7,32 @@ from pathlib import Path
 
 import numpy as np
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QHBoxLayout,
+    QLabel,
+    QSplitter,
+    QTabWidget,
+    QVBoxLayout,
+    QWidget,
+)
 
-from ui.figures import DASH, count, decibel, figure, percent
 from ui.models.quality_table import (
+    IntegerTableModel,
     OutputTableModel,
     QualityTableModel,
-    cosine_text,
+    SampleTableModel,
     describe_quality,
+    divergence_text,
 )
+from ui.quality_cards import MEASURED, quality_cards, verify_cards
 from ui.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
 from ui.selection import Selected
 from ui.theme import Theme
-from ui.widgets.figure_cards import Card, FigureCards
+from ui.widgets.figure_cards import FigureCards
 from ui.widgets.figure_view import FigureView
 from workbench.results import EXAMPLE_ONLY, EvaluateResult, TensorQuality, VerifyResult
 
-MEASURED = "measured on host (PyTorch)"
-COMPUTED = "computed (TOSA model)"
 NO_QUALITY = (
     "How far the quantized model is from the float one appears here once it has been evaluated."
 )
@@ -105,6 +113,8 @@ class NumericsPanel(ResultPanel):
         self.model = QualityTableModel(self)
         self.table = FigureView("Quality of the tensors", self.model, content)
         self.table.rows_chosen.connect(self._on_rows_chosen)
+        self.samples = SampleTableModel(self)
+        self.sample_table = FigureView("Worst samples", self.samples, content)
         top = QVBoxLayout(content)
         top.setContentsMargins(8, 6, 8, 0)
         top.setSpacing(6)
@@ -125,7 +135,8 @@ class NumericsPanel(ResultPanel):
         layout.addLayout(row)
         layout.addWidget(self.bars, 1)
         split = QSplitter(Qt.Orientation.Vertical, parent)
-        for number, part in enumerate((self.output_table, bars, self.table)):
+        pages = _pages(split, ("Tensors", self.table), ("Worst samples", self.sample_table))
+        for number, part in enumerate((self.output_table, bars, pages)):
             split.addWidget(part)
             split.setCollapsible(number, False)
             split.setStretchFactor(number, number)
@@ -143,7 +154,11 @@ class NumericsPanel(ResultPanel):
         self.log.clicked.connect(self.differences.set_log)
         self.verify_outputs = OutputTableModel(self)
         self.verify_table = FigureView("Outputs of the program", self.verify_outputs, content)
-        self.verify_table.setMaximumHeight(150)
+        self.integers = IntegerTableModel(self)
+        self.integer_table = FigureView("Tensors of the program", self.integers, content)
+        self.integer_table.rows_chosen.connect(self._on_integers_chosen)
+        self.divergence = QLabel(content)
+        self.divergence.setWordWrap(True)
         layout = QVBoxLayout(content)
         layout.setContentsMargins(8, 6, 8, 0)
         layout.setSpacing(6)
@@ -151,8 +166,10 @@ class NumericsPanel(ResultPanel):
         layout.addWidget(self.verify_note)
         layout.addWidget(self.verify_cards)
         layout.addWidget(self.log, 0, Qt.AlignmentFlag.AlignLeft)
-        layout.addWidget(self.differences, 1)
-        layout.addWidget(self.verify_table)
+        layout.addWidget(self.differences, 2)
+        layout.addWidget(self.divergence)
+        pages = _pages(content, ("Tensors", self.integer_table), ("Outputs", self.verify_table))
+        layout.addWidget(pages, 3)
 
     def _is_news(self, stage: str, folder: Path, current: bool) -> bool:
         before, self._keys[stage] = self._keys[stage], (folder, current)
@@ -170,9 +187,10 @@ class NumericsPanel(ResultPanel):
         self._tensors = value.tensors
         self.outputs.set_rows(value.outputs)
         self.model.set_rows(value.tensors)
+        self.samples.set_rows(value.worst)
         self._show_bars()
         self.bars.set_stale(not shown.current)
-        for table in (self.output_table, self.table):
+        for table in (self.output_table, self.table, self.sample_table):
             table.set_look(theme, stale=not shown.current)
 
     def _show_verify(self, shown: Shown[VerifyResult]) -> None:
@@ -183,7 +201,11 @@ class NumericsPanel(ResultPanel):
         self.differences.render_counts(value.histogram)
         self.differences.set_stale(not shown.current)
         self.verify_outputs.set_rows(value.outputs)
-        self.verify_table.set_look(theme, stale=not shown.current)
+        self.integers.set_rows(value.tensors)
+        self.divergence.setText(divergence_text(value))
+        self.divergence.setVisible(bool(value.tensors))
+        for table in (self.verify_table, self.integer_table):
+            table.set_look(theme, stale=not shown.current)
 
     def _show_bars(self) -> None:
         figures = np.asarray(
@@ -211,42 +233,12 @@ class NumericsPanel(ResultPanel):
     def _on_bars_chosen(self, bars: Sequence[int]) -> None:
         self._choose([self._order[bar] for bar in bars])
 
+    def _on_integers_chosen(self, rows: Sequence[int]) -> None:
+        found = [self.integers.row_at(row) for row in rows]
+        self.context.selection.choose_nodes([t.tensor for t in found if t], "integers")
+
     def _on_rows_chosen(self, rows: Sequence[int]) -> None:
         self._choose([self.model.place_of(row) for row in rows])
-
-
-def quality_cards(value: EvaluateResult) -> list[Card]:
-    """Return the cards of an evaluation; figures that do not exist have none."""
-    cards = [
-        Card("SQNR", decibel(value.sqnr_db), MEASURED, "All outputs; more is better"),
-        Card("Cosine", cosine_text(value.cosine), MEASURED, "1 is the same direction"),
-        Card("Max error", figure(value.max_abs_error), MEASURED, "In units of the output"),
-    ]
-    pairs = (
-        ("Top-1", value.top1_float, value.top1_quantized),
-        ("Top-5", value.top5_float, value.top5_quantized),
-    )
-    for name, before, after in pairs:
-        if before is not None and after is not None:
-            text = f"{100 * before:.2f} \u2192 {percent(after)}"
-            cards.append(Card(name, text, MEASURED, "Float, then quantized"))
-    if value.metric_name:
-        text = f"{figure(value.metric_float)} \u2192 {figure(value.metric_quantized)}"
-        cards.append(Card(value.metric_name, text, MEASURED, "Float, then quantized"))
-    return cards
-
-
-def verify_cards(value: VerifyResult) -> list[Card]:
-    """Return the cards of a comparison."""
-    exact = value.exact / value.elements if value.elements else None
-    return [
-        Card("Equal bit for bit", percent(exact), COMPUTED,
-             f"{count(value.exact)} of {count(value.elements)} output elements"),
-        Card("Max difference", f"{value.max_lsb} LSB", COMPUTED, "One LSB is the output's scale"),
-        Card("Same arg-max", f"{value.argmax_equal} of {value.samples}" if value.samples else DASH,
-             COMPUTED, "Samples with the same greatest output"),
-        Card("Samples", count(value.samples), COMPUTED, "Inputs that both have run"),
-    ]  # fmt: skip
 
 
 def _samples(number: int) -> str:
@@ -263,3 +255,11 @@ def _hint(text: str, parent: QWidget) -> QLabel:
     label = QLabel(text, parent)
     label.setObjectName("Hint")
     return label
+
+
+def _pages(parent: QWidget, *pages: tuple[str, QWidget]) -> QTabWidget:
+    made = QTabWidget(parent)
+    made.setDocumentMode(True)
+    for title, page in pages:
+        made.addTab(page, title)
+    return made

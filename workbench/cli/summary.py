@@ -105,6 +105,11 @@ def _print_verify(part: dict[str, Any]) -> None:
         f"model, at most {part['max_lsb']} LSB apart, arg-max equal for "
         f"{part['argmax_equal']} of {part['samples']}"
     )
+    if part["first_divergence"]:
+        print(
+            f"             first divergence: {part['first_divergence']}, "
+            f"over {part['tensor_samples']} samples"
+        )
 
 
 def _print_package(part: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class _Watched(torch.fx.Interpreter):
+class Watched(torch.fx.Interpreter):
     """Runs a graph and hands over the value of every operator; observers only pass through."""
 
     def __init__(
@@ -45,7 +46,7 @@ class TensorComparison:
         self._prepared, self._converted = prepared, converted
         names = {n.name for n in converted.graph.nodes}
         self._nodes = [n for n in prepared.graph.nodes if _compared(n) and n.name in names]
-        self._stands_for = {_visible(converted, n.name): n.name for n in self._nodes}
+        self._stands_for = {visible(converted, n.name): n.name for n in self._nodes}
         self._sums = {n.name: Accumulator() for n in self._nodes}
 
     def add(self, inputs: tuple[torch.Tensor, ...]) -> None:
@@ -62,16 +63,20 @@ class TensorComparison:
             if wanted is not None and reference is not None and reference.shape == value.shape:
                 self._sums[wanted].add(reference, value)
 
-        _Watched(self._prepared, keep).run(*inputs)
-        _Watched(self._converted, compare).run(*inputs)
+        Watched(self._prepared, keep).run(*inputs)
+        Watched(self._converted, compare).run(*inputs)
 
     def result(self) -> Iterator[TensorQuality]:
         """Yield the figures in execution order."""
+        ratios = {n: s.noise / s.signal for n, s in self._sums.items() if s.signal > 0}
+        total = sum(ratio for ratio in ratios.values() if math.isfinite(ratio))
         for node in self._nodes:
             sums = self._sums[node.name]
+            ratio = ratios.get(node.name)
             yield TensorQuality(
                 tensor=node.name, module=programs.module_of(node), op=programs.op_of(node),
                 sqnr_db=sums.sqnr_db, cosine=sums.cosine, max_abs_error=sums.worst,
+                error_share=ratio / total if ratio is not None and total > 0 else None,
             )  # fmt: skip
 
 
@@ -82,7 +87,7 @@ def _compared(node: torch.fx.Node) -> bool:
     return value.is_floating_point()
 
 
-def _visible(converted: torch.fx.GraphModule, name: str) -> str:
+def visible(converted: torch.fx.GraphModule, name: str) -> str:
     """Return the node whose value the rest of the graph sees: the dequantize behind, if any."""
     node = next(n for n in converted.graph.nodes if n.name == name)
     for user in node.users:

@@ -28,7 +28,14 @@ from workbench.results.programs import (
     PrepareResult,
     TensorSpec,
 )
-from workbench.results.quality import EvaluateResult, OutputQuality, TensorQuality, VerifyResult
+from workbench.results.quality import (
+    EvaluateResult,
+    IntegerQuality,
+    OutputQuality,
+    SampleQuality,
+    TensorQuality,
+    VerifyResult,
+)
 from workbench.results.ranges import CalibrateResult, TensorRange
 
 if TYPE_CHECKING:
@@ -51,11 +58,13 @@ __all__ = [
     "EvaluateResult",
     "ExportResult",
     "ImportResult",
+    "IntegerQuality",
     "LowerResult",
     "NodeAnnotation",
     "OutputQuality",
     "PackageResult",
     "PrepareResult",
+    "SampleQuality",
     "TensorQuality",
     "TensorRange",
     "TensorSpec",

@@ -6,7 +6,11 @@ from workbench.project.frozen import Frozen
 
 
 class TensorQuality(Frozen):
-    """Float against quantized at one tensor, over the evaluated samples."""
+    """Float against quantized at one tensor, over the evaluated samples.
+
+    ``error_share`` is its noise over signal as a part of the sum of all tensors' noise over
+    signal: where in the program the error is, whatever the tensors' sizes.
+    """
 
     tensor: str
     module: str
@@ -14,6 +18,35 @@ class TensorQuality(Frozen):
     sqnr_db: float | None
     cosine: float | None
     max_abs_error: float | None
+    error_share: float | None = None
+
+
+class IntegerQuality(Frozen):
+    """Quantized model against the integer program at one tensor; computed.
+
+    ``exact`` is the share of elements that are equal, ``max_lsb`` how many steps of the grid the
+    others differ at most.
+    """
+
+    tensor: str
+    module: str
+    op: str
+    sqnr_db: float | None
+    cosine: float | None
+    max_abs_error: float | None
+    max_lsb: int
+    exact: float
+
+
+class SampleQuality(Frozen):
+    """Float against quantized over all outputs of one sample, by its number in the data."""
+
+    sample: int
+    sqnr_db: float | None
+    max_abs_error: float | None
+    label: int | None = None
+    float_class: int | None = None
+    quantized_class: int | None = None
 
 
 class OutputQuality(Frozen):
@@ -46,6 +79,7 @@ class EvaluateResult(Frozen):
     metric_quantized: float | None = None
     outputs: tuple[OutputQuality, ...] = ()
     tensors: tuple[TensorQuality, ...] = ()
+    worst: tuple[SampleQuality, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -54,6 +88,8 @@ class VerifyResult(Frozen):
 
     ``histogram`` maps integer minus quantized, in steps of the output's grid (LSB), to the number
     of output elements.
+    ``tensors`` are compared over the first ``tensor_samples`` samples, in the order of the program;
+    ``first_divergence`` is the first of them that is not equal bit for bit, "" if all are.
     """
 
     samples: int
@@ -63,4 +99,7 @@ class VerifyResult(Frozen):
     argmax_equal: int
     histogram: dict[int, int]
     outputs: tuple[OutputQuality, ...] = ()
+    tensors: tuple[IntegerQuality, ...] = ()
+    tensor_samples: int = 0
+    first_divergence: str = ""
     warnings: tuple[str, ...] = ()

@@ -7,7 +7,13 @@ from PySide6.QtCore import Qt
 
 from tests.fakes.results import result_of, write_result
 from tests.ui.test_window import run_to
-from workbench.results import EXAMPLE_ONLY, TensorQuality, save_result
+from workbench.results import (
+    EXAMPLE_ONLY,
+    IntegerQuality,
+    SampleQuality,
+    TensorQuality,
+    save_result,
+)
 
 NODES = (("conv2d", "stem.conv", 40.0), ("relu", "stem.relu", None), ("linear", "head", 20.0))
 
@@ -140,3 +146,42 @@ def test_that_both_themes_are_taken_live(panel, opened, qtbot):
         colour = opened.context.theme.surface
         qtbot.waitUntil(lambda c=colour: panel.bars.view.backgroundBrush().color().name() == c)
         panel.grab()
+
+
+def test_that_tensors_inside_the_program_are_listed_with_the_first_divergence(
+    opened, qtbot, monkeypatch
+):
+    figures = {"op": "x", "sqnr_db": None, "cosine": 1.0, "max_abs_error": 0.0}
+    tensors = (
+        IntegerQuality(tensor="conv2d", module="stem.conv", max_lsb=0, exact=1.0, **figures),
+        IntegerQuality(tensor="linear", module="head", max_lsb=3, exact=0.9, **figures),
+    )
+    verified = result_of("verify").model_copy(
+        update={"tensors": tensors, "tensor_samples": 4, "first_divergence": "linear"}
+    )
+
+    def leave(stage, folder):
+        if stage == "verify":
+            save_result(verified, folder)
+        else:
+            write_result(stage, folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    panel = shown(opened, qtbot)
+    qtbot.waitUntil(lambda: panel.has("verify"))
+    said = "First divergence: linear in head, 10.00 % of its elements by at most 3 LSB"
+    assert panel.divergence.text() == f"{said}, over 4 samples."
+    panel.integer_table.selectRow(1)
+    assert opened.context.selection.value.nodes == {"linear"}
+
+
+def test_that_the_samples_that_suffer_most_are_listed(opened, qtbot, monkeypatch):
+    worst = (
+        SampleQuality(sample=7, sqnr_db=9.0, max_abs_error=1.0, label=3, float_class=3,
+                      quantized_class=5),
+        SampleQuality(sample=2, sqnr_db=12.0, max_abs_error=0.5),
+    )  # fmt: skip
+    let_evaluate(monkeypatch, evaluated(worst=worst))
+    panel = shown(opened, qtbot)
+    texts = [panel.samples.index(0, c).data() for c in range(panel.samples.columnCount())]
+    assert texts == ["7", "9.00 dB", "1", "3", "3", "5"]

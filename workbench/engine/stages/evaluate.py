@@ -12,6 +12,7 @@ from workbench.engine.quality import Accumulator, merged, tensors_of, top_k_hit
 from workbench.engine.running import quantized_module
 from workbench.engine.samples import evaluation_samples
 from workbench.engine.tensor_quality import TensorComparison
+from workbench.engine.worst_samples import WorstSamples
 from workbench.errors import Place, failure
 from workbench.project import sources
 from workbench.results import CalibrateResult, EvaluateResult, save_result
@@ -32,6 +33,7 @@ def run(context: StageContext) -> None:
     quantized = quantized_module(context)
     floating = context.hot("export").module(check_guards=False)
     tensors = TensorComparison(context.hot("calibrate").module, converted)
+    worst = WorstSamples()
     tally = _Tally(keep=context.project.evaluation.metric is not None)
     limit = context.project.evaluation.limit
     total = min(limit, samples.count) if samples.count else limit
@@ -40,17 +42,19 @@ def run(context: StageContext) -> None:
             if number == limit:
                 break
             context.progress(number, total, f"sample {number + 1}")
-            tally.add(
-                tensors_of(floating(*sample.inputs)),
-                tensors_of(quantized(*sample.inputs)),
-                sample.label,
-            )
+            floats = tensors_of(floating(*sample.inputs))
+            quantizeds = tensors_of(quantized(*sample.inputs))
+            tally.add(floats, quantizeds, sample.label)
+            worst.add(sample, floats, quantizeds)
             if number < TENSOR_SAMPLES:
                 tensors.add(sample.inputs)
     metric = _metric(context, tally)
     calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
     result = tally.result(samples.name, calibrated_on, metric)
-    save_result(result.model_copy(update={"tensors": tuple(tensors.result())}), context.out)
+    save_result(
+        result.model_copy(update={"tensors": tuple(tensors.result()), "worst": worst.result()}),
+        context.out,
+    )
 
 
 @dataclass

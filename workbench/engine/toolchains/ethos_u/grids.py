@@ -34,7 +34,7 @@ def input_grids(module: torch.fx.GraphModule) -> list[Grid | None]:
     for node in module.graph.nodes:
         if node.op == "placeholder":
             users = [u for u in node.users if "quantize_per_tensor" in str(u.target)]
-            found.append(_grid(users[0]) if users else None)
+            found.append(grid_of(users[0]) if users else None)
     return found
 
 
@@ -44,13 +44,14 @@ def output_grids(module: torch.fx.GraphModule) -> list[Grid | None]:
     values = output.args[0]
     listed = values if isinstance(values, list | tuple) else [values]
     return [
-        _grid(node) if "dequantize_per_tensor" in str(node.target) else None
+        grid_of(node) if "dequantize_per_tensor" in str(node.target) else None
         for node in listed
         if isinstance(node, torch.fx.Node)
     ]
 
 
-def _grid(node: torch.fx.Node) -> Grid:
+def grid_of(node: torch.fx.Node) -> Grid:
+    """Return the grid of a quantize or dequantize operator that works per tensor."""
     scale, zero_point, low, high, dtype = node.args[1:6]
     return Grid(float(scale), int(zero_point), int(low), int(high), dtype)  # type: ignore[arg-type]
 

@@ -18,14 +18,24 @@ from workbench.engine.quality import Accumulator, tensors_of
 from workbench.engine.running import quantized_module
 from workbench.engine.samples import evaluation_samples
 from workbench.engine.toolchains.ethos_u.grids import Grid, output_grids, runtime_values
+from workbench.engine.toolchains.ethos_u.intermediates import (
+    IntegerComparison,
+    exposed,
+    output_names,
+    pairs,
+)
 from workbench.errors import Place, failure
 from workbench.results import VerifyResult
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from workbench.engine.context import StageContext
     from workbench.engine.toolchains.base import Lowered
 
 _DELEGATE = executorch_call_delegate
+# Inside, the quantized model is interpreted node by node, which costs several times a plain run.
+TENSOR_SAMPLES = 4
 
 
 class IntegerProgram(torch.fx.Interpreter):
@@ -42,6 +52,16 @@ class IntegerProgram(torch.fx.Interpreter):
             for name in names
         }
         self._program = program
+        self._wanted: dict[str, list[str]] = {}
+        self.made: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
+
+    def expose(self, tensors: Iterable[tuple[int, str]]) -> None:
+        """Keep these tensors of the delegates in ``made`` from now on; none to keep no more."""
+        self.made = {}
+        names = list(self._tosa)
+        self._wanted = {name: [] for name in names}
+        for delegate, tensor in tensors:
+            self._wanted[names[delegate]].append(tensor)
 
     def compute(self, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
         """Return the program's outputs for one set of inputs."""
@@ -73,8 +93,11 @@ class IntegerProgram(torch.fx.Interpreter):
             return super().call_function(target, args, kwargs)
         name = next(n for n in self._tosa if getattr(self._program.graph_module, n) is args[0])
         arrays = [np.ascontiguousarray(a.detach().numpy()) for a in args[1:]]
+        flatbuffer, inner = self._tosa[name], self._wanted.get(name, [])
+        if inner:
+            flatbuffer = exposed(flatbuffer, [*output_names(flatbuffer), *inner])
         outputs, status = tosa_reference_model.run(
-            self._tosa[name], arrays, verbosity="NONE",
+            flatbuffer, arrays, verbosity="NONE",
             initialize_variable_tensor_from_numpy=True,
         )  # fmt: skip
         if status != tosa_reference_model.GraphStatus.TOSA_VALID:
@@ -83,7 +106,10 @@ class IntegerProgram(torch.fx.Interpreter):
                 "The TOSA program is not valid; please report it with the model.",
                 Place(kind="stage", id="verify"),
             )
-        shaped = zip(outputs, self._specs[name], strict=True)
+        count, number = len(self._specs[name]), list(self._tosa).index(name)
+        for tensor, values in zip(inner, outputs[count:], strict=True):
+            self.made[number, tensor] = np.array(values)
+        shaped = zip(outputs[:count], self._specs[name], strict=True)
         return [torch.from_numpy(np.array(o)).reshape(v.shape).to(v.dtype) for o, v in shaped]
 
 
@@ -98,6 +124,8 @@ def verify(context: StageContext) -> VerifyResult:
     wanted = context.project.verification.samples
     total = min(wanted, samples.count) if samples.count else wanted
     module = quantized_module(context)
+    inside = _inside(context, lowered)
+    program.expose((pair.delegate, pair.name) for pair in inside.pairs)
     with torch.no_grad():
         for number, sample in enumerate(samples):
             if number == wanted:
@@ -106,7 +134,23 @@ def verify(context: StageContext) -> VerifyResult:
             quantized = tensors_of(module(*sample.inputs))
             inputs, _ = runtime_values(converted, sample.inputs, quantized, integer_io)
             tally.add(quantized, program.compute(tuple(inputs)))
-    return tally.result()
+            if number < TENSOR_SAMPLES:
+                inside.add(sample.inputs, program.made)
+            if number + 1 == TENSOR_SAMPLES:
+                program.expose(())
+    tensors = tuple(inside.result())
+    return tally.result().model_copy(update={
+        "tensors": tensors,
+        "tensor_samples": min(tally.samples, TENSOR_SAMPLES),
+        "first_divergence": next((t.tensor for t in tensors if t.max_lsb), ""),
+    })  # fmt: skip
+
+
+def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
+    converted = context.hot("convert").module
+    prepared = context.hot("prepare").module
+    found = pairs(prepared, converted, lowered.device_graph) if lowered.device_graph else []
+    return IntegerComparison(converted, found)
 
 
 class _Tally:
@@ -116,12 +160,12 @@ class _Tally:
         self._grids = grids
         self._integer_io = integer_io
         self._histogram: Counter[int] = Counter()
-        self._samples = self._equal = 0
+        self.samples = self._equal = 0
         self._quality = [Accumulator() for _ in grids]
 
     def add(self, quantized: list[torch.Tensor], integer: list[torch.Tensor]) -> None:
         """Take in one sample's outputs of both programs."""
-        self._samples += 1
+        self.samples += 1
         same = True
         for position, (a, b) in enumerate(zip(quantized, integer, strict=True)):
             grid = self._grids[position] if position < len(self._grids) else None
@@ -140,7 +184,7 @@ class _Tally:
         histogram = dict(sorted(self._histogram.items()))
         loose = [i for i, grid in enumerate(self._grids) if grid is None]
         return VerifyResult(
-            samples=self._samples,
+            samples=self.samples,
             elements=sum(histogram.values()),
             exact=histogram.get(0, 0),
             max_lsb=max((abs(lsb) for lsb in histogram), default=0),

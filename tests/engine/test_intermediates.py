@@ -1,0 +1,63 @@
+"""Every tensor inside the integer program, against real runs of the reference model."""
+
+import numpy as np
+import pytest
+
+from tests.engine.in_process import CALIBRATED, project
+from workbench.project import edits
+
+pytestmark = pytest.mark.engine
+
+
+def test_that_every_tensor_inside_is_compared_and_the_first_divergence_named(engine):
+    made = project("small", **CALIBRATED)
+    assert engine.run(made, "verify", "evaluate") == "done"
+    found = engine.result(made, "verify")
+    tensors = {t.tensor: t for t in found.tensors}
+    assert {"relu", "linear"} <= set(tensors)
+    assert found.tensor_samples == 4
+    assert all(t.max_lsb <= 2 and t.exact > 0.5 for t in tensors.values())
+    assert all(t.sqnr_db is None or t.sqnr_db > 25 for t in tensors.values())
+    unequal = [t.tensor for t in found.tensors if t.max_lsb]
+    assert found.first_divergence == (unequal[0] if unequal else "")
+
+
+def test_that_outputs_stay_the_same_bits_when_inner_tensors_are_exposed(engine):
+    import tosa_reference_model
+
+    from workbench.engine.toolchains.ethos_u.intermediates import exposed, output_names
+
+    made = project("small", **CALIBRATED)
+    assert engine.run(made, "lower", "evaluate") == "done"
+    flatbuffer = (engine.path(made, "lower") / "delegate_0.tosa").read_bytes()
+    names = output_names(flatbuffer)
+    more = exposed(flatbuffer, [*names, "tosa_conv2d_default"])
+    assert output_names(more) == [*names, "tosa_conv2d_default"]
+    inputs = [np.arange(-96, 96, dtype=np.int8).reshape(1, 3, 8, 8)]
+    runs = [
+        tosa_reference_model.run(
+            program, inputs, verbosity="NONE", initialize_variable_tensor_from_numpy=True
+        )[0]
+        for program in (flatbuffer, more)
+    ]
+    assert len(runs[1]) == len(names) + 1
+    for plain, exposing in zip(runs[0], runs[1], strict=False):
+        assert np.array_equal(plain, exposing)
+
+
+def test_that_two_delegates_and_a_fixed_range_are_followed_too(engine):
+    made = edits.fix_range(project("functional6"), "conv2d_1", -0.5, 0.5)
+    assert engine.run(made, "verify", "evaluate") == "done"
+    found = {t.tensor: t for t in engine.result(made, "verify").tensors}
+    assert {"conv2d", "conv2d_1"} <= set(found)
+    assert all(t.max_lsb <= 2 for t in found.values())
+
+
+def test_that_samples_are_listed_worst_first_and_shares_of_the_error_sum_to_one(engine):
+    made = project("small", **CALIBRATED)
+    assert engine.run(made, "evaluate") == "done"
+    found = engine.result(made, "evaluate")
+    assert sorted(s.sample for s in found.worst) == list(range(8))
+    keys = [(s.float_class == s.quantized_class, s.sqnr_db) for s in found.worst]
+    assert keys == sorted(keys)
+    assert sum(t.error_share or 0.0 for t in found.tensors) == pytest.approx(1.0)

@@ -1,0 +1,45 @@
+"""The few figures that stand above all others, as cards."""
+
+from __future__ import annotations
+
+from ui.figures import DASH, count, decibel, figure, percent
+from ui.models.quality_table import cosine_text
+from ui.widgets.figure_cards import Card
+from workbench.results import EvaluateResult, VerifyResult
+
+MEASURED = "measured on host (PyTorch)"
+COMPUTED = "computed (TOSA model)"
+
+
+def quality_cards(value: EvaluateResult) -> list[Card]:
+    """Return the cards of an evaluation; figures that do not exist have none."""
+    cards = [
+        Card("SQNR", decibel(value.sqnr_db), MEASURED, "All outputs; more is better"),
+        Card("Cosine", cosine_text(value.cosine), MEASURED, "1 is the same direction"),
+        Card("Max error", figure(value.max_abs_error), MEASURED, "In units of the output"),
+    ]
+    pairs = (
+        ("Top-1", value.top1_float, value.top1_quantized),
+        ("Top-5", value.top5_float, value.top5_quantized),
+    )
+    for name, before, after in pairs:
+        if before is not None and after is not None:
+            text = f"{100 * before:.2f} \u2192 {percent(after)}"
+            cards.append(Card(name, text, MEASURED, "Float, then quantized"))
+    if value.metric_name:
+        text = f"{figure(value.metric_float)} \u2192 {figure(value.metric_quantized)}"
+        cards.append(Card(value.metric_name, text, MEASURED, "Float, then quantized"))
+    return cards
+
+
+def verify_cards(value: VerifyResult) -> list[Card]:
+    """Return the cards of a comparison."""
+    exact = value.exact / value.elements if value.elements else None
+    return [
+        Card("Equal bit for bit", percent(exact), COMPUTED,
+             f"{count(value.exact)} of {count(value.elements)} output elements"),
+        Card("Max difference", f"{value.max_lsb} LSB", COMPUTED, "One LSB is the output's scale"),
+        Card("Same arg-max", f"{value.argmax_equal} of {value.samples}" if value.samples else DASH,
+             COMPUTED, "Samples with the same greatest output"),
+        Card("Samples", count(value.samples), COMPUTED, "Inputs that both have run"),
+    ]  # fmt: skip
