@@ -61,7 +61,8 @@ def when(run: Run) -> str:
 RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("Run", lambda r: str(r.run.number), lambda r: r.run.number),
     Column("Best", lambda r: "\u25cf" if r.is_best else "", None,
-           "No other run is as accurate, as quick and as small at once"),
+           "No other run is as accurate, as quick and as small at once; "
+           "runs with more operators on the CPU, which Vela does not count, are left out"),
     Column("Accuracy", lambda r: accuracy_text(r.run), lambda r: r.run.accuracy,
            "Your metric, else top-1, else SQNR; measured on host (PyTorch)"),
     Column("SQNR", lambda r: decibel(r.run.quality.sqnr_db), lambda r: r.run.quality.sqnr_db),

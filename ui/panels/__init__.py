@@ -39,6 +39,7 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("cost", "Cost", "center", "ui.panels.cost_panel:CostPanel"),
     PanelRow("sensitivity", "Sensitivity", "center",
              "ui.panels.sensitivity_panel:SensitivityPanel"),
+    PanelRow("search", "Search", "center", "ui.panels.search_panel:SearchPanel"),
     PanelRow("runs", "Runs", "center", "ui.panels.runs_panel:RunsPanel"),
     PanelRow("inspector", "Inspector", "right", "ui.panels.inspector_panel:InspectorPanel"),
     PanelRow("jobs", "Jobs", "bottom", "ui.panels.jobs_panel:JobsPanel"),

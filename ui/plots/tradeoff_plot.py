@@ -48,10 +48,11 @@ class TradeoffPlot(Chart):
         self._theme: Theme | None = None
         self.box.setMouseEnabled(x=False, y=False)
         self._front = pg.PlotCurveItem()
+        self._trail = pg.PlotCurveItem()
         self._dots = pg.ScatterPlotItem()
         self._least = pg.InfiniteLine(angle=0, movable=True)
         self._most = pg.InfiniteLine(angle=90, movable=True)
-        for item in (self._front, self._dots, self._least, self._most):
+        for item in (self._trail, self._front, self._dots, self._least, self._most):
             self.plot.addItem(item, ignoreBounds=True)
         for line in (self._least, self._most):
             line.sigPositionChanged.connect(self._paint)
@@ -79,6 +80,11 @@ class TradeoffPlot(Chart):
         self._draw_front()
         self._paint()
 
+    def render_trail(self, places: Sequence[int]) -> None:
+        """Join dots by a dashed line, in this order."""
+        trail = [self.dots[place] for place in places]
+        self._trail.setData([d.cycles for d in trail], [d.accuracy for d in trail])
+
     def choose(self, places: Iterable[int]) -> None:
         """Mark what is chosen."""
         self._chosen = frozenset(places)
@@ -92,6 +98,7 @@ class TradeoffPlot(Chart):
 
     def restyle(self, theme: Theme) -> None:
         self._theme = theme
+        self._trail.setPen(pen(theme.muted, is_dashed=True))
         self._front.setPen(pg.mkPen(theme.good, width=2))
         for line in (self._least, self._most):
             line.setPen(pen(theme.warning, is_dashed=True))

@@ -17,6 +17,7 @@ from workbench.cli import (
     run,
     runs,
     script,
+    search,
     sensitivity,
 )
 from workbench.cli.output import EXIT_CANCELLED, EXIT_FAILED, EXIT_TRUST, EXIT_USAGE, print_infos
@@ -30,6 +31,7 @@ VERBS = (
     run,
     runs,
     sensitivity,
+    search,
     rules,
     ranges,
     inspect,

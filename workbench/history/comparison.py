@@ -41,10 +41,20 @@ def point_of(run: Run) -> Point | None:
 
 
 def front_of(runs: Iterable[Run]) -> set[int]:
-    """Return the numbers of the runs on the Pareto front, among runs of the same accuracy."""
+    """Return the numbers of the runs on the Pareto front.
+
+    Only runs with the newest one's kind of accuracy count, and those with the fewest operators on
+    the CPU, whose time Vela's cycles leave out.
+    """
     listed = list(runs)
     newest = next((run.accuracy_name for run in reversed(listed)), "")
-    points = [point_of(run) if run.accuracy_name == newest else None for run in listed]
+    fewest = min((run.cost.cpu_nodes for run in listed if run.cost is not None), default=0)
+    points = [
+        point_of(run)
+        if run.accuracy_name == newest and run.cost is not None and run.cost.cpu_nodes == fewest
+        else None
+        for run in listed
+    ]
     return {listed[place].number for place in pareto_front(points)}
 
 

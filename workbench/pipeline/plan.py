@@ -96,6 +96,11 @@ def _rules(reading: _Reading) -> JsonValue:
     ]
 
 
+def _rules_io(reading: _Reading) -> JsonValue:
+    calls = reading.project.quantizer_calls()
+    return [c.model_dump(mode="json") if c else None for kind, _, c in calls if kind == "io"]
+
+
 def _rules_listed(reading: _Reading) -> JsonValue:
     project = reading.project
     return [[r.kind, r.match, project.label_of(r)] for r in project.rules if r.enabled]
@@ -130,6 +135,7 @@ READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
     "model": _model,
     "model.strict_export": lambda r: r.project.model.strict_export,
     "rules": _rules,
+    "rules.io": _rules_io,
     "rules.listed": _rules_listed,
     "ranges": lambda r: [[f.tensor, f.minimum, f.maximum] for f in r.project.ranges],
     "calibration": lambda r: r.data(r.project.calibration, "calibration"),

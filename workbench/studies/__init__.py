@@ -27,7 +27,8 @@ STUDIES: tuple[Study, ...] = (
     Study("sensitivity", "Sensitivity", "Measuring sensitivity", "calibrate", ("evaluation",), 1,
           "workbench.engine.studies.sensitivity:run"),
     Study("search", "Search", "Searching for precisions", "export",
-          ("rules", "calibration", "evaluation", "target.quantizer", "target.compile"), 1,
+          ("rules.io", "ranges", "calibration", "evaluation", "target.quantizer",
+           "target.compile"), 1,
           "workbench.engine.studies.search:run"),
 )  # fmt: skip
 STUDIES_BY_ID = {study.id: study for study in STUDIES}

@@ -48,7 +48,7 @@ def study_key(
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-FAR = frozenset({"samples", "trials", "workers"})
+FAR = frozenset({"samples", "trials", "workers", "accuracy", "cycles", "sram", "cpu"})
 
 
 def study_folder(cache: Cache, key: str) -> Path:

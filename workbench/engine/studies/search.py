@@ -1,0 +1,259 @@
+"""Search precisions under limits: worst module first, then by Optuna, each really evaluated."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.trial import TrialState
+
+from workbench.engine.candidates import evaluate
+from workbench.engine.context import StageContext
+from workbench.engine.studies import sensitivity
+from workbench.engine.studies.context import StudyContext
+from workbench.engine.workers import Workers
+from workbench.errors import WorkbenchError
+from workbench.pipeline.plan import plan
+from workbench.project import edits
+from workbench.project.qconfig import PRESETS_BY_ID
+from workbench.studies.documents import load_study, study_folder, study_key
+from workbench.studies.search import (
+    CHOICES,
+    DEFAULT_TRIALS,
+    Candidate,
+    Limits,
+    SearchResult,
+    with_choices,
+)
+from workbench.studies.sensitivity import SensitivityResult, Unit
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from workbench.history.runs import Run
+    from workbench.project.model import Project
+
+_ORDER_SAMPLES = 8
+_STORAGE = "optuna.sqlite"
+_CONSTRAINTS = "constraints"
+_POLL_S = 0.2
+
+
+def run(study: StudyContext) -> None:
+    """Go on from the candidates tried before, until as many as asked for are tried."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    options = study.options
+    limits = Limits.model_validate({n: options.get(n) for n in Limits.model_fields})
+    total = int(str(options.get("trials") or DEFAULT_TRIALS))
+    found = load_study(SearchResult, study.folder)
+    if found is None:
+        study.report(0, total, "ordering modules by sensitivity")
+        found = SearchResult(limits=limits, total=total, units=_ordered_units(study))
+    found = found.model_copy(update={"limits": limits, "total": total})
+    again = tuple(_judged(each, found.enforced) for each in found.candidates)
+    found = found.model_copy(update={"candidates": again})
+    study.tell(found, len(found.candidates), total, "")
+    _Search(study, found).run()
+
+
+def _judged(candidate: Candidate, limits: Limits) -> Candidate:
+    figures = candidate.figures
+    is_within = figures is not None and limits.hold(figures)
+    return candidate.model_copy(update={"is_within": is_within})
+
+
+def _plain(project: Project) -> Project:
+    """Return the project with every module in the first choice."""
+    return edits.assign(edits.revise(project, rules=()), "global", "", CHOICES[0])
+
+
+def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
+    """Return the units of modules, the most sensitive first."""
+    context = study.stage
+    project = _plain(context.project)
+    evaluate(
+        project, context.folder, context.cache, context.store,
+        accelerate=context.accelerate, cancelled=context.cancelled,
+    )  # fmt: skip
+    planned = plan(project, context.folder, context.cache)
+    inner = StageContext(
+        stage="sensitivity", project=project, folder=context.folder, plan=planned,
+        cache=context.cache, store=context.store, out=context.out,
+        accelerate=context.accelerate, report=context.report, write_log=context.write_log,
+        cancelled=context.cancelled,
+    )  # fmt: skip
+    key = study_key("sensitivity", project, context.folder, context.cache, {})
+    place = study_folder(context.cache, key)
+    sensitivity.run(StudyContext(inner, place, {"samples": _ORDER_SAMPLES}, lambda *_said: None))
+    ordered = load_study(SensitivityResult, place)
+    assert ordered is not None
+    units = [each.unit for each in ordered.worst_first()]
+    return tuple(unit for unit in units if unit.kind == "module_name")
+
+
+class _Search:
+    def __init__(self, study: StudyContext, found: SearchResult) -> None:
+        self._study, self._found = study, found
+        context = study.stage
+        target, choice = target_of(context.project.target.id), context.project.target
+        self._choices = [
+            name
+            for name in CHOICES
+            if not target.refusal(choice, PRESETS_BY_ID[name].config, "module_name")
+        ]
+        self._optuna = self._opened()
+        self._running: dict[Any, tuple[optuna.Trial, dict[str, str]]] = {}
+
+    def run(self) -> None:
+        """Ask, evaluate and tell until enough is tried."""
+        context = self._study.stage
+        count = int(str(self._study.options.get("workers") or 1))
+        count = max(1, min(count, os.cpu_count() or 1))
+        made = (
+            Workers(count, context.folder, context.cache, accelerate=context.accelerate)
+            if count > 1
+            else nullcontext()
+        )
+        with made as workers:
+            idle = 0
+            while len(self._found.candidates) < self._found.total and idle < 50:
+                while workers is not None and len(self._running) < count and idle < 50:
+                    idle = 0 if self._submit(workers) else idle + 1
+                if workers is None:
+                    idle = 0 if self._try() else idle + 1
+                elif self._running:
+                    self._collect()
+
+    def _opened(self) -> optuna.Study:
+        """Return Optuna's study for these limits, which knows every candidate tried before."""
+        limits = self._found.limits
+        name = hashlib.sha256(limits.model_dump_json().encode()).hexdigest()[:16]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sampler = optuna.samplers.TPESampler(
+                seed=len(self._found.candidates), multivariate=True, constant_liar=True,
+                constraints_func=lambda trial: trial.user_attrs.get(_CONSTRAINTS, (1.0,) * 4),
+            )  # fmt: skip
+            made = optuna.create_study(
+                storage=f"sqlite:///{(self._study.folder / _STORAGE).as_posix()}",
+                study_name=name, sampler=sampler, load_if_exists=True,
+                directions=["maximize", "minimize", "minimize"],
+            )  # fmt: skip
+        if not made.get_trials(deepcopy=False):
+            for candidate in self._found.candidates:
+                self._tell_former(made, candidate)
+            for choices in self._staircase():
+                made.enqueue_trial(choices, skip_if_exists=True)
+        return made
+
+    def _staircase(self) -> list[dict[str, str]]:
+        """Return configurations that give up one module after the other, the worst first."""
+        better = "a16w8" if "a16w8" in self._choices else "float"
+        step = {unit.name: self._choices[0] for unit in self._found.units}
+        steps = [dict(step)]
+        for unit in self._found.units:
+            step[unit.name] = better
+            steps.append(dict(step))
+        return steps[: max(2, self._found.total // 2)]
+
+    def _tell_former(self, made: optuna.Study, candidate: Candidate) -> None:
+        figures = candidate.figures
+        if figures is None or set(candidate.choices.values()) - set(self._choices):
+            return
+        kind = optuna.distributions.CategoricalDistribution(self._choices)
+        excesses = self._found.enforced.excesses(figures)
+        made.add_trial(
+            optuna.trial.create_trial(
+                params=candidate.choices,
+                distributions=dict.fromkeys(candidate.choices, kind),
+                values=list(figures[:3]),
+                user_attrs={_CONSTRAINTS: excesses},
+                system_attrs={_CONSTRAINTS: excesses},
+            )
+        )
+
+    def _asked(self) -> tuple[optuna.Trial, dict[str, str], Candidate | None]:
+        trial = self._optuna.ask()
+        choices = {
+            unit.name: str(trial.suggest_categorical(unit.name, self._choices))
+            for unit in self._found.units
+        }
+        known = {tuple(sorted(c.choices.items())): c for c in self._found.candidates}
+        return trial, choices, known.get(tuple(sorted(choices.items())))
+
+    def _project(self, choices: dict[str, str]) -> Project:
+        return with_choices(self._study.stage.project, self._found.units, choices)
+
+    def _try(self) -> bool:
+        """Evaluate one candidate here; return False when it had been tried before."""
+        trial, choices, known = self._asked()
+        if known is not None:
+            self._tell(trial, known)
+            return False
+        context = self._study.stage
+        try:
+            run = evaluate(
+                self._project(choices), context.folder, context.cache, context.store,
+                accelerate=context.accelerate, cancelled=context.cancelled,
+            )  # fmt: skip
+            self._add(trial, choices, run, "")
+        except WorkbenchError as error:
+            self._add(trial, choices, None, error.infos[0].message)
+        return True
+
+    def _submit(self, workers: Workers) -> bool:
+        trial, choices, known = self._asked()
+        if known is not None:
+            self._tell(trial, known)
+            return False
+        self._running[workers.submit(self._project(choices))] = trial, choices
+        return True
+
+    def _collect(self) -> None:
+        """Take in what the workers have done."""
+        done: set[Any] = set()
+        while not done:
+            self._study.stage.check_cancelled()
+            done, _ = wait(self._running, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+        for future in done:
+            trial, choices = self._running.pop(future)
+            try:
+                self._add(trial, choices, future.result(), "")
+            except WorkbenchError as error:
+                self._add(trial, choices, None, error.infos[0].message)
+
+    def _add(
+        self, trial: optuna.Trial, choices: dict[str, str], run: Run | None, problem: str
+    ) -> None:
+        staircase = self._staircase()
+        number = len(self._found.candidates) + 1
+        candidate = Candidate(
+            number=number,
+            origin="staircase" if choices in staircase else "search",
+            choices=choices,
+            accuracy=run.accuracy if run else None,
+            accuracy_name=run.accuracy_name if run else "",
+            cycles=run.cost.cycles if run and run.cost else None,
+            sram_bytes=run.cost.sram_bytes if run and run.cost else None,
+            cpu_nodes=run.cost.cpu_nodes if run and run.cost else None,
+            problem=problem,
+        )
+        candidate = _judged(candidate, self._found.enforced)
+        self._tell(trial, candidate)
+        self._found = self._found.model_copy(
+            update={"candidates": (*self._found.candidates, candidate)}
+        )
+        said = problem or f"candidate {number}"
+        self._study.tell(self._found, number, self._found.total, said)
+
+    def _tell(self, trial: optuna.Trial, candidate: Candidate) -> None:
+        figures = candidate.figures
+        if figures is None:
+            self._optuna.tell(trial, state=TrialState.FAIL)
+            return
+        trial.set_user_attr(_CONSTRAINTS, self._found.enforced.excesses(figures))
+        self._optuna.tell(trial, list(figures[:3]))
