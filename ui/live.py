@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QToolButton
+from PySide6.QtWidgets import QCheckBox
 
 from ui.main_window import MainWindow
 from ui.panel import PanelContext
@@ -29,10 +29,12 @@ class LiveMode(QObject):
         self.action.setToolTip(_TIP)
         self.action.setChecked(context.settings.live)
         self.action.toggled.connect(self._on_toggled)
-        button = QToolButton(window)
-        button.setDefaultAction(self.action)
-        button.setAccessibleName("Live figures")
-        window.statusBar().addPermanentWidget(button)
+        switch = QCheckBox("Live figures", window)
+        switch.setToolTip(_TIP)
+        switch.setChecked(self.action.isChecked())
+        switch.clicked.connect(self.action.setChecked)
+        self.action.toggled.connect(switch.setChecked)
+        window.statusBar().addPermanentWidget(switch)
         context.session.planned_anew.connect(self._follow)
 
     def _on_toggled(self, on: bool) -> None:

@@ -45,7 +45,7 @@ class SearchPanel(Panel):
         self.start = QPushButton("Search", self)
         self.start.clicked.connect(self._on_start)
         self.note = _text(self, hint=True)
-        self.plot = TradeoffPlot("Candidates over cycles", self._describe, self)
+        self.plot = TradeoffPlot("Candidates over cycles", self._describe, self, has_limits=False)
         self.plot.dot_chosen.connect(lambda dot, _adds: self._choose(self._dots[dot]))
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName("Along the Pareto front")
@@ -116,7 +116,7 @@ class SearchPanel(Panel):
         name = self._dots[0].accuracy_name if self._dots else "accuracy"
         dots = [
             Dot(c.accuracy or 0.0, float(c.cycles or 0), float(c.sram_bytes or 0),
-                on_front=c.number in numbers)
+                on_front=c.number in numbers, is_faint=not c.is_within)
             for c in self._dots
         ]  # fmt: skip
         self.plot.render_dots(dots, f"{name}, measured on host")
@@ -139,7 +139,10 @@ class SearchPanel(Panel):
         best = found.best()
         text = f"best within limits: candidate {best.number}" if best else "none keeps the limits"
         former = "" if self.desk.is_current else "For a former configuration: "
-        return f"{former}{said}; {text}. The dashed trail gives up the worst modules one by one."
+        return (
+            f"{former}{said}; {text}. The dashed trail gives up the worst "
+            "modules one by one; faint dots break a limit."
+        )
 
     def _choose(self, candidate: Candidate | None) -> None:
         self._chosen = candidate

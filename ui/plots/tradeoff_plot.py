@@ -19,12 +19,16 @@ _NEAR_PX = 14.0
 
 @dataclass(frozen=True)
 class Dot:
-    """One configuration: its accuracy, its cycles, its peak SRAM [bytes]."""
+    """One configuration: its accuracy, its cycles, its peak SRAM [bytes].
+
+    A faint one breaks a limit that the plot's own lines do not show.
+    """
 
     accuracy: float
     cycles: float
     sram: float
     on_front: bool = False
+    is_faint: bool = False
 
 
 class TradeoffPlot(Chart):
@@ -39,11 +43,13 @@ class TradeoffPlot(Chart):
     limits_changed = Signal(float, float)
 
     def __init__(
-        self, name: str, describe: Callable[[int], str], parent: QWidget | None = None
-    ) -> None:
+        self, name: str, describe: Callable[[int], str], parent: QWidget | None = None, *,
+        has_limits: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__(name, "cycles, estimated (Vela)", "accuracy", parent)
         self.dots: tuple[Dot, ...] = ()
         self._describe = describe
+        self._has_limits = has_limits
         self._chosen: frozenset[int] = frozenset()
         self._theme: Theme | None = None
         self.box.setMouseEnabled(x=False, y=False)
@@ -67,7 +73,7 @@ class TradeoffPlot(Chart):
         self.dots = tuple(dots)
         self.set_label("left", accuracy)
         for line in (self._least, self._most):
-            line.setVisible(bool(dots))
+            line.setVisible(bool(dots) and self._has_limits)
         if not dots:
             self._dots.clear()
             self._front.setData([], [])
@@ -93,6 +99,8 @@ class TradeoffPlot(Chart):
     def keeps_limits(self, place: int) -> bool:
         """Return whether a dot is within both lines."""
         dot = self.dots[place]
+        if not self._has_limits:
+            return not dot.is_faint
         least, most = float(self._least.value()), float(self._most.value())
         return dot.accuracy >= least and dot.cycles <= most
 
