@@ -29,15 +29,18 @@ class LiveMode(QObject):
         self.action.setToolTip(_TIP)
         self.action.setChecked(context.settings.live)
         self.action.toggled.connect(self._on_toggled)
-        switch = QCheckBox("Live figures", window)
-        switch.setToolTip(_TIP)
-        switch.setChecked(self.action.isChecked())
-        switch.clicked.connect(self.action.setChecked)
-        self.action.toggled.connect(switch.setChecked)
-        window.statusBar().addPermanentWidget(switch)
+        self.switch = QCheckBox("Live figures", window)
+        self.switch.setToolTip(_TIP)
+        self.switch.setChecked(self.action.isChecked())
+        self.switch.clicked.connect(self._on_clicked)
+        window.statusBar().addPermanentWidget(self.switch)
         context.session.planned_anew.connect(self._follow)
 
+    def _on_clicked(self, on: bool) -> None:
+        self.action.setChecked(on)
+
     def _on_toggled(self, on: bool) -> None:
+        self.switch.setChecked(on)
         self._context.settings.live = on
         self._tried = ""
         if on:
