@@ -1,0 +1,179 @@
+"""How fast the plots of ranges appear and follow the pointer. Times are this thread's own.
+
+Each is printed beside its bar, and as a ratio to painting as many plain lines in the same run.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QLineF
+from PySide6.QtGui import QColor, QImage, QPainter
+
+from ui.models.range_table import RangeRow, RangeTableModel, describe, range_rows
+from ui.plots.range_plot import RangePlot
+from ui.range_drawing import series_of, tensor_of
+from ui.ranges.editor import RangeEditor
+from ui.theme import DARK
+from ui.widgets.figure_view import FigureView
+from workbench.numerics.tensors import histogram_of
+from workbench.results import CalibrateResult, TensorRange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytestqt.qtbot import QtBot
+
+pytestmark = pytest.mark.benchmark
+
+TENSORS, CHANNELS, BINS = 500, 100_000, 2048
+SIZE = (1000, 700)
+
+
+def made() -> tuple[CalibrateResult, dict[str, np.ndarray], dict[int, tuple]]:
+    """Return 500 tensors, every second a weight, with 100,000 channels in all."""
+    rng = np.random.default_rng(7)
+    each = CHANNELS // (TENSORS // 2)
+    rows, channels = [], {}
+    for place in range(TENSORS):
+        size = 10.0 ** rng.uniform(-2, 1)
+        weight = place % 2 == 1
+        rows.append(TensorRange(
+            id=f"o{place}", node=f"conv2d_{place}", op="aten.conv2d.default",
+            module=f"features.{place}", kind="weight" if weight else "activation", index=place,
+            minimum=-size, maximum=size, p_low=-size / 2, p_high=size / 2, dtype="int8",
+            qmin=-128, qmax=127, scale=size / 128, zero_point=0, observer="Histogram",
+            channels=each if weight else 1, mean_square=size**2 / 8,
+        ))  # fmt: skip
+        if weight:
+            widths = size * rng.uniform(0.1, 1.0, each)
+            channels[place] = (-widths, widths)
+    histogram = rng.poisson(40.0, (TENSORS, BINS)).astype(np.float32)
+    edges = np.asarray([[r.minimum, r.maximum] for r in rows])
+    result = CalibrateResult(samples=100, calibrated_on="data.npz", ranges=tuple(rows))
+    return result, {"histogram": histogram, "edges": edges}, channels
+
+
+def timed(work: Callable[[], object], repeats: int) -> float:
+    """Return the median milliseconds of this thread's own time."""
+    times = []
+    for _ in range(repeats):
+        gc.collect()
+        start = time.thread_time()
+        work()
+        times.append((time.thread_time() - start) * 1e3)
+    return statistics.median(times)
+
+
+def report(what: str, value: float, bar: float, plain: float) -> None:
+    print(f"{what:52} {value:8.2f} ms  asked {bar:6.1f}  {value / plain:7.1f} x plain lines")
+
+
+@pytest.fixture(scope="module")
+def plain() -> float:
+    """Return the milliseconds of painting as many plain lines as there are tensors."""
+    image = QImage(*SIZE, QImage.Format.Format_RGB32)
+
+    def paint() -> None:
+        image.fill(QColor("black"))
+        painter = QPainter(image)
+        painter.setPen(QColor("white"))
+        painter.drawLines([QLineF(k, 10, k, 600) for k in range(TENSORS)])
+        painter.end()
+
+    return timed(paint, 15)
+
+
+@pytest.fixture
+def plot(qtbot: QtBot) -> RangePlot:
+    """Return the plot with all tensors and channels, painted."""
+    result, arrays, channels = made()
+    rows = range_rows(result, arrays, None)
+    found = RangePlot(lambda place: describe(rows[place]))
+    qtbot.addWidget(found)
+    found.resize(*SIZE)
+    found.set_theme(DARK)
+    found.render_series(series_of(rows, channels))
+    found.show()
+    qtbot.waitExposed(found)
+    found.grab()
+    return found
+
+
+def test_that_500_tensors_are_painted_soon(qtbot: QtBot, plain: float) -> None:
+    result, arrays, _ = made()
+
+    def first_paint() -> None:
+        rows: list[RangeRow] = range_rows(result, arrays, None)
+        model = RangeTableModel()
+        table = FigureView("ranges", model)
+        model.set_rows(rows)
+        plot = RangePlot(lambda place: describe(rows[place]))
+        for widget in (plot, table):
+            qtbot.addWidget(widget)
+            widget.resize(*SIZE)
+        plot.set_theme(DARK)
+        plot.render_series(series_of(rows, {}))
+        plot.grab()
+        table.grab()
+
+    first_paint()
+    report("500 tensors, values to first paint", timed(first_paint, 5), 100.0, plain)
+
+
+def test_that_brushing_follows_the_pointer(plot: RangePlot, plain: float) -> None:
+    at = iter(range(10, 10_000, 3))
+
+    def brush() -> None:
+        plot.activations.box.brushed.emit(5.0, float(next(at) % TENSORS), False)
+        plot.grab()
+
+    report("brushing over 500 tensors, a frame", timed(brush, 25), 1000 / 60, plain)
+
+
+@pytest.mark.parametrize("log", [False, True], ids=["linear", "logarithmic"])
+@pytest.mark.parametrize("share", [1.0, 0.1], ids=["all", "a tenth"])
+def test_that_100_000_channels_are_moved_smoothly(
+    plot: RangePlot, plain: float, log: bool, share: float
+) -> None:
+    plot.set_log(log)
+    box, shown = plot.weights.box, TENSORS * share
+    at = iter(np.linspace(0.0, TENSORS - shown, 40) if share < 1 else np.linspace(0, 5, 40))
+
+    def pan() -> None:
+        left = float(next(at))
+        box.setXRange(left, left + min(shown, TENSORS - 6), padding=0)
+        plot.grab()
+
+    axis = "logarithmic" if log else "linear"
+    what = f"100,000 channels moved, {axis}, {100 * share:.0f} % in view"
+    report(what, timed(pan, 25), 1000 / 30, plain)
+
+
+def test_that_figures_follow_a_dragged_line(qtbot: QtBot, plain: float) -> None:
+    result, arrays, _ = made()
+    row = range_rows(result, arrays, None)[0]
+    editor = RangeEditor()
+    qtbot.addWidget(editor)
+    editor.resize(420, 420)
+    editor.tensor.set_theme(DARK)
+    view, histogram = tensor_of(row, 0, arrays, {}), histogram_of(row.tensor, arrays)
+    editor.render_tensor(row, view, histogram, DARK)
+    editor.show()
+    qtbot.waitExposed(editor)
+    high = iter(np.linspace(0.2, 0.9, 60) * row.tensor.maximum)
+
+    def drag() -> None:
+        editor.preview(row.tensor.minimum, float(next(high)))
+
+    def drag_and_paint() -> None:
+        drag()
+        editor.grab()
+
+    report("a step of a clip line: figures", timed(drag, 25), 8.0, plain)
+    report("a step of a clip line: figures and paint", timed(drag_and_paint, 25), 8.0, plain)
