@@ -56,6 +56,11 @@ class StudyDesk(QObject, Generic[Found]):
         job = self._runner.job(self._job)
         return job if job is not None and not job.over else None
 
+    @property
+    def key(self) -> str:
+        """The key of what was found."""
+        return self._key
+
     def look(self) -> None:
         """Read what is known for the present configuration."""
         project = self._document.project

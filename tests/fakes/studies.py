@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from workbench.pipeline.cache import Cache
 from workbench.protocol import JobFinished, StudyProgress
 from workbench.studies.documents import save_study, study_folder, study_key
+from workbench.studies.sample import SampleTensor, save_values
 from workbench.studies.sensitivity import Noise, SensitivityResult, Unit, UnitSensitivity
 
 
@@ -27,10 +30,30 @@ def sensitivity(samples, total):
     )  # fmt: skip
 
 
+def _play_sample(command, key, folder):
+    """Yield what an engine says of one tensor of one sample."""
+    values = np.arange(32, dtype=np.float32).reshape(1, 2, 4, 4)
+    sides = {"float": values, "quantized": values + 0.5}
+    if command.options["integer"]:
+        sides["integer"] = values + 0.25
+    tensor = str(command.options["tensor"])
+    save_values(sides, folder)
+    found = SampleTensor(
+        sample=command.options["sample"], tensor=tensor, module="stem", op="aten.relu.default",
+        shape=values.shape, sides=tuple(sides), note="" if len(sides) > 2 else "Not compiled.",
+    )  # fmt: skip
+    save_study(found, folder)
+    yield StudyProgress(job=command.job, study=command.study, key=key, done=1, total=1)
+    yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
+
+
 def play(command, held_at=0):
     """Yield what an engine says of a study, which stays after ``held_at`` samples."""
     cache = Cache(Path(command.cache_root))
     key = study_key(command.study, command.project, Path(command.folder), cache, command.options)
+    if command.study == "sample":
+        yield from _play_sample(command, key, study_folder(cache, key))
+        return
     total = int(command.options["samples"])
     for done in range(1, total + 1):
         save_study(sensitivity(done, total), study_folder(cache, key))

@@ -36,6 +36,7 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("graph", "Graph", "center", "ui.panels.graph_panel:GraphPanel"),
     PanelRow("ranges", "Ranges", "center", "ui.panels.ranges_panel:RangesPanel"),
     PanelRow("numerics", "Numerics", "center", "ui.panels.numerics_panel:NumericsPanel"),
+    PanelRow("sample", "Sample", "center", "ui.panels.sample_panel:SamplePanel"),
     PanelRow("cost", "Cost", "center", "ui.panels.cost_panel:CostPanel"),
     PanelRow("sensitivity", "Sensitivity", "center",
              "ui.panels.sensitivity_panel:SensitivityPanel"),

@@ -30,5 +30,7 @@ STUDIES: tuple[Study, ...] = (
           ("rules.io", "ranges", "calibration", "evaluation", "target.quantizer",
            "target.compile"), 1,
           "workbench.engine.studies.search:run"),
+    Study("sample", "One sample", "Looking at a sample", "convert",
+          ("evaluation.data", "target.compile"), 1, "workbench.engine.studies.sample:run"),
 )  # fmt: skip
 STUDIES_BY_ID = {study.id: study for study in STUDIES}

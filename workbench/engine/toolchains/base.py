@@ -46,6 +46,12 @@ class Toolchain(Protocol):
         """Compile the quantized program."""
         ...
 
+    def integers(
+        self, context: StageContext, inputs: tuple[torch.Tensor, ...]
+    ) -> dict[str, torch.Tensor]:
+        """Return the values of the compiled program's tensors, by the quantized graph's names."""
+        ...
+
     def verify(self, context: StageContext) -> VerifyResult:
         """Compare the compiled program with the quantized one on the target's reference model."""
         ...

@@ -3,6 +3,6 @@
 from workbench.engine.toolchains.ethos_u.grids import runtime_values, tolerance
 from workbench.engine.toolchains.ethos_u.lowering import lower
 from workbench.engine.toolchains.ethos_u.quantizing import quantizer, report
-from workbench.engine.toolchains.ethos_u.reference import verify
+from workbench.engine.toolchains.ethos_u.reference import integers, verify
 
-__all__ = ["lower", "quantizer", "report", "runtime_values", "tolerance", "verify"]
+__all__ = ["integers", "lower", "quantizer", "report", "runtime_values", "tolerance", "verify"]

@@ -119,6 +119,19 @@ class IntegerComparison:
         self, inputs: tuple[torch.Tensor, ...], made: Mapping[tuple[int, str], np.ndarray[Any, Any]]
     ) -> None:
         """Take in the delegates' tensors for one sample."""
+        places = {pair.node.name: place for place, pair in enumerate(self.pairs)}
+        for pair, value, real in self.reals(inputs, made):
+            place = places[pair.node.name]
+            lsb = torch.round((real.double() - value.double()) / pair.grid.scale)
+            self._sums[place].add(value, real)
+            self._elements[place] += lsb.numel()
+            self._exact[place] += int((lsb == 0).sum())
+            self._most[place] = max(self._most[place], int(lsb.abs().max()))
+
+    def reals(
+        self, inputs: tuple[torch.Tensor, ...], made: Mapping[tuple[int, str], np.ndarray[Any, Any]]
+    ) -> Iterator[tuple[Pair, torch.Tensor, torch.Tensor]]:
+        """Yield each pair with the quantized model's values and what the integers stand for."""
         values: dict[str, torch.Tensor] = {}
         wanted = {pair.seen for pair in self.pairs}
 
@@ -127,17 +140,11 @@ class IntegerComparison:
                 values[name] = value
 
         Watched(self._converted, keep).run(*inputs)
-        for place, pair in enumerate(self.pairs):
-            codes = made.get((pair.delegate, pair.name))
-            value = values.get(pair.seen)
-            if codes is None or value is None or codes.size != value.numel():
-                continue
-            real = as_laid_out(pair.grid.reals(torch.from_numpy(codes.copy())), value)
-            lsb = torch.round((real.double() - value.double()) / pair.grid.scale)
-            self._sums[place].add(value, real)
-            self._elements[place] += lsb.numel()
-            self._exact[place] += int((lsb == 0).sum())
-            self._most[place] = max(self._most[place], int(lsb.abs().max()))
+        for pair in self.pairs:
+            codes, value = made.get((pair.delegate, pair.name)), values.get(pair.seen)
+            if codes is not None and value is not None and codes.size == value.numel():
+                real = pair.grid.reals(torch.from_numpy(codes.copy()))
+                yield pair, value, as_laid_out(real, value)
 
     def result(self) -> Iterator[IntegerQuality]:
         """Yield the figures of all tensors that were compared, in the order of the program."""

@@ -153,6 +153,19 @@ def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
     return IntegerComparison(converted, found)
 
 
+def integers(context: StageContext, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+    """Return what the integers of every tensor inside stand for, by the quantized model's names."""
+    lowered: Lowered = context.hot("lower")
+    converted = context.hot("convert").module
+    program, inside = IntegerProgram(lowered), _inside(context, lowered)
+    program.expose((pair.delegate, pair.name) for pair in inside.pairs)
+    integer_io = bool(context.project.target.options.get("integer_io"))
+    quantized = tensors_of(converted(*inputs))
+    given, _ = runtime_values(converted, inputs, quantized, integer_io)
+    program.compute(tuple(given))
+    return {pair.node.name: real for pair, _, real in inside.reals(inputs, program.made)}
+
+
 class _Tally:
     """Counts differences in steps of each output's grid."""
 

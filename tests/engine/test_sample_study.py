@@ -1,0 +1,56 @@
+"""One sample's tensors, asked of a real engine."""
+
+import numpy as np
+import pytest
+
+from tests.engine import networks
+from tests.engine.in_process import CALIBRATED, project
+from workbench.protocol import RunStudy
+from workbench.studies.documents import load_study, study_folder, study_key
+from workbench.studies.sample import SampleTensor, load_values
+
+pytestmark = pytest.mark.engine
+
+
+def asked(engine, made, **options):
+    command = RunStudy(
+        job="one", study="sample", project=made, folder=str(engine.folder), options=options,
+        cache_root=str(engine.cache.root),
+    )  # fmt: skip
+    engine.events = []
+    engine.send(command)
+    outcome = engine.follow()
+    folder = study_folder(
+        engine.cache, study_key("sample", made, engine.folder, engine.cache, options)
+    )
+    return outcome, load_study(SampleTensor, folder), load_values(folder)
+
+
+def test_that_a_tensor_of_a_sample_comes_in_float_quantized_and_integer(engine):
+    import torch
+
+    made = project("small", **CALIBRATED)
+    assert engine.run(made, "lower", "evaluate") == "done"
+    outcome, found, values = asked(engine, made, sample=3, tensor="relu", integer=True)
+    assert outcome == "done"
+    assert found.sides == ("float", "quantized", "integer")
+    assert found.shape == (1, 8, 8, 8)
+    model, _ = networks.small()
+    x = list(networks.samples())[3][0]
+    with torch.no_grad():
+        wanted = model.relu(model.bn(model.conv(x))).numpy()
+    assert np.allclose(values["float"], wanted, atol=1e-5)
+    step = np.abs(values["quantized"][values["quantized"] != 0]).min()
+    assert np.abs(values["quantized"] - wanted).max() < 5 * step
+    assert np.abs(values["integer"] - values["quantized"]).max() < 1.5 * step
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"sample": 99, "tensor": "relu"}, "has no sample 99"),
+     ({"sample": 0, "tensor": "gone"}, "gone does not exist")],
+)  # fmt: skip
+def test_that_what_is_not_there_is_refused_with_a_sentence(engine, options, said):
+    outcome, _, _ = asked(engine, project("small", **CALIBRATED), **options)
+    assert outcome == "failed"
+    assert said in engine.failure.message

@@ -1,0 +1,89 @@
+"""Run one sample through the float, the quantized and the integer program, and show a tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.engine import programs
+from workbench.engine.samples import evaluation_samples
+from workbench.engine.tensor_quality import Watched, visible
+from workbench.errors import Place, failure
+from workbench.studies.sample import SampleTensor, save_values
+
+if TYPE_CHECKING:
+    from workbench.engine.context import StageContext
+    from workbench.engine.data import Sample
+    from workbench.engine.studies.context import StudyContext
+
+_KEPT = "one sample"
+Values = dict[str, dict[str, torch.Tensor]]
+NOT_LOWERED = "The integer program has not been compiled for this configuration."
+
+
+def run(study: StudyContext) -> None:
+    """Leave one tensor's values; those of the other tensors are at hand for the next question."""
+    context, tensor = study.stage, str(study.options["tensor"])
+    number = int(str(study.options["sample"]))
+    with_integers = bool(study.options.get("integer"))
+    values = _values(context, number, with_integers=with_integers)
+    found = {side: tensors[tensor] for side, tensors in values.items() if tensor in tensors}
+    node = _node(context.hot("prepare").module, tensor)
+    if node is None or "quantized" not in found:
+        raise failure(
+            f"{tensor} does not exist in the quantized program.",
+            "It was fused into another one; choose the tensor behind it.",
+            Place(kind="tensor", id=tensor),
+        )
+    arrays = {side: value.detach().float().numpy() for side, value in found.items()}
+    save_values(arrays, study.folder)
+    note = "" if with_integers else NOT_LOWERED
+    if with_integers and "integer" not in found:
+        note = "The integer program holds no such tensor: it is inside another operator, or float."
+    result = SampleTensor(
+        sample=number, tensor=tensor, module=programs.module_of(node), op=programs.op_of(node),
+        shape=tuple(found["float"].shape), sides=tuple(found), note=note,
+    )  # fmt: skip
+    study.tell(result, 1, 1, "")
+
+
+def _node(prepared: torch.fx.GraphModule, name: str) -> torch.fx.Node | None:
+    return next((node for node in prepared.graph.nodes if node.name == name), None)
+
+
+def _values(context: StageContext, number: int, *, with_integers: bool) -> Values:
+    """Return all tensors of a sample by side; those of the last sample are remembered."""
+    key = f"{context.plan.key('convert')} {context.plan.key('lower')} {number} {with_integers}"
+    kept: tuple[str, Values] | None = context.store.get(_KEPT, "")
+    if kept is not None and kept[0] == key:
+        return kept[1]
+    sample = _sample(context, number)
+    prepared, converted = context.hot("prepare").module, context.hot("convert").module
+    values: Values = {"float": {}, "quantized": {}}
+    with torch.no_grad():
+        Watched(prepared, values["float"].__setitem__).run(*sample.inputs)
+        seen: dict[str, torch.Tensor] = {}
+        Watched(converted, seen.__setitem__).run(*sample.inputs)
+        names = {node.name for node in converted.graph.nodes}
+        for name in [n for n in values["float"] if n in names]:
+            value = seen.get(visible(converted, name))
+            if value is not None and value.shape == values["float"][name].shape:
+                values["quantized"][name] = value
+        if with_integers:
+            values["integer"] = context.toolchain().integers(context, sample.inputs)
+    context.store.keep(_KEPT, "", (key, values))
+    return values
+
+
+def _sample(context: StageContext, number: int) -> Sample:
+    samples: Any = evaluation_samples(context)
+    for sample in samples:
+        if sample.index == number:
+            found: Sample = sample
+            return found
+    raise failure(
+        f"{samples.name} has no sample {number}.",
+        "It may have been left out; samples are numbered from 0.",
+        Place(kind="sample", id=str(number)),
+    )
