@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QThread, Signal
 
+from ui.graph.turns import short_turns
 from workbench.errors import Cancelled
 
 if TYPE_CHECKING:
@@ -58,20 +59,23 @@ class Background(QThread):
 
     def run(self) -> None:
         try:
-            while order := self._next():
-                topic, work = order
-                try:
-                    value = work(partial(self._is_outdated, topic, work))
-                except Cancelled:
-                    continue
-                except BaseException:
-                    self._take(topic, work)
-                    raise
-                if self._take(topic, work):
-                    self.done.emit(topic, value)
+            with short_turns():
+                while order := self._next():
+                    self._work(*order)
         finally:
             with self._lock:
                 self._is_busy = False
+
+    def _work(self, topic: str, work: Work) -> None:
+        try:
+            value = work(partial(self._is_outdated, topic, work))
+        except Cancelled:
+            return
+        except BaseException:
+            self._take(topic, work)
+            raise
+        if self._take(topic, work):
+            self.done.emit(topic, value)
 
     def _next(self) -> tuple[str, Work] | None:
         with self._lock:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QRectF, QThread, Signal
 
 from ui.graph.scene import Scene
+from ui.graph.turns import short_turns
 from workbench.errors import Cancelled
 from workbench.graph.garbage import collection_paused
 from workbench.graph.hierarchy import Hierarchy
@@ -85,17 +86,21 @@ class LayoutThread(QThread):
 
     def run(self) -> None:
         try:
-            while order := self._next():
-                with collection_paused():
-                    scene = self._make(order)
-                if scene is not None and self._take(order):
-                    self._made.append(scene)
-                    self.finished_scene.emit(order, scene)
-                    del self._made[:-KEPT]
-                    scene.prepare(self._has_order)
+            with short_turns():
+                while order := self._next():
+                    self._work(order)
         finally:
             with self._lock:
                 self._busy = False
+
+    def _work(self, order: Order) -> None:
+        with collection_paused():
+            scene = self._make(order)
+            if scene is not None and self._take(order):
+                self._made.append(scene)
+                self.finished_scene.emit(order, scene)
+                del self._made[:-KEPT]
+                scene.prepare(self._has_order)
 
     def _next(self) -> Order | None:
         with self._lock:

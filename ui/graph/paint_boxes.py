@@ -37,8 +37,8 @@ class BoxPainter:
     def __init__(self, palette: Palette) -> None:
         self._palette = palette
 
-    def paint_frames(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> list[str]:
-        """Draw open groups, the outer ones first; return their names."""
+    def paint_frames(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
+        """Draw open groups, the outer ones first."""
         scene, area = picture.scene, picture.area
         shown = list({name for cell in cells for name in cell.frames})
         if picture.camera.scale < TINY:
@@ -56,7 +56,6 @@ class BoxPainter:
         for depth in sorted(depth for depth in by_depth if depth >= ground):
             painter.setBrush(self._palette.shades[depth % 2])
             painter.drawRects(by_depth[depth])
-        return shown
 
     def paint_far(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
         """Draw all boxes of the cells, one call per colour and cell."""
@@ -91,7 +90,7 @@ class BoxPainter:
         node = hierarchy.node(item)
         if node is None:
             return self._palette.theme.muted
-        return self._palette.family(family(node)).name()
+        return self._palette.family_name(family(node))
 
     def _tagged_colour(self, marks: Marks, item: str, hierarchy: Hierarchy) -> str:
         """Return the colour of what differs or is found; all else steps back."""
@@ -221,7 +220,7 @@ class BoxPainter:
         painter.drawStaticText(QPointF(body.x() + 5, body.y() - 0.5), static)
 
     def paint_outlines(self, painter: QPainter, picture: Picture, shown: list[str]) -> None:
-        """Outline what is selected, under the mouse or under the keyboard."""
+        """Outline what is selected."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         room = 2.0 / picture.camera.scale if picture.camera.scale < 1 else 2.0
@@ -230,6 +229,12 @@ class BoxPainter:
             for item in shown:
                 if picture.is_selected(item):
                     outline(painter, picture.rect(item), room)
+
+    def paint_pointers(self, painter: QPainter, picture: Picture) -> None:
+        """Outline what is under the mouse and under the keyboard."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        room = 2.0 / picture.camera.scale if picture.camera.scale < 1 else 2.0
         for marked, pen in (
             (picture.hovered, QPen(self._palette.accent.color(), 0)),
             (picture.current, self._palette.current),

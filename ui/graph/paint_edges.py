@@ -64,8 +64,20 @@ class EdgePainter:
 
     def paint_near(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
         """Draw curves, with arrow heads and shapes where they can be read."""
-        lines = {id(line.route): line for cell in cells for line in cell.routes}
-        area = picture.area
+        area, still = picture.area, picture.progress >= 1.0
+        west, north, east, south = area.left(), area.top(), area.right(), area.bottom()
+        lines = {
+            id(line.route): line
+            for cell in cells
+            for line in cell.routes
+            if not still
+            or (
+                line.south >= north
+                and line.north <= south
+                and line.east >= west
+                and line.west <= east
+            )
+        }
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
         painter.setPen(self._palette.edge)
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -74,8 +86,6 @@ class EdgePainter:
         heads: list[tuple[QPointF, float]] = []
         stubs: dict[str, list[QPointF]] = {}
         for line in lines.values():
-            if picture.progress >= 1.0 and not line.crosses(area):
-                continue
             route, points = line.route, self._points(picture, line)
             if not _bounds(points).intersects(area):
                 continue

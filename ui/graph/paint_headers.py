@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
-from ui.graph.headers import READABLE, header_rects, shows_ports
+from ui.graph.headers import header_rects, shows_ports
 from workbench.graph.wording import LONGEST, elide, type_label
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ class HeaderPainter:
     def __init__(self, palette: Palette) -> None:
         self._palette = palette
 
-    def paint(self, painter: QPainter, picture: Picture, frames: list[str]) -> None:
+    def paint(self, painter: QPainter, picture: Picture) -> None:
         """Write the names of open groups; one whose top is out of sight keeps it in view."""
-        if picture.camera.scale < READABLE:
-            return
         scene, area = picture.scene, picture.area
+        frames = scene.frames_in(area)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
         if picture.progress < 1.0:
             strips = {item: picture.rect(item) for item in frames}
         else:

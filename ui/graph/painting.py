@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter
 
+from ui.graph.headers import READABLE
 from ui.graph.paint_boxes import BoxPainter
 from ui.graph.paint_chrome import ChromePainter
 from ui.graph.paint_edges import EdgePainter
@@ -30,14 +31,27 @@ class GraphPainter:
         self._chrome = ChromePainter(self.palette, self._boxes)
 
     def paint(self, painter: QPainter, picture: Picture, *, with_map: bool = True) -> None:
-        """Paint everything: ground, open groups, lines, boxes, outlines, legend and map."""
+        """Paint everything: ground, open groups, lines, boxes, headers, legend and map."""
+        self.paint_scene(painter, picture)
+        self.paint_over(painter, picture, with_map=with_map)
+
+    def paint_scene(self, painter: QPainter, picture: Picture) -> bool:
+        """Paint what moves with the camera; return whether it was painted as from afar."""
         whole = QRectF(0, 0, picture.size.width(), picture.size.height())
         painter.fillRect(whole, QColor(self.palette.theme.background))
-        camera = picture.camera
         painter.save()
-        painter.scale(camera.scale, camera.scale)
-        painter.translate(-camera.x, -camera.y)
-        self._paint_scene(painter, picture)
+        _through(painter, picture)
+        is_far = self._paint_scene(painter, picture)
+        painter.restore()
+        return is_far
+
+    def paint_over(self, painter: QPainter, picture: Picture, *, with_map: bool = True) -> None:
+        """Paint what stays in the window or follows the mouse: headers, outlines, legend, map."""
+        painter.save()
+        _through(painter, picture)
+        if picture.camera.scale >= READABLE:
+            self._headers.paint(painter, picture)
+        self._boxes.paint_pointers(painter, picture)
         painter.restore()
         self._chrome.paint_legend(painter, picture)
         if with_map:
@@ -50,12 +64,14 @@ class GraphPainter:
             painter.setPen(self.palette.muted)
             painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, "Drawing the graph …")
 
-    def _paint_scene(self, painter: QPainter, picture: Picture) -> None:
+    def _paint_scene(self, painter: QPainter, picture: Picture) -> bool:
         scene, area = picture.scene, picture.area
         cells = scene.visible_cells(area)
-        frames = self._boxes.paint_frames(painter, picture, cells)
-        count = sum(len(cell.items) for cell in cells)
-        is_far = picture.camera.scale < FAR or count > 4 * MANY
+        self._boxes.paint_frames(painter, picture, cells)
+        is_far = picture.is_far
+        if is_far is None:
+            count = sum(len(cell.items) for cell in cells)
+            is_far = picture.camera.scale < FAR or count > 8 * MANY
         shown: list[str] = []
         still = picture.progress >= 1.0
         if not is_far:
@@ -66,7 +82,7 @@ class GraphPainter:
                 for item, rect in cell.items
                 if (rect if still else picture.rect(item)).intersects(area)
             ]
-            is_far = len(shown) > MANY
+            is_far = len(shown) > MANY and picture.is_far is None
         if is_far:
             if picture.camera.scale >= TINY:
                 self._edges.paint_far(painter, cells)
@@ -79,7 +95,13 @@ class GraphPainter:
         self._boxes.paint_outlines(painter, picture, shown)
         if not is_far:
             self._boxes.paint_words(painter, picture, shown)
-        self._headers.paint(painter, picture, frames)
+        return is_far
+
+
+def _through(painter: QPainter, picture: Picture) -> None:
+    """Let a painter paint in places of the drawing."""
+    painter.scale(picture.camera.scale, picture.camera.scale)
+    painter.translate(-picture.camera.x, -picture.camera.y)
 
 
 def has_room(picture: Picture) -> bool:

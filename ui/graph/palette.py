@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
@@ -39,9 +40,12 @@ _HUES = {"product": 215, "norm": 275, "activation": 35, "pool": 165, "arithmetic
 
 def family(node: Node) -> str:
     """Return the kind of work that an operation does, for its colour."""
-    if node.kind != "call":
-        return node.kind
-    name = operator_name(node.op).lower()
+    return node.kind if node.kind != "call" else _family_of(node.op)
+
+
+@lru_cache(maxsize=4096)
+def _family_of(op: str) -> str:
+    name = operator_name(op).lower()
     return next((group for part, group in _FAMILIES.items() if part in name), "other")
 
 
@@ -70,7 +74,14 @@ class Palette:
         self.group = QColor(_blend(theme.accent, theme.group, 0.10))
         self.shades = [QColor(_blend(theme.text, theme.background, k)) for k in (0.025, 0.055)]
         self._families: dict[str, QColor] = {}
+        self._family_names: dict[str, str] = {}
         self._texts: dict[tuple[str, int], QStaticText] = {}
+
+    def family_name(self, name: str) -> str:
+        """Return the colour of a family of operations as ``#rrggbb``."""
+        if name not in self._family_names:
+            self._family_names[name] = self.family(name).name()
+        return self._family_names[name]
 
     def family(self, name: str) -> QColor:
         """Return the colour of a family of operations."""

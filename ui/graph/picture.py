@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ui.graph.scene import Scene
 
 TINY, FAR, CLOSE = 0.02, 0.25, 0.45
-MANY = 1500
+MANY = 700
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class Picture:
 
     ``joints`` are pairs of items that a selected operation reads from or writes to.
     ``progress`` is 1.0 when everything stands where the scene has it; below that, items in
-    ``origins`` are on their way from there.
+    ``origins`` are on their way from there. ``part`` is the piece of the drawing to be painted, all
+    that shows if None; ``is_far`` says how, if that is decided already.
     """
 
     scene: Scene
@@ -35,11 +36,13 @@ class Picture:
     joints: tuple[tuple[str, str], ...] = ()
     origins: dict[str, QRectF] = field(default_factory=dict)
     progress: float = 1.0
+    part: QRectF | None = None
+    is_far: bool | None = None
 
     @property
     def area(self) -> QRectF:
-        """The part of the drawing that shows."""
-        return self.camera.shown(self.size)
+        """The part of the drawing that shows, or is to be painted."""
+        return self.camera.shown(self.size) if self.part is None else self.part
 
     def rect(self, item: str) -> QRectF:
         """Return where an item is at this moment."""

@@ -31,13 +31,21 @@ STUB_BELOW = QRectF(-4, 2, 134, STUB_LENGTH + 10)
 Part = Literal["node", "group", "header", "toggle", "ports"]
 
 
-@dataclass(frozen=True, slots=True)
 class Line:
-    """A route and the corner of the drawing that it is relative to."""
+    """A route, the corner of the drawing that it is relative to, and the room that it takes."""
 
-    route: Route
-    left: float
-    top: float
+    __slots__ = ("east", "left", "north", "route", "south", "top", "west")
+
+    def __init__(self, route: Route, left: float, top: float) -> None:
+        self.route, self.left, self.top = route, left, top
+        (x, y), (to_x, to_y) = route.points[0], route.points[-1]
+        self.north, self.south = (top + y, top + to_y) if y <= to_y else (top + to_y, top + y)
+        if len(route.points) > 4:
+            xs = [point[0] for point in route.points]
+            x, to_x = min(xs), max(xs)
+        elif x > to_x:
+            x, to_x = to_x, x
+        self.west, self.east = left + x - SIDE, left + to_x + SIDE
 
     def points(self) -> list[QPointF]:
         """Return the corners of the route in the drawing."""
@@ -45,15 +53,12 @@ class Line:
 
     def crosses(self, area: QRectF) -> bool:
         """Tell, cheaply, whether the route may show in a part of the drawing."""
-        points = self.route.points
-        (x, y), (to_x, to_y) = points[0], points[-1]
-        low, high = (y, to_y) if y <= to_y else (to_y, y)
-        if self.top + high < area.top() or self.top + low > area.bottom():
-            return False
-        if len(points) > 4:
-            return True
-        low, high = (x, to_x) if x <= to_x else (to_x, x)
-        return self.left + high >= area.left() - SIDE and self.left + low <= area.right() + SIDE
+        return (
+            self.south >= area.top()
+            and self.north <= area.bottom()
+            and self.east >= area.left()
+            and self.west <= area.right()
+        )
 
 
 @dataclass(slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEasingCurve, QPointF, QRectF, QSizeF, Qt, QVariantAnimation
+from PySide6.QtCore import QEasingCurve, QPointF, QRectF, QSizeF, Qt, QTimer, QVariantAnimation
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from ui.graph import export
+from ui.graph.backing import Backing
 from ui.graph.camera import Camera
 from ui.graph.marks import Marks
 from ui.graph.painting import GraphPainter
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from workbench.graph.pairing import Difference
 
 MOVE_MS = 170
+REST_MS = 80
 
 
 class GraphSurface(QWidget):
@@ -38,6 +40,9 @@ class GraphSurface(QWidget):
         self.current: str | None = None
         self.hovered: str | None = None
         self._painter = GraphPainter(theme)
+        self._backing = Backing(self._painter)
+        self._rest = QTimer(self, interval=REST_MS, singleShot=True)
+        self._rest.timeout.connect(self._refine)
         self._joints: tuple[tuple[str, str], ...] = ()
         self._origins: dict[str, QRectF] = {}
         self._progress = 1.0
@@ -55,6 +60,7 @@ class GraphSurface(QWidget):
     def set_theme(self, theme: Theme) -> None:
         """Paint in another theme."""
         self._painter = GraphPainter(theme)
+        self._backing = Backing(self._painter)
         self.update()
 
     def set_chips(self, chips: Mapping[str, str]) -> None:
@@ -110,6 +116,10 @@ class GraphSurface(QWidget):
         self.marks.changed()
         self.update()
 
+    def _refine(self) -> None:
+        self._backing.refine()
+        self.update()
+
     def look(self, camera: Camera) -> None:
         """Show another part of the drawing."""
         self.camera = camera
@@ -147,7 +157,10 @@ class GraphSurface(QWidget):
         if picture is None:
             self._painter.paint_empty(painter, self.rect(), is_waiting=self._is_waiting)
         else:
-            self._painter.paint(painter, picture)
+            self._backing.paint(painter, picture, self.devicePixelRatioF())
+            self._painter.paint_over(painter, picture)
+            if self._backing.is_due:
+                self._rest.start()
         painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
