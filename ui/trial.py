@@ -105,7 +105,8 @@ class Trial(QObject):
         fitting = [
             run
             for run in self._history.runs
-            if run.rules == project.rules and run.target == project.target
+            if (run.rules, run.improvers, run.target)
+            == (project.rules, project.improvers, project.target)
         ]
         return fitting[-1] if fitting else None
 

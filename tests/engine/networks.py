@@ -155,3 +155,42 @@ def accuracy(outputs, labels):
 
 def text_metric(outputs, labels):
     return "good"
+
+
+class Uneven(nn.Module):
+    """Convolutions, one of them depthwise, whose channels differ a hundredfold."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.bn = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+        self.each = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.last = nn.Conv2d(8, 4, 1)
+        with torch.no_grad():
+            self.first.weight.mul_(torch.logspace(-1, 1, 8).reshape(-1, 1, 1, 1))
+            self.each.weight.mul_(torch.logspace(1, -1, 8).reshape(-1, 1, 1, 1))
+
+    def forward(self, x):
+        return self.last(self.each(self.bn(self.first(x)).relu()).relu()).mean((2, 3))
+
+
+class Normed(nn.Module):
+    """A layer norm with an outlying channel before two linears: [1, 3, 8, 8] to [1, 24, 8]."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+        with torch.no_grad():
+            self.norm.weight[2] = 40.0
+
+    def forward(self, x):
+        y = self.norm(x.reshape(1, 24, 8))
+        return self.a(y) + self.b(y)
+
+
+def uneven():
+    return _made(Uneven, (1, 3, 8, 8))
+
+
+def normed():
+    return _made(Normed, (1, 3, 8, 8))

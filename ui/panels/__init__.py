@@ -41,6 +41,7 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("sensitivity", "Sensitivity", "center",
              "ui.panels.sensitivity_panel:SensitivityPanel"),
     PanelRow("search", "Search", "center", "ui.panels.search_panel:SearchPanel"),
+    PanelRow("improvers", "Improvers", "center", "ui.panels.improvers_panel:ImproversPanel"),
     PanelRow("runs", "Runs", "center", "ui.panels.runs_panel:RunsPanel"),
     PanelRow("inspector", "Inspector", "right", "ui.panels.inspector_panel:InspectorPanel"),
     PanelRow("jobs", "Jobs", "bottom", "ui.panels.jobs_panel:JobsPanel"),

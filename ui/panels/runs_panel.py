@@ -14,6 +14,7 @@ from ui.theme import Theme
 from ui.widgets.figure_view import FigureView
 from workbench.history.comparison import Change, difference, front_of, point_of, rules_line
 from workbench.history.runs import Run
+from workbench.project.model import Project
 from workbench.project.restoring import restore_rules
 
 NO_RUNS = "No run yet. Every configuration whose quality is measured is kept here."
@@ -114,7 +115,7 @@ class RunsPanel(Panel):
         numbers = {run.number for run in chosen}
         self.plot.choose(d for d, i in enumerate(self._dots) if self._runs[i].number in numbers)
         project = self.context.document.project
-        can = len(chosen) == 1 and project is not None and chosen[0].rules != project.rules
+        can = len(chosen) == 1 and project is not None and _differs(chosen[0], project)
         self.restore.setEnabled(can)
         is_pair = len(chosen) == 2
         self.change_table.setVisible(is_pair)
@@ -146,8 +147,12 @@ class RunsPanel(Panel):
         (run,) = self._chosen()
         self.context.document.apply(
             f"Restore the rules of run {run.number}",
-            lambda project: restore_rules(project, run.rules, run.presets),
+            lambda project: restore_rules(project, run.rules, run.presets, run.improvers),
         )
+
+
+def _differs(run: Run, project: Project) -> bool:
+    return (run.rules, run.improvers) != (project.rules, project.improvers)
 
 
 def _hint(text: str, parent: QWidget) -> QLabel:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from workbench.cli import (
     doctor,
     formats,
+    improve,
     inspect,
     nnpa,
     project_verbs,
@@ -32,6 +33,7 @@ VERBS = (
     runs,
     sensitivity,
     search,
+    improve,
     rules,
     ranges,
     inspect,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import argparse
 
     from workbench.history.runs import Run
+    from workbench.project.model import Project
 
 _HEADER = ("run", "made", "rules", "accuracy", "SQNR [dB]", "cycles", "SRAM [KiB]", "best")
 
@@ -42,7 +43,7 @@ def _perform(options: argparse.Namespace) -> int:
             _print_difference(options, *(history.run(number) for number in options.diff))
         elif options.restore is not None:
             run = history.run(options.restore)
-            store.save(restore_rules(project, run.rules, run.presets), options.project)
+            store.save(_restored(project, run), options.project)
             print(f"The rules of run {run.number} are restored: {rules_line(run)}.")
         else:
             _print_runs(options, history.runs())
@@ -51,6 +52,10 @@ def _perform(options: argparse.Namespace) -> int:
     finally:
         history.close()
     return EXIT_DONE
+
+
+def _restored(project: Project, run: Run) -> Project:
+    return restore_rules(project, run.rules, run.presets, run.improvers)
 
 
 def _print_runs(options: argparse.Namespace, runs: list[Run]) -> None:

@@ -78,6 +78,12 @@ class SwitchedProgram:
                 due.update(self._followers[node])
         return values[self.nodes[-1]]
 
+    def error_at(self, node: fx.Node, values: Values, switch: fx.Node) -> torch.Tensor:
+        """Return by how much one switch alone moves the value of a node that reads it."""
+        moved = {**values, switch: self._switched(switch, values)}
+        error: torch.Tensor = self._value(node, moved, frozenset()) - values[node]
+        return error
+
     def output(self, values: Values) -> Any:
         """Return the output among the values of a run."""
         return values[self.nodes[-1]]

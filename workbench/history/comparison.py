@@ -112,11 +112,12 @@ def rules_line(run: Run) -> str:
     enabled = [rule for rule in run.rules if rule.enabled]
     general = [config_name(r) for r in enabled if r.kind == "global"][-1:] or ["float"]
     rest = [f"{rule_name(r)}: {config_name(r)}" for r in enabled if r.kind != "global"]
-    return ", ".join(general + rest)
+    return ", ".join([*general, *rest, *run.improvers])
 
 
 def _rules(run: Run) -> dict[str, str]:
-    return {rule_name(r): config_name(r) for r in run.rules if r.enabled}
+    said = {rule_name(r): config_name(r) for r in run.rules if r.enabled}
+    return {**said, **{f"improver {name}": "on" for name in run.improvers}}
 
 
 def _figures(run: Run) -> dict[str, str]:

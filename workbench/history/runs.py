@@ -10,6 +10,7 @@ from pydantic import Field
 
 from workbench.pipeline.plan import Plan, tool_versions
 from workbench.project.frozen import Frozen
+from workbench.project.improvers import ImproverId
 from workbench.project.model import Rule, TargetChoice
 from workbench.project.qconfig import QuantConfig
 from workbench.results import EvaluateResult, LowerResult, TensorQuality, load_result
@@ -59,6 +60,7 @@ class Run(Frozen):
     target: TargetChoice
     rules: tuple[Rule, ...]
     presets: dict[str, QuantConfig] = Field(default_factory=dict)
+    improvers: tuple[ImproverId, ...] = ()
     quality: Quality
     cost: Cost | None = None
     digests: dict[str, str] = Field(default_factory=dict)
@@ -106,6 +108,7 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
         target=project.target,
         rules=project.rules,
         presets=project.presets,
+        improvers=project.improvers,
         quality=quality_of(evaluated),
         cost=cost_of(load_result(LowerResult, lowered)) if lowered is not None else None,
         digests={stage.id: stage.key for stage in planned.stages if stage.key},

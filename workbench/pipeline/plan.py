@@ -15,6 +15,7 @@ from workbench.errors import WorkbenchError
 from workbench.pipeline.digests import Digests
 from workbench.pipeline.stages import PACKAGES, STAGES, Stage
 from workbench.project import sources
+from workbench.project.improvers import IMPROVERS
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
@@ -96,6 +97,13 @@ def _rules(reading: _Reading) -> JsonValue:
     ]
 
 
+def _improvers(reading: _Reading) -> JsonValue:
+    wanted = [i for i in IMPROVERS if i.id in reading.project.improvers]
+    looks = any(improver.needs_data for improver in wanted)
+    data = reading.data(reading.project.calibration, "calibration") if looks else None
+    return {"ids": [improver.id for improver in wanted], "data": data}
+
+
 def _rules_io(reading: _Reading) -> JsonValue:
     calls = reading.project.quantizer_calls()
     return [c.model_dump(mode="json") if c else None for kind, _, c in calls if kind == "io"]
@@ -135,6 +143,7 @@ READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
     "model": _model,
     "model.strict_export": lambda r: r.project.model.strict_export,
     "rules": _rules,
+    "improvers": _improvers,
     "rules.io": _rules_io,
     "rules.listed": _rules_listed,
     "ranges": lambda r: [[f.tensor, f.minimum, f.maximum] for f in r.project.ranges],

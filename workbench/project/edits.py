@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.errors import Place, failure
 from workbench.project.fixed_range import FixedRange, range_fault
+from workbench.project.improvers import IMPROVERS, ImproverId
 from workbench.project.model import (
     DataSource,
     ModelSource,
@@ -129,6 +130,12 @@ def set_evaluation(project: Project, data: DataSource | None, metric: str | None
     evaluation = project.evaluation
     changed = type(evaluation)(data=data, metric=metric, limit=evaluation.limit)
     return revise(project, evaluation=changed)
+
+
+def set_improver(project: Project, improver: ImproverId, *, on: bool) -> Project:
+    """Return the project with an improver of the weights on or off."""
+    wanted = {*project.improvers, improver} if on else {*project.improvers} - {improver}
+    return revise(project, improvers=tuple(i.id for i in IMPROVERS if i.id in wanted))
 
 
 def save_preset(project: Project, name: str, config: QuantConfig) -> Project:

@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue
 from workbench.project.fixed_range import FixedRange
 from workbench.project.frozen import Frozen
 from workbench.project.graph_notes import GraphNotes
+from workbench.project.improvers import ImproverId
 from workbench.project.qconfig import PRESETS_BY_ID, QuantConfig
 
 PROJECT_VERSION = 1
@@ -95,7 +96,8 @@ class Project(Frozen):
 
     ``rules`` stand in the order in which the quantizer is called: general first, and the last
     one that matches wins. ``presets`` are the user's own named configs; ``ranges`` stand in the
-    place of what calibration found for single tensors.
+    place of what calibration found for single tensors; ``improvers`` change the float weights
+    before they are quantized.
     """
 
     version: int = PROJECT_VERSION
@@ -107,6 +109,7 @@ class Project(Frozen):
     rules: tuple[Rule, ...] = ()
     presets: dict[str, QuantConfig] = Field(default_factory=dict)
     ranges: tuple[FixedRange, ...] = ()
+    improvers: tuple[ImproverId, ...] = ()
     verification: Verification = Verification()
     notes: str = ""
     graph: GraphNotes = GraphNotes()

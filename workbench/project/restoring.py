@@ -9,17 +9,20 @@ from workbench.project.edits import revise
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from workbench.project.improvers import ImproverId
     from workbench.project.model import Project, Rule
     from workbench.project.qconfig import QuantConfig
 
 
 def restore_rules(
-    project: Project, rules: Sequence[Rule], presets: Mapping[str, QuantConfig]
-) -> Project:
-    """Return the project with other rules, and with the presets that those name.
+    project: Project, rules: Sequence[Rule], presets: Mapping[str, QuantConfig],
+    improvers: tuple[ImproverId, ...] = (),
+) -> Project:  # fmt: skip
+    """Return the project with other rules and improvers, and with the presets the rules name.
 
     Presets of the project stay, save those of the same name.
     """
     named = {rule.config for rule in rules if isinstance(rule.config, str)}
     wanted = {name: config for name, config in presets.items() if name in named}
-    return revise(project, rules=tuple(rules), presets={**project.presets, **wanted})
+    return revise(project, rules=tuple(rules), presets={**project.presets, **wanted},
+                  improvers=improvers)  # fmt: skip

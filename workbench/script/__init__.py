@@ -31,6 +31,13 @@ def script(project: Project, folder: Path, out: Path) -> str:
     if target_of(project.target.id).id != "ethos-u":
         where = Place(kind="option", id="target.id")
         raise failure("Only Ethos-U projects have a script that makes a .pte.", where=where)
+    if project.improvers:
+        where = Place(kind="option", id="improvers")
+        raise failure(
+            "A project with improvers has no script: the plain ExecuTorch API has none of them.",
+            "Switch the improvers off, or use the package of the workbench.",
+            where,
+        )
     base = os.path.relpath(folder, out.absolute().parent)
     parts = [
         _head(project, base),

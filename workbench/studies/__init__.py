@@ -27,7 +27,7 @@ STUDIES: tuple[Study, ...] = (
     Study("sensitivity", "Sensitivity", "Measuring sensitivity", "calibrate", ("evaluation",), 1,
           "workbench.engine.studies.sensitivity:run"),
     Study("search", "Search", "Searching for precisions", "export",
-          ("rules.io", "ranges", "calibration", "evaluation", "target.quantizer",
+          ("rules.io", "ranges", "improvers", "calibration", "evaluation", "target.quantizer",
            "target.compile"), 1,
           "workbench.engine.studies.search:run"),
     Study("sample", "One sample", "Looking at a sample", "convert",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,20 @@ from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 from workbench.engine import programs
 from workbench.engine.acceleration.table import accelerated
 from workbench.engine.fx_snapshot import snapshot
+from workbench.engine.improving import improve
+from workbench.engine.samples import calibration_samples
+from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
+from workbench.project.improvers import IMPROVERS
 from workbench.results import GRAPH_FILE, PrepareResult, save_result
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from workbench.engine.context import StageContext
 
 LEVEL = "prepared"
+IMPROVER_SAMPLES = 64
 
 
 @dataclass
@@ -60,11 +68,42 @@ def _prepare(context: StageContext) -> Prepared:
     # With guards the module holds a call_module node on which the Arm passes fail.
     module = program.module(check_guards=False)
     quantizer = context.toolchain().quantizer(context.project)
+    if context.project.improvers:
+        module = _improved(context, module)
     with accelerated(context.accelerate, log=context.log):
         prepared = prepare_pt2e(module, quantizer)
         if programs.has_control_flow(prepared):
             _prepare_branches(prepared, prepared, quantizer, "")
     return Prepared(prepared, quantizer)
+
+
+def _improved(context: StageContext, module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Return a copy of the float module with improved weights."""
+    if programs.has_control_flow(module):
+        raise failure(
+            "Improvers do not take models with branches or loops.",
+            "Switch the improvers off.",
+            Place(kind="option", id="improvers"),
+        )
+
+    def samples() -> Iterator[tuple[torch.Tensor, ...]]:
+        given = calibration_samples(context)
+        for number, sample in enumerate(given):
+            if number == IMPROVER_SAMPLES:
+                break
+            context.progress(number, min(given.count or 0, IMPROVER_SAMPLES) or None, "improving")
+            yield sample.inputs
+
+    mine = copy.deepcopy(module)
+    project = context.project
+    with torch.no_grad():
+        changed = improve(
+            mine, project.improvers, samples, lambda: context.toolchain().quantizer(project)
+        )
+    for improver in IMPROVERS:
+        if improver.id in changed:
+            context.log(f"{improver.title}: {changed[improver.id]} places changed.")
+    return mine
 
 
 def _prepare_branches(

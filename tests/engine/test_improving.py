@@ -1,0 +1,88 @@
+"""Improvers of the float weights: exact where they must be, and worth it on weights they suit."""
+
+import pytest
+import torch
+
+from tests.engine import networks
+from tests.engine.in_process import CALIBRATED, project
+from workbench.engine.improving.equalizing import equalize
+from workbench.engine.improving.smoothing import smooth
+from workbench.errors import WorkbenchError
+from workbench.project import edits
+from workbench.script import script
+
+pytestmark = pytest.mark.engine
+SAMPLES = [(sample,) for sample, _ in networks.samples()]
+
+
+def exported(made):
+    model, inputs = made()
+    return torch.export.export(model, inputs).module(check_guards=False)
+
+
+def outputs(module):
+    with torch.no_grad():
+        return torch.cat([module(*sample).flatten() for sample in SAMPLES])
+
+
+def sqnr(engine, made):
+    assert engine.run(made, "evaluate") == "done", engine.events
+    return engine.result(made, "evaluate").sqnr_db
+
+
+def improved(made, *improvers):
+    for improver in improvers:
+        made = edits.set_improver(made, improver, on=True)
+    return made
+
+
+def test_that_equalised_layers_compute_the_same_in_float():
+    module = exported(networks.uneven)
+    before = outputs(module)
+    with torch.no_grad():
+        assert equalize(module) == 2
+    assert torch.allclose(outputs(module), before, rtol=1e-4, atol=1e-5)
+    assert module.each.weight.flatten(1).abs().amax(1).std() < 1.0
+
+
+def test_that_smoothed_linears_compute_the_same_in_float():
+    module = exported(networks.normed)
+    before = outputs(module)
+    with torch.no_grad():
+        assert smooth(module, SAMPLES) == 1
+    assert torch.allclose(outputs(module), before, rtol=1e-4, atol=1e-5)
+    assert module.norm.weight.max() < 10.0
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "improver"),
+    [
+        ("uneven", "a8w8-per-tensor", "equalize"),
+        ("normed", "a8w8", "smooth"),
+        ("uneven", "a8w4", "bias"),
+    ],
+)
+def test_that_an_improver_is_worth_it_where_it_fits(engine, model, config, improver):
+    target = "ethos-u85-256" if model == "normed" else "ethos-u55-128"
+    plain = project(model, config, target, **CALIBRATED)
+    assert sqnr(engine, improved(plain, improver)) > sqnr(engine, plain) + 0.3
+
+
+def test_that_improvers_are_undone_by_taking_them_out(engine):
+    plain = project("uneven", "a8w4", **CALIBRATED)
+    before = sqnr(engine, plain)
+    sqnr(engine, improved(plain, "equalize", "bias"))
+    assert edits.set_improver(improved(plain, "bias"), "bias", on=False) == plain
+    assert sqnr(engine, plain) == before
+
+
+def test_that_a_project_with_improvers_has_no_script(tmp_path):
+    made = improved(project("uneven"), "equalize")
+    with pytest.raises(WorkbenchError, match="improvers has no script"):
+        script(made, tmp_path, tmp_path / "x.py")
+
+
+def test_that_a_model_with_branches_refuses_improvers(engine):
+    made = improved(project("branching", target="ethos-u85-256"), "bias")
+    assert engine.run(made, "prepare") == "failed"
+    assert "branches or loops" in engine.failure.message

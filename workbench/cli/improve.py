@@ -1,0 +1,43 @@
+"""``improve``: what is done to the float weights before they are quantized."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_project, open_project
+from workbench.cli.output import EXIT_DONE, print_json, print_table
+from workbench.project import edits, store
+from workbench.project.improvers import IMPROVERS
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "improve",
+        help="switch improvers of the float weights on or off",
+        description="Without an option: all improvers. 'run' measures, 'runs' compares.",
+    )
+    add_project(verb)
+    ids = [improver.id for improver in IMPROVERS]
+    verb.add_argument("--on", action="append", default=[], choices=ids, metavar="ID")
+    verb.add_argument("--off", action="append", default=[], choices=ids, metavar="ID")
+    verb.set_defaults(perform=_perform)
+
+
+def _perform(options: argparse.Namespace) -> int:
+    project, _ = open_project(options)
+    changed = project
+    for on, names in ((True, options.on), (False, options.off)):
+        for name in names:
+            changed = edits.set_improver(changed, name, on=on)
+    if changed != project:
+        store.save(changed, options.project)
+    if options.json:
+        print_json({"improvers": list(changed.improvers)})
+        return EXIT_DONE
+    rows = [("on" if i.id in changed.improvers else "off", i.id, i.description) for i in IMPROVERS]
+    print_table(("", "id", "what it does"), rows)
+    return EXIT_DONE

@@ -1,0 +1,53 @@
+"""Improvers: changes of the float weights that make quantization cost less (IMPROVERS).
+
+AdaRound is not among them: torchao 0.18 has no such quantizer for exported programs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workbench.engine.improving.bias import correct_biases
+from workbench.engine.improving.equalizing import equalize
+from workbench.engine.improving.smoothing import smooth
+from workbench.project.improvers import IMPROVERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import torch
+    from torch import fx
+
+    Inputs = tuple[torch.Tensor, ...]
+
+
+def improve(
+    module: fx.GraphModule,
+    wanted: Iterable[str],
+    samples: Callable[[], Iterable[Inputs]],
+    quantizer: Callable[[], Any],
+) -> dict[str, int]:
+    """Apply improvers to a float module in place, in the order of the table.
+
+    Args:
+        module: Float program as a module; its weights must be its own.
+        wanted: Ids of improvers.
+        samples: Gives calibration inputs, as often as it is called.
+        quantizer: Gives a quantizer for a trial quantization.
+
+    Returns:
+        How many places each improver changed.
+    """
+    chosen = set(wanted)
+    changed: dict[str, int] = {}
+    for improver in IMPROVERS:
+        if improver.id not in chosen:
+            continue
+        match improver.id:
+            case "equalize":
+                changed[improver.id] = equalize(module)
+            case "smooth":
+                changed[improver.id] = smooth(module, samples())
+            case "bias":
+                changed[improver.id] = correct_biases(module, list(samples()), quantizer)
+    return changed
