@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QCoreApplication, Qt, Signal
+from PySide6.QtCore import QCoreApplication, Qt
 from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import QLabel, QSplitter, QStackedLayout, QVBoxLayout, QWidget
 
@@ -38,14 +38,9 @@ SURVEY = "survey"
 
 
 class GraphPanel(Panel):
-    """Levels, search and overlay above the view, the lineage of what is chosen below it.
-
-    Signals:
-        surveyed: what results tell about the level that shows is there.
-    """
+    """Levels, search and overlay above the view, the lineage of what is chosen below it."""
 
     panel_id = "graph"
-    surveyed = Signal()
 
     def build(self) -> None:
         context = self.context
@@ -214,7 +209,6 @@ class GraphPanel(Panel):
             self.show_node(self._sought)
             self._sought = ""
         self._show_chosen()
-        self.surveyed.emit()
 
     def _show_chosen(self) -> None:
         level, nodes = self._chosen

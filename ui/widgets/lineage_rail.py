@@ -50,7 +50,7 @@ class LineageRail(QScrollArea):
         body = QWidget()
         row = QHBoxLayout(body)
         row.setContentsMargins(4, 2, 4, 2)
-        row.setSpacing(1)
+        row.setSpacing(4)
         for number, stop in enumerate(self._stops):
             if number:
                 arrow = QLabel(ARROW, body)
@@ -78,6 +78,7 @@ class LineageRail(QScrollArea):
             label.setTextFormat(Qt.TextFormat.PlainText)
             label.setToolTip(stop.tip)
             label.setEnabled(False)
+            label.setContentsMargins(4, 0, 4, 0)
             row.addWidget(label)
             return
         button = QToolButton(body)

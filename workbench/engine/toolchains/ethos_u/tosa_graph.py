@@ -19,6 +19,8 @@ from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from workbench.engine.fx_groups import Location
+
 LEVEL = "tosa"
 VALUES_SHOWN = 8
 _CONSTANTS = ("CONST", "CONST_SHAPE")
@@ -57,6 +59,7 @@ class _Reader:
         self._origins = origins
         self._tensors: dict[str, TensorInfo] = {}
         self._made: dict[str, tuple[str, int]] = {}
+        self._places: dict[str, Location] = {}
 
     def read(self, graph: Any) -> None:
         """Add every block; branches are blocks of their own, after the one that calls them."""
@@ -95,8 +98,13 @@ class _Reader:
         if origin.root and kind == "call":
             attrs["origin"] = origin.root
         place = origin.place
+        if kind == "call":
+            # What the translation added between two modules stands with what it reads.
+            before = [self._places[t] for t in inputs if t in self._places]
+            place = place if place.group or not before else before[0]
+            self._places.update(dict.fromkeys(outputs, place))
         self.nodes.append(
-            Node(node_id, op, kind, place.module, place.call, self._group + place.group,
+            Node(node_id, op, kind, origin.place.module, place.call, self._group + place.group,
                  tuple(self._tensors[t] for t in outputs if t in self._tensors), "", attrs)
         )  # fmt: skip
         for position, tensor in enumerate(inputs):
