@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,29 @@ if TYPE_CHECKING:
 _BINS = 256
 
 
-def series_of(rows: Sequence[RangeRow], channels: Channels) -> RangeSeries:
+class _Histograms(Mapping[int, tuple["NDArray[np.float64]", float, float]]):
+    """The drawn histograms by place, added up only when one is looked at."""
+
+    def __init__(self, rows: Sequence[RangeRow], arrays: Arrays) -> None:
+        self._rows, self._arrays = rows, arrays
+
+    def __getitem__(self, place: int) -> tuple[NDArray[np.float64], float, float]:
+        index = self._rows[place].tensor.index
+        counts, edges = self._arrays.get("histogram"), self._arrays.get("edges")
+        if counts is None or edges is None or index >= len(counts):
+            raise KeyError(place)
+        return drawn_counts(counts[index]), float(edges[index][0]), float(edges[index][1])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self._rows)))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def series_of(
+    rows: Sequence[RangeRow], channels: Channels, arrays: Arrays | None = None
+) -> RangeSeries:
     """Return all tensors as the range plot draws them; what is not known is NaN."""
 
     def known(row: RangeRow, *values: float) -> list[float]:
@@ -38,7 +60,7 @@ def series_of(rows: Sequence[RangeRow], channels: Channels) -> RangeSeries:
         names=tuple(row.name for row in rows), labels=tuple(row.label for row in rows),
         is_weight=np.asarray([row.tensor.kind == "weight" for row in rows], bool),
         low=low, high=high, p_low=p_low, p_high=p_high, grid_low=grid_low, grid_high=grid_high,
-        step=step, channels=channels,
+        step=step, channels=channels, histograms=_Histograms(rows, arrays or {}),
     )  # fmt: skip
 
 

@@ -88,7 +88,7 @@ class RangesPanel(ResultPanel):
         self._reading = read_channels(shown.folder, self._rows)
         self._more.start()
         self.model.set_rows(self._rows)
-        self.plot.render_series(series_of(self._rows, self._channels))
+        self.plot.render_series(series_of(self._rows, self._channels, self._arrays))
         self._large = None
         for part in (self.plot, self.side.editor.tensor):
             part.set_stale(not shown.current)
@@ -244,7 +244,7 @@ class RangesPanel(ResultPanel):
         self._more.stop()
         if self._channels:
             chosen = self._places(self.context.selection.value)
-            self.plot.render_channels(series_of(self._rows, self._channels))
+            self.plot.render_channels(series_of(self._rows, self._channels, self._arrays))
             self.plot.choose(chosen)
             self._large = None
             self._show_large(chosen[0] if chosen else None)

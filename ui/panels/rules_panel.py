@@ -73,6 +73,9 @@ class RulesPanel(Panel):
             rows.append(RuleRow(rule, numbers[rule.id], label, count, trouble))
         self.model.set_rows(rows)
         self._stack.setCurrentIndex(1 if rows else 0)
+        fixed = len(project.ranges) if project else 0
+        self.ranges.setText(f"{fixed} range{'s are' if fixed != 1 else ' is'} fixed, see Ranges")
+        self.ranges.setVisible(bool(fixed))
         self.form.setEnabled(project is not None)
         self.form.render_choices(self._names(), self._presets)
         self._show_tools()
@@ -116,6 +119,9 @@ class RulesPanel(Panel):
             button.clicked.connect(act)
             self._tools[name] = button
             bar.addWidget(button)
+        self.ranges = QLabel(self)
+        self.ranges.setObjectName("Hint")
+        self.ranges.setContentsMargins(8, 2, 8, 2)
         empty = QLabel(EMPTY_TEXT, self)
         empty.setObjectName("Hint")
         empty.setWordWrap(True)
@@ -130,6 +136,7 @@ class RulesPanel(Panel):
         layout.setSpacing(0)
         layout.addLayout(bar)
         layout.addWidget(body, 1)
+        layout.addWidget(self.ranges)
         layout.addWidget(self.form)
 
     def _names(self) -> Mapping[RuleKind, Sequence[str]]:

@@ -147,7 +147,9 @@ class RunsPanel(Panel):
         (run,) = self._chosen()
         self.context.document.apply(
             f"Restore the rules of run {run.number}",
-            lambda project: restore_rules(project, run.rules, run.presets, run.improvers),
+            lambda project: restore_rules(
+                project, run.rules, run.presets, run.improvers, run.ranges
+            ),
         )
 
 

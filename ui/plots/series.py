@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
 
@@ -20,7 +22,8 @@ class RangeSeries:
     """Tensors in order. Arrays are [T]; what is not known is NaN.
 
     ``labels`` are precisions, which have a colour in the theme. ``channels`` holds the least and
-    greatest value of each channel [C] by the tensor's place.
+    greatest value of each channel [C] by the tensor's place; ``histograms`` counts [B] with the
+    least and the greatest value.
     """
 
     names: tuple[str, ...] = ()
@@ -36,6 +39,7 @@ class RangeSeries:
     channels: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = field(
         default_factory=dict
     )
+    histograms: Mapping[int, tuple[NDArray[np.float64], float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,8 @@ def rules_line(run: Run) -> str:
 
 def _rules(run: Run) -> dict[str, str]:
     said = {rule_name(r): config_name(r) for r in run.rules if r.enabled}
-    return {**said, **{f"improver {name}": "on" for name in run.improvers}}
+    said |= {f"improver {name}": "on" for name in run.improvers}
+    return said | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
 
 
 def _figures(run: Run) -> dict[str, str]:

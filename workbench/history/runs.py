@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from workbench.pipeline.plan import Plan, tool_versions
+from workbench.project.fixed_range import FixedRange
 from workbench.project.frozen import Frozen
 from workbench.project.improvers import ImproverId
 from workbench.project.model import Rule, TargetChoice
@@ -61,6 +62,7 @@ class Run(Frozen):
     rules: tuple[Rule, ...]
     presets: dict[str, QuantConfig] = Field(default_factory=dict)
     improvers: tuple[ImproverId, ...] = ()
+    ranges: tuple[FixedRange, ...] = ()
     quality: Quality
     cost: Cost | None = None
     digests: dict[str, str] = Field(default_factory=dict)
@@ -109,6 +111,7 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
         rules=project.rules,
         presets=project.presets,
         improvers=project.improvers,
+        ranges=project.ranges,
         quality=quality_of(evaluated),
         cost=cost_of(load_result(LowerResult, lowered)) if lowered is not None else None,
         digests={stage.id: stage.key for stage in planned.stages if stage.key},

@@ -219,6 +219,9 @@ def test_that_an_applied_range_is_one_undoable_step_and_is_listed(conv, opened, 
     (fixed,) = opened.document.project.ranges
     assert (fixed.tensor, fixed.minimum, fixed.maximum) == ("conv2d", -0.5, 1.0)
     qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Fixed (1)")
+    said = opened.window.reveal("rules").ranges
+    qtbot.waitUntil(lambda: said.text() == "1 range is fixed, see Ranges")
+    opened.window.reveal("ranges")
     qtbot.waitUntil(lambda: "fixed by hand" in conv.side.editor.told.text())
     assert conv.model.row_at(0).grid == pytest.approx((-0.5, 1.0), abs=0.01)
     assert opened.context.result("calibrate") is not None
@@ -301,3 +304,10 @@ def test_that_a_range_whose_tensor_is_gone_is_a_problem_and_no_crash(conv, opene
     conv.side.fixed.table.selectRow(0)
     qtbot.mouseClick(conv.side.fixed.free, Qt.MouseButton.LeftButton)
     assert opened.document.project.ranges == ()
+
+
+def test_that_histograms_lie_in_their_columns_where_there_is_room(panel):
+    lane = panel.plot.activations
+    lines = lane._multiples.getData()[1]
+    assert lines.size == 2 * 2 * 63 * 2
+    assert lines.max() < 8.0

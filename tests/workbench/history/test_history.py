@@ -125,4 +125,7 @@ def test_that_restoring_takes_the_rules_and_the_presets_they_name(evaluated):
     kept = edits.assign(edits.save_preset(make_project(), "mine", mine), "global", "", "mine")
     restored = restore_rules(make_project(), kept.rules, kept.presets)
     assert restored.rules == kept.rules
+    fixed = edits.fix_range(kept, "relu", 0.0, 6.0)
+    restored = restore_rules(make_project(), kept.rules, kept.presets, ranges=fixed.ranges)
+    assert restored.ranges == fixed.ranges
     assert restored.presets == {"mine": mine}
