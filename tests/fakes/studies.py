@@ -10,6 +10,7 @@ from workbench.pipeline.cache import Cache
 from workbench.protocol import JobFinished, StudyProgress
 from workbench.studies.documents import save_study, study_folder, study_key
 from workbench.studies.sample import SampleTensor, save_values
+from workbench.studies.search import Candidate, Limits, SearchResult
 from workbench.studies.sensitivity import Noise, SensitivityResult, Unit, UnitSensitivity
 
 
@@ -54,10 +55,31 @@ def play(command, held_at=0):
     if command.study == "sample":
         yield from _play_sample(command, key, study_folder(cache, key))
         return
-    total = int(command.options["samples"])
+    total = int(command.options.get("samples") or command.options["trials"])
     for done in range(1, total + 1):
-        save_study(sensitivity(done, total), study_folder(cache, key))
+        document = sensitivity(done, total)
+        if command.study == "search":
+            limits = Limits(accuracy=command.options["accuracy"])
+            document = search(done, total, limits)
+        save_study(document, study_folder(cache, key))
         yield StudyProgress(job=command.job, study=command.study, key=key, done=done, total=total)
         if done == held_at:
             return
     yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
+
+
+def search(done, total, limits):
+    """Return candidates of which the second is quicker and the third more accurate."""
+    figures = ((0.90, 1000), (0.85, 800), (0.95, 1400))
+    candidates = tuple(
+        Candidate(
+            number=number, origin="staircase" if number < 3 else "search",
+            choices={"head": "a8w8" if number == 1 else "a16w8" if number == 3 else "a8w4",
+                     "stem.conv": "a8w8"},
+            accuracy=accuracy, accuracy_name="top-1", cycles=cycles, sram_bytes=4096,
+            cpu_nodes=1, is_within=accuracy >= (limits.accuracy or 0.0),
+        )
+        for number, (accuracy, cycles) in enumerate(figures[:done], 1)
+    )  # fmt: skip
+    units = tuple(unit(name, 0.1, 0.1).unit for name in ("head", "stem.conv"))
+    return SearchResult(limits=limits, total=total, units=units, candidates=candidates)

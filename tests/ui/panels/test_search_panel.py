@@ -1,0 +1,55 @@
+"""The Search panel over fake engines: limits, the front to move along, one step to apply."""
+
+import pytest
+
+from workbench.protocol import RunStudy
+
+
+@pytest.fixture
+def searched(opened, qtbot):
+    panel = opened.window.reveal("search")
+    panel.limits.trials.setValue(3)
+    panel.limits.accuracy.setText("0.88")
+    panel.start.click()
+    qtbot.waitUntil(lambda: not opened.runner.running and len(panel.plot.dots) == 3)
+    return panel
+
+
+def test_that_limits_trials_and_processes_are_what_the_engine_is_told(searched, engines):
+    (told,) = [c.options for c in engines.commands if isinstance(c, RunStudy)]
+    assert told == {"accuracy": 0.88, "cycles": None, "sram": None, "trials": 3, "workers": 1}
+
+
+def test_that_the_quickest_within_the_limits_is_chosen_first(searched):
+    assert searched.title.text() == "Candidate 1"
+    assert "keeps all limits" in searched.about.text()
+    assert [dot.is_faint for dot in searched.plot.dots] == [False, True, False]
+
+
+def test_that_the_slider_moves_along_the_front_and_names_the_rules_that_differ(searched):
+    assert searched.slider.maximum() == 2
+    searched.slider.setValue(2)
+    assert searched.title.text() == "Candidate 3"
+    assert "breaks" not in searched.about.text()
+    searched.slider.setValue(0)
+    assert "breaks a limit" in searched.about.text()
+
+
+def test_that_applying_a_candidate_is_one_undo_step(searched, opened):
+    before = opened.document.project
+    searched.slider.setValue(2)
+    searched.apply.click()
+    rules = opened.document.project.rules
+    assert {(r.match, r.config) for r in rules} == {("", "a16w8"), ("stem.conv", "a8w8")}
+    assert opened.document.undo_stack.undoText() == "Apply candidate 3"
+    opened.document.undo_stack.undo()
+    assert opened.document.project == before
+
+
+def test_that_a_candidate_survives_an_edit_of_the_rules(searched, opened, qtbot):
+    searched.apply.click()
+    with qtbot.waitSignal(opened.planner.planned):
+        opened.document.apply("No rules", lambda p: type(p)(**{**dict(p), "rules": ()}))
+    searched.refresh()
+    assert "former" not in searched.note.text()
+    assert len(searched.plot.dots) == 3
