@@ -87,10 +87,10 @@ class Trial(QObject):
         before, after = self.runs()
         if before is None or after is None:
             return "Measuring\u2026" if self.is_running else "It could not be measured."
-        lines = [
-            f"{after.accuracy_name}: {accuracy_text(before)} \u2192 {accuracy_text(after)}",
-            *_figure("SQNR", before.quality.sqnr_db, after.quality.sqnr_db),
-        ]
+        lines = _figure("SQNR", before.quality.sqnr_db, after.quality.sqnr_db)
+        if after.accuracy_name != "SQNR":
+            texts = accuracy_text(before), accuracy_text(after)
+            lines.insert(0, f"{after.accuracy_name}: {texts[0]} \u2192 {texts[1]}")
         if before.cost is None or after.cost is None:
             lines.append("Compiling\u2026" if self.is_running else "Its cost is not known.")
         else:

@@ -145,7 +145,7 @@ def known(engine, base, names):
 
     graph = GraphSnapshot.load(engine.path(base, "export") / "graph.json")
     there = {m.path for m in graph.modules}
-    weighted = [m.path for m in graph.modules if m.type.endswith(("Conv2d", "Linear"))]
+    weighted = [m.path for m in graph.modules if m.type_name.endswith(("Conv2d", "Linear"))]
     return [n for n in names if n in there] or weighted[2:11:3]
 
 

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QSize, Signal
-from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QMainWindow, QToolButton, QWidget
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtWidgets import (
+    QDockWidget,
+    QHBoxLayout,
+    QLabel,
+    QMainWindow,
+    QTabBar,
+    QToolButton,
+    QWidget,
+)
 
 from ui.icons import icon
 from ui.theme import Theme
 
 TITLE_PX = 26
+# The width Qt gives a bar that it has never placed.
+_UNPLACED_PX = 100
 
 
 class _Title(QWidget):
@@ -108,3 +118,14 @@ class Dock(QDockWidget):
         if self.wanting:
             self.wanted.emit()
         self.show_title()
+
+
+def hide_idle_tabs(home: QMainWindow) -> None:
+    """Hide bars of an arrangement before, which Qt leaves over those that are in use."""
+    bars = home.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly)
+    widest: dict[int, int] = {}
+    for bar in bars:
+        widest[bar.count()] = max(widest.get(bar.count(), 0), bar.width())
+    for bar in bars:
+        if bar.width() == _UNPLACED_PX and widest[bar.count()] > _UNPLACED_PX:
+            bar.hide()
