@@ -51,6 +51,14 @@ def test_that_all_switches_closed_are_the_quantized_model(studied):
     assert math.isclose(result.quantized.sqnr_db, measured(engine, made), abs_tol=1e-9)
 
 
+def test_that_fixed_ranges_hold_under_the_switches_too(engine):
+    made = edits.fix_range(project("small", **CALIBRATED), "relu", 0.0, 0.5)
+    result = found(engine, run(engine, made))
+    assert math.isclose(result.quantized.sqnr_db, measured(engine, made), abs_tol=1e-9)
+    plain = found(engine, run(engine, edits.free_ranges(made, ["relu"])))
+    assert result.quantized.sqnr_db < plain.quantized.sqnr_db - 3
+
+
 def test_that_sparing_a_unit_equals_its_real_conversion(studied):
     engine, made, result = studied
     for unit in result.units:

@@ -126,6 +126,10 @@ class Project(Frozen):
             return self.presets[rule.config]
         return PRESETS_BY_ID[rule.config].config
 
+    def fixed_ranges(self) -> dict[str, tuple[float, float]]:
+        """Return minimum and maximum of every tensor whose range is fixed."""
+        return {fixed.tensor: (fixed.minimum, fixed.maximum) for fixed in self.ranges}
+
     def label_of(self, rule: Rule) -> str:
         """Return the short name shown for the rule's config."""
         return rule.config if isinstance(rule.config, str) else config_label(rule.config)

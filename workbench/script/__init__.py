@@ -147,7 +147,7 @@ def _main(project: Project) -> str:
 if __name__ == "__main__":
     main()
 """
-    ranges = {fixed.tensor: (fixed.minimum, fixed.maximum) for fixed in project.ranges}
+    ranges = project.fixed_ranges()
     fix = "    fix_ranges(prepared, RANGES)\n" if ranges else ""
     flow = _FLOW.replace("{ranges}", repr(ranges)).replace("{fix}", fix)
     return flow.rstrip() + (_BORDER.rstrip() if integer_io else "") + "\n" + tail.lstrip("\n")

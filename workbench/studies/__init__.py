@@ -24,7 +24,8 @@ class Study:
 
 
 STUDIES: tuple[Study, ...] = (
-    Study("sensitivity", "Sensitivity", "Measuring sensitivity", "calibrate", ("evaluation",), 1,
+    Study("sensitivity", "Sensitivity", "Measuring sensitivity", "calibrate",
+          ("evaluation", "ranges"), 1,
           "workbench.engine.studies.sensitivity:run"),
     Study("search", "Search", "Searching for precisions", "export",
           ("rules.io", "ranges", "improvers", "calibration", "evaluation", "target.quantizer",

@@ -71,7 +71,7 @@ def load(context: StageContext) -> Converted:
 
 def _fix_ranges(project: Project, observed: torch.fx.GraphModule) -> list[str]:
     """Put the project's own ranges in place of those seen; return what could not be done."""
-    ranges = {fixed.tensor: (fixed.minimum, fixed.maximum) for fixed in project.ranges}
+    ranges = project.fixed_ranges()
     if ranges and programs.has_control_flow(observed):
         raise failure(
             "Ranges cannot be fixed in a program with torch.cond or while_loop.",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from workbench.engine.observers import fix_ranges
 from workbench.engine.quality import tensors_of, top_k_hit
 from workbench.engine.running import searching_ranges
 from workbench.engine.samples import evaluation_samples
@@ -34,7 +36,9 @@ def run(study: StudyContext) -> None:
         study.tell(found, found.samples, total, "")
         return
     with searching_ranges(context):
-        program = SwitchedProgram(context.hot("calibrate").module)
+        observed = copy.deepcopy(context.hot("calibrate").module)
+        fix_ranges(observed, context.project.fixed_ranges())
+        program = SwitchedProgram(observed)
         switching = Switching(program, context.hot("export").graph)
     units = tuple(UnitSensitivity(unit=unit) for unit in switching.units)
     if found is None or [u.unit for u in found.units] != list(switching.units):
