@@ -9,7 +9,6 @@ from PySide6.QtGui import QColor, QLinearGradient, QPainter, QPen, QPixmap
 
 from ui.graph.overlay import number_text
 from workbench.graph.groups import ROOT
-from workbench.graph.wording import elide
 
 if TYPE_CHECKING:
     from ui.graph.paint_boxes import BoxPainter
@@ -79,7 +78,9 @@ class ChromePainter:
             self._brush(painter, bar, overlay.brush)
         painter.setFont(self._palette.small_font)
         painter.setPen(self._palette.text)
-        title = elide(f"{overlay.title}{' (log)' if overlay.is_log else ''}", 40)
+        title = f"{overlay.title}{' (log)' if overlay.is_log else ''}"
+        right = Qt.TextElideMode.ElideRight
+        title = painter.fontMetrics().elidedText(title, right, int(bar.width()))
         line = QRectF(bar.x(), rect.y() + 4, bar.width(), 16)
         painter.drawText(line, Qt.AlignmentFlag.AlignLeft, title)
         painter.setPen(self._palette.muted)

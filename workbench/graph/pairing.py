@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Difference = Literal["added", "removed", "changed"]
 
 _OPERANDS = ("parameter", "constant")
+_FOLLOWERS = ("observer", "quantize", "dequantize")
 _FIRST, _LEFT, _RIGHT = "first", "left", "right"
 
 
@@ -63,9 +64,26 @@ class Pairing:
         if mine is None:
             return frozenset()
         if match.nodes and match.how not in {"owner", "inside"}:
-            # One observer or grid of several on the same tensor is told by its name.
-            return frozenset([node_id] if node_id in match.nodes else match.nodes)
+            return self._of_kind(mine, match.nodes, here, there)
+        if self._is_told(here, node_id) or self._is_told(there, node_id):
+            return frozenset()
         return frozenset([node_id] if other is not None and other.op == mine.op else ())
+
+    def _is_told(self, level: str, node_id: str) -> bool:
+        """Tell whether the float program says what an operation is: its name says less."""
+        return self._lineage.key(level, node_id) is not None
+
+    def _of_kind(self, mine: Node, twins: tuple[str, ...], here: str, there: str) -> frozenset[str]:
+        """Return the one observer or grid of several on a tensor that has the same place there."""
+        known = self._lineage.levels[there].nodes_by_id
+        alike = [twin for twin in twins if known[twin].kind == mine.kind]
+        if mine.kind not in _FOLLOWERS or not alike:
+            return frozenset(twins)
+        back = self._lineage.counterparts(there, alike[0], here).nodes
+        own = self._lineage.levels[here].nodes_by_id
+        order = [name for name in back if own[name].kind == mine.kind]
+        place = order.index(mine.id) if mine.id in order else 0
+        return frozenset(alike[place : place + 1])
 
     def _unmatched(self, here: str, there: str) -> frozenset[str]:
         return frozenset(

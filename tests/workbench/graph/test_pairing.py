@@ -62,3 +62,22 @@ def test_that_a_program_is_the_same_as_itself():
 def test_that_operands_count_with_their_operation(kind):
     other = replace(FLOAT, nodes=(*FLOAT.nodes, Node("w", "get_attr", kind)))
     assert Pairing(FLOAT, FLOAT, other).added == frozenset()
+
+
+def test_that_a_grid_that_was_renumbered_is_not_taken_for_another():
+    def on(source, name, scale):
+        tensor = TensorInfo((1,), "int8", QParams("int8", (scale,), (0,), -128, 127, None))
+        return Node(name, "quantize_per_tensor", "quantize", outputs=(tensor,)), Edge(source, name)
+
+    def run(*grids):
+        nodes = [*FLOAT.nodes, *(node for node, _ in grids)]
+        edges = [*FLOAT.edges, *(edge for _, edge in grids)]
+        return GraphSnapshot("quantized", tuple(nodes), tuple(edges))
+
+    before = run(on("relu", "q", 0.1))
+    after = run(on("conv", "q", 0.5), on("relu", "q_1", 0.1))
+    pairing = Pairing(FLOAT, before, after)
+    assert pairing.added == {"q"}
+    assert pairing.to_right(["q"]) == {"q_1"}
+    assert not pairing.removed
+    assert not pairing.changed
