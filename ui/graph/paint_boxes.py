@@ -241,7 +241,14 @@ class BoxPainter:
         ):
             if marked is not None and picture.scene.has(marked):
                 painter.setPen(pen)
+                painter.setBrush(Qt.BrushStyle.NoBrush)
                 outline(painter, picture.rect(marked), room + 1)
+                is_box = not picture.scene.is_open(marked)
+                if is_box and picture.camera.scale >= CLOSE:
+                    # Chips sit on the border: the line goes behind them.
+                    if picture.rect(marked).height() > PILL_HEIGHT:
+                        self._badge(painter, picture, marked, picture.rect(marked))
+                    paint_tags(painter, self._palette, picture, marked)
 
 
 def outline(painter: QPainter, rect: QRectF, room: float) -> None:
