@@ -1,57 +1,68 @@
-"""``inspect``: what is inside a ``.pte``."""
+"""``inspect``: what is inside any ``.pte``."""
 
 from __future__ import annotations
 
-import json
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.cli.arguments import add_json
-from workbench.cli.job import Job
 from workbench.cli.output import EXIT_DONE, print_json
-from workbench.errors import WorkbenchError, failure
-from workbench.protocol import Ask, StageFailed
+from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
 
 def add(verbs: Any) -> None:
     """Add the verb."""
-    verb = verbs.add_parser("inspect", help="open any .pte")
+    verb = verbs.add_parser("inspect", help="open any .pte or .bpte")
     verb.add_argument("program", type=Path, metavar="FILE.pte")
+    verb.add_argument(
+        "--commands", action="store_true", help="list the commands of every Ethos-U delegate"
+    )
     add_json(verb)
     verb.set_defaults(perform=_inspect)
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    path: Path = options.program
-    if not path.is_file():
-        raise failure(f"{path} is not there.")
-    description = _ask(path)
+    from workbench.pte.description import describe
+
+    data = _read(options.program)
+    description = describe(data)
     if options.json:
+        if options.commands:
+            description["commands"] = [list(lines) for lines in _listings(data)]
         print_json(description)
-    else:
-        _print(path, description)
+        return EXIT_DONE
+    _print(options.program, description)
+    if options.commands:
+        for lines in _listings(data):
+            print("\n".join(["", *lines]))
     return EXIT_DONE
 
 
-def _ask(path: Path) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
-        answer = Path(folder) / "answer.json"
-        job = Job()
-        command = Ask(
-            job="inspect",
-            question="inspect",
-            arguments={"path": str(path.absolute())},
-            answer=str(answer),
-        )
-        if job.run(command) != "done":
-            infos = [i for e in job.events if isinstance(e, StageFailed) for i in e.infos]
-            raise WorkbenchError(infos)
-        found: dict[str, Any] = json.loads(answer.read_text())
-        return found
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise failure(f"{path} is not there.") from error
+    except OSError as error:
+        raise failure(
+            f"{path.name} cannot be read: {error.strerror or error}.",
+            where=Place(kind="file", id=path.name),
+        ) from error
+
+
+def _listings(data: bytes) -> Iterator[Iterator[str]]:
+    from workbench.pte import npu_commands, vela_stream
+    from workbench.pte.program import decode
+
+    for delegate in decode(data).methods[0].delegates:
+        if delegate.backend == vela_stream.ETHOS_U:
+            commands = vela_stream.blocks(delegate.data).get("cmd_data")
+            if commands is not None and not commands.external:
+                yield npu_commands.listing(npu_commands.decode(commands.data))
 
 
 def _print(path: Path, found: dict[str, Any]) -> None:
@@ -62,14 +73,27 @@ def _print(path: Path, found: dict[str, Any]) -> None:
                 f"  {side[:-1]:<9}{tensor.get('dtype', tensor['type'])} {tensor.get('shape', '')}"
             )
     for delegate in found["delegates"]:
-        name, size = delegate["backend"], delegate["bytes"]
-        print(f"  delegate {delegate['index']}: {name}, {size:,} bytes")
-        for name, size in delegate.get("vela_blocks", {}).items():
-            print(f"    {name:<14}{size:>12,} bytes")
-        if "scratch_bytes" in delegate:
-            print(f"    scratch needed {delegate['scratch_bytes']:,} bytes")
+        _print_delegate(delegate)
     memory = found["memory"]
     print(f"  planned buffers {memory['planned_bytes']} bytes")
     print(f"  method pool     {memory['method_pool_bytes']:,} bytes")
     print(f"  scratch pool    {memory['scratch_pool_bytes']:,} bytes")
+    print(f"  constants       {found['constants_bytes']:,} bytes")
+    for name, size in found["named_data_bytes"].items():
+        print(f"  named data      {name} {size:,} bytes")
+    if found["test_cases"]:
+        print(f"  test vectors    {found['test_cases']} samples")
     print(f"  kernels         {', '.join(found['kernels']) or 'none'}")
+
+
+def _print_delegate(delegate: dict[str, Any]) -> None:
+    print(f"  delegate {delegate['index']}: {delegate['backend']}, {delegate['bytes']:,} bytes")
+    for name, size in delegate.get("vela_blocks", {}).items():
+        beside = ", beside the program" if name in delegate["external_blocks"] else ""
+        print(f"    {name:<14}{size:>12,} bytes{beside}")
+    if "scratch_bytes" in delegate:
+        print(f"    scratch needed {delegate['scratch_bytes']:,} bytes")
+    if npu := delegate.get("npu"):
+        kinds = ", ".join(f"{count} {kind}" for kind, count in npu["operations"].items())
+        print(f"    compiled for {npu['family']}-{npu['macs']}, {npu['commands']:,} commands")
+        print(f"    {kinds}")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.engine import pte
+from workbench.engine.bundling import bundle
 from workbench.engine.quality import tensors_of
 from workbench.engine.samples import calibration_samples
 from workbench.pipeline.plan import tool_versions
+from workbench.pte.description import Memory, memory
 from workbench.results import Deliverable, LowerResult, PackageResult, save_result
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def run(context: StageContext) -> None:
     program = (context.path("lower") / "program.pte").read_bytes()
     lowered = context.result("lower", LowerResult)
     stem = file_stem(context.project.name)
-    needs = pte.memory(program)
+    needs = memory(program)
     context.progress(0, None, "bundling test vectors")
     files = {
         f"{stem}.pte": (program, "the program for the ExecuTorch runtime"),
@@ -91,11 +92,11 @@ def _bundle(context: StageContext, program: bytes) -> bytes:
             cases.append(toolchain.runtime_values(module, sample.inputs, outputs, integer_io))
             if len(cases) == BUNDLED_SAMPLES:
                 break
-    return pte.bundle(program, cases)
+    return bundle(program, cases)
 
 
 def _manifest(
-    context: StageContext, lowered: LowerResult, files: list[Deliverable], needs: pte.Memory
+    context: StageContext, lowered: LowerResult, files: list[Deliverable], needs: Memory
 ) -> dict[str, Any]:
     project = context.project
     return {

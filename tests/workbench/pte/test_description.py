@@ -1,0 +1,103 @@
+"""Any program is opened as it is, and none, however damaged, is more than a sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.errors import WorkbenchError
+from workbench.pte import npu_commands, vela_stream
+from workbench.pte.description import describe, memory
+from workbench.pte.program import decode
+
+PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
+ALL = sorted(path.name for path in PROGRAMS.glob("*.pte"))
+BYTES = {name: (PROGRAMS / name).read_bytes() for name in ALL}
+
+
+def everything(data: bytes) -> None:
+    """Look at all there is; only a WorkbenchError may come of it."""
+    with contextlib.suppress(WorkbenchError):
+        describe(data)
+        for method in decode(data).methods:
+            for delegate in method.delegates:
+                if delegate.backend == vela_stream.ETHOS_U:
+                    commands = vela_stream.blocks(delegate.data).get("cmd_data")
+                    if commands is not None:
+                        list(npu_commands.listing(npu_commands.decode(commands.data)))
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "macs"),
+    [("u55.pte", "ethos-u55", 128), ("u65.pte", "ethos-u65", 256), ("u85.pte", "ethos-u85", 256)],
+)
+def test_that_the_npu_a_program_was_compiled_for_is_read_from_its_commands(name, family, macs):
+    (delegate,) = describe(BYTES[name])["delegates"]
+    assert (delegate["npu"]["family"], delegate["npu"]["macs"]) == (family, macs)
+    assert delegate["compile_specs"]["target"] == f"{family}-{macs}"
+    assert delegate["scratch_bytes"] > 0
+    assert delegate["outputs"][0]["item_bytes"] == 1
+
+
+def test_that_commands_are_told_as_operations():
+    data = BYTES["u55.pte"]
+    (delegate,) = decode(data).methods[0].delegates
+    stream = npu_commands.decode(vela_stream.blocks(delegate.data)["cmd_data"].data)
+    (first, second) = (o for o in stream.operations if o.kind == "convolution")
+    assert (first.ifm, first.ofm, first.kernel) == ((8, 8, 2), (8, 8, 4), (3, 3))
+    assert second.ofm[-1] == 3
+    lines = list(npu_commands.listing(stream))
+    assert len(lines) == len(stream.commands)
+    assert sum("3x3 convolution, (8, 8, 2) to (8, 8, 4)" in line for line in lines) == 1
+    assert lines[-1].endswith("NPU_OP_STOP                    65535")
+
+
+def test_that_a_program_without_delegates_tells_its_kernels_and_constants():
+    found = describe(BYTES["no_delegate.pte"])
+    assert found["delegates"] == []
+    assert "aten::convolution.out" in found["kernels"]
+    # 4 x 2 x 3 x 3 and 3 x 4 weights with their biases, in float32.
+    assert found["constants_bytes"] >= 4 * (72 + 4 + 12 + 3)
+    assert found["memory"]["scratch_pool_bytes"] == 0
+    assert memory(BYTES["no_delegate.pte"]).planned_bytes == (2048,)
+
+
+def test_that_another_backends_delegates_are_shown_as_what_they_are():
+    found = describe(BYTES["xnnpack.pte"])
+    assert {d["backend"] for d in found["delegates"]} == {"XnnpackBackend"}
+    assert "npu" not in found["delegates"][0]
+    assert sum(found["named_data_bytes"].values()) == 364
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_that_a_program_cut_short_anywhere_is_told_or_refused(name):
+    data = BYTES[name]
+    for length in range(0, len(data), 37):
+        everything(data[:length])
+
+
+@given(data=st.data())
+@settings(max_examples=400, deadline=None)
+def test_that_damaged_programs_never_do_more_than_be_refused(data):
+    damaged = bytearray(BYTES[data.draw(st.sampled_from(ALL))])
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(8, len(damaged) - 5))
+        value = data.draw(st.sampled_from([0, 1, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x80000000, 4]))
+        struct.pack_into("<I", damaged, at, value)
+    everything(bytes(damaged))
+
+
+@given(noise=st.binary(max_size=400))
+def test_that_noise_behind_the_mark_is_refused_in_a_sentence(noise):
+    everything(b"\x10\0\0\0ET12" + noise)
+    everything(b"\x10\0\0\0BP08" + noise)
+
+
+def test_that_what_is_no_program_is_refused_with_what_to_choose():
+    with pytest.raises(WorkbenchError, match="not an ExecuTorch program"):
+        describe(b"PK\x03\x04 a zip file, say")

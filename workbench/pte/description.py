@@ -1,0 +1,139 @@
+"""A ``.pte`` in figures: what it holds, what a runtime must link and the memory it must give."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from workbench.pte import npu_commands, vela_stream
+from workbench.pte.program import Delegate, Method, Program, Value, decode
+
+_ALIGNMENT = 16
+# Loaded structures of the runtime per value and per instruction, measured as an upper bound; the
+# rest of the method pool follows from the program itself.
+_BYTES_PER_VALUE, _BYTES_PER_INSTRUCTION, _BYTES_FIXED = 96, 64, 4096
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a runtime must give: pools and planned buffers [bytes]."""
+
+    method_pool_bytes: int
+    scratch_pool_bytes: int
+    planned_bytes: tuple[int, ...]
+
+
+def memory(data: bytes) -> Memory:
+    """Return the memory the runtime must give.
+
+    The method pool holds planned buffers and loaded structures; the scratch pool the largest
+    delegate's scratch with room for alignment. Source: pools of ExecuTorch's Arm runner.
+
+    Raises:
+        WorkbenchError: these bytes are no program.
+    """
+    return _memory(_first(decode(data)))
+
+
+def describe(data: bytes) -> dict[str, Any]:
+    """Return what ``workbench inspect --json`` prints.
+
+    Raises:
+        WorkbenchError: these bytes are no program, or a damaged one.
+    """
+    program = decode(data)
+    method = _first(program)
+    needs = _memory(method)
+    return {
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "methods": [each.name for each in program.methods],
+        "inputs": [_tensor(value) for value in method.tensors(method.inputs)],
+        "outputs": [_tensor(value) for value in method.tensors(method.outputs)],
+        "delegates": [_delegate(i, item) for i, item in enumerate(method.delegates)],
+        "kernels": sorted(set(method.kernels)),
+        "instructions": _counted(method),
+        "constants_bytes": sum(program.constants),
+        "named_data_bytes": program.named,
+        "test_cases": program.test_cases,
+        "memory": asdict(needs) | {"planned_bytes": list(needs.planned_bytes)},
+    }
+
+
+def _first(program: Program) -> Method:
+    from workbench.pte.flat import damaged
+
+    if not program.methods:
+        raise damaged("it holds no method")
+    return program.methods[0]
+
+
+def _memory(method: Method) -> Memory:
+    structures = (
+        _BYTES_FIXED
+        + _BYTES_PER_VALUE * len(method.values)
+        + _BYTES_PER_INSTRUCTION * len(method.calls)
+    )
+    scratch = [
+        vela_stream.scratch_bytes(vela_stream.blocks(delegate.data))
+        for delegate in method.delegates
+        if delegate.backend == vela_stream.ETHOS_U
+    ]
+    return Memory(
+        method_pool_bytes=_rounded(sum(max(size, 0) for size in method.planned) + structures),
+        scratch_pool_bytes=_rounded(max(scratch) + _ALIGNMENT) if scratch else 0,
+        planned_bytes=method.planned,
+    )
+
+
+def _rounded(size: int, to: int = 1024) -> int:
+    return -(-size // to) * to
+
+
+def _tensor(value: Value) -> dict[str, Any]:
+    if value.kind != "tensor":
+        return {"type": value.kind}
+    return {"type": "tensor", "dtype": value.dtype, "shape": list(value.shape)}
+
+
+def _delegate(index: int, delegate: Delegate) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "index": index,
+        "backend": delegate.backend,
+        "bytes": len(delegate.data),
+        "compile_specs": {k: v.decode("utf-8", "replace") for k, v in delegate.specs.items()},
+    }
+    if delegate.backend == vela_stream.ETHOS_U:
+        found = vela_stream.blocks(delegate.data)
+        entry["vela_blocks"] = {
+            name: len(block.data) for name, block in found.items() if not name.startswith("vela_")
+        }
+        entry["scratch_bytes"] = vela_stream.scratch_bytes(found)
+        entry["external_blocks"] = {b.name: b.key for b in found.values() if b.external}
+        for side in ("inputs", "outputs"):
+            entry[side] = [asdict(port) for port in vela_stream.ports(found, side)]
+        commands = found.get("cmd_data")
+        if commands is not None and not commands.external:
+            entry["npu"] = _stream(npu_commands.decode(commands.data))
+    return entry
+
+
+def _stream(stream: npu_commands.CommandStream) -> dict[str, Any]:
+    kinds: dict[str, int] = {}
+    for operation in stream.operations:
+        kinds[operation.kind] = kinds.get(operation.kind, 0) + 1
+    return {
+        "family": stream.family,
+        "macs": stream.macs,
+        "format": stream.format,
+        "commands": len(stream.commands),
+        "operations": kinds,
+    }
+
+
+def _counted(method: Method) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for call in method.calls:
+        counts[call.kind] = counts.get(call.kind, 0) + 1
+    return counts

@@ -1,0 +1,125 @@
+"""Tables of a FlatBuffer, read without trusting a single offset.
+
+The usual readers take every offset at its word; files come from anywhere, so here each one is
+checked against the end of the data, and the number of tables against what the data can hold.
+Source: FlatBuffers internals, https://flatbuffers.dev/internals/.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from workbench.errors import Place, WorkbenchError, failure
+
+_TABLES_AT_LEAST = 10_000
+_BYTES_PER_TABLE = 4
+_SIZES = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8, "d": 8}
+
+
+def damaged(what: str) -> WorkbenchError:
+    """Return the error for data that cannot be what it claims to be."""
+    return failure(
+        f"The program is damaged: {what}.",
+        "The file may be cut short or overwritten; make it again, or compare its digest.",
+        Place(kind="file", id="program"),
+    )
+
+
+class Data:
+    """The bytes, and how many tables may still be opened in them."""
+
+    def __init__(self, view: memoryview) -> None:
+        self.view = view
+        self._left = max(_TABLES_AT_LEAST, len(view) // _BYTES_PER_TABLE)
+
+    def read(self, form: str, at: int) -> int | float:
+        """Return one little-endian number; ``form`` is its letter in ``struct``."""
+        if not 0 <= at <= len(self.view) - _SIZES[form]:
+            raise damaged("an offset points outside of it")
+        value: int | float = struct.unpack_from("<" + form, self.view, at)[0]
+        return value
+
+    def whole(self, form: str, at: int) -> int:
+        """Return one little-endian integer."""
+        return int(self.read(form, at))
+
+    def table(self, at: int) -> Table:
+        """Return the table at an offset from the start."""
+        self._left -= 1
+        if self._left < 0:
+            raise damaged("its tables refer to each other again and again")
+        return Table(self, at)
+
+    def root(self) -> Table:
+        """Return the table that the data starts from."""
+        return self.table(self.whole("I", 0))
+
+
+class Table:
+    """One table; fields are asked for by their place in the schema, absent ones are defaults."""
+
+    def __init__(self, data: Data, at: int) -> None:
+        self._data, self._at = data, at
+        self._fields = at - data.whole("i", at)
+        self._size = data.whole("H", self._fields)
+
+    def number(self, field: int, form: str, default: float = 0) -> float:
+        """Return a scalar field."""
+        at = self._place(field)
+        return default if at is None else self._data.read(form, at)
+
+    def whole(self, field: int, form: str, default: int = 0) -> int:
+        """Return an integer field."""
+        at = self._place(field)
+        return default if at is None else self._data.whole(form, at)
+
+    def table(self, field: int) -> Table | None:
+        """Return the table that a field refers to; None if it is absent."""
+        at = self._target(field)
+        return None if at is None else self._data.table(at)
+
+    def union(self, kind_field: int) -> tuple[int, Table | None]:
+        """Return a union's kind and table; its table stands in the field after its kind."""
+        return self.whole(kind_field, "B"), self.table(kind_field + 1)
+
+    def tables(self, field: int) -> Iterator[Table]:
+        """Yield the tables of a vector."""
+        start, count = self._vector(field, 4)
+        for index in range(count):
+            at = start + 4 * index
+            yield self._data.table(at + self._data.whole("I", at))
+
+    def numbers(self, field: int, form: str) -> tuple[int, ...]:
+        """Return a vector of integers."""
+        start, count = self._vector(field, _SIZES[form])
+        return struct.unpack_from(f"<{count}{form}", self._data.view, start) if count else ()
+
+    def bytes(self, field: int) -> memoryview:
+        """Return a vector of bytes, or a string, not copied."""
+        start, count = self._vector(field, 1)
+        return self._data.view[start : start + count]
+
+    def text(self, field: int) -> str:
+        """Return a string; what is not UTF-8 in it is replaced."""
+        return str(self.bytes(field), "utf-8", "replace")
+
+    def _place(self, field: int) -> int | None:
+        entry = 4 + 2 * field
+        if entry + 2 > self._size:
+            return None
+        offset = self._data.whole("H", self._fields + entry)
+        return self._at + offset if offset else None
+
+    def _target(self, field: int) -> int | None:
+        at = self._place(field)
+        return None if at is None else at + self._data.whole("I", at)
+
+    def _vector(self, field: int, size: int) -> tuple[int, int]:
+        at = self._target(field)
+        if at is None:
+            return 0, 0
+        count = self._data.whole("I", at)
+        if at + 4 + size * count > len(self._data.view):
+            raise damaged("a list is longer than the file")
+        return at + 4, count

@@ -1,0 +1,233 @@
+"""A ``.pte``, decoded: methods, values, kernels, delegates and constants, without torch.
+
+Source: ExecuTorch 1.5.1, ``exir/_serialize/program.fbs`` (tables and the order of their fields),
+``exir/_serialize/_program.py`` (the extended header) and
+``devtools/bundled_program/schema/bundled_program_schema.fbs`` (programs with test vectors).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workbench.errors import failure
+from workbench.pte.flat import Data, Table, damaged
+
+_PROGRAM_MARKS, _BUNDLE_MARK = (b"ET12", b"ET13"), b"BP08"
+_HEADER_MARK, _HEADER = b"eh00", struct.Struct("<4sIQQQ")
+_TENSOR = 5
+DTYPES = {
+    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
+    7: "float64", 11: "bool", 15: "bfloat16", 27: "uint16", 28: "uint32", 29: "uint64",
+}  # fmt: skip
+_ITEM_BYTES = {
+    "uint8": 1, "int8": 1, "bool": 1, "int16": 2, "float16": 2, "bfloat16": 2, "uint16": 2,
+    "int32": 4, "float32": 4, "uint32": 4, "int64": 8, "float64": 8, "uint64": 8,
+}  # fmt: skip
+_VALUE_KINDS = {
+    1: "none", 2: "int", 3: "bool", 4: "float", 5: "tensor", 6: "text", 7: "list of int",
+    8: "list of float", 9: "list of bool", 10: "list of tensors", 11: "list of tensors",
+}  # fmt: skip
+_CALLS = {1: "kernel", 2: "delegate", 3: "move", 4: "jump", 5: "free"}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of a method; ``memory_id`` and ``offset`` say where it is planned, -1 if nowhere."""
+
+    kind: str
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    constant: int = 0
+    memory_id: int = -1
+    offset: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """The size of a tensor's data [bytes]; 0 for a type of unknown width."""
+        size = _ITEM_BYTES.get(self.dtype, 0)
+        for length in self.shape:
+            size *= max(length, 0)
+        return size
+
+
+@dataclass(frozen=True)
+class Call:
+    """An instruction: what kind, the kernel's or delegate's index, and its values."""
+
+    kind: str
+    index: int = -1
+    values: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Delegate:
+    """A part of the program that a backend runs."""
+
+    backend: str
+    data: memoryview
+    specs: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One entry point. ``planned`` are sizes of buffers for activations by memory id [bytes]."""
+
+    name: str
+    values: tuple[Value, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    kernels: tuple[str, ...]
+    delegates: tuple[Delegate, ...]
+    calls: tuple[Call, ...]
+    planned: tuple[int, ...]
+
+    def tensors(self, indices: tuple[int, ...]) -> list[Value]:
+        """Return the values at some indices; those that do not exist are damage."""
+        if any(not 0 <= i < len(self.values) for i in indices):
+            raise damaged("a value is named that does not exist")
+        return [self.values[i] for i in indices]
+
+
+@dataclass(frozen=True)
+class Program:
+    """All of a ``.pte``. ``named`` are sizes of data with names [bytes]."""
+
+    version: int
+    methods: tuple[Method, ...]
+    constants: tuple[int, ...]
+    named: dict[str, int]
+    segment_bytes: int
+    test_cases: int = 0
+
+
+@dataclass(frozen=True)
+class _Segments:
+    view: memoryview
+    base: int
+    places: tuple[tuple[int, int], ...]
+
+    def take(self, index: int) -> memoryview:
+        if not 0 <= index < len(self.places):
+            raise damaged("a segment is named that does not exist")
+        offset, size = self.places[index]
+        start = self.base + offset
+        if start + size > len(self.view):
+            raise damaged("a segment reaches beyond its end")
+        return self.view[start : start + size]
+
+
+def decode(data: bytes | memoryview) -> Program:
+    """Return the program in these bytes; of a bundled one, the program in it.
+
+    Raises:
+        WorkbenchError: it is no ExecuTorch program, or a damaged one.
+    """
+    view = memoryview(data)
+    mark = bytes(view[4:8])
+    if mark == _BUNDLE_MARK:
+        bundle = Data(view).root()
+        cases = sum(len(list(suite.tables(1))) for suite in bundle.tables(1))
+        inner = bundle.bytes(2)
+        if bytes(inner[4:8]) not in _PROGRAM_MARKS:
+            raise damaged("the bundle holds no program")
+        return _program(inner, cases)
+    if mark not in _PROGRAM_MARKS:
+        raise failure(
+            "This is not an ExecuTorch program: the mark ET12 is missing.",
+            "Choose a .pte or .bpte file.",
+        )
+    return _program(view, 0)
+
+
+def plain(data: bytes) -> memoryview:
+    """Return the bare program: what is bundled, or the bytes themselves."""
+    view = memoryview(data)
+    return Data(view).root().bytes(2) if bytes(view[4:8]) == _BUNDLE_MARK else view
+
+
+def _program(view: memoryview, test_cases: int) -> Program:
+    root = Data(view).root()
+    segments = _segments(view, root)
+    inline = [item.bytes(0) for item in root.tables(3)]
+    return Program(
+        version=root.whole(0, "I"),
+        methods=tuple(_method(table, inline, segments) for table in root.tables(1)),
+        constants=tuple(_constants(root, segments)),
+        named={t.text(0): len(segments.take(t.whole(1, "I"))) for t in root.tables(7)},
+        segment_bytes=sum(size for _, size in segments.places),
+        test_cases=test_cases,
+    )
+
+
+def _segments(view: memoryview, root: Table) -> _Segments:
+    base = 0
+    if bytes(view[8:12]) == _HEADER_MARK and len(view) >= 8 + _HEADER.size:
+        _, _, _, base, _ = _HEADER.unpack_from(view, 8)
+    places = tuple((t.whole(0, "Q"), t.whole(1, "Q")) for t in root.tables(4))
+    return _Segments(view, base, places)
+
+
+def _constants(root: Table, segments: _Segments) -> Iterator[int]:
+    yield from (len(buffer.bytes(0)) for buffer in root.tables(2))
+    parts = root.table(5)
+    if parts is None:
+        return
+    offsets = parts.numbers(1, "Q")
+    if len(offsets) > 1:
+        end = len(segments.take(parts.whole(0, "I")))
+        for first, last in zip(offsets, [*offsets[1:], end], strict=False):
+            yield max(0, last - first)
+
+
+def _method(table: Table, inline: list[memoryview], segments: _Segments) -> Method:
+    return Method(
+        name=table.text(0),
+        values=tuple(_value(value) for value in table.tables(2)),
+        inputs=table.numbers(3, "i"),
+        outputs=table.numbers(4, "i"),
+        kernels=tuple(f"{o.text(0)}.{o.text(1)}".rstrip(".") for o in table.tables(6)),
+        delegates=tuple(_delegate(item, inline, segments) for item in table.tables(7)),
+        calls=tuple(_call(item) for chain in table.tables(5) for item in chain.tables(2)),
+        planned=table.numbers(8, "q")[1:],
+    )
+
+
+def _value(table: Table) -> Value:
+    kind, content = table.union(0)
+    if kind != _TENSOR or content is None:
+        return Value(_VALUE_KINDS.get(kind, "unknown"))
+    place = content.table(6)
+    scalar = content.whole(0, "b")
+    return Value(
+        kind="tensor",
+        dtype=DTYPES.get(scalar, f"type {scalar}"),
+        shape=content.numbers(2, "i"),
+        constant=content.whole(5, "I"),
+        memory_id=-1 if place is None else place.whole(0, "I"),
+        offset=0 if place is None else place.whole(1, "I") | place.whole(2, "I") << 32,
+    )
+
+
+def _delegate(table: Table, inline: list[memoryview], segments: _Segments) -> Delegate:
+    reference = table.table(1)
+    data = memoryview(b"")
+    if reference is not None:
+        index = reference.whole(1, "I")
+        if reference.whole(0, "b") == 1:
+            data = segments.take(index)
+        elif index < len(inline):
+            data = inline[index]
+        else:
+            raise damaged("a delegate's data is missing")
+    specs = {spec.text(0): bytes(spec.bytes(1)) for spec in table.tables(2)}
+    return Delegate(table.text(0), data, specs)
+
+
+def _call(table: Table) -> Call:
+    kind, content = table.union(0)
+    name = _CALLS.get(kind, "unknown")
+    if content is None or name not in {"kernel", "delegate"}:
+        return Call(name)
+    return Call(name, content.whole(0, "i"), content.numbers(1, "i"))

@@ -1,0 +1,88 @@
+"""What Vela packed into a delegate: named blocks, and the tensors at its border.
+
+Source: ExecuTorch 1.5.1, ``backends/arm/arm_vela.py``: a block is a name of 16 bytes, its size as
+uint32, one byte that tells whether its data lies outside, 11 reserved bytes, then its data filled
+up to a multiple of 16 bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from workbench.pte.flat import damaged
+
+ETHOS_U = "EthosUBackend"
+HEADER, FOOTER = "vela_bin_stream", "vela_end_stream"
+_BLOCK, _ALIGNMENT = struct.Struct("<16sIB11x"), 16
+_PORT = struct.Struct("<9i")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block. Of an ``external`` one only the key is here; its data lies beside the program."""
+
+    name: str
+    data: memoryview
+    external: bool
+
+    @property
+    def key(self) -> str:
+        """The name under which an external block's data is found; empty for others."""
+        return str(self.data, "ascii", "replace") if self.external else ""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A tensor at the border of a delegate: where in which memory region it lies [bytes]."""
+
+    shape: tuple[int, ...]
+    item_bytes: int
+    offset: int
+    region: int
+
+
+def blocks(blob: memoryview | bytes) -> dict[str, Block]:
+    """Return the blocks of an Ethos-U delegate by name, in their order.
+
+    Raises:
+        WorkbenchError: the delegate is damaged.
+    """
+    view, found, at = memoryview(blob), dict[str, Block](), 0
+    while FOOTER not in found:
+        if at + _BLOCK.size > len(view):
+            raise damaged("the last block of an Ethos-U delegate is missing")
+        raw, size, external = _BLOCK.unpack_from(view, at)
+        start = at + _BLOCK.size
+        if start + size > len(view):
+            raise damaged("a block is longer than the Ethos-U delegate it is in")
+        name = raw.split(b"\0")[0].decode("ascii", "replace")
+        if not found and name != HEADER:
+            raise damaged("an Ethos-U delegate does not begin with vela_bin_stream")
+        found[name] = Block(name, view[start : start + size], bool(external))
+        # An empty block takes no data at all, other sizes are rounded up.
+        at = start + -(-size // _ALIGNMENT) * _ALIGNMENT
+    return found
+
+
+def scratch_bytes(found: dict[str, Block]) -> int:
+    """Return the SRAM that a delegate wants as scratch [bytes]."""
+    block = found.get("scratch_size")
+    if block is None or len(block.data) < 4:
+        return 0
+    return int(struct.unpack_from("<I", block.data)[0])
+
+
+def ports(found: dict[str, Block], side: str) -> list[Port]:
+    """Return the tensors of "inputs" or "outputs"."""
+    block = found.get(side)
+    if block is None or len(block.data) < 4:
+        return []
+    (count,) = struct.unpack_from("<i", block.data)
+    if count < 0 or 4 + count * _PORT.size > len(block.data):
+        raise damaged(f"an Ethos-U delegate names more {side} than it describes")
+    made = []
+    for index in range(count):
+        *shape, item_bytes, offset, region = _PORT.unpack_from(block.data, 4 + index * _PORT.size)
+        made.append(Port(tuple(shape), item_bytes, offset, region))
+    return made
