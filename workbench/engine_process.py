@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import ValidationError
 
 from workbench.protocol import (
-    Ask,
     Cancel,
     Command,
     EngineExit,
@@ -118,7 +117,7 @@ class EngineProcess:
 
     def send(self, command: Command) -> None:
         """Send a command; an engine that has ended already is no error, its exit is reported."""
-        if isinstance(command, RunUntil | RunStudy | Ask):
+        if isinstance(command, RunUntil | RunStudy):
             self._job, self._stage = command.job, ""
         line = encode(command)
         with self._sending, contextlib.suppress(OSError):

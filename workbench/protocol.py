@@ -62,17 +62,7 @@ class Shutdown(Frozen):
     command: Literal["shutdown"] = "shutdown"
 
 
-class Ask(Frozen):
-    """Ask something that needs the toolchain; the answer is written as JSON to ``answer``."""
-
-    command: Literal["ask"] = "ask"
-    job: str
-    question: Literal["inspect"]
-    arguments: dict[str, JsonValue]
-    answer: str
-
-
-Command = Annotated[RunUntil | RunStudy | Ask | Cancel | Shutdown, Field(discriminator="command")]
+Command = Annotated[RunUntil | RunStudy | Cancel | Shutdown, Field(discriminator="command")]
 
 
 class Ready(Frozen):
@@ -146,14 +136,6 @@ class StudyProgress(Frozen):
     message: str = ""
 
 
-class Answer(Frozen):
-    """The answer to a question is complete at ``path``."""
-
-    event: Literal["answer"] = "answer"
-    job: str
-    path: str
-
-
 class LogLine(Frozen):
     """One line of the engine's log."""
 
@@ -190,7 +172,6 @@ Event = Annotated[
     | StageSkipped
     | StageFailed
     | StudyProgress
-    | Answer
     | LogLine
     | JobFinished
     | EngineExit,

@@ -20,6 +20,7 @@ from workbench.cli import (
     script,
     search,
     sensitivity,
+    sweep,
 )
 from workbench.cli.output import EXIT_CANCELLED, EXIT_FAILED, EXIT_TRUST, EXIT_USAGE, print_infos
 from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError
@@ -36,6 +37,7 @@ VERBS = (
     improve,
     rules,
     ranges,
+    sweep,
     inspect,
     script,
     formats,

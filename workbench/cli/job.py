@@ -12,8 +12,6 @@ from workbench.cli.output import Progress
 from workbench.engine_process import EngineProcess
 from workbench.errors import Cancelled, ErrorInfo, Place
 from workbench.protocol import (
-    Answer,
-    Ask,
     EngineExit,
     Event,
     JobFinished,
@@ -39,13 +37,13 @@ class Job:
     """Runs one command on a fresh engine; ``events`` are all it said of the stages."""
 
     def __init__(self, *, verbose: bool = False) -> None:
-        self.events: list[StageFinished | StageSkipped | StageFailed | Answer] = []
+        self.events: list[StageFinished | StageSkipped | StageFailed] = []
         self._progress = Progress()
         self._tail: deque[str] = deque(maxlen=_KEPT_LINES)
         self._verbose = verbose
         self._interrupted = False
 
-    def run(self, command: RunUntil | RunStudy | Ask) -> str:
+    def run(self, command: RunUntil | RunStudy) -> str:
         """Return how the job ended: "done" or "failed".
 
         Raises:
@@ -84,7 +82,7 @@ class Job:
         if self._verbose:
             print(line, file=sys.stderr)
 
-    def _hear(self, event: Event, command: RunUntil | RunStudy | Ask) -> None:
+    def _hear(self, event: Event, command: RunUntil | RunStudy) -> None:
         match event:
             case StageStarted():
                 self._progress.update(event.stage, None, "")
@@ -103,8 +101,6 @@ class Job:
             case StageFailed():
                 self.events.append(event)
                 self._progress.line(f"{event.stage:>12}  failed  {event.elapsed_s:7.2f} s")
-            case Answer():
-                self.events.append(event)
             case LogLine() if event.level in {"warning", "error"} or self._verbose:
                 self._progress.line(f"{event.level}: {event.text}")
             case EngineExit() if not event.expected:
@@ -112,7 +108,7 @@ class Job:
             case _:
                 pass
 
-    def _crashed(self, event: EngineExit, command: RunUntil | RunStudy | Ask) -> None:
+    def _crashed(self, event: EngineExit, command: RunUntil | RunStudy) -> None:
         stage = event.stage or (command.until if isinstance(command, RunUntil) else "")
         info = ErrorInfo(
             message=event.sentence,

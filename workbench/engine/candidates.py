@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.engine.context import HotStore, StageContext
@@ -13,6 +14,7 @@ from workbench.pipeline.plan import plan
 from workbench.pipeline.stages import STAGES, STAGES_BY_ID
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from workbench.pipeline.cache import Cache
@@ -21,44 +23,69 @@ if TYPE_CHECKING:
 _GOALS = ("evaluate", "lower")
 
 
-def needed() -> list[str]:
-    """Return the stages that give quality and cost, in order."""
-    wanted = set(_GOALS)
+def _needed(goals: Sequence[str]) -> list[str]:
+    """Return the stages that some goals take, in order."""
+    wanted = set(goals)
     for stage in reversed(STAGES):
         if stage.id in wanted:
             wanted.update(stage.needs)
     return [stage.id for stage in STAGES if stage.id in wanted]
 
 
-def evaluate(
-    project: Project, folder: Path, cache: Cache, store: HotStore, *, accelerate: bool = True,
-    cancelled: threading.Event | None = None,
-) -> Run:  # fmt: skip
+@dataclass(frozen=True)
+class Means:
+    """What every candidate of one study is computed with."""
+
+    folder: Path
+    cache: Cache
+    store: HotStore
+    accelerate: bool = True
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+def means_of(context: StageContext) -> Means:
+    """Return the means of the stage or study that looks at candidates."""
+    return Means(
+        context.folder, context.cache, context.store, context.accelerate, context.cancelled
+    )
+
+
+def evaluate(project: Project, means: Means) -> Run:
     """Return the run of a project, computed as far as it is not in the cache.
 
     Raises:
-        Cancelled: ``cancelled`` was set.
+        Cancelled: somebody asked to stop.
         WorkbenchError: a stage could not be done.
     """
-    for stage_id in needed():
-        planned = plan(project, folder, cache)
+    compute(project, means, _GOALS)
+    run = run_of(project, plan(project, means.folder, means.cache), means.cache)
+    assert run is not None
+    return run
+
+
+def compute(project: Project, means: Means, goals: Sequence[str]) -> None:
+    """Compute some stages of a project, and what they take, as far as it is not in the cache.
+
+    Raises:
+        Cancelled: somebody asked to stop.
+        WorkbenchError: a stage could not be done.
+    """
+    for stage_id in _needed(goals):
+        planned = plan(project, means.folder, means.cache)
         stage = planned.of(stage_id)
         if stage.state in {"blocked", "unavailable"}:
             raise failure(stage.reason, where=Place(kind="stage", id=stage_id))
         if stage.state == "cached":
             continue
-        with cache.writing(stage.key) as out:
+        with means.cache.writing(stage.key) as out:
             context = StageContext(
-                stage=stage_id, project=project, folder=folder, plan=planned, cache=cache,
-                store=store, out=out, accelerate=accelerate, report=_silent, write_log=_silent,
-                cancelled=cancelled or threading.Event(),
+                stage=stage_id, project=project, folder=means.folder, plan=planned,
+                cache=means.cache, store=means.store, out=out, accelerate=means.accelerate,
+                report=_silent, write_log=_silent, cancelled=means.cancelled,
             )  # fmt: skip
             context.check_cancelled()
             module, function = STAGES_BY_ID[stage_id].entry.split(":")
             getattr(importlib.import_module(module), function)(context)
-    run = run_of(project, plan(project, folder, cache), cache)
-    assert run is not None
-    return run
 
 
 def _silent(*_said: object) -> None:

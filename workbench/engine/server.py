@@ -22,8 +22,6 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import Plan, PlannedStage, plan
 from workbench.pipeline.stages import STAGES_BY_ID, stages_until
 from workbench.protocol import (
-    Answer,
-    Ask,
     Cancel,
     Command,
     Event,
@@ -47,7 +45,7 @@ from workbench.studies import STUDIES_BY_ID
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Job = RunUntil | RunStudy | Ask
+    Job = RunUntil | RunStudy
 
 logger = logging.getLogger("workbench.engine")
 
@@ -101,7 +99,7 @@ class Server:
 
     def _take(self, command: Command) -> None:
         match command:
-            case RunUntil() | RunStudy() | Ask():
+            case RunUntil() | RunStudy():
                 self._queue.put(command)
             case Cancel():
                 self._cancelled.set()
@@ -114,27 +112,10 @@ class Server:
 
     def _answer(self, command: Job) -> str:
         match command:
-            case Ask():
-                return self._ask(command)
             case RunStudy():
                 return self._study(command)
             case RunUntil():
                 return self._run(command)
-
-    def _ask(self, command: Ask) -> str:
-        """Answer a question by the function named after it in ``engine/questions``."""
-        try:
-            module = importlib.import_module(f"workbench.engine.questions.{command.question}")
-            module.answer(command.arguments, Path(command.answer))
-            self._wire.send(Answer(job=command.job, path=command.answer))
-        except WorkbenchError as error:
-            self._fail(command.job, command.question, "", time.monotonic(), error.infos)
-            return "failed"
-        except Exception as error:  # noqa: BLE001 - a foreign library may raise anything
-            infos = (unexpected(error, command.question),)
-            self._fail(command.job, command.question, "", time.monotonic(), infos)
-            return "failed"
-        return "done"
 
     def _study(self, command: RunStudy) -> str:
         """Run the stages that a study starts from, then the study."""

@@ -19,6 +19,7 @@ from workbench.results.cost import (
     PackageResult,
     VelaOperation,
     VelaReport,
+    VelaTotals,
 )
 from workbench.results.programs import (
     ConvertResult,
@@ -70,6 +71,7 @@ __all__ = [
     "TensorSpec",
     "VelaOperation",
     "VelaReport",
+    "VelaTotals",
     "VerifyResult",
     "load_arrays",
     "load_result",

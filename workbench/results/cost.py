@@ -29,16 +29,21 @@ class VelaOperation(Frozen):
     staging_bytes: int
 
 
-class VelaReport(Frozen):
-    """Vela's estimate for one delegate: cycles, memory [bytes], multiply-accumulates."""
+class VelaTotals(Frozen):
+    """Vela's estimate in totals: cycles, time, memory [bytes], multiply-accumulates."""
 
-    delegate: int
     cycles_total: int
     cycles_npu: int
     inference_ms: float
     sram_bytes: int
     flash_bytes: int
     macs: int
+
+
+class VelaReport(VelaTotals):
+    """Vela's estimate for one delegate."""
+
+    delegate: int
     weights_bytes: int
     encoded_weights_bytes: int
     command_stream_bytes: int

@@ -31,6 +31,8 @@ STUDIES: tuple[Study, ...] = (
           ("rules.io", "ranges", "improvers", "calibration", "evaluation", "target.quantizer",
            "target.compile"), 1,
           "workbench.engine.studies.search:run"),
+    Study("sweep", "Sweep", "Estimating on devices", "convert", (), 1,
+          "workbench.engine.studies.sweep:run"),
     Study("sample", "One sample", "Looking at a sample", "convert",
           ("evaluation.data", "target.compile"), 1, "workbench.engine.studies.sample:run"),
 )  # fmt: skip

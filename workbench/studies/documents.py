@@ -48,7 +48,10 @@ def study_key(
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-FAR = frozenset({"samples", "trials", "workers", "accuracy", "cycles", "sram", "cpu"})
+FAR = frozenset({
+    "samples", "trials", "workers", "accuracy", "cycles", "sram", "cpu", "targets", "axes",
+    "scheduler",
+})  # fmt: skip
 
 
 def study_folder(cache: Cache, key: str) -> Path:

@@ -47,13 +47,18 @@ class Variant:
 
 
 class TargetSpec(Protocol):
-    """The torch-free side of a target: options, limits, and what each stage depends on."""
+    """The torch-free side of a target: options, limits, and what each stage depends on.
+
+    ``toolchain`` names the module with its torch side; ``estimator`` the function that estimates
+    the cost of a lowered program on one of the variants, "" where there is none.
+    """
 
     id: str
     title: str
     variants: tuple[Variant, ...]
     stages: tuple[str, ...]
     toolchain: str
+    estimator: str
 
     def options(self, choice: TargetChoice) -> tuple[OptionSpec, ...]:
         """Return the options for a choice, each with only the values valid beside the others."""

@@ -45,6 +45,7 @@ class EthosU:
         "verify", "run", "package",
     )  # fmt: skip
     toolchain: str = "workbench.engine.toolchains.ethos_u"
+    estimator: str = "workbench.engine.compilers.vela:estimate"
 
     def options(self, choice: TargetChoice) -> tuple[OptionSpec, ...]:
         """Return the options, each with only the values that are valid beside the others."""

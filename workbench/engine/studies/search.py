@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from optuna.trial import TrialState
 
-from workbench.engine.candidates import evaluate
+from workbench.engine.candidates import evaluate, means_of
 from workbench.engine.context import StageContext
 from workbench.engine.studies import sensitivity
 from workbench.engine.studies.context import StudyContext
@@ -75,10 +75,7 @@ def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
     """Return the units of modules, the most sensitive first."""
     context = study.stage
     project = _plain(context.project)
-    evaluate(
-        project, context.folder, context.cache, context.store,
-        accelerate=context.accelerate, cancelled=context.cancelled,
-    )  # fmt: skip
+    evaluate(project, means_of(context))
     planned = plan(project, context.folder, context.cache)
     inner = StageContext(
         stage="sensitivity", project=project, folder=context.folder, plan=planned,
@@ -196,10 +193,7 @@ class _Search:
             return False
         context = self._study.stage
         try:
-            run = evaluate(
-                self._project(choices), context.folder, context.cache, context.store,
-                accelerate=context.accelerate, cancelled=context.cancelled,
-            )  # fmt: skip
+            run = evaluate(self._project(choices), means_of(context))
             self._add(trial, choices, run, "")
         except WorkbenchError as error:
             self._add(trial, choices, None, error.infos[0].message)

@@ -6,20 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 
+from workbench.engine.compilers.vela import flags as vela_flags
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
     from workbench.project.model import TargetChoice
-
-
-def vela_flags(options: dict[str, Any]) -> list[str]:
-    """Return the flags beside those that ExecuTorch always passes."""
-    flags = []
-    if options["optimise"] != "Performance":
-        flags.append(f"--optimise={options['optimise']}")
-    if options["arena_cache_bytes"]:
-        flags.append(f"--arena-cache-size={options['arena_cache_bytes']}")
-    return [*flags, *str(options["extra_flags"]).split()]
 
 
 def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:

@@ -14,6 +14,7 @@ from ethosu.vela import vela
 from executorch.backends.arm.tosa import backend as tosa_backend
 
 from workbench.engine import fx_groups, programs
+from workbench.engine.compilers.vela import totals
 from workbench.engine.fx_groups import Location
 from workbench.results import VelaOperation, VelaReport
 
@@ -126,18 +127,9 @@ def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> Vela
         origins: Where the tensors of its TOSA program came from, by name.
     """
     figures = model.perf_report
-    memories = {name.lower(): memory for name, memory in figures.memories.items()}
-    sram = int(memories["sram"].peakUsage) if "sram" in memories else 0
-    constants = int(figures.readOnlyPeakUsage)
-    cycles = int(figures.totalCycles)
     return VelaReport(
+        **totals(model, clock_hz).model_dump(),
         delegate=delegate,
-        cycles_total=cycles,
-        cycles_npu=int(figures.npuCycles),
-        inference_ms=cycles / clock_hz * 1e3,
-        sram_bytes=sram,
-        flash_bytes=constants,
-        macs=int(figures.macCount),
         weights_bytes=int(figures.originalWeights),
         encoded_weights_bytes=int(figures.encodedWeights),
         command_stream_bytes=len(bytes(model.command_stream)) if model.command_stream else 0,

@@ -1,0 +1,97 @@
+"""What a sweep costs beside the compilations it cannot do without: a ratio of one run.
+
+Run with ``pytest -m benchmark -s tests/benchmarks/test_sweep.py``.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from workbench.engine_process import EngineProcess
+from workbench.pipeline.cache import Cache
+from workbench.project import store
+from workbench.protocol import JobFinished, Ready, RunStudy
+from workbench.studies.documents import load_study, study_folder, study_key
+from workbench.studies.sweep import SweepPoint, SweepResult
+
+pytestmark = pytest.mark.benchmark
+
+MOBILENET = Path(__file__).parents[2] / "resources" / "samples" / "mobilenet_v2"
+TARGETS = [f"ethos-u55-{macs}" for macs in (32, 64, 128, 256)]
+LIMITS = [kib * 1024 for kib in (384, 512, 768, 1024, 2048)]
+BARE = """
+import json, sys, time
+from pathlib import Path
+from ethosu import regor
+from workbench.engine.compilers.vela import estimate
+tosa = [Path(sys.argv[1]).read_bytes()]
+spent, stock = [0.0], regor.compile
+def timed(*arguments, **rest):
+    begun = time.perf_counter()
+    try:
+        return stock(*arguments, **rest)
+    finally:
+        spent[0] += time.perf_counter() - begun
+regor.compile = timed
+for point in json.loads(sys.argv[2]):
+    estimate(tosa, point["target"], point["options"])
+print(spent[0])
+"""
+
+
+def swept(project: Path, cache_root: Path) -> tuple[float, tuple[SweepPoint, ...]]:
+    """Return how long an engine took that was ready, and the points."""
+    made, folder = store.load(project), project.parent
+    axes = {"memory_mode": ["all"], "arena_cache_bytes": LIMITS}
+    options = {"targets": TARGETS, "axes": axes}
+    command = RunStudy(
+        job="sweep", study="sweep", project=made, folder=str(folder), options=options,
+        cache_root=str(cache_root),
+    )  # fmt: skip
+    engine, begun, seconds = EngineProcess(), 0.0, 0.0
+    engine.run_log(lambda line: None)
+    for event in engine.events():
+        if isinstance(event, Ready):
+            begun = time.perf_counter()
+            engine.send(command)
+        elif isinstance(event, JobFinished):
+            seconds = time.perf_counter() - begun
+            engine.stop()
+    key = study_key("sweep", made, folder, Cache(cache_root), options)
+    found = load_study(SweepResult, study_folder(Cache(cache_root), key))
+    assert found is not None
+    return seconds, found.points
+
+
+def test_that_a_sweep_costs_little_beside_the_compilations(tmp_path, capsys):
+    shutil.copytree(MOBILENET, tmp_path / "mobilenet_v2")
+    project = tmp_path / "mobilenet_v2" / "mobilenet_v2.qwb"
+    environment = {**os.environ, "QUANTIZATION_WORKBENCH_CACHE": str(tmp_path / "cache"),
+                   "QUANTIZATION_WORKBENCH_CONFIG": str(tmp_path / "config")}  # fmt: skip
+
+    def run(*command: object) -> tuple[float, str]:
+        begun = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, *map(str, command)], check=True, capture_output=True, text=True,
+            env=environment, timeout=900,
+        )  # fmt: skip
+        return time.perf_counter() - begun, done.stdout
+
+    run("-m", "workbench", "run", project, "--until", "lower", "--skip", "evaluate", "--trust")
+    seconds, points = swept(project, tmp_path / "cache")
+    bare = [{"target": p.target.id, "options": dict(p.target.options)} for p in points]
+    (tosa,) = (tmp_path / "cache").glob("results/*/*/delegate_0.tosa")
+    alone = float(run("-c", BARE, tosa, json.dumps(bare))[1])
+    cores = min(os.cpu_count() or 1, len(points))
+    ratio = seconds / (alone / cores)
+    with capsys.disabled():
+        print(f"\n{len(points)} points            {seconds:6.1f} s in an engine that is there")
+        print(f"bare compilations    {alone:6.1f} s on {cores} cores: ratio {ratio:.2f} (1.15)")
+    assert len(points) == 40
+    assert ratio <= 1.15

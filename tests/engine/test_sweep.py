@@ -1,0 +1,78 @@
+"""A sweep's figures are those of a real lowering for each device, here or on a cluster."""
+
+import json
+import shutil
+
+import pytest
+
+pytestmark = pytest.mark.engine
+
+ASKED = (
+    "--targets", "ethos-u55-64", "ethos-u65-256", "ethos-u85-256",
+    "--memory-modes", "Sram_Only", "Dedicated_Sram_256KB", "--arena-cache", "4096", "65536",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def swept(digits):
+    workbench, path, _ = digits
+    done = workbench("sweep", path, *ASKED, "--json", "--trust")
+    assert done.code == 0, done.err
+    return workbench, path, done.document["points"]
+
+
+def test_that_every_point_is_there_with_figures_or_a_reason(swept):
+    _, _, points = swept
+    assert len(points) == 3 * 2 * 2
+    for point in points:
+        fits = point["memory_mode"] == "Sram_Only" or point["target"] != "ethos-u55-64"
+        assert (point["problem"] is None) == fits
+        assert ("cycles_total" in point) == fits
+
+
+def test_that_a_point_equals_lowering_for_that_device(swept, tmp_path):
+    workbench, path, points = swept
+    moved = tmp_path / "moved"
+    shutil.copytree(path.parent, moved)
+    for wanted in (points[0], points[-1]):
+        document = json.loads(path.read_text())
+        options = ("system_config", "memory_mode", "optimise", "arena_cache_bytes")
+        chosen = {name: wanted[name] for name in options}
+        document["target"] = {"id": wanted["target"], "options": chosen}
+        (moved / path.name).write_text(json.dumps(document))
+        arguments = ("--until", "lower", "--skip", "evaluate", "--json", "--trust")
+        done = workbench("run", moved / path.name, *arguments)
+        assert done.code == 0, done.err
+        (report,) = done.document["lower"]["vela"]
+        figures = ("cycles_total", "sram_bytes", "flash_bytes", "macs")
+        assert {n: report[n] for n in figures} == {n: wanted[n] for n in figures}
+
+
+def test_that_a_second_sweep_estimates_nothing_anew(swept):
+    workbench, path, points = swept
+    again = workbench("sweep", path, *ASKED, "--json", "--trust", "--scheduler", "tcp://nowhere:1")
+    assert again.code == 0, again.err
+    assert again.document["points"] == points
+
+
+def test_that_a_dask_cluster_gives_the_same_figures(swept):
+    distributed = pytest.importorskip("distributed")
+    workbench, path, points = swept
+    # Only what the local processes estimated is forgotten, not the lowered programs.
+    shutil.rmtree(workbench.folder / "cache" / "studies")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=None, processes=True
+    ) as cluster:
+        address = cluster.scheduler_address
+        there = workbench("sweep", path, *ASKED, "--json", "--trust", "--scheduler", address)
+    assert there.code == 0, there.err
+    assert there.document["points"] == points
+
+
+def test_that_no_scheduler_is_a_sentence(digits):
+    workbench, path, _ = digits
+    done = workbench(
+        "sweep", path, "--arena-cache", "12288", "--trust", "--scheduler", "tcp://127.0.0.1:9"
+    )
+    assert done.code == 1
+    assert "no Dask scheduler at tcp://127.0.0.1:9" in done.err

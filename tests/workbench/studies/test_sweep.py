@@ -1,0 +1,70 @@
+"""Which points a sweep has: those that fit, each once, and the reason for the others."""
+
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.project.model import TargetChoice
+from workbench.studies.sweep import SweepPoint, SweepResult, devices, points
+from workbench.targets import target_of
+
+TARGET = target_of("ethos-u55-128")
+BASE = TARGET.complete(TargetChoice(id="ethos-u55-128"))
+
+
+def made(asked=(), **axes):
+    return points(TARGET, BASE, asked, axes)
+
+
+def test_that_without_anything_asked_the_only_point_is_the_projects():
+    assert [point.target for point in made()] == [BASE]
+
+
+def test_that_the_beginning_of_a_name_stands_for_a_family():
+    assert devices(TARGET, ["ethos-u65"]) == ["ethos-u65-256", "ethos-u65-512"]
+    assert len(devices(TARGET, ["all"])) == 11
+    assert devices(TARGET, ["ethos-u55-32", "ethos-u55-32"]) == ["ethos-u55-32"]
+
+
+def test_that_an_unknown_device_is_refused_with_the_known_ones():
+    with pytest.raises(WorkbenchError, match="no device u99") as caught:
+        made(["u99"])
+    assert "ethos-u85-2048" in caught.value.infos[0].hint
+
+
+def test_that_every_combination_that_fits_is_there_once():
+    found = made(["ethos-u55-64", "ethos-u65-256"], memory_mode=["all"], optimise=["all"])
+    assert not any(point.problem for point in found)
+    modes = [(p.target.id, p.target.options["memory_mode"]) for p in found]
+    assert len(modes) == len(found) == 2 * 2 + 6 * 2
+    assert ("ethos-u55-64", "Dedicated_Sram") not in modes
+
+
+def test_that_a_combination_that_does_not_fit_keeps_its_reason():
+    fits, not_fits = made(memory_mode=["Sram_Only", "Dedicated_Sram_512KB"])
+    assert not fits.problem
+    assert "Dedicated_Sram_512KB does not fit" in not_fits.problem
+
+
+def test_that_each_device_gets_its_own_system_configuration():
+    found = made(["all"], memory_mode=["Sram_Only"])
+    configs = {p.target.id[:9]: p.target.options["system_config"] for p in found}
+    assert all(
+        name.lower().startswith(family.replace("-", "_")) for family, name in configs.items()
+    )
+
+
+def test_that_too_many_points_are_refused_at_once():
+    with pytest.raises(WorkbenchError, match="more than 5,000"):
+        made(["all"], arena_cache_bytes=list(range(1024, 1024 * 1000, 1024)))
+
+
+def test_that_the_front_leaves_out_what_another_point_beats():
+    def point(ms, sram):
+        totals = {
+            "cycles_total": 1, "cycles_npu": 1, "inference_ms": ms, "sram_bytes": sram,
+            "flash_bytes": 7, "macs": 1,
+        }  # fmt: skip
+        return SweepPoint(target=BASE, totals=totals)
+
+    listed = (point(2.0, 50), point(1.0, 90), point(3.0, 60), SweepPoint(target=BASE, problem="no"))
+    assert SweepResult(tool="", total=4, points=listed).front() == [0, 1]

@@ -1,0 +1,140 @@
+"""``sweep``: devices, memory modes and SRAM limits over one quantized program."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_engine, add_project, check_trust, open_project, opened_cache
+from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
+from workbench.cli.study import run_study
+from workbench.studies.documents import load_study, study_folder, study_key
+from workbench.studies.sweep import SweepResult, points
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import JsonValue
+
+    from workbench.studies.sweep import SweepPoint
+
+# Flag, option of the target, and what it means.
+_AXES = (
+    ("--system-configs", "system_config", "names, or all"),
+    ("--memory-modes", "memory_mode", "names, or all"),
+    ("--arena-cache", "arena_cache_bytes", "SRAM limits [bytes]"),
+    ("--optimise", "optimise", "Performance, Size, or all"),
+)
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "sweep",
+        help="cycles and memory on many devices, without lowering again",
+        description="Only combinations that fit are compiled; the others are listed with the "
+        "reason. Ctrl-C keeps what was estimated; running again goes on from there.",
+    )
+    add_project(verb)
+    verb.add_argument(
+        "--targets", nargs="+", default=[], metavar="T",
+        help="devices, beginnings of their names, or all; default: the project's",
+    )  # fmt: skip
+    for flag, name, words in _AXES:
+        verb.add_argument(
+            flag, dest=name, nargs="+", metavar="X", help=words,
+            type=int if name == "arena_cache_bytes" else str,
+        )  # fmt: skip
+    verb.add_argument(
+        "--workers", type=_count, default=os.cpu_count() or 1, metavar="N",
+        help=f"processes that compile, up to {os.cpu_count()} here",
+    )  # fmt: skip
+    verb.add_argument(
+        "--scheduler", default="", metavar="ADDRESS",
+        help="compile on the workers of a Dask cluster instead",
+    )  # fmt: skip
+    add_engine(verb)
+    verb.set_defaults(perform=_perform)
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError("at least one process is needed")
+    return count
+
+
+def _perform(options: argparse.Namespace) -> int:
+    project, folder = open_project(options)
+    axes: dict[str, Sequence[JsonValue]] = {
+        name: list(getattr(options, name)) for _, name, _ in _AXES if getattr(options, name)
+    }
+    target = target_of(project.target.id)
+    points(target, target.complete(project.target), options.targets, axes)
+    asked: dict[str, JsonValue] = {
+        "targets": list(options.targets),
+        "axes": {name: list(values) for name, values in axes.items()},
+        "workers": options.workers,
+        "scheduler": options.scheduler,
+    }
+    with opened_cache(options) as cache:
+        check_trust(options, project, folder)
+        key = study_key("sweep", project, folder, cache, asked)
+        if not run_study("sweep", project, folder, cache, options, asked):
+            return EXIT_FAILED
+        found = load_study(SweepResult, study_folder(cache, key))
+    if found is None:
+        return EXIT_FAILED
+    if options.json:
+        print_json(_document(found))
+    else:
+        _print(found)
+    return EXIT_DONE if any(point.totals for point in found.points) else EXIT_FAILED
+
+
+def _document(found: SweepResult) -> dict[str, Any]:
+    return {"tool": found.tool, "kind": "estimated", "front": found.front(),
+            "points": [_point(each) for each in found.points]}  # fmt: skip
+
+
+def _point(point: SweepPoint) -> dict[str, Any]:
+    figures = point.totals.model_dump() if point.totals else {}
+    return {"target": point.target.id, **point.target.options, **figures,
+            "problem": point.problem or None}  # fmt: skip
+
+
+def _print(found: SweepResult) -> None:
+    front = set(found.front())
+    rows = [_row(place, point, place in front) for place, point in enumerate(found.points)]
+    print_table(
+        ("device", "system configuration", "memory mode", "limit [KiB]", "optimise", "cycles",
+         "time [ms]", "SRAM [KiB]", "constants [KiB]"),
+        rows,
+    )  # fmt: skip
+    print(f"Estimated by {found.tool}; no other point beats those marked *.")
+    for point in found.points:
+        if point.problem:
+            print(f"left out: {point.target.id}: {point.problem}")
+
+
+def _row(place: int, point: SweepPoint, is_best: bool) -> list[str]:
+    options, totals = point.target.options, point.totals
+    limit = options.get("arena_cache_bytes")
+    named = [
+        f"{point.target.id}{' *' if is_best else ''}",
+        str(options.get("system_config", "")),
+        str(options.get("memory_mode", "")),
+        f"{int(str(limit)) / 1024:,.0f}" if limit else "-",
+        str(options.get("optimise", "")),
+    ]
+    if totals is None:
+        return [*named, "-", "-", "-", "-"]
+    return [
+        *named,
+        f"{totals.cycles_total:,}",
+        f"{totals.inference_ms:,.3f}",
+        f"{totals.sram_bytes / 1024:,.1f}",
+        f"{totals.flash_bytes / 1024:,.1f}",
+    ]

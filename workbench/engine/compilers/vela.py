@@ -1,0 +1,119 @@
+"""Vela alone, on a TOSA program that was lowered before: its estimate, and no bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ethosu import regor
+from ethosu.vela import vela
+
+from workbench.errors import failure
+from workbench.results import VelaTotals
+from workbench.targets.ethos_u_devices import clock_hz
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class _Compiled(Exception):
+    """Leaves Vela with the model as soon as there is one: nobody reads the files it would write."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+
+class _OnlyCompiling:
+    """Stands in for the regor module inside Vela."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(regor, name)
+
+    def compile(self, *arguments: Any, **rest: Any) -> Any:
+        """Compile, and go no further."""
+        raise _Compiled(regor.compile(*arguments, **rest))
+
+
+def flags(options: Mapping[str, Any]) -> list[str]:
+    """Return Vela's flags for a choice of options, beside those that are always passed."""
+    made = []
+    if options["optimise"] != "Performance":
+        made.append(f"--optimise={options['optimise']}")
+    if options["arena_cache_bytes"]:
+        made.append(f"--arena-cache-size={options['arena_cache_bytes']}")
+    return [*made, *str(options["extra_flags"]).split()]
+
+
+def totals(model: Any, clock: float) -> VelaTotals:
+    """Return the estimate for one compiled delegate; cycles / ``clock`` [Hz] is the time."""
+    figures = model.perf_report
+    memories = {name.lower(): memory for name, memory in figures.memories.items()}
+    cycles = int(figures.totalCycles)
+    return VelaTotals(
+        cycles_total=cycles,
+        cycles_npu=int(figures.npuCycles),
+        inference_ms=cycles / clock * 1e3,
+        sram_bytes=int(memories["sram"].peakUsage) if "sram" in memories else 0,
+        flash_bytes=int(figures.readOnlyPeakUsage),
+        macs=int(figures.macCount),
+    )
+
+
+def estimate(programs: Sequence[bytes], device: str, options: Mapping[str, Any]) -> VelaTotals:
+    """Return Vela's estimate for all delegates of a program on a device.
+
+    Cycles, time, constants and MACs add up; SRAM is that of the delegate that wants most.
+
+    Args:
+        programs: The TOSA flatbuffer of each delegate.
+        device: E.g. ``ethos-u55-128``.
+        options: All of the target's options.
+
+    Raises:
+        WorkbenchError: Vela refused; with its own words.
+    """
+    clock = clock_hz(str(options["system_config"]))
+    each = [totals(_model(tosa, device, options), clock) for tosa in programs]
+    return VelaTotals(
+        cycles_total=sum(t.cycles_total for t in each),
+        cycles_npu=sum(t.cycles_npu for t in each),
+        inference_ms=sum(t.inference_ms for t in each),
+        sram_bytes=max((t.sram_bytes for t in each), default=0),
+        flash_bytes=sum(t.flash_bytes for t in each),
+        macs=sum(t.macs for t in each),
+    )
+
+
+def _model(tosa: bytes, device: str, options: Mapping[str, Any]) -> Any:
+    said = io.StringIO()
+    with tempfile.TemporaryDirectory(prefix="vela-") as folder:
+        network = Path(folder) / "network.tosa"
+        network.write_bytes(tosa)
+        arguments = [
+            f"--accelerator-config={device}", "--config=Arm/vela.ini", "--output-format=raw",
+            f"--system-config={options['system_config']}",
+            f"--memory-mode={options['memory_mode']}", f"--output-dir={folder}",
+            *flags(options), str(network),
+        ]  # fmt: skip
+        vela.regor = _OnlyCompiling()
+        try:
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                vela.main(arguments)
+        except _Compiled as done:
+            return done.model
+        except SystemExit as error:
+            raise failure(
+                f"Vela refused {device} with these options.", "Its own words are in the details.",
+                details=said.getvalue() or f"exit code {error.code}",
+            ) from error  # fmt: skip
+        except RuntimeError as error:
+            first = (str(error).strip().splitlines() or ["no reason given"])[0]
+            raise failure(f"Vela could not compile it: {first}.", details=str(error)) from error
+        finally:
+            vela.regor = regor
+    words = said.getvalue().strip().splitlines()
+    raise failure(f"Vela compiled nothing: {words[-1] if words else 'it said nothing'}.")

@@ -1,0 +1,123 @@
+"""A sweep of devices and their options over one quantized program: which points, what they cost."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from workbench.errors import Place, WorkbenchError, failure
+from workbench.history.comparison import pareto_front
+from workbench.project.frozen import Frozen
+from workbench.project.model import TargetChoice
+from workbench.results import VelaTotals
+
+if TYPE_CHECKING:
+    from workbench.targets.base import TargetSpec
+
+# More points than anybody looks at; a product of options that gives more is a mistake.
+MOST_POINTS = 5000
+
+
+class SweepPoint(Frozen):
+    """One device with its options; ``problem`` says why there is no estimate."""
+
+    target: TargetChoice
+    totals: VelaTotals | None = None
+    problem: str = ""
+
+
+class SweepResult(Frozen):
+    """All points so far, in the order asked for; ``earlier`` are those of sweeps before."""
+
+    tool: str
+    total: int
+    points: tuple[SweepPoint, ...] = ()
+    earlier: tuple[SweepPoint, ...] = ()
+
+    def front(self) -> list[int]:
+        """Return the places of the points that no other beats in time, SRAM and constants."""
+        figures = [
+            (-t.inference_ms, float(t.sram_bytes), float(t.flash_bytes)) if t else None
+            for t in (point.totals for point in self.points)
+        ]
+        return sorted(pareto_front(figures))
+
+
+def devices(target: TargetSpec, asked: Sequence[str]) -> list[str]:
+    """Return the variants named: ids, or beginnings of ids; "all" is every one.
+
+    Raises:
+        WorkbenchError: a word fits no variant.
+    """
+    known = [variant.id for variant in target.variants]
+    found: list[str] = []
+    for word in asked:
+        fitting = [v for v in known if word in {"all", v} or v.startswith(f"{word}-")]
+        if not fitting:
+            raise failure(
+                f"There is no device {word}.", f"Known: {', '.join(known)}.",
+                Place(kind="option", id="targets"),
+            )  # fmt: skip
+        found += [v for v in fitting if v not in found]
+    return found
+
+
+def points(
+    target: TargetSpec, base: TargetChoice, asked: Sequence[str],
+    axes: Mapping[str, Sequence[JsonValue]],
+) -> list[SweepPoint]:  # fmt: skip
+    """Return every combination of devices and values; those that do not fit carry the reason.
+
+    Args:
+        target: The row of the target table.
+        base: The choice whose other options every point keeps.
+        asked: Devices, as for ``devices``; empty for that of ``base``.
+        axes: Values by option; an option that is not named takes the device's default, or that of
+            ``base`` on the same device. The value "all" stands for every one that is valid.
+
+    Raises:
+        WorkbenchError: an option is unknown, or there are too many points.
+    """
+    made: list[SweepPoint] = []
+    for device in devices(target, asked) if asked else [base.id]:
+        options = {k: v for k, v in base.options.items() if device == base.id or k not in axes}
+        start = target.complete(TargetChoice(id=device, options=options))
+        for values in itertools.product(*(axes[name] for name in axes)):
+            made += _expanded(target, start, dict(zip(axes, values, strict=True)))
+            if len(made) > MOST_POINTS:
+                raise failure(f"These are more than {MOST_POINTS:,} points.", "Ask for fewer.")
+    return made
+
+
+def _expanded(
+    target: TargetSpec, start: TargetChoice, values: Mapping[str, JsonValue]
+) -> Iterator[SweepPoint]:
+    """Yield the points of one combination, in which "all" may still stand for several values."""
+    name = next((n for n, value in values.items() if value == "all"), None)
+    if name is None:
+        choice = TargetChoice(id=start.id, options={**start.options, **values})
+        yield _point(target, choice)
+        return
+    settled = {n: v for n, v in values.items() if v != "all"}
+    choice = target.complete(TargetChoice(id=start.id, options={**start.options, **settled}))
+    spec = next((o for o in target.options(choice) if o.name == name), None)
+    if spec is None or not spec.choices:
+        raise failure(f"{name} has no list of values.", "Name them.", Place(kind="option", id=name))
+    for each in spec.choices:
+        yield from _expanded(target, start, {**values, name: each.value})
+
+
+def _point(target: TargetSpec, choice: TargetChoice) -> SweepPoint:
+    problems = target.check(choice)
+    if not problems:
+        return SweepPoint(target=target.complete(choice))
+    return SweepPoint(target=choice, problem=" ".join(str(p.message) for p in problems))
+
+
+def refused(points: Sequence[SweepPoint]) -> WorkbenchError:
+    """Return the error for a sweep in which no point fits."""
+    reasons = list(dict.fromkeys(point.problem for point in points))
+    return failure("None of these points can be compiled.", " ".join(reasons[:3]))
