@@ -72,3 +72,15 @@ def test_that_other_samples_leave_nothing_of_the_former_ones(engine, fresh, acce
     assert engine.run(fewer, "calibrate", accelerate=accelerate) == "done"
     assert fresh.run(fewer, "calibrate", accelerate=False) == "done"
     assert_same(arrays(engine, fewer), arrays(fresh, fewer))
+
+
+def test_that_another_engine_compiles_what_this_one_converted_to_the_same_bytes(engine, fresh):
+    made = project("small", **CALIBRATED)
+    assert engine.run(made, "evaluate") == "done"
+    other = Engine(engine.folder)
+    assert other.run(made, "lower", "evaluate") == "done"
+    assert "convert" not in other.computed
+    assert fresh.run(made, "lower", "evaluate", accelerate=False) == "done"
+    one = (other.path(made, "lower") / "program.pte").read_bytes()
+    assert one == (fresh.path(made, "lower") / "program.pte").read_bytes()
+    other.close()

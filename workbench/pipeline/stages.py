@@ -46,7 +46,7 @@ STAGES: tuple[Stage, ...] = (
           _entry("prepare")),
     Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 2,
           _entry("calibrate")),
-    Stage("convert", "Quantize", "Quantizing", ("calibrate",), ("ranges",), ("torchao",), 1,
+    Stage("convert", "Quantize", "Quantizing", ("calibrate",), ("ranges",), ("torchao",), 2,
           _entry("convert")),
     Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 2,
           _entry("evaluate")),

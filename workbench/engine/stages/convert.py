@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,29 +29,30 @@ LEVEL = "quantized"
 
 @dataclass
 class Converted:
-    """The quantized graph as a module to run, and as a program to lower."""
+    """The quantized graph as a module to run; as a program, exported when one is first wanted.
+
+    Numbers need no program, and exporting takes longer than all the rest of an edit.
+    """
 
     module: torch.fx.GraphModule
-    program: torch.export.ExportedProgram
+    example: tuple[torch.Tensor, ...]
+
+    @cached_property
+    def program(self) -> torch.export.ExportedProgram:
+        """The program to lower."""
+        with torch.no_grad():
+            return torch.export.export(self.module, self.example)
 
 
 def run(context: StageContext) -> None:
     """Leave the quantized program and its graph."""
     context.progress(0, None, "quantizing")
-    prepared = context.hot("calibrate")
-    example = context.hot("import_model").inputs
-    # convert_pt2e consumes its argument; the observers are wanted again after the next edit.
-    observed = copy.deepcopy(prepared.module)
-    warnings = _fix_ranges(context.project, observed)
-    with searching_ranges(context), accelerated(context.accelerate, log=context.log):
-        module = _convert(observed)
+    converted, warnings = _converted(context)
+    module = converted.module
     context.check_cancelled()
-    with torch.no_grad():
-        program = torch.export.export(module, example)
     floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
     graph = snapshot(module, LEVEL, floating.modules)
     graph.save(context.out / GRAPH_FILE)
-    programs.save(program, context.out)
     integers = (torch.int8, torch.int16, torch.int32)
     state = [*module.buffers(), *module.parameters()]
     result = ConvertResult(
@@ -60,13 +62,23 @@ def run(context: StageContext) -> None:
         warnings=tuple(warnings),
     )
     save_result(result, context.out)
-    context.keep(Converted(module, program))
+    context.keep(converted)
 
 
 def load(context: StageContext) -> Converted:
-    """Read the program back."""
-    program = programs.load(context.path("convert"))
-    return Converted(program.module(check_guards=False), program)
+    """Convert again from the statistics that calibration left."""
+    return _converted(context)[0]
+
+
+def _converted(context: StageContext) -> tuple[Converted, list[str]]:
+    """Return the quantized graph, and what could not be done as asked."""
+    prepared = context.hot("calibrate")
+    # convert_pt2e consumes its argument; the observers are wanted again after the next edit.
+    observed = copy.deepcopy(prepared.module)
+    warnings = _fix_ranges(context.project, observed)
+    with searching_ranges(context), accelerated(context.accelerate, log=context.log):
+        module = _convert(observed)
+    return Converted(module, context.hot("import_model").inputs), warnings
 
 
 def _fix_ranges(project: Project, observed: torch.fx.GraphModule) -> list[str]:
