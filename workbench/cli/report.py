@@ -1,0 +1,45 @@
+"""``report``: one self-contained page of everything that was found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_project, open_project
+from workbench.cli.output import EXIT_DONE, print_json
+from workbench.errors import Place, failure
+from workbench.pipeline.cache import Cache, default_root
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "report", help="one HTML page: model, rules, ranges, accuracy, cost, runs, versions",
+        description="Tells what is in the cache and the history; computes nothing.",
+    )  # fmt: skip
+    add_project(verb)
+    verb.add_argument("--out", type=Path, required=True, metavar="FILE.html")
+    verb.set_defaults(perform=_perform)
+
+
+def _perform(options: argparse.Namespace) -> int:
+    from workbench.project.store import write_atomically
+    from workbench.report import page
+
+    project, _ = open_project(options)
+    text = page(project, options.project, Cache(default_root()))
+    try:
+        write_atomically(options.out, text.encode())
+    except OSError as error:
+        raise failure(
+            f"{options.out} cannot be written: {error.strerror or error}.",
+            where=Place(kind="file", id=options.out.name),
+        ) from error
+    if options.json:
+        print_json({"path": str(options.out.absolute()), "bytes": len(text.encode())})
+    else:
+        print(f"{options.out}: {len(text.encode()):,} bytes")
+    return EXIT_DONE
