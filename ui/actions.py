@@ -37,6 +37,7 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("live", "&Run", "Li&ve figures", "F8"),
     ActionRow("cancel", "&Run", "Cancel all &work", "Ctrl+.", "stop"),
     ActionRow("deliver", "&Run", "Copy the &deliverables to\u2026", "", "save"),
+    ActionRow("report", "&Run", "Write the &report\u2026"),
     ActionRow("theme", "&View", "&Dark or light", "Ctrl+Shift+L", "moon"),
     ActionRow("default_layout", "&View", "&Arrange panels as at first"),
     ActionRow("save_layout", "&View", "&Keep this arrangement\u2026"),

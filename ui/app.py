@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 from ui.appearance import Appearance
 from ui.assigning import Assigner
 from ui.checking import Checker
+from ui.deliver_verbs import DeliverVerbs
 from ui.document import Document
 from ui.engine_link import EngineFactory, warm_engine
 from ui.file_verbs import FileVerbs
@@ -60,6 +61,7 @@ class Workbench(QObject):
         self.window = MainWindow(self.context)
         self.files = FileVerbs(self.document, self.notices, self.settings, self.window)
         self.runs = RunVerbs(self.context, self.trust, self.window)
+        self.deliveries = DeliverVerbs(self.context, self.window, self.runs.run_to)
         self.navigation = Navigation(self.context, self.window)
         self.checker = Checker(self.context, self)
         self.frame = WindowVerbs(self.context, self.trust, self.window, self.files.open_path)
@@ -157,7 +159,8 @@ class Workbench(QObject):
             "run_evaluate": lambda: self.runs.run_to("evaluate"),
             "run_lower": lambda: self.runs.run_to("lower"),
             "cancel": self.runs.cancel,
-            "deliver": self.runs.ask_deliver,
+            "deliver": self.deliveries.ask_deliver,
+            "report": self.deliveries.ask_report,
             "theme": self.frame.switch_theme,
             "default_layout": self.window.arrange_at_first,
             "save_layout": self.frame.ask_layout_name,
@@ -179,7 +182,7 @@ class Workbench(QObject):
 
     def _on_project_changed(self, project: Project | None) -> None:
         for name, action in self.window.actions_by_id.items():
-            if name in {"save", "save_as", "close", "deliver"} or name.startswith("run_"):
+            if name in {"save", "save_as", "close", "deliver", "report"} or name.startswith("run_"):
                 action.setEnabled(project is not None)
         if project is not None:
             self.window.pipeline.render_target(project.target)

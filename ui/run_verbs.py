@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
-from PySide6.QtCore import QObject, Qt
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtCore import QObject
 
 from ui.jobs import Job, duration, goal
 from ui.live import LiveMode
@@ -77,38 +73,6 @@ class RunVerbs(QObject):
             self._window.reveal(job.study)
         else:
             self.show_result(job.until)
-
-    def ask_deliver(self) -> None:
-        """Let the user choose a folder, and copy the deliverables there."""
-        if self._context.result("package") is None:
-            self._context.notices.info(
-                "There are no deliverables yet.", "Run to Package first.",
-                [Action("Run to Package", lambda: self.run_to("package"))],
-            )  # fmt: skip
-            return
-        dialog = QFileDialog(self._window, "Copy the deliverables to")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.fileSelected.connect(lambda name: self.deliver(Path(name)))
-        dialog.open()
-
-    def deliver(self, target: Path) -> None:
-        """Copy the deliverables of the present configuration into a folder."""
-        from workbench.results import PackageResult
-
-        folder = self._context.result("package")
-        result = self._context.load(PackageResult, "package")
-        if folder is None or result is None:
-            return
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-            for file in result.files:
-                shutil.copyfile(folder / file.name, target / file.name)
-        except OSError as error:
-            message = f"The deliverables could not be copied: {error.strerror or error}."
-            self._context.notices.error(failure(message, "Choose another folder."))
-            return
-        self._context.notices.success(f"{len(result.files)} files are in {target}.")
 
     def _on_trust_asked(self, error: TrustRequiredError, run: object) -> None:
         lines = "\n".join(f"\u2022 {info.message}" for info in error.infos)

@@ -59,7 +59,7 @@ def test_that_the_window_takes_the_sample_from_opening_to_its_deliverables(
     run_everything(window, qtbot, notices)
     verified = load_result(VerifyResult, window.session.result("verify"))
     assert verified.max_lsb <= 1
-    window.runs.deliver(tmp_path / "dist")
+    window.deliveries.deliver(tmp_path / "dist")
     package = load_result(PackageResult, window.session.result("package"))
     for file in package.files:
         assert (tmp_path / "dist" / file.name).stat().st_size == file.bytes

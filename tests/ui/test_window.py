@@ -289,7 +289,7 @@ def test_that_choosing_a_target_is_one_step_with_a_valid_memory_mode(opened):
 
 def test_that_deliverables_are_copied_where_the_user_says(opened, qtbot, tmp_path):
     run_to(opened, qtbot, "")
-    opened.runs.deliver(tmp_path / "out")
+    opened.deliveries.deliver(tmp_path / "out")
     assert (tmp_path / "out" / "net.pte").read_bytes() == b"PTE!"
 
 

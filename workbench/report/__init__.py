@@ -59,7 +59,9 @@ def _pictures(found: Findings) -> dict[str, str]:
         )
     if found.verify:
         counts = sorted(found.verify.histogram.items())
-        made["histogram"] = charts.bars([(f"{k:+d} LSB" if k else "equal", float(v)) for k, v in counts], "elements")
+        made["histogram"] = charts.bars(
+            [(f"{k:+d} LSB" if k else "equal", float(v)) for k, v in counts], "elements"
+        )
     made["runs"] = charts.scatter(found.points, "cycles", found.accuracy_name)
     return made
 

@@ -38,6 +38,12 @@ def output_names(flatbuffer: bytes) -> list[str]:
     return [block.Outputs(i).decode() for i in range(block.OutputsLength())]
 
 
+def outer_names(flatbuffer: bytes) -> set[str]:
+    """Return the names of the tensors outside of branches and loops: only they can be outputs."""
+    block = TosaGraph.GetRootAs(flatbuffer).Regions(0).Blocks(0)
+    return {block.Tensors(i).Name().decode() for i in range(block.TensorsLength())}
+
+
 def exposed(flatbuffer: bytes, names: Sequence[str]) -> bytes:
     """Return a TOSA program whose outputs are these tensors."""
     block = TosaGraph.GetRootAs(flatbuffer).Regions(0).Blocks(0)

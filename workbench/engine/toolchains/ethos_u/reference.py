@@ -21,6 +21,7 @@ from workbench.engine.toolchains.ethos_u.grids import Grid, output_grids, runtim
 from workbench.engine.toolchains.ethos_u.intermediates import (
     IntegerComparison,
     exposed,
+    outer_names,
     output_names,
     pairs,
 )
@@ -56,12 +57,18 @@ class IntegerProgram(torch.fx.Interpreter):
         self.made: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
 
     def expose(self, tensors: Iterable[tuple[int, str]]) -> None:
-        """Keep these tensors of the delegates in ``made`` from now on; none to keep no more."""
+        """Keep these tensors of the delegates in ``made`` from now on; none to keep no more.
+
+        Those inside branches and loops cannot be had, and are left out.
+        """
         self.made = {}
         names = list(self._tosa)
         self._wanted = {name: [] for name in names}
+        outer = {name: outer_names(flatbuffer) for name, flatbuffer in self._tosa.items()}
         for delegate, tensor in tensors:
-            self._wanted[names[delegate]].append(tensor)
+            name = names[delegate]
+            if tensor in outer[name]:
+                self._wanted[name].append(tensor)
 
     def compute(self, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
         """Return the program's outputs for one set of inputs."""
