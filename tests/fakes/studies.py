@@ -8,10 +8,13 @@ import numpy as np
 
 from workbench.pipeline.cache import Cache
 from workbench.protocol import JobFinished, StudyProgress
+from workbench.results import VelaTotals
 from workbench.studies.documents import save_study, study_folder, study_key
 from workbench.studies.sample import SampleTensor, save_values
 from workbench.studies.search import Candidate, Limits, SearchResult
 from workbench.studies.sensitivity import Noise, SensitivityResult, Unit, UnitSensitivity
+from workbench.studies.sweep import SweepResult, points
+from workbench.targets import target_of
 
 
 def unit(name, only, without):
@@ -48,12 +51,36 @@ def _play_sample(command, key, folder):
     yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
 
 
+def _play_sweep(command, key, folder):
+    """Yield what an engine says of a sweep: the more MACs, the quicker; no SRAM, the larger."""
+    target = target_of(command.project.target.id)
+    base = target.complete(command.project.target)
+    asked = points(target, base, command.options["targets"], command.options["axes"])
+    done = []
+    for number, point in enumerate(asked):
+        macs = int(point.target.id.rsplit("-", 1)[1])
+        sram = 4096 if point.target.options["memory_mode"] == "Shared_Sram" else 65536
+        totals = VelaTotals(
+            cycles_total=10**6 // macs, cycles_npu=1, inference_ms=1000 / macs,
+            sram_bytes=sram, flash_bytes=1024, macs=7,
+        )  # fmt: skip
+        done.append(point if point.problem else point.model_copy(update={"totals": totals}))
+        save_study(SweepResult(tool="Vela 5.1.0", total=len(asked), points=tuple(done)), folder)
+        yield StudyProgress(
+            job=command.job, study=command.study, key=key, done=number + 1, total=len(asked)
+        )
+    yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
+
+
 def play(command, held_at=0):
     """Yield what an engine says of a study, which stays after ``held_at`` samples."""
     cache = Cache(Path(command.cache_root))
     key = study_key(command.study, command.project, Path(command.folder), cache, command.options)
     if command.study == "sample":
         yield from _play_sample(command, key, study_folder(cache, key))
+        return
+    if command.study == "sweep":
+        yield from _play_sweep(command, key, study_folder(cache, key))
         return
     total = int(command.options.get("samples") or command.options["trials"])
     for done in range(1, total + 1):

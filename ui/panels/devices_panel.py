@@ -1,0 +1,228 @@
+"""Devices: what the quantized program would take on others, with other memory, without lowering."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.models.device_table import DeviceRow, DeviceTableModel, describe_point, device_rows
+from ui.models.figure_table import Role
+from ui.panel import Panel
+from ui.plots.device_plot import DevicePlot, DevicePoint
+from ui.study_desk import StudyDesk
+from ui.theme import Theme
+from ui.widgets.figure_view import BarDelegate, FigureView
+from workbench.errors import WorkbenchError
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+from workbench.studies.sweep import SweepPoint, SweepResult, points
+from workbench.targets import target_of
+
+NOTHING = (
+    "The program is lowered once for each form that devices take; then Vela alone estimates every "
+    "device and memory mode, on all cores."
+)
+_FAMILY, _ALL, _PRESENT = "Devices of this family", "All devices", "This device"
+_BARS = (3, 4)
+
+
+class DevicesPanel(Panel):
+    """A table and a plot of points; one can be taken over as the project's target."""
+
+    panel_id = "sweep"
+
+    def build(self) -> None:
+        context = self.context
+        self._plotted: list[int] = []
+        self._chosen: SweepPoint | None = None
+        self.desk = StudyDesk(
+            "sweep", SweepResult, context.document, context.runner, context.session.cache, self
+        )
+        self.desk.changed.connect(lambda: self._mark("state"))
+        self.model = DeviceTableModel(self)
+        self.table = FigureView("Devices", self.model, self)
+        self.table.rows_chosen.connect(self._on_rows_chosen)
+        for column in _BARS:
+            bars = BarDelegate(lambda: self.context.theme, Role.SHARE, self.table)
+            self.table.setItemDelegateForColumn(column, bars)
+        self.plot = DevicePlot(self._describe, self)
+        self.plot.dot_chosen.connect(self._on_dot_chosen)
+        self._make_head()
+        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split.addWidget(self.table)
+        split.addWidget(self.plot)
+        split.setSizes([620, 380])
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.setSpacing(4)
+        layout.addLayout(self._head)
+        layout.addWidget(self.note)
+        layout.addWidget(split, 1)
+
+    def refresh(self) -> None:
+        self.desk.options = self._options() or {}
+        self.desk.look()
+        self._show_found()
+
+    def set_theme(self, theme: Theme) -> None:
+        self.plot.set_theme(theme)
+        self._show_look()
+
+    def _make_head(self) -> None:
+        self.start = QPushButton("Estimate", self)
+        self.start.clicked.connect(self._on_start)
+        self.devices = _choices(self, "Devices", (_ALL, _FAMILY, _PRESENT))
+        self.modes = _choices(self, "Memory modes", ("All memory modes", "This memory mode"))
+        self.limits = QLineEdit(self)
+        self.limits.setPlaceholderText("SRAM limits [KiB], e.g. 256 512")
+        self.limits.setAccessibleName("SRAM limits in KiB")
+        self.limits.setMinimumWidth(210)
+        self.take = QPushButton("Use this device", self)
+        self.take.clicked.connect(self._on_take)
+        self.note = QLabel(self)
+        self.note.setObjectName("Hint")
+        self.note.setWordWrap(True)
+        self._head = QHBoxLayout()
+        for widget in (self.start, self.devices, self.modes, self.limits):
+            self._head.addWidget(widget)
+        self._head.addStretch(1)
+        self._head.addWidget(self.take)
+
+    def _options(self) -> dict[str, JsonValue] | None:
+        """Return what to ask for; None while the limits are no numbers."""
+        project = self.context.document.project
+        if project is None:
+            return {}
+        present = project.target.id
+        asked: dict[str, list[JsonValue]] = {
+            _ALL: ["all"], _FAMILY: [present.rpartition("-")[0]], _PRESENT: [present],
+        }  # fmt: skip
+        axes: dict[str, JsonValue] = {}
+        if self.modes.currentIndex() == 0:
+            axes["memory_mode"] = ["all"]
+        try:
+            limits: list[JsonValue] = [
+                round(1024 * float(w)) for w in self.limits.text().replace(",", " ").split()
+            ]
+        except ValueError:
+            return None
+        if limits:
+            axes["arena_cache_bytes"] = limits
+        return {"targets": asked[self.devices.currentText()], "axes": axes}
+
+    def _show_found(self) -> None:
+        found, job = self.desk.found, self.desk.job
+        self.start.setText("Pause" if job else "Estimate")
+        self.note.setText(self._sentence(found))
+        rows = self._rows(found)
+        self.model.set_rows(rows)
+        self._plotted = [n for n, row in enumerate(rows) if _can_plot(row.point)]
+        self.plot.render_points([_dot(rows[n]) for n in self._plotted])
+        self.plot.set_stale(found is not None and not self.desk.is_current)
+        self._show_look()
+        self._choose(self._chosen)
+
+    def _rows(self, found: SweepResult | None) -> list[DeviceRow]:
+        return device_rows(found.points, found.front(), self._present()) if found else []
+
+    def _present(self) -> TargetChoice | None:
+        """Return the project's own choice, with all options."""
+        project = self.context.document.project
+        return target_of(project.target.id).complete(project.target) if project else None
+
+    def _sentence(self, found: SweepResult | None) -> str:
+        job = self.desk.job
+        doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
+        if found is None:
+            return doing or NOTHING
+        done = sum(1 for point in found.points if point.totals is not None or point.problem)
+        left_out = sum(1 for point in found.points if point.problem)
+        said = f"{done} of {found.total} points, estimated by {found.tool}"
+        said += f"; {left_out} left out, with the reason at the right." if left_out else "."
+        former = "" if self.desk.is_current else "For a former configuration: "
+        return f"{former}{said} {doing}".strip()
+
+    def _show_look(self) -> None:
+        stale = self.desk.found is not None and not self.desk.is_current
+        self.table.set_look(self.context.theme, stale=stale)
+
+    def _choose(self, point: SweepPoint | None) -> None:
+        listed = list(self.desk.found.points) if self.desk.found else []
+        targets = [each.target for each in listed]
+        place = targets.index(point.target) if point and point.target in targets else None
+        self._chosen = listed[place] if place is not None else None
+        shown = [] if place is None else [self.model.shown_at(place)]
+        self.table.choose_rows(shown, reveal=False)
+        self.plot.choose([n for n, at in enumerate(self._plotted) if at == place])
+        is_other = self._chosen is not None and self._chosen.target != self._present()
+        self.take.setEnabled(self._chosen is not None and not self._chosen.problem and is_other)
+
+    def _describe(self, dot: int) -> str:
+        found = self.desk.found
+        return describe_point(found.points[self._plotted[dot]]) if found else ""
+
+    def _on_dot_chosen(self, dot: int) -> None:
+        if self.desk.found:
+            place = self._plotted[dot]
+            self._choose(self.desk.found.points[place])
+            self.table.choose_rows([self.model.shown_at(place)], reveal=True)
+
+    def _on_rows_chosen(self, rows: list[int]) -> None:
+        row = self.model.row_at(rows[0]) if rows else None
+        self._choose(row.point if row else None)
+
+    def _on_start(self) -> None:
+        if self.desk.job is not None:
+            self.desk.pause()
+            return
+        project, options = self.context.document.project, self._options()
+        if project is None:
+            return
+        if options is None:
+            self.context.notices.info("The SRAM limits are not numbers.", "Write KiB: 256 512.")
+            return
+        try:
+            target = target_of(project.target.id)
+            asked, axes = options["targets"], options["axes"]
+            points(target, target.complete(project.target), asked, axes)  # type: ignore[arg-type]
+        except WorkbenchError as error:
+            self.context.notices.error(error)
+            return
+        self.desk.options = options
+        self.desk.start()
+
+    def _on_take(self) -> None:
+        point = self._chosen
+        if point is not None:
+            self.context.document.apply(
+                f"Set target to {point.target.id}",
+                lambda project: edits.set_target(project, point.target),
+            )
+
+
+def _choices(parent: QWidget, name: str, words: tuple[str, ...]) -> QComboBox:
+    box = QComboBox(parent)
+    box.setAccessibleName(name)
+    box.addItems(words)
+    return box
+
+
+def _can_plot(point: SweepPoint) -> bool:
+    totals = point.totals
+    return totals is not None and totals.inference_ms > 0 and totals.sram_bytes > 0
+
+
+def _dot(row: DeviceRow) -> DevicePoint:
+    totals = row.point.totals
+    assert totals is not None
+    return DevicePoint(totals.inference_ms, totals.sram_bytes / 1024, row.is_best)
