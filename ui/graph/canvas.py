@@ -11,6 +11,7 @@ from ui.graph.layout_thread import LayoutThread, Order
 from ui.graph.painting import has_room
 from ui.graph.places import History, Place
 from ui.graph.surface import GraphSurface
+from ui.graph.turns import window_first
 from ui.graph.walking import joints
 
 if TYPE_CHECKING:
@@ -154,8 +155,12 @@ class GraphCanvas(GraphSurface):
         self._thread.submit(order)
 
     def _on_scene(self, order: Order, scene: Scene) -> None:
-        if order is not self._order:
-            return
+        if order is self._order:
+            with window_first():
+                self._take_scene(scene)
+            self.laid_out.emit()
+
+    def _take_scene(self, scene: Scene) -> None:
         old, self.scene = self.scene, scene
         self._order, self._is_waiting = None, False
         is_same = old is not None and old.hierarchy is scene.hierarchy
@@ -180,7 +185,6 @@ class GraphCanvas(GraphSurface):
         if self._awaited:
             self._bring(self._awaited)
         self.update()
-        self.laid_out.emit()
 
     def _keep_in_place(self, old: Scene, scene: Scene) -> None:
         """Hold the header that was clicked, or the middle of the window, and move the others."""

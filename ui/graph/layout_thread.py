@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QRectF, QThread, Signal
 
 from ui.graph.scene import Scene
-from ui.graph.turns import short_turns
+from ui.graph.turns import give_way, short_turns
 from workbench.errors import Cancelled
 from workbench.graph.garbage import collection_paused
 from workbench.graph.hierarchy import Hierarchy
@@ -141,7 +141,9 @@ class LayoutThread(QThread):
         return self._layouts[key]
 
     def _has_order(self) -> bool:
+        give_way()
         return self._order is not None or self._is_stopped
 
     def _is_outdated(self) -> bool:
+        give_way()
         return self._order is not self._running

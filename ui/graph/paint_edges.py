@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter, QPainterPath, QPen, QPolygonF
+from PySide6.QtGui import QPainter, QPainterPath, QPen, QPolygonF, QStaticText
 
 from ui.graph.picture import CLOSE, bottom_middle, top_middle
+from ui.graph.pieces import curve, pieces
+from ui.graph.scene import SHORT
 from workbench.graph.group_layout import STUB_LENGTH
 from workbench.graph.wording import dtype_label, elide
 
 if TYPE_CHECKING:
     from ui.graph.palette import Palette
     from ui.graph.picture import Picture
-    from ui.graph.scene import Cell, Line
+    from ui.graph.pieces import Piece
+    from ui.graph.scene import Cell, Line, Scene
     from workbench.graph.group_layout import Route
+    from workbench.graph.hierarchy import Hierarchy
 
 LABELS_FROM = 0.7
+# Lines from row to row of this length fill the gap between two boxes from afar [px].
+SEEN_PX = 2.5
 ARROW = 4.0
-CURVE = 0.45
+# How far arrow heads and words reach out of the ends of lines [px of the drawing].
+NEAR = 24.0
 
 
 class _Ways:
@@ -31,21 +37,17 @@ class _Ways:
         self.curves = QPainterPath()
         self._seen: set[tuple[float, float, float, float]] = set()
 
-    def add(self, points: list[QPointF], area: QRectF) -> None:
-        """Add the pieces of a route that show."""
-        for start, end in pairwise(points):
-            x, y, to_x, to_y = start.x(), start.y(), end.x(), end.y()
-            if max(y, to_y) < area.top() or min(y, to_y) > area.bottom():
-                continue
-            if (x, y, to_x, to_y) in self._seen:
-                continue
-            self._seen.add((x, y, to_x, to_y))
-            if abs(x - to_x) < 0.5:
-                self.lines.append(QLineF(start, end))
-                continue
-            bow = (to_y - y) * CURVE
+    def add(self, piece: Piece) -> None:
+        """Add a piece, unless it is there."""
+        if piece.key in self._seen:
+            return
+        self._seen.add(piece.key)
+        if piece.line is not None:
+            self.lines.append(piece.line)
+        elif piece.curve is not None:
+            start, *bows = piece.curve
             self.curves.moveTo(start)
-            self.curves.cubicTo(QPointF(x, y + bow), QPointF(to_x, to_y - bow), end)
+            self.curves.cubicTo(*bows)
 
 
 class EdgePainter:
@@ -54,30 +56,20 @@ class EdgePainter:
     def __init__(self, palette: Palette) -> None:
         self._palette = palette
 
-    def paint_far(self, painter: QPainter, cells: list[Cell]) -> None:
-        """Draw every line piece of the cells as it is."""
+    def paint_far(self, painter: QPainter, cells: list[Cell], scale: float) -> None:
+        """Draw the line pieces of the cells as they are, but for those too short to be seen."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
         painter.setPen(self._palette.faint_edge)
         for cell in cells:
             if cell.lines:
                 painter.drawLines(cell.lines)
+            if cell.short_lines and scale * SHORT >= SEEN_PX:
+                painter.drawLines(cell.short_lines)
 
     def paint_near(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
         """Draw curves, with arrow heads and shapes where they can be read."""
         area, still = picture.area, picture.progress >= 1.0
-        west, north, east, south = area.left(), area.top(), area.right(), area.bottom()
-        lines = {
-            id(line.route): line
-            for cell in cells
-            for line in cell.routes
-            if not still
-            or (
-                line.south >= north
-                and line.north <= south
-                and line.east >= west
-                and line.west <= east
-            )
-        }
+        north, south = area.top(), area.bottom()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
         painter.setPen(self._palette.edge)
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -85,25 +77,28 @@ class EdgePainter:
         ways = _Ways()
         heads: list[tuple[QPointF, float]] = []
         stubs: dict[str, list[QPointF]] = {}
-        for line in lines.values():
-            route, points = line.route, self._points(picture, line)
-            if not _bounds(points).intersects(area):
+        for line in _lines(cells, area if still else None):
+            route, points = line.route, line.points() if still else self._points(picture, line)
+            if not still and not _bounds(points).intersects(area):
                 continue
             if route.is_stub:
                 self._stub(painter, picture, route, points)
                 stubs.setdefault(route.source, []).append(points[0])
                 continue
-            ways.add(points, area)
-            heads.append((points[-1], -ARROW if route.is_reversed else ARROW))
-            labels.setdefault(route.source, (route, points))
+            for piece in line.pieces() if still else pieces(points):
+                if piece.south >= north and piece.north <= south:
+                    ways.add(piece)
+            if north - NEAR <= points[-1].y() <= south + NEAR:
+                heads.append((points[-1], -ARROW if route.is_reversed else ARROW))
+            if north - NEAR <= points[0].y() <= south + NEAR:
+                labels.setdefault(route.source, (route, points))
         painter.drawLines(ways.lines)
         painter.drawPath(ways.curves)
         if picture.camera.scale >= CLOSE:
             self._arrows(painter, heads)
             self._beginnings(painter, picture, stubs)
         if picture.camera.scale >= LABELS_FROM:
-            for route, points in labels.values():
-                self._label(painter, picture, route, points)
+            self._labels(painter, picture, list(labels.values()))
 
     def _points(self, picture: Picture, line: Line) -> list[QPointF]:
         route = line.route
@@ -120,23 +115,28 @@ class EdgePainter:
             painter.drawPolygon(QPolygonF([tip, QPointF(x - size, y), QPointF(x + size, y)]))
         painter.setBrush(Qt.BrushStyle.NoBrush)
 
-    def _label(
-        self, painter: QPainter, picture: Picture, route: Route, points: list[QPointF]
+    def _labels(
+        self, painter: QPainter, picture: Picture, starts: list[tuple[Route, list[QPointF]]]
     ) -> None:
-        """Write the shape and type of the tensor beside the place where it leaves its box."""
-        text = tensor_text(picture, route)
-        if not text:
-            return
-        static = self._palette.static_text(text, is_title=False)
+        """Write shapes and types of tensors beside the places where they leave their boxes."""
+        found: list[tuple[QPointF, QStaticText]] = []
+        for route, points in starts:
+            text = tensor_text(picture.scene, route)
+            if not text:
+                continue
+            static = self._palette.static_text(text, is_title=False)
+            x, y = points[0].x(), points[0].y()
+            goes_right = max(points[-1].x(), points[min(2, len(points) - 1)].x()) > x + 2
+            left = x - 5 - static.size().width() if goes_right else x + 5
+            found.append((QPointF(left, y + 3), static))
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._palette.veil)
+        painter.drawRects([QRectF(place, static.size()) for place, static in found])
+        painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setFont(self._palette.small_font)
         painter.setPen(self._palette.muted)
-        goes_right = points[-1].x() > points[0].x() + 2 or points[min(2, len(points) - 1)].x() > (
-            points[0].x() + 2
-        )
-        left = points[0].x() - 5 - static.size().width() if goes_right else points[0].x() + 5
-        place = QPointF(left, points[0].y() + 3)
-        painter.fillRect(QRectF(place, static.size()), self._palette.veil)
-        painter.drawStaticText(place, static)
+        for place, static in found:
+            painter.drawStaticText(place, static)
 
     def _stub(
         self, painter: QPainter, picture: Picture, route: Route, points: list[QPointF]
@@ -186,9 +186,15 @@ class EdgePainter:
                 painter.drawPath(curve(points))
 
 
-def tensor_text(picture: Picture, route: Route) -> str:
+def tensor_text(scene: Scene, route: Route) -> str:
     """Return ``1x3x8x8 f32`` for the tensor of a route, and how many more go along."""
-    hierarchy = picture.scene.hierarchy
+    key = (route.source, route.target)
+    if key not in scene.tensor_texts:
+        scene.tensor_texts[key] = _tensor_text(scene.hierarchy, route)
+    return scene.tensor_texts[key]
+
+
+def _tensor_text(hierarchy: Hierarchy, route: Route) -> str:
     group = hierarchy.groups[hierarchy.parent[route.source]]
     link = group.links.get((route.source, route.target))
     if link is None:
@@ -204,16 +210,17 @@ def tensor_text(picture: Picture, route: Route) -> str:
     return f"{info.shape_text} {dtype_label(info.dtype)}{bits}{more}"
 
 
-def curve(points: list[QPointF]) -> QPainterPath:
-    """Return a smooth way through corners: vertical where it leaves and enters a row."""
-    path = QPainterPath(points[0])
-    for start, end in pairwise(points):
-        if abs(start.x() - end.x()) < 0.5:
-            path.lineTo(end)
-            continue
-        bow = (end.y() - start.y()) * CURVE
-        path.cubicTo(QPointF(start.x(), start.y() + bow), QPointF(end.x(), end.y() - bow), end)
-    return path
+def _lines(cells: list[Cell], area: QRectF | None) -> list[Line]:
+    """Return the lines of cells, each one once; with an area those that may show there."""
+    found = {id(line.route): line for cell in cells for line in cell.routes}
+    if area is None:
+        return list(found.values())
+    west, north, east, south = area.left(), area.top(), area.right(), area.bottom()
+    return [
+        line
+        for line in found.values()
+        if line.south >= north and line.north <= south and line.east >= west and line.west <= east
+    ]
 
 
 def _bounds(points: list[QPointF]) -> QRectF:

@@ -85,7 +85,7 @@ class GraphPainter:
             is_far = len(shown) > MANY and picture.is_far is None
         if is_far:
             if picture.camera.scale >= TINY:
-                self._edges.paint_far(painter, cells)
+                self._edges.paint_far(painter, cells, picture.camera.scale)
             self._boxes.paint_far(painter, picture, cells)
             shown = [item for item in picture.selected if scene.has(item)]
         else:

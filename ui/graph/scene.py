@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QLineF, QPointF, QRectF
 
+from ui.graph.pieces import Piece, pieces
 from workbench.graph.group_layout import HEADER, STUB_LENGTH
 from workbench.graph.groups import ROOT
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from workbench.graph.layout import Placement
 
 CELL = 2000.0
+SHORT = 45.0
 TOGGLE = 26.0
 SIDE = 40.0
 # Where the loose ends of a line and their words are, against the line's own ends.
@@ -34,10 +36,12 @@ Part = Literal["node", "group", "header", "toggle", "ports"]
 class Line:
     """A route, the corner of the drawing that it is relative to, and the room that it takes."""
 
-    __slots__ = ("east", "left", "north", "route", "south", "top", "west")
+    __slots__ = ("_pieces", "_points", "east", "left", "north", "route", "south", "top", "west")
 
     def __init__(self, route: Route, left: float, top: float) -> None:
         self.route, self.left, self.top = route, left, top
+        self._points: list[QPointF] | None = None
+        self._pieces: list[Piece] | None = None
         (x, y), (to_x, to_y) = route.points[0], route.points[-1]
         self.north, self.south = (top + y, top + to_y) if y <= to_y else (top + to_y, top + y)
         if len(route.points) > 4:
@@ -49,7 +53,15 @@ class Line:
 
     def points(self) -> list[QPointF]:
         """Return the corners of the route in the drawing."""
-        return [QPointF(self.left + x, self.top + y) for x, y in self.route.points]
+        if self._points is None:
+            self._points = [QPointF(self.left + x, self.top + y) for x, y in self.route.points]
+        return self._points
+
+    def pieces(self) -> list[Piece]:
+        """Return the ways from corner to corner, as they are drawn from nearby."""
+        if self._pieces is None:
+            self._pieces = pieces(self.points())
+        return self._pieces
 
     def crosses(self, area: QRectF) -> bool:
         """Tell, cheaply, whether the route may show in a part of the drawing."""
@@ -68,6 +80,7 @@ class Cell:
     items: list[tuple[str, QRectF]] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
     lines: list[QLineF] = field(default_factory=list)
+    short_lines: list[QLineF] = field(default_factory=list)
     routes: list[Line] = field(default_factory=list)
     batches: dict[str, list[QRectF]] | None = None
     batched_for: int = 0
@@ -87,6 +100,7 @@ class Scene:
         self.placement = placement
         self.hierarchy: Hierarchy = placement.hierarchy
         self.bounds = QRectF(0, 0, placement.width, placement.height)
+        self.tensor_texts: dict[tuple[str, str], str] = {}
         self._cells: dict[tuple[int, int], Cell] = {}
         self._rects: dict[str, QRectF] = {ROOT: QRectF(self.bounds)}
 
@@ -254,7 +268,8 @@ def _add_line(cell: Cell, line: Line, bounds: QRectF) -> None:
             if piece is not None:
                 cell.lines.append(piece)
         elif bounds.contains((x + to_x) / 2, (y + to_y) / 2):
-            cell.lines.append(QLineF(x, y, to_x, to_y))
+            is_short = abs(to_y - y) + abs(to_x - x) <= SHORT
+            (cell.short_lines if is_short else cell.lines).append(QLineF(x, y, to_x, to_y))
         x, y = to_x, to_y
 
 

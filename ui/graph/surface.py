@@ -14,6 +14,7 @@ from ui.graph.camera import Camera
 from ui.graph.marks import Marks
 from ui.graph.painting import GraphPainter
 from ui.graph.picture import Picture
+from ui.graph.turns import window_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,6 +153,10 @@ class GraphSurface(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         del event
+        with window_first():
+            self._paint()
+
+    def _paint(self) -> None:
         painter = QPainter(self)
         picture = self.picture()
         if picture is None:

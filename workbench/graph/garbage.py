@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Objects made in one go that a pass of the collector takes some 20 ms to walk over.
-MUCH = 100_000
+# Objects made in one go that a pass of the collector takes milliseconds to walk over.
+MUCH = 20_000
 
 
 @contextmanager
