@@ -49,7 +49,7 @@ class Backing:
             ratio: Pixels of the screen for each of the window's.
         """
         key = (
-            picture.scene, picture.marks.version, picture.selected, picture.joints,
+            picture.scene.number, picture.marks.version, picture.selected, picture.joints,
             picture.size.toTuple(), ratio,
         )  # fmt: skip
         if picture.progress < 1.0:

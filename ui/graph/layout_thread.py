@@ -49,7 +49,7 @@ class LayoutThread(QThread):
         self._lock = Lock()
         self._order: Order | None = None
         self._running: Order | None = None
-        # Taking a large scene apart takes long: the last one is kept here, not to die elsewhere.
+        # Taking a large scene apart takes long: the last ones are kept here, not to die elsewhere.
         self._made: list[Scene] = []
         self._is_stopped = False
         self._busy = False
@@ -99,7 +99,8 @@ class LayoutThread(QThread):
             if scene is not None and self._take(order):
                 self._made.append(scene)
                 self.finished_scene.emit(order, scene)
-                del self._made[:-KEPT]
+                while len(self._made) > KEPT:
+                    self._made.pop(0).forget()
                 scene.prepare(self._has_order)
 
     def _next(self) -> Order | None:

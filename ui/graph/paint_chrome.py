@@ -107,11 +107,12 @@ class ChromePainter:
         if picture.area.contains(scene.bounds):
             return
         rect = map_rect(scene, picture.size)
-        key = (id(scene), picture.marks.version, rect.width(), rect.height())
-        if self._map is None or key != self._key:
+        key = (scene.number, picture.marks.version, rect.width(), rect.height())
+        # While boxes are on their way the map of before serves.
+        if self._map is None or (key != self._key and picture.progress >= 1.0):
             self._map, self._key = self._draw_map(picture, rect.size()), key
         painter.setOpacity(0.92)
-        painter.drawPixmap(rect.topLeft(), self._map)
+        painter.drawPixmap(rect, self._map, QRectF(self._map.rect()))
         painter.setOpacity(1.0)
         across, down = rect.width() / scene.bounds.width(), rect.height() / scene.bounds.height()
         area = picture.area

@@ -16,8 +16,8 @@ from workbench.graph.wording import dtype_label, elide
 if TYPE_CHECKING:
     from ui.graph.palette import Palette
     from ui.graph.picture import Picture
-    from ui.graph.pieces import Piece
-    from ui.graph.scene import Cell, Line, Scene
+    from ui.graph.pieces import Line, Piece
+    from ui.graph.scene import Cell, Scene
     from workbench.graph.group_layout import Route
     from workbench.graph.hierarchy import Hierarchy
 

@@ -7,11 +7,12 @@ change of the layout costs only what shows.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QLineF, QPointF, QRectF
 
-from ui.graph.pieces import Piece, pieces
+from ui.graph.pieces import Line
 from workbench.graph.group_layout import HEADER, STUB_LENGTH
 from workbench.graph.groups import ROOT
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 CELL = 2000.0
 SHORT = 45.0
 TOGGLE = 26.0
-SIDE = 40.0
 # Where the loose ends of a line and their words are, against the line's own ends.
 STUB_ABOVE = QRectF(-130, -STUB_LENGTH - 10, 134, STUB_LENGTH + 8)
 STUB_BELOW = QRectF(-4, 2, 134, STUB_LENGTH + 10)
@@ -33,44 +33,7 @@ STUB_BELOW = QRectF(-4, 2, 134, STUB_LENGTH + 10)
 Part = Literal["node", "group", "header", "toggle", "ports"]
 
 
-class Line:
-    """A route, the corner of the drawing that it is relative to, and the room that it takes."""
-
-    __slots__ = ("_pieces", "_points", "east", "left", "north", "route", "south", "top", "west")
-
-    def __init__(self, route: Route, left: float, top: float) -> None:
-        self.route, self.left, self.top = route, left, top
-        self._points: list[QPointF] | None = None
-        self._pieces: list[Piece] | None = None
-        (x, y), (to_x, to_y) = route.points[0], route.points[-1]
-        self.north, self.south = (top + y, top + to_y) if y <= to_y else (top + to_y, top + y)
-        if len(route.points) > 4:
-            xs = [point[0] for point in route.points]
-            x, to_x = min(xs), max(xs)
-        elif x > to_x:
-            x, to_x = to_x, x
-        self.west, self.east = left + x - SIDE, left + to_x + SIDE
-
-    def points(self) -> list[QPointF]:
-        """Return the corners of the route in the drawing."""
-        if self._points is None:
-            self._points = [QPointF(self.left + x, self.top + y) for x, y in self.route.points]
-        return self._points
-
-    def pieces(self) -> list[Piece]:
-        """Return the ways from corner to corner, as they are drawn from nearby."""
-        if self._pieces is None:
-            self._pieces = pieces(self.points())
-        return self._pieces
-
-    def crosses(self, area: QRectF) -> bool:
-        """Tell, cheaply, whether the route may show in a part of the drawing."""
-        return (
-            self.south >= area.top()
-            and self.north <= area.bottom()
-            and self.east >= area.left()
-            and self.west <= area.right()
-        )
+_NUMBERS = count()
 
 
 @dataclass(slots=True)
@@ -94,9 +57,13 @@ def is_direct(points: tuple[Point, ...]) -> bool:
 
 
 class Scene:
-    """One placement in absolute coordinates, as far as somebody looks."""
+    """One placement in absolute coordinates, as far as somebody looks.
+
+    ``number`` tells it from other scenes without holding it.
+    """
 
     def __init__(self, placement: Placement) -> None:
+        self.number = next(_NUMBERS)
         self.placement = placement
         self.hierarchy: Hierarchy = placement.hierarchy
         self.bounds = QRectF(0, 0, placement.width, placement.height)
@@ -182,6 +149,17 @@ class Scene:
                 if cancelled():
                     return
                 self._cell(column, row)
+
+    def forget(self) -> None:
+        """Take apart bit by bit what was made ready; who looks after all makes it again.
+
+        To let go of a large scene at once would hold up every thread.
+        """
+        for cell in list(self._cells):
+            self._cells.pop(cell, None)
+        for item in list(self._rects):
+            if item != ROOT:
+                self._rects.pop(item, None)
 
     def _add_boxes(
         self,
