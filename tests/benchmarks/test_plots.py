@@ -16,13 +16,14 @@ from PySide6.QtCore import QLineF
 from PySide6.QtGui import QColor, QImage, QPainter
 
 from ui.models.range_table import RangeRow, RangeTableModel, describe, range_rows
+from ui.plots.memory_plot import MemoryPlot
 from ui.plots.range_plot import RangePlot
 from ui.range_drawing import series_of, tensor_of
 from ui.ranges.editor import RangeEditor
 from ui.theme import DARK
 from ui.widgets.figure_view import FigureView
 from workbench.numerics.tensors import histogram_of
-from workbench.results import CalibrateResult, TensorRange
+from workbench.results import CalibrateResult, LiveRange, TensorRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,3 +178,31 @@ def test_that_figures_follow_a_dragged_line(qtbot: QtBot, plain: float) -> None:
 
     report("a step of a clip line: figures", timed(drag, 25), 8.0, plain)
     report("a step of a clip line: figures and paint", timed(drag_and_paint, 25), 8.0, plain)
+
+
+def test_that_the_picture_of_a_memory_is_moved_smoothly(qtbot: QtBot, plain: float) -> None:
+    rng = np.random.default_rng(7)
+    tensors = [
+        LiveRange(
+            name=f"t{place}", module=f"features.{place}", memory="Sram", usage="OpLocal",
+            start=2 * place, end=2 * place + int(rng.integers(1, 40)),
+            address=int(rng.integers(0, 10**6)), bytes=int(rng.integers(100, 10**5)),
+        )
+        for place in range(2000)
+    ]  # fmt: skip
+    found = MemoryPlot(lambda place: tensors[place].name)
+    qtbot.addWidget(found)
+    found.resize(*SIZE)
+    found.set_theme(DARK)
+    found.render_tensors(tensors, 7)
+    found.show()
+    qtbot.waitExposed(found)
+    left = iter(range(0, 10_000, 20))
+
+    def move() -> None:
+        first = next(left)
+        found.box.setXRange(first, 2000 + first, padding=0)
+        found.grab()
+
+    move()
+    report("2,000 tensors of a memory moved", timed(move, 30), 1000 / 60, plain)

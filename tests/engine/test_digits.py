@@ -183,3 +183,10 @@ def test_that_no_result_on_disk_holds_a_pickle(digits):
                 if info.filename.endswith((".pt", ".pkl")) and info.file_size
             ]
         assert not pickles, file
+
+
+def test_that_tensors_in_memory_reach_up_to_the_peak_that_vela_reports(digits):
+    (report,) = digits[2].document["lower"]["vela"]
+    ends = [t["address"] + t["bytes"] for t in report["tensors"] if t["memory"] == "Sram"]
+    assert max(ends) == report["sram_bytes"]
+    assert {t["module"] for t in report["tensors"]} >= {"stem.conv", "body.2.first.conv"}

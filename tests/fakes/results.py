@@ -15,6 +15,7 @@ from workbench.results import (
     EvaluateResult,
     ExportResult,
     ImportResult,
+    LiveRange,
     LowerResult,
     NodeAnnotation,
     OutputQuality,
@@ -49,6 +50,14 @@ _VELA = VelaReport(
     delegate=0, cycles_total=1000, cycles_npu=900, inference_ms=0.002, sram_bytes=4096,
     flash_bytes=2048, macs=9216, weights_bytes=420, encoded_weights_bytes=300,
     command_stream_bytes=200, scratch_bytes=4096, operations=(_OPERATION,),
+    tensors=(
+        LiveRange(name="x", module="", memory="Sram", usage="OpLocal", start=0, end=1,
+                  address=0, bytes=1024),
+        LiveRange(name="conv2d", module="stem.conv", memory="Sram", usage="OpLocal", start=1,
+                  end=3, address=1024, bytes=3072),
+        LiveRange(name="weights", module="head", memory="Sram", usage="OpBuffering", start=3,
+                  end=3, address=0, bytes=512),
+    ),
 )  # fmt: skip
 
 

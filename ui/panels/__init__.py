@@ -38,6 +38,7 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("numerics", "Numerics", "center", "ui.panels.numerics_panel:NumericsPanel"),
     PanelRow("sample", "Sample", "center", "ui.panels.sample_panel:SamplePanel"),
     PanelRow("cost", "Cost", "center", "ui.panels.cost_panel:CostPanel"),
+    PanelRow("memory", "Memory", "center", "ui.panels.memory_panel:MemoryPanel"),
     PanelRow("sweep", "Devices", "center", "ui.panels.devices_panel:DevicesPanel"),
     PanelRow("sensitivity", "Sensitivity", "center",
              "ui.panels.sensitivity_panel:SensitivityPanel"),

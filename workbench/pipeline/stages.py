@@ -51,7 +51,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 2,
           _entry("evaluate")),
     Stage("lower", "Lower", "Compiling for the NPU", ("convert",), ("target.compile",),
-          ("executorch", "ethos-u-vela"), 2, _entry("lower")),
+          ("executorch", "ethos-u-vela"), 3, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools",), 3, _entry("verify")),
     Stage("run", "Run", "Running on the simulator", ("lower",), ("verification",), (), 1,

@@ -15,6 +15,7 @@ from workbench.project.frozen import Frozen
 from workbench.results.cost import (
     CpuNode,
     Deliverable,
+    LiveRange,
     LowerResult,
     PackageResult,
     VelaOperation,
@@ -60,6 +61,7 @@ __all__ = [
     "ExportResult",
     "ImportResult",
     "IntegerQuality",
+    "LiveRange",
     "LowerResult",
     "NodeAnnotation",
     "OutputQuality",

@@ -29,6 +29,23 @@ class VelaOperation(Frozen):
     staging_bytes: int
 
 
+class LiveRange(Frozen):
+    """A tensor in one of the device's memories; estimated.
+
+    ``start`` and ``end`` are steps of Vela's schedule, both included; ``address`` and ``bytes``
+    say where in the memory it lies. ``usage`` is Vela's word for what it is for.
+    """
+
+    name: str
+    module: str
+    memory: str
+    usage: str
+    start: int
+    end: int
+    address: int
+    bytes: int
+
+
 class VelaTotals(Frozen):
     """Vela's estimate in totals: cycles, time, memory [bytes], multiply-accumulates."""
 
@@ -49,6 +66,7 @@ class VelaReport(VelaTotals):
     command_stream_bytes: int
     scratch_bytes: int
     operations: tuple[VelaOperation, ...] = ()
+    tensors: tuple[LiveRange, ...] = ()
 
 
 class LowerResult(Frozen):

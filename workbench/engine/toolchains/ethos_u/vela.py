@@ -16,7 +16,7 @@ from executorch.backends.arm.tosa import backend as tosa_backend
 from workbench.engine import fx_groups, programs
 from workbench.engine.compilers.vela import totals
 from workbench.engine.fx_groups import Location
-from workbench.results import VelaOperation, VelaReport
+from workbench.results import LiveRange, VelaOperation, VelaReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 # Tables of Vela 5.1's debug database; a figure in a table's row is found by its header.
-_PERFORMANCE = "perf"
+_PERFORMANCE, _TENSORS = "perf", "tensors"
 # Tensors that Vela adds (layout changes) are called #1234, another number at every run.
 _INTERNAL = "(added by Vela)"
 
@@ -135,16 +135,47 @@ def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> Vela
         command_stream_bytes=len(bytes(model.command_stream)) if model.command_stream else 0,
         scratch_bytes=int(model.scratch.size),
         operations=tuple(_operations(model, origins)),
+        tensors=tuple(_live_ranges(model, origins)),
     )
 
 
-def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
-    table = model.opt_database.tables.get(_PERFORMANCE)
+def _live_ranges(model: Any, origins: Origins) -> Iterator[LiveRange]:
+    """Yield where Vela put its tensors, and when; those it put nowhere are left out."""
+    for row in _rows(model, _TENSORS):
+        address, end = (_address(row.get(n)) for n in ("start_address", "end_address"))
+        if address is None or end is None or end <= address:
+            continue
+        name = str(row.get("name", ""))
+        yield LiveRange(
+            name=_INTERNAL if name.startswith("#") else name,
+            module=origin_named(name, origins).module,
+            memory=str(row.get("memory", "")),
+            usage=str(row.get("usage", "")),
+            start=_number(row.get("start_time")),
+            end=_number(row.get("end_time")),
+            address=address,
+            bytes=end - address,
+        )
+
+
+def _rows(model: Any, name: str) -> Iterator[dict[str, Any]]:
+    table = model.opt_database.tables.get(name)
     if table is None:
         return
-    header = [str(name).strip() for name in table.header]
+    header = [str(title).strip() for title in table.header]
     for cells in table.data:
-        row = dict(zip(header, cells, strict=False))
+        yield dict(zip(header, cells, strict=False))
+
+
+def _address(value: Any) -> int | None:
+    try:
+        return int(str(value), 0)
+    except ValueError:
+        return None
+
+
+def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
+    for row in _rows(model, _PERFORMANCE):
         name = str(row.get("name", ""))
         origin = origin_named(name, origins)
         outside = [k for k in row if k.endswith("_ac") and not k.lower().startswith("sram")]

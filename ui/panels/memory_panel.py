@@ -1,0 +1,173 @@
+"""Memory: what lies where and when on the device, what makes the peak, what a runtime must give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
+
+from ui.figures import DASH, size
+from ui.models.figure_table import Role
+from ui.models.live_table import LiveRow, LiveTableModel, describe_tensor
+from ui.plots.memory_plot import MemoryPlot
+from ui.result_panel import ResultPanel, Shown, StageFrame
+from ui.selection import Selected
+from ui.theme import Theme
+from ui.widgets.figure_cards import Card, FigureCards
+from ui.widgets.figure_view import BarDelegate, FigureView
+from workbench.numerics.occupancy import fullest_step
+from workbench.results import LiveRange, LowerResult, PackageResult
+
+NO_MEMORY = "Where tensors lie on the device, and when, appears here once it has been compiled."
+_SHARE = 1
+
+
+class MemoryPanel(ResultPanel):
+    """A picture of one memory of one delegate, its tensors in a table, figures above."""
+
+    panel_id = "memory"
+
+    def build_frames(self) -> None:
+        self._shown: tuple[LiveRange, ...] = ()
+        self._places: dict[str, tuple[LiveRange, ...]] = {}
+        self._key: tuple[Path, bool] | None = None
+        self.frames["lower"] = StageFrame("Estimates", NO_MEMORY, self._make, self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(self.frames["lower"])
+
+    def set_theme(self, theme: Theme) -> None:
+        if self.has("lower"):
+            self.plot.set_theme(theme)
+            self._key = None
+            self.show_results()
+
+    def show_results(self) -> None:
+        lowered = self.read(LowerResult, "lower")
+        self.show_frame("lower", lowered)
+        if lowered is None:
+            return
+        self._show_cards(lowered)
+        key = (lowered.folder, lowered.current)
+        if key != self._key:
+            self._key = key
+            self._show_memories(lowered)
+
+    def render_selection(self, selected: Selected) -> None:
+        if not self.has("lower"):
+            return
+        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        places = [n for n, t in enumerate(self._shown) if _inside(t.module, modules)]
+        self.plot.choose(places)
+        shown = [self.model.shown_at(place) for place in places]
+        if selected.origin != self.panel_id or set(shown) != set(self.table.chosen_rows()):
+            self.table.choose_rows(shown, reveal=selected.origin != self.panel_id)
+
+    def _make(self, content: QWidget) -> None:
+        self.cards = FigureCards(content)
+        self.memory = QComboBox(content)
+        self.memory.setAccessibleName("Memory")
+        self.memory.activated.connect(lambda _index: self._show_memory())
+        self.note = QLabel(content)
+        self.note.setObjectName("Hint")
+        self.note.setWordWrap(True)
+        self.plot = MemoryPlot(lambda n: describe_tensor(self._shown[n]), content)
+        self.plot.tensor_chosen.connect(lambda place, _adds: self._choose([place]))
+        self.model = LiveTableModel(content)
+        self.table = FigureView("Tensors in memory", self.model, content)
+        self.table.setItemDelegateForColumn(
+            _SHARE, BarDelegate(lambda: self.context.theme, Role.SHARE, self.table)
+        )
+        self.table.rows_chosen.connect(
+            lambda rows: self._choose([self.model.place_of(row) for row in rows])
+        )
+        row = QHBoxLayout()
+        row.addWidget(self.memory)
+        row.addWidget(self.note, 1)
+        split = QSplitter(Qt.Orientation.Vertical, content)
+        split.addWidget(self.plot)
+        split.addWidget(self.table)
+        split.setSizes([420, 220])
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.setSpacing(6)
+        layout.addWidget(self.cards)
+        layout.addLayout(row)
+        layout.addWidget(split, 1)
+
+    def _show_cards(self, lowered: Shown[LowerResult]) -> None:
+        origin = f"estimated (Vela {lowered.value.vela_version})"
+        package = self.read(PackageResult, "package")
+        needs = package.value if package is not None and package.current else None
+        most = max((r.scratch_bytes for r in lowered.value.vela), default=None)
+        self.cards.render_cards(
+            [
+                Card("Peak SRAM", size(_most(lowered.value)), origin,
+                     "Of the delegate that takes most"),
+                Card("Scratch", size(most), origin, "What the program asks for at run time"),
+                Card("Constants", size(sum(r.flash_bytes for r in lowered.value.vela)), origin,
+                     "Weights, biases and commands"),
+                Card("Method pool", size(needs.method_pool_bytes) if needs else DASH,
+                     "of the program", "Planned buffers and structures that the runtime loads"),
+                Card("Scratch pool", size(needs.scratch_pool_bytes) if needs else DASH,
+                     "of the program", "What the runtime must give for scratch"),
+            ],
+            self.context.theme, stale=not lowered.current,
+        )  # fmt: skip
+
+    def _show_memories(self, lowered: Shown[LowerResult]) -> None:
+        several = len(lowered.value.vela) > 1
+        self._places = {}
+        for report in lowered.value.vela:
+            for memory in dict.fromkeys(t.memory for t in report.tensors):
+                name = f"Delegate {report.delegate}, {memory}" if several else memory
+                self._places[name] = tuple(t for t in report.tensors if t.memory == memory)
+        chosen = self.memory.currentText()
+        self.memory.clear()
+        self.memory.addItems(list(self._places))
+        if chosen in self._places:
+            self.memory.setCurrentText(chosen)
+        self.plot.set_stale(not lowered.current)
+        self.table.set_look(self.context.theme, stale=not lowered.current)
+        self._show_memory()
+
+    def _show_memory(self) -> None:
+        self._shown = self._places.get(self.memory.currentText(), ())
+        fullest = fullest_step(self._shown)
+        self.plot.render_tensors(self._shown, fullest)
+        self.model.set_rows(_rows(self._shown, fullest))
+        self.note.setText(_sentence(self._shown, fullest))
+        self.render_selection(self.context.selection.value)
+
+    def _choose(self, places: Sequence[int]) -> None:
+        modules = {self._shown[place].module for place in places} - {""}
+        self.context.selection.choose_modules(sorted(modules), self.panel_id)
+        self.plot.choose(places)
+        self.table.choose_rows([self.model.shown_at(p) for p in places], reveal=True)
+
+
+def _most(lowered: LowerResult) -> int | None:
+    return max((report.sram_bytes for report in lowered.vela), default=None)
+
+
+def _rows(tensors: Sequence[LiveRange], fullest: int) -> list[LiveRow]:
+    largest = max((t.bytes for t in tensors), default=1)
+    return [LiveRow(t, t.bytes / largest, t.start <= fullest <= t.end) for t in tensors]
+
+
+def _sentence(tensors: Sequence[LiveRange], fullest: int) -> str:
+    if not tensors:
+        return "Vela put no tensor in a memory."
+    top = max(t.address + t.bytes for t in tensors)
+    there = sorted((t for t in tensors if t.start <= fullest <= t.end), key=lambda t: -t.bytes)
+    named = ", ".join(f"{t.module or t.name} ({size(t.bytes)})" for t in there[:3])
+    return (
+        f"Peak {size(top)}. Most is taken at step {fullest}, by {named}. Orange: weights copied "
+        "ahead of their use."
+    )
+
+
+def _inside(module: str, modules: frozenset[str]) -> bool:
+    return any(module == m or module.startswith(f"{m}.") or not m for m in modules)
