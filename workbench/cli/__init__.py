@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from workbench.cli import (
     doctor,
     formats,
+    fvp,
     improve,
     inspect,
     nnpa,
@@ -41,6 +42,7 @@ VERBS = (
     sweep,
     inspect,
     report,
+    fvp,
     script,
     formats,
     nnpa,

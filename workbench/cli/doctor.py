@@ -9,10 +9,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from workbench.cli.arguments import add_json
+from workbench.cli.findings import Finding
+from workbench.cli.machine_findings import machine_findings
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json
 from workbench.pipeline.cache import default_root
 from workbench.pipeline.plan import tool_version
-from workbench.project.frozen import Frozen
 from workbench.project.trust import default_store
 
 if TYPE_CHECKING:
@@ -28,21 +29,6 @@ PROVEN = {
     "PySide6-Essentials": "6.11",
     "pyqtgraph": "0.14",
 }
-FVPS = {
-    "FVP_Corstone_SSE-300_Ethos-U55": "Ethos-U55",
-    "FVP_Corstone_SSE-300_Ethos-U65": "Ethos-U65",
-    "FVP_Corstone_SSE-320": "Ethos-U85",
-}
-
-
-class Finding(Frozen):
-    """One thing looked for. ``state`` is "ok", "different", "missing" or "optional"."""
-
-    name: str
-    state: str
-    version: str = ""
-    why: str = ""
-    remedy: str = ""
 
 
 def add(verbs: Any) -> None:
@@ -54,7 +40,8 @@ def add(verbs: Any) -> None:
 
 def findings() -> list[Finding]:
     """Return everything looked for, in a fixed order."""
-    return [_python(), *(_package(n, v) for n, v in PROVEN.items()), *_fvps(), *_tools(), _cache()]
+    packages = (_package(name, version) for name, version in PROVEN.items())
+    return [_python(), *packages, *machine_findings(), _cache()]
 
 
 def _python() -> Finding:
@@ -75,29 +62,6 @@ def _package(name: str, proven: str) -> Finding:
     same = version.split("+")[0].startswith(proven)
     remedy = "" if same else f"pip install {name}=={proven} for the version this was proven with"
     return Finding(name=name, state="ok" if same else "different", version=version, remedy=remedy)
-
-
-def _fvps() -> list[Finding]:
-    found = []
-    for binary, npu in FVPS.items():
-        path = shutil.which(binary)
-        found.append(Finding(
-            name=binary, state="ok" if path else "optional", version=path or "",
-            why=f"Arm's simulator measures programs for {npu}; without it cycles are estimated "
-                "by Vela and outputs computed by the TOSA reference model",
-            remedy="" if path else "Download it from developer.arm.com (Arm Ecosystem FVPs), "
-                                   "accept its licence yourself, and put it on the PATH.",
-        ))  # fmt: skip
-    return found
-
-
-def _tools() -> list[Finding]:
-    path = shutil.which("arm-none-eabi-gcc")
-    return [Finding(
-        name="arm-none-eabi-gcc", state="ok" if path else "optional", version=path or "",
-        why="builds the runner that boots a program on a simulator or a board",
-        remedy="" if path else "Install the Arm GNU Toolchain (arm-none-eabi).",
-    )]  # fmt: skip
 
 
 def _cache() -> Finding:

@@ -1,0 +1,144 @@
+"""``workbench fvp`` and what ``doctor`` says of simulators, on the double."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.workbench.fvp.conftest import Bench, samples
+from workbench.cli import main
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    return Bench(tmp_path, monkeypatch)
+
+
+def arguments(bench, *more, target="ethos-u55-128", **options):
+    given = [bench.program(), "--elf", bench.runner(**options), "--target", target]
+    return [str(word) for word in ("fvp", "run", *given, "--fvp", bench.simulator(), *more)]
+
+
+def test_that_a_run_is_one_document_with_outputs_beside(bench, capsys, tmp_path):
+    np.save(tmp_path / "x.npy", np.concatenate([a for (a,) in samples(2)]))
+    inputs = ["--inputs", tmp_path / "x.npy", "--out", tmp_path / "out", "--json"]
+    assert main(arguments(bench, *inputs, serves=True)) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["succeeded"]
+    assert document["samples"] == 2
+    assert document["measurements"][1]["npu_cycles"] > 0
+    assert [o["sample"] for o in document["outputs"]] == [0, 1]
+    first, second = (np.load(o["path"]) for o in document["outputs"])
+    assert first.shape == (1, 3, 6, 6)
+    assert not np.array_equal(first, second)
+    assert "SERVER_INFERENCE_DONE" in (tmp_path / "out" / "uart.log").read_text()
+
+
+def test_that_a_person_reads_what_was_measured_and_what_was_assumed(bench, capsys):
+    assert main(arguments(bench)) == 0
+    out = capsys.readouterr().out
+    assert "The program ran to its end." in out
+    assert "measured (FVP_Corstone_SSE-300_Ethos-U55 11.27.42)" in out
+    assert "No inputs were given: all ones." in out
+
+
+def test_that_a_failed_run_is_exit_code_1_with_cause_and_remedy(bench, capsys):
+    bench.fails("kernel")
+    assert main(arguments(bench)) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("Failed")
+    assert "not linked into the runner" in out
+    assert "--select_ops_list" in out
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--target", "ethos-u85-256"], "compiled for ethos-u55-128, not for ethos-u85-256"),
+        (["--target", "tpu"], "No simulator has the device 'tpu'"),
+        (["--timeout", "0"], "--timeout wants seconds"),
+        (["--inputs", "none.npy"], "none.npy cannot be read"),
+        (["--fvp", "/none"], "The simulator /none is not there"),
+        (["--elf", "/none"], "The runner none cannot be read"),
+    ],
+)
+def test_that_what_cannot_be_run_is_exit_code_2(bench, capsys, more, said):
+    assert main([*arguments(bench), *more]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_that_a_program_cut_short_is_refused(bench, capsys, tmp_path):
+    words = arguments(bench)
+    words[2] = str(tmp_path / "cut.pte")
+    Path(words[2]).write_bytes(bench.program().read_bytes()[:900])
+    assert main(words) == 2
+    assert "damaged" in capsys.readouterr().err
+
+
+def test_that_a_machine_without_a_simulator_says_how_to_get_one(bench, capsys):
+    words = arguments(bench)
+    del words[words.index("--fvp") : words.index("--fvp") + 2]
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert "FVP_Corstone_SSE-300_Ethos-U55 was not found" in err
+    assert "accept its licence yourself" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_that_an_interrupted_run_leaves_no_simulator(bench, monkeypatch, tmp_path, number):
+    monkeypatch.setenv("FVP_DOUBLE_CHILD", str(tmp_path / "child"))
+    bench.fails("child")
+    root = Path(__file__).parents[3]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "workbench", *arguments(bench)],
+        env={**os.environ, "PYTHONPATH": str(root)}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    until = time.monotonic() + 30
+    while not ((tmp_path / "child").exists() and (tmp_path / "child").read_text()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    process.send_signal(number)
+    assert process.communicate(timeout=30)[1] == "Cancelled.\n"
+    assert process.returncode == 130
+    child = Path(f"/proc/{(tmp_path / 'child').read_text()}/stat")
+    while child.exists() and child.read_text().split()[2] != "Z":
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_that_doctor_tells_simulators_and_runners_it_was_told_of(bench, capsys):
+    simulator = bench.simulator()
+    named = ["--simulator", f"u55={simulator.parent}", "--runner", str(bench.runner(serves=True))]
+    assert main(["fvp", "set", *named]) == 0
+    capsys.readouterr()
+    main(["doctor", "--json"])
+    found = {f["name"]: f for f in json.loads(capsys.readouterr().out)["findings"]}
+    assert found["FVP_Corstone_SSE-300_Ethos-U55"]["state"] == "ok"
+    assert found["FVP_Corstone_SSE-300_Ethos-U55"]["version"].startswith("11.27.42, ")
+    assert found["runner runner.elf"]["version"] == (
+        "Ethos-U55 or Ethos-U65, shared SRAM, semihosting, several samples a start"
+    )
+    assert found["FVP_Corstone_SSE-320"]["state"] == "optional"
+    assert "accept its licence yourself" in found["FVP_Corstone_SSE-320"]["remedy"]
+    assert found["ExecuTorch checkout"]["state"] == "optional"
+    assert main(arguments(bench, "--fvp", "")) == 0
+
+
+def test_that_a_named_simulator_that_is_gone_is_told(bench, capsys):
+    assert main(["fvp", "set", "--simulator", "u85=/none/FVP"]) == 0
+    capsys.readouterr()
+    main(["doctor", "--json"])
+    found = {f["name"]: f for f in json.loads(capsys.readouterr().out)["findings"]}
+    assert found["FVP_Corstone_SSE-320"]["state"] == "different"
+    assert "/none/FVP is not there" in found["FVP_Corstone_SSE-320"]["why"]
+    assert main(["fvp", "set", "--simulator", "u99=/x"]) == 2

@@ -1,0 +1,192 @@
+"""``fvp``: run a program on one of Arm's simulators, and say where they are on this machine."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_json
+from workbench.cli.fvp_summary import print_report
+from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from workbench.fvp.job import Job
+    from workbench.fvp.session import Outcome
+
+
+def add(verbs: Any) -> None:
+    """Add the verb with its two parts."""
+    verb = verbs.add_parser("fvp", help="run a program on an Arm simulator (FVP)")
+    parts = verb.add_subparsers(dest="part", metavar="PART", required=True)
+    _add_run(parts.add_parser("run", help="one run, parsed and explained"))
+    setting = parts.add_parser("set", help="remember where simulators and runners are")
+    setting.add_argument(
+        "--simulator", action="append", default=[], metavar="FAMILY=PATH",
+        help="a simulator for u55, u65 or u85: its file or the folder it is installed in",
+    )  # fmt: skip
+    setting.add_argument("--runner", action="append", default=[], metavar="ELF",
+                         help="a runner; replaces those remembered")  # fmt: skip
+    setting.add_argument("--executorch", metavar="DIR", help="an ExecuTorch checkout")
+    add_json(setting)
+    setting.set_defaults(perform=_set)
+
+
+def _add_run(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("program", type=Path, metavar="FILE.pte")
+    verb.add_argument("--elf", type=Path, required=True, help="the runner, arm_executor_runner")
+    verb.add_argument("--target", required=True, help="the NPU, e.g. ethos-u55-128")
+    verb.add_argument(
+        "--inputs", type=Path, nargs="+", default=[], metavar="FILE",
+        help=".npy or raw .bin, one for each input, or one .npz; several samples along the first "
+        "axis; without it all ones",
+    )  # fmt: skip
+    verb.add_argument("--fast", action="store_true", help="functional only: no cycles, quicker")
+    verb.add_argument("--timeout", type=float, default=600.0, metavar="S",
+                      help="for each start of the simulator, default 600")  # fmt: skip
+    verb.add_argument("--fvp", default="", metavar="PATH", help="the simulator to use")
+    verb.add_argument("--address", type=lambda text: int(text, 0), metavar="0xADDR",
+                      help="load the program there, for a runner built so")  # fmt: skip
+    verb.add_argument("--out", type=Path, metavar="DIR", help="write outputs and the log there")
+    verb.add_argument("--verbose", action="store_true", help="print the log as it comes")
+    add_json(verb)
+    verb.set_defaults(perform=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from workbench.fvp.session import run
+
+    job, notes = _job(options)
+    if options.out:
+        _make(options.out)
+    with tempfile.TemporaryDirectory(prefix="fvp-log-") as folder, _terminated_as_interrupted():
+        log = (options.out or Path(folder)) / "uart.log"
+        outcome = run(job, log, live=_show if options.verbose else lambda _: None)
+    files = _write_outputs(outcome, options.out) if options.out else []
+    notes = [*notes, *outcome.report.notes]
+    if options.json:
+        document = outcome.report.model_dump(mode="json")
+        print_json({**document, "notes": notes, "outputs": files})
+    else:
+        print_report(outcome.report, notes, files)
+    return EXIT_DONE if outcome.report.succeeded else EXIT_FAILED
+
+
+def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:
+    from workbench.fvp import finding
+    from workbench.fvp.fit import Program
+    from workbench.fvp.inputs import ones, read_samples
+    from workbench.fvp.job import Job
+    from workbench.fvp.machine import load_settings
+    from workbench.fvp.runner_elf import read_runner
+    from workbench.fvp.simulators import device_of
+
+    if options.timeout <= 0:
+        raise failure("--timeout wants seconds, more than 0.")
+    device = device_of(options.target)
+    try:
+        data = options.program.read_bytes()
+    except OSError as error:
+        raise failure(
+            f"{options.program} cannot be read: {error.strerror or error}.",
+            where=Place(kind="file", id=str(options.program)),
+        ) from error
+    program = Program(options.program.name, data)
+    specs, notes = program.description["inputs"], list[str]()
+    if options.inputs:
+        samples = read_samples(options.inputs, specs)
+    else:
+        samples = [ones(specs)]
+        notes.append("No inputs were given: all ones.")
+    installed = finding.find(device.simulator, load_settings(), options.fvp)
+    if installed is None:
+        raise failure(
+            f"No simulator for {device.target}: {device.simulator.binary} was not found.",
+            finding.how_to_get(device.simulator),
+            Place(kind="tool", id=device.simulator.binary),
+        )
+    job = Job(
+        installed, read_runner(options.elf), program, device, samples,
+        fast=options.fast, timeout_s=options.timeout, address=options.address,
+    )  # fmt: skip
+    return job, notes
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let a polite request to end reach the simulator too, as Ctrl-C does."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _show(lines: list[str]) -> None:
+    for line in lines:
+        print(line.rstrip(), file=sys.stderr)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise failure(
+            f"The folder {folder} cannot be made: {error.strerror or error}.",
+            where=Place(kind="file", id=str(folder)),
+        ) from error
+
+
+def _write_outputs(outcome: Outcome, folder: Path) -> list[dict[str, Any]]:
+    import numpy as np
+
+    written = []
+    for number, outputs in enumerate(outcome.outputs):
+        for index, array in enumerate(outputs):
+            if array is None:
+                continue
+            path = folder / f"sample{number}-output{index}.npy"
+            np.save(path, array, allow_pickle=False)
+            written.append({
+                "sample": number, "output": index, "dtype": str(array.dtype),
+                "shape": list(array.shape), "path": str(path.absolute()),
+            })  # fmt: skip
+    return written
+
+
+def _set(options: argparse.Namespace) -> int:
+    from workbench.fvp.machine import load_settings, save_settings, settings_path
+    from workbench.fvp.runner_elf import read_runner
+    from workbench.fvp.simulators import SIMULATORS_BY_FAMILY
+
+    settings = load_settings()
+    simulators = dict(settings.simulators)
+    for text in options.simulator:
+        family, _, path = text.partition("=")
+        if family not in SIMULATORS_BY_FAMILY or not path:
+            known = ", ".join(SIMULATORS_BY_FAMILY)
+            raise failure(f"--simulator wants FAMILY=PATH, with one of {known}: {text!r}.")
+        simulators[family] = str(Path(path).expanduser().absolute())
+    runners = tuple(str(read_runner(Path(p).expanduser().absolute()).path) for p in options.runner)
+    settings = settings.model_copy(update={
+        "simulators": simulators,
+        "runners": runners or settings.runners,
+        "executorch": options.executorch or settings.executorch,
+    })  # fmt: skip
+    save_settings(settings)
+    if options.json:
+        print_json(settings.model_dump(mode="json"))
+    else:
+        print(f"Written to {settings_path()}.")
+    return EXIT_DONE

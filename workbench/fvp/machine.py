@@ -1,0 +1,61 @@
+"""What this machine has for running programs: where simulators, runners and sources lie.
+
+It belongs to the machine, not to a project: one file in the user's configuration folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import Field, ValidationError
+
+from workbench.errors import Place, failure
+from workbench.project.frozen import Frozen
+from workbench.project.store import write_atomically
+from workbench.project.trust import default_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = "machine.json"
+
+
+class MachineSettings(Frozen):
+    """Paths the user has named. ``simulators`` is keyed by NPU generation, e.g. ``u55``."""
+
+    simulators: Mapping[str, str] = Field(default_factory=dict)
+    runners: tuple[str, ...] = ()
+    executorch: str = ""
+
+
+def settings_path() -> Path:
+    """Return the file, beside the memory of trusted code."""
+    return default_store().parent / FILE
+
+
+def load_settings() -> MachineSettings:
+    """Return the settings; those of a machine where nothing was named are empty.
+
+    Raises:
+        WorkbenchError: the file is damaged.
+    """
+    path = settings_path()
+    try:
+        return MachineSettings.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return MachineSettings()
+    except (OSError, ValidationError) as error:
+        raise failure(
+            f"{path} cannot be understood.",
+            "Correct it or delete it; the paths of simulators and runners are then named anew.",
+            Place(kind="file", id=str(path)),
+            str(error),
+        ) from error
+
+
+def save_settings(settings: MachineSettings) -> None:
+    """Write the settings."""
+    path = settings_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, settings.model_dump_json(indent=1).encode())

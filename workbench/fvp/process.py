@@ -1,0 +1,161 @@
+"""One simulator process: started without a shell, read as it prints, ended with all it started."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+Ended = Literal["itself", "served", "timeout", "cancelled", "not started"]
+_CHUNK, _TICK_S = 1 << 18, 0.05
+# How long a process that was asked to end may take, and how long one that has nothing left to do.
+_TERMINATE_S, _LEAVE_S = 1.0, 1.0
+LOG_LIMIT_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What happens during a run.
+
+    ``text`` gets what was printed; ``cancelled`` is asked many times a second; ``step`` is asked
+    after each piece of text for what to type next, and returns None when there is nothing more
+    to do. Without ``step`` the process gets no input.
+    """
+
+    text: Callable[[str], object]
+    cancelled: Callable[[], bool] = lambda: False
+    step: Callable[[], bytes | None] | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How it ended. ``error`` is the system's sentence if it could not be started."""
+
+    by: Ended
+    code: int | None = None
+    elapsed_s: float = 0.0
+    error: str = ""
+    log_cut: bool = False
+
+
+@dataclass
+class _Log:
+    """Keeps the text on the disk up to a limit, and goes on without it if the disk is full."""
+
+    file: BinaryIO
+    left: int = LOG_LIMIT_BYTES
+    cut: bool = field(default=False)
+
+    def write(self, data: bytes) -> None:
+        if self.cut:
+            return
+        try:
+            self.file.write(data[: self.left])
+        except OSError:
+            self.cut = True
+        self.left -= len(data)
+        self.cut = self.cut or self.left < 0
+
+
+def execute(
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    log: Path,
+    timeout_s: float,
+    hooks: Hooks,
+) -> Ending:
+    """Run a simulator to its end, whatever that is; nothing it started is left behind."""
+    begun = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            arguments, cwd=folder, env=dict(environment), bufsize=0,
+            stdin=subprocess.PIPE if hooks.step else subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        return Ending("not started", error=error.strerror or str(error))
+    by: Ended = "cancelled"
+    try:
+        with log.open("wb", buffering=0) as file:
+            kept = _Log(file)
+            by = _follow(process, kept, begun + timeout_s, hooks)
+    finally:
+        _end(process)
+    elapsed = time.monotonic() - begun
+    return Ending(by, process.returncode, elapsed, log_cut=kept.cut)
+
+
+def _follow(
+    process: subprocess.Popen[bytes], log: _Log, deadline: float, hooks: Hooks
+) -> Ended:  # fmt: skip
+    """Read and answer until the process is over, or has to be."""
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    leaving = False
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while True:
+            ready = bool(selector.select(_TICK_S))
+            data = process.stdout.read(_CHUNK) if ready else None
+            if data:
+                log.write(data)
+                hooks.text(decoder.decode(data))
+            if hooks.cancelled():
+                return "cancelled"
+            if data == b"" or (not data and process.poll() is not None):
+                return _last_words(process, deadline, served=leaving)
+            if time.monotonic() > deadline:
+                return "served" if leaving else "timeout"
+            if not leaving and hooks.step is not None:
+                leaving = _type(process, hooks.step())
+                if leaving:
+                    deadline = min(deadline, time.monotonic() + _LEAVE_S)
+
+
+def _type(process: subprocess.Popen[bytes], words: bytes | None) -> bool:
+    """Type into the process; return whether there is nothing more to type."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        if words:
+            process.stdin.write(words)
+        elif words is None:
+            process.stdin.close()
+    return words is None
+
+
+def _last_words(process: subprocess.Popen[bytes], deadline: float, *, served: bool) -> Ended:
+    """Wait for a process that has closed its output."""
+    try:
+        process.wait(max(0.0, min(deadline - time.monotonic(), _LEAVE_S)))
+    except subprocess.TimeoutExpired:
+        return "served" if served else "timeout"
+    return "itself"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the whole process group: asked first, then killed; wait until it is gone."""
+    running = process.poll() is None
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGTERM if running else signal.SIGKILL)
+    if running:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_TERMINATE_S)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()

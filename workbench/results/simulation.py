@@ -1,0 +1,78 @@
+"""What a run on a simulator told: how it ended, counters, pools, checks, and what went wrong."""
+
+from __future__ import annotations
+
+from workbench.project.frozen import Frozen
+
+
+class Counter(Frozen):
+    """One event counter of the NPU, over all inferences of a measurement."""
+
+    event: str
+    total: int
+
+
+class Measurement(Frozen):
+    """One report of the performance monitor. Cycles are the NPU's, between active and idle."""
+
+    inferences: int = 1
+    delegations: int = 0
+    npu_cycles: int | None = None
+    counters: tuple[Counter, ...] = ()
+
+    def of(self, event: str) -> int | None:
+        """Return the total of one event, named without ``ETHOSU_PMU_``; None if not counted."""
+        return next((c.total for c in self.counters if c.event == event), None)
+
+    @property
+    def cycles_per_inference(self) -> float | None:
+        """NPU cycles of one inference."""
+        if self.npu_cycles is None:
+            return None
+        return self.npu_cycles / max(1, self.inferences)
+
+
+class Pool(Frozen):
+    """Memory of the runner [bytes]; ``used`` is None where the runner does not tell it."""
+
+    name: str
+    given: int
+    used: int | None = None
+
+
+class BundleCheck(Frozen):
+    """The runner's own comparison of a bundled program's outputs."""
+
+    index: int
+    passed: bool
+    max_absolute_error: float | None = None
+
+
+class Diagnosis(Frozen):
+    """A line that tells of a failure, what causes it, and what to do."""
+
+    line: str
+    cause: str
+    remedy: str
+
+
+class SimulationReport(Frozen):
+    """A whole run. ``exit_reason`` is one sentence; ``served`` counts samples in server mode."""
+
+    simulator: str
+    version: str
+    target: str
+    fast: bool
+    succeeded: bool
+    exit_reason: str
+    exit_code: int | None = None
+    elapsed_s: float = 0.0
+    samples: int = 0
+    measurements: tuple[Measurement, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    bundle: tuple[BundleCheck, ...] = ()
+    diagnoses: tuple[Diagnosis, ...] = ()
+    explanation: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    lines: int = 0
+    last_lines: tuple[str, ...] = ()
