@@ -30,7 +30,7 @@ from ui.panel import Panel, PanelContext
 from ui.panels import PANELS, Area, PanelRow
 from ui.theme import Theme
 from ui.widgets.command_palette import CommandPalette
-from ui.widgets.dock import Dock, hide_idle_tabs
+from ui.widgets.dock import Dock, arrange
 from ui.widgets.pipeline_bar import PipelineBar
 from ui.widgets.toasts import ToastHost
 from ui.widgets.welcome import WelcomePage
@@ -111,13 +111,11 @@ class MainWindow(QMainWindow):
 
     def apply_layout(self, parts: dict[str, QByteArray]) -> None:
         """Arrange the panels as they were kept; parts of another version are left alone."""
-        if "outer" in parts:
-            self.restoreState(parts["outer"])
-        if "inner" in parts:
-            self.center.restoreState(parts["inner"])
+        for home, part in ((self, "outer"), (self.center, "inner")):
+            if part in parts:
+                arrange(home, parts[part])
         for dock in self.docks.values():
             dock.show_title()
-        QTimer.singleShot(0, self, partial(hide_idle_tabs, self.center))
 
     def restore_session(self, parts: dict[str, QByteArray]) -> None:
         """Come back as the window was left."""

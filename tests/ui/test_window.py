@@ -8,7 +8,7 @@ import sys
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QPushButton, QTabBar
 
 from tests.conftest import SESSIONS
 from tests.fakes.engine import Play
@@ -269,6 +269,17 @@ def test_that_a_layout_comes_back(opened, qtbot):
     assert opened.window.docks["inspector"].isVisible()
     opened.window.apply_layout(opened.settings.layout("mine"))
     assert not opened.window.docks["inspector"].isVisible()
+
+
+def test_that_tabs_of_an_arrangement_before_do_not_lie_over_the_new_ones(opened):
+    for _ in range(3):
+        opened.window.arrange_at_first()
+    center = opened.window.center
+    bars = [bar for bar in center.findChildren(QTabBar) if bar.parent() is center]
+    shown = [bar for bar in bars if not bar.isHidden()]
+    assert len(shown) == 1
+    titles = {row.title for row in PANELS if row.area == "center"}
+    assert {shown[0].tabText(place) for place in range(shown[0].count())} == titles
 
 
 def test_that_choosing_a_target_is_one_step_with_a_valid_memory_mode(opened):

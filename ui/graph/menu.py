@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMenu
 
+from workbench.graph.alike import alike_anywhere
 from workbench.graph.groups import ROOT
 from workbench.graph.wording import elide
 
 if TYPE_CHECKING:
     from ui.graph.view import GraphView
+    from workbench.graph.hierarchy import Hierarchy
 
 ENDS_SHOWN = 24
 
@@ -76,7 +78,20 @@ def _add_group(menu: QMenu, view: GraphView, item: str) -> None:
     menu.addAction("Open everything in it", partial(view.expand_below, item))
     if view.scene is None:
         return
-    twins = view.scene.hierarchy.twins(item)
-    if len(twins) > 1:
-        text = f"Select the {len(twins)} blocks of the same structure"
-        menu.addAction(text, partial(view.choose_items, twins))
+    _add_alike(menu, view, view.scene.hierarchy, item)
+
+
+def _add_alike(menu: QMenu, view: GraphView, hierarchy: Hierarchy, item: str) -> None:
+    """Offer to select blocks of the same structure: beside it, anywhere, and of any shape."""
+    known = 1
+    for words, blocks in (
+        ("Select the {} blocks alike beside each other", hierarchy.twins(item)),
+        ("Select the {} blocks alike everywhere", alike_anywhere(hierarchy, item)),
+        (
+            "Select the {} blocks alike but for their shapes",
+            alike_anywhere(hierarchy, item, any_shape=True),
+        ),
+    ):
+        if len(blocks) > known:
+            menu.addAction(words.format(len(blocks)), partial(view.choose_items, blocks))
+            known = len(blocks)

@@ -10,6 +10,7 @@ from typing import Any
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from workbench.graph.snapshot import Module
+from workbench.graph.wording import natural
 from workbench.project.rules import Effective
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -76,7 +77,7 @@ class ModuleTreeModel(QAbstractItemModel):
         """Show other modules."""
         self.beginResetModel()
         self._rows, self._all, self._top = {}, [], []
-        for module in modules:
+        for module in _counted(modules):
             parent = self._rows.get(module.parent) if module.path else None
             siblings = parent.children if parent else self._top
             row = _Row(module, parent, len(siblings))
@@ -198,3 +199,13 @@ class ModuleTreeModel(QAbstractItemModel):
         self.dataChanged.emit(self.index(0, 0, parent), last, _OF_CONFIGS)
         for number in range(count):
             self._tell_changed(self.index(number, 0, parent))
+
+
+def _counted(modules: Sequence[Module]) -> list[Module]:
+    """Return modules that are in the order of text as people count; others as they are.
+
+    Exported programs list their modules in the order of text, models in that of their definition.
+    """
+    if [module.path for module in modules] != sorted(module.path for module in modules):
+        return list(modules)
+    return sorted(modules, key=lambda module: [natural(part) for part in module.path.split(".")])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html import escape
 
-from PySide6.QtCore import QUrl
+from PySide6.QtCore import QMimeData, QUrl
 from PySide6.QtWidgets import QTextBrowser, QVBoxLayout
 
 from ui.panel import Panel
@@ -20,6 +21,23 @@ from workbench.targets import target_of
 
 Facts = list[tuple[str, str]]
 
+_NARROWEST_PX = 220
+# A place where a line may break, without width.
+_BREAK = "\u200b"
+# Tags, which stay as they are, and words too long for a line.
+_LONG = re.compile(r"<[^>]*>|[^\s<>]{19,}")
+_JOINTS = re.compile(r"([_./])(?=[A-Za-z])")
+
+
+class _Page(QTextBrowser):
+    """Text whose long names may break at their joints; what is copied has no marks of that."""
+
+    def createMimeDataFromSelection(self) -> QMimeData:
+        data = super().createMimeDataFromSelection()
+        text = QMimeData()
+        text.setText(data.text().replace(_BREAK, ""))
+        return text
+
 
 class InspectorPanel(Panel):
     """A page of facts; names are links that choose what they name."""
@@ -27,7 +45,8 @@ class InspectorPanel(Panel):
     panel_id = "inspector"
 
     def build(self) -> None:
-        self.page = QTextBrowser(self)
+        self.page = _Page(self)
+        self.page.setMinimumWidth(_NARROWEST_PX)
         self.page.setAccessibleName("Inspector")
         self.page.setOpenLinks(False)
         self.page.anchorClicked.connect(self._on_link_clicked)
@@ -226,8 +245,16 @@ class InspectorPanel(Panel):
 
 
 def _table(facts: Facts) -> str:
-    rows = (f'<tr><td class="k">{key}</td><td>{value}</td></tr>' for key, value in facts)
+    rows = (
+        f'<tr><td class="k">{key}</td><td>{_LONG.sub(_breakable, value)}</td></tr>'
+        for key, value in facts
+    )
     return f"<table>{''.join(rows)}</table>"
+
+
+def _breakable(word: re.Match[str]) -> str:
+    text = word[0]
+    return text if text.startswith("<") else _JOINTS.sub(rf"\1{_BREAK}", text)
 
 
 def _link(kind: str, name: str) -> str:

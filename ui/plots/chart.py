@@ -14,6 +14,7 @@ from ui.theme import Theme
 
 _TICK_PX = 11
 _STALE = 0.4
+_AIR = 0.05
 
 
 class BrushBox(pg.ViewBox):  # type: ignore[misc]
@@ -114,7 +115,8 @@ class Chart(QWidget):
         """Show values from ``low`` to ``high`` with a little air."""
         if not high > low:
             low, high = low - 0.5, high + 0.5
-        air = (high - low) * 0.05
+        # Room for half a line of text at the least: a tick's label may stand at either end.
+        air = (high - low) * max(_AIR, _TICK_PX / max(self.box.height(), 4.0 * _TICK_PX))
         self.box.setYRange(low - air, high + air, padding=0)
 
     def set_run(self, low: float, high: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QByteArray, QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QDockWidget,
     QHBoxLayout,
@@ -19,8 +19,6 @@ from ui.icons import icon
 from ui.theme import Theme
 
 TITLE_PX = 26
-# The width Qt gives a bar that it has never placed.
-_UNPLACED_PX = 100
 
 
 class _Title(QWidget):
@@ -120,12 +118,10 @@ class Dock(QDockWidget):
         self.show_title()
 
 
-def hide_idle_tabs(home: QMainWindow) -> None:
-    """Hide bars of an arrangement before, which Qt leaves over those that are in use."""
+def arrange(home: QMainWindow, state: QByteArray) -> None:
+    """Arrange docks as they were kept, with new tabs; Qt leaves those of before over them."""
     bars = home.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly)
-    widest: dict[int, int] = {}
-    for bar in bars:
-        widest[bar.count()] = max(widest.get(bar.count(), 0), bar.width())
-    for bar in bars:
-        if bar.width() == _UNPLACED_PX and widest[bar.count()] > _UNPLACED_PX:
-            bar.hide()
+    before = [bar for bar in bars if not bar.isHidden()]
+    home.restoreState(state)
+    for bar in before:
+        bar.hide()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -73,3 +74,9 @@ def text_width(text: str, size: float = 12.0) -> float:
         return len(text) * size * 0.58
     wide = sum(1 for char in text if unicodedata.east_asian_width(char) in "WF")
     return (len(text) - wide) * size * 0.58 + wide * size * 1.05
+
+
+def natural(name: str) -> tuple[tuple[int, int | str], ...]:
+    """Return what sorts names as people count: ``layer2`` before ``layer10``."""
+    parts = re.split(r"(\d+)", name)
+    return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in parts if part)

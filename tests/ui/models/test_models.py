@@ -14,6 +14,7 @@ from ui.models.module_tree import Column, ModuleTreeModel
 from ui.models.problem_list import ProblemListModel
 from ui.models.rule_stack import RuleRow, RuleStackModel, call_position, shown_order
 from ui.problems import Problem
+from workbench.graph.snapshot import Module
 from workbench.project.edits import move_rule
 from workbench.project.model import Rule
 from workbench.project.rules import Effective, RuleCount
@@ -58,6 +59,20 @@ RULES = (
 def rows(rules):
     shown = shown_order(rules)
     return [RuleRow(r, n, str(r.config), RuleCount(1, 0)) for n, r in enumerate(shown)]
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("0", "1", "10", "11", "2"), ["0", "1", "2", "10", "11"]),
+        (("stem", "body", "head10", "head9"), ["stem", "body", "head10", "head9"]),
+    ],
+)
+def test_that_modules_listed_as_text_stand_as_people_count(watch, names, shown):
+    model = watch(ModuleTreeModel())
+    model.set_modules([Module("", "net.Net", "", 0), *(Module(n, "net.Block", "", 0) for n in names)])
+    root = model.index(0, 0)
+    assert [model.index(row, 0, root).data() for row in range(model.rowCount(root))] == shown
 
 
 def test_that_the_rule_stack_stands_strongest_first_with_globals_last(watch):
