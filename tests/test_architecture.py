@@ -78,7 +78,7 @@ def test_that_every_name_in_a_table_leads_to_code():
         assert callable(getattr(importlib.import_module(module), function))
     for target in TARGETS:
         toolchain = importlib.import_module(target.toolchain)
-        for verb in ("quantizer", "report", "lower", "verify"):
+        for verb in ("quantizer", "report", "lower", "verify", "simulate"):
             assert callable(getattr(toolchain, verb))
 
 

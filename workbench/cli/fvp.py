@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import tempfile
+from argparse import BooleanOptionalAction
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,9 @@ def add(verbs: Any) -> None:
     setting.add_argument("--runner", action="append", default=[], metavar="ELF",
                          help="a runner; replaces those remembered")  # fmt: skip
     setting.add_argument("--executorch", metavar="DIR", help="an ExecuTorch checkout")
+    setting.add_argument("--fast", action=BooleanOptionalAction, default=None,
+                         help="how projects are run: functional only, or with cycles")  # fmt: skip
+    setting.add_argument("--timeout", type=float, metavar="S", help="for the runs of projects")
     add_json(setting)
     setting.set_defaults(perform=_set)
 
@@ -183,6 +187,8 @@ def _set(options: argparse.Namespace) -> int:
         "simulators": simulators,
         "runners": runners or settings.runners,
         "executorch": options.executorch or settings.executorch,
+        "fast": settings.fast if options.fast is None else options.fast,
+        "timeout_s": options.timeout if (options.timeout or 0) > 0 else settings.timeout_s,
     })  # fmt: skip
     save_settings(settings)
     if options.json:

@@ -9,6 +9,7 @@ from workbench.results import (
     EvaluateResult,
     LowerResult,
     PackageResult,
+    SimulationResult,
     VerifyResult,
     load_result,
 )
@@ -36,6 +37,8 @@ def summary(
         document["lower"] = load_result(LowerResult, folders["lower"]).model_dump(mode="json")
     if "verify" in folders:
         document["verify"] = load_result(VerifyResult, folders["verify"]).model_dump(mode="json")
+    if "run" in folders:
+        document["run"] = load_result(SimulationResult, folders["run"]).model_dump(mode="json")
     if "package" in folders:
         document["package"] = _package(folders["package"], out)
     return document
@@ -62,6 +65,7 @@ def print_summary(document: dict[str, Any]) -> None:
         ("evaluate", _print_evaluate),
         ("lower", _print_lower),
         ("verify", _print_verify),
+        ("run", _print_run),
         ("package", _print_package),
     ):
         if name in document:
@@ -110,6 +114,32 @@ def _print_verify(part: dict[str, Any]) -> None:
             f"             first divergence: {part['first_divergence']}, "
             f"over {part['tensor_samples']} samples"
         )
+
+
+def _print_run(part: dict[str, Any]) -> None:
+    report = part["report"]
+    label = f"{report['simulator']} {report['version']}".rstrip()
+    if part["cycles"] is None:
+        print(f"Measured     functional only, no cycles ({label})")
+    else:
+        ratio = part["cycles"] / part["estimated_cycles"] if part["estimated_cycles"] else 0.0
+        print(
+            f"Measured     {part['cycles']:,.0f} NPU cycles an inference, {ratio:.2f} of Vela's "
+            f"estimate ({label})"
+        )
+    for name, words in (
+        ("against_reference", "the TOSA reference model"),
+        ("against_quantized", "the quantized model"),
+    ):
+        found = part[name]
+        share = found["exact"] / found["elements"] if found["elements"] else 0.0
+        print(
+            f"             {share:.2%} of {found['elements']} outputs equal to {words}, at most "
+            f"{found['max_lsb']} LSB apart, arg-max equal for {found['argmax_equal']} of "
+            f"{part['samples']}"
+        )
+    for sentence in (report["exit_reason"], *report["explanation"][-1:], *report["notes"]):
+        print(f"             {sentence}")
 
 
 def _print_package(part: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ from functools import cache as memoise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from workbench.errors import WorkbenchError
+from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.fvp.setup import Setup, setup_for
 from workbench.pipeline.digests import Digests
 from workbench.pipeline.stages import PACKAGES, STAGES, Stage
 from workbench.project import sources
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from workbench.project.model import DataSource, Project
 
 StageState = Literal["cached", "stale", "blocked", "unavailable"]
-
-
-NO_SIMULATOR = "No simulator: running on an Arm FVP is not part of this version."
 
 
 @dataclass(frozen=True)
@@ -138,6 +136,23 @@ def _facet(name: str) -> Callable[[_Reading], JsonValue]:
     return read
 
 
+def simulator_setup(project: Project) -> Setup | ErrorInfo:
+    """Return what this machine runs the project's program with, or why it cannot."""
+    choice = target_of(project.target.id).complete(project.target)
+    return setup_for(choice.id, str(choice.options.get("memory_mode", "")))
+
+
+def _machine(reading: _Reading) -> JsonValue:
+    found = simulator_setup(reading.project)
+    if not isinstance(found, Setup):
+        return None
+    return {
+        "simulator": reading.digests.of(found.installed.path),
+        "runner": reading.digests.of(found.runner.path),
+        "fast": found.settings.fast,
+    }
+
+
 READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
     "name": lambda r: r.project.name,
     "model": _model,
@@ -153,6 +168,7 @@ READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
     "verification": lambda r: r.project.verification.model_dump(mode="json"),
     "target.quantizer": _facet("quantizer"),
     "target.compile": _facet("compile"),
+    "machine": _machine,
 }
 
 
@@ -237,6 +253,8 @@ def _plan_stage(
     except WorkbenchError as error:
         return PlannedStage(stage.id, "", "blocked", str(error.infos[0].message))
     key = stage_key(stage, readings, [before.key for before in upstream])
-    if stage.id == "run":
-        return PlannedStage(stage.id, key, "unavailable", NO_SIMULATOR)
+    if "machine" in stage.reads and readings["machine"] is None:
+        found = simulator_setup(reading.project)
+        why = found.message if isinstance(found, ErrorInfo) else ""
+        return PlannedStage(stage.id, key, "unavailable", why)
     return PlannedStage(stage.id, key, "cached" if cache.has(key) else "stale")

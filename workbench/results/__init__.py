@@ -39,6 +39,7 @@ from workbench.results.quality import (
     VerifyResult,
 )
 from workbench.results.ranges import CalibrateResult, TensorRange
+from workbench.results.simulation import SimulationResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,7 @@ __all__ = [
     "PackageResult",
     "PrepareResult",
     "SampleQuality",
+    "SimulationResult",
     "TensorQuality",
     "TensorRange",
     "TensorSpec",
@@ -96,6 +98,7 @@ RESULTS: dict[str, type[Frozen]] = {
     "evaluate": EvaluateResult,
     "lower": LowerResult,
     "verify": VerifyResult,
+    "run": SimulationResult,
     "package": PackageResult,
 }
 

@@ -76,3 +76,29 @@ class SimulationReport(Frozen):
     notes: tuple[str, ...] = ()
     lines: int = 0
     last_lines: tuple[str, ...] = ()
+
+
+class Agreement(Frozen):
+    """Outputs of the simulator against others, in steps (LSB) of each output's grid."""
+
+    elements: int
+    exact: int
+    max_lsb: int
+    argmax_equal: int
+    histogram: dict[int, int]
+    sample_max_lsb: tuple[int, ...]
+
+
+class SimulationResult(Frozen):
+    """A project's program on a simulator. ``cycles`` are NPU cycles of one inference, a mean.
+
+    ``estimated_cycles`` are Vela's; ``cycles`` is None for a functional run.
+    """
+
+    report: SimulationReport
+    runner: str
+    samples: int
+    cycles: float | None
+    estimated_cycles: int
+    against_quantized: Agreement
+    against_reference: Agreement

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from workbench.engine.context import StageContext
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project
-    from workbench.results import LowerResult, NodeAnnotation, VerifyResult
+    from workbench.results import LowerResult, NodeAnnotation, SimulationResult, VerifyResult
 
 
 @dataclass
@@ -54,4 +54,8 @@ class Toolchain(Protocol):
 
     def verify(self, context: StageContext) -> VerifyResult:
         """Compare the compiled program with the quantized one on the target's reference model."""
+        ...
+
+    def simulate(self, context: StageContext) -> SimulationResult:
+        """Run the compiled program on the target's simulator, and compare its outputs."""
         ...

@@ -4,5 +4,15 @@ from workbench.engine.toolchains.ethos_u.grids import runtime_values, tolerance
 from workbench.engine.toolchains.ethos_u.lowering import lower
 from workbench.engine.toolchains.ethos_u.quantizing import quantizer, report
 from workbench.engine.toolchains.ethos_u.reference import integers, verify
+from workbench.engine.toolchains.ethos_u.simulation import simulate
 
-__all__ = ["integers", "lower", "quantizer", "report", "runtime_values", "tolerance", "verify"]
+__all__ = [
+    "integers",
+    "lower",
+    "quantizer",
+    "report",
+    "runtime_values",
+    "simulate",
+    "tolerance",
+    "verify",
+]

@@ -126,7 +126,7 @@ def verify(context: StageContext) -> VerifyResult:
     program = IntegerProgram(lowered)
     converted = context.hot("convert").module
     integer_io = bool(context.project.target.options.get("integer_io"))
-    tally = _Tally(output_grids(converted), integer_io=integer_io)
+    tally = Tally(output_grids(converted), integer_io=integer_io)
     samples = evaluation_samples(context)
     wanted = context.project.verification.samples
     total = min(wanted, samples.count) if samples.count else wanted
@@ -173,7 +173,7 @@ def integers(context: StageContext, inputs: tuple[torch.Tensor, ...]) -> dict[st
     return {pair.node.name: real for pair, _, real in inside.reals(inputs, program.made)}
 
 
-class _Tally:
+class Tally:
     """Counts differences in steps of each output's grid."""
 
     def __init__(self, grids: list[Grid | None], *, integer_io: bool) -> None:

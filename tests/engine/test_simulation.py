@@ -1,0 +1,66 @@
+"""A project's program is run on the double of a simulator, and its outputs are compared."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.in_process import CALIBRATED, project
+from tests.fakes import fvp, runner_elf
+from workbench.fvp.machine import MachineSettings, save_settings
+from workbench.pipeline.plan import plan
+from workbench.protocol import StageFailed
+
+pytestmark = pytest.mark.engine
+BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Name the double and a runner on this machine."""
+    simulator = fvp.install(tmp_path / "simulators", BINARY)
+    runner = tmp_path / "runner.elf"
+    runner.write_bytes(runner_elf.runner("u55", serves=True))
+    save_settings(MachineSettings(simulators={"u55": str(simulator)}, runners=(str(runner),)))
+
+
+def integer(model):
+    made = project(model, **CALIBRATED)
+    options = {**made.target.options, "integer_io": True}
+    target = made.target.model_copy(update={"options": options})
+    verification = made.verification.model_copy(update={"samples": 2})
+    return made.model_copy(update={"target": target, "verification": verification})
+
+
+def test_that_a_simulated_program_is_compared_with_what_was_promised(engine, machine, monkeypatch):
+    made = integer("small")
+    assert engine.run(made, "lower", "evaluate") == "done"
+    monkeypatch.setenv("FVP_DOUBLE_LOWERED", str(engine.path(made, "lower")))
+    assert plan(made, engine.folder, engine.cache).of("run").state == "stale"
+    monkeypatch.setenv("FVP_DOUBLE_FAIL", "kernel")
+    assert engine.run(made, "run", "evaluate", "verify") == "failed"
+    reason, cause, *_ = next(e.infos for e in engine.events if isinstance(e, StageFailed))
+    assert "before the program had finished" in reason.message or "0 of 2" in reason.message
+    assert "not linked" in cause.message
+    assert "--select_ops_list" in cause.hint
+
+    monkeypatch.setenv("FVP_DOUBLE_FAIL", "")
+    assert engine.run(made, "run", "evaluate", "verify") == "done", engine.events
+    result = engine.result(made, "run")
+    assert result.report.exit_reason.startswith("All 2 samples were computed in one start")
+    assert result.against_reference.exact == result.against_reference.elements > 0
+    assert result.against_reference.sample_max_lsb == (0, 0)
+    assert result.against_quantized.max_lsb <= 2
+    assert result.cycles > 0
+    assert result.estimated_cycles > 0
+    assert "SERVER_INFERENCE_DONE 1" in (engine.path(made, "run") / "uart.log").read_text()
+    assert any("SERVER_INFERENCE_DONE" in getattr(e, "text", "") for e in engine.events)
+
+
+def test_that_a_machine_without_a_runner_or_a_fitting_one_offers_no_simulation(engine, machine):
+    made = project("small", target="ethos-u85-256")
+    found = plan(made, engine.folder, engine.cache).of("run")
+    assert found.state == "unavailable"
+    assert found.reason.startswith("No runner of this machine is built for ethos-u85-256")
+    save_settings(MachineSettings())
+    found = plan(made, engine.folder, engine.cache).of("run")
+    assert found.reason == "No runner for simulators is named on this machine."

@@ -1,0 +1,150 @@
+"""The compiled program on one of Arm's simulators, against what was promised. Measured."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.engine.quality import tensors_of
+from workbench.engine.running import quantized_module
+from workbench.engine.samples import evaluation_samples
+from workbench.engine.toolchains.ethos_u.grids import Grid, output_grids, runtime_values
+from workbench.engine.toolchains.ethos_u.reference import IntegerProgram, Tally
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.fvp.fit import Program
+from workbench.fvp.job import Job
+from workbench.fvp.session import Outcome, run
+from workbench.fvp.setup import Setup
+from workbench.fvp.uart import level_of
+from workbench.pipeline.plan import simulator_setup
+from workbench.results import LowerResult, SimulationResult
+from workbench.results.simulation import Agreement
+
+if TYPE_CHECKING:
+    from workbench.engine.context import StageContext
+    from workbench.protocol import Level
+    from workbench.results import VerifyResult
+    from workbench.results.simulation import SimulationReport
+
+_LOG, _LOGGED_LINES = "uart.log", 2000
+_LEVELS: dict[str, Level] = {"debug": "debug", "warning": "warning", "error": "error"}
+Tensors = list[torch.Tensor]
+
+
+def simulate(context: StageContext) -> SimulationResult:
+    """Run the evaluation samples on the simulator this machine has for the target.
+
+    Raises:
+        WorkbenchError: there is none, something does not fit, or the run failed: its exit reason
+            first, then every failure that was recognised.
+    """
+    setup = simulator_setup(context.project)
+    if isinstance(setup, ErrorInfo):
+        raise WorkbenchError([setup])
+    converted = context.hot("convert").module
+    integer_io = bool(context.project.target.options.get("integer_io"))
+    quantized, inputs = _samples(context, converted, integer_io=integer_io)
+    outcome = _run(context, setup, inputs)
+    if not outcome.report.succeeded:
+        raise WorkbenchError(_failures(outcome.report))
+    outputs = [[torch.tensor(a) for a in sample if a is not None] for sample in outcome.outputs]
+    grids = output_grids(converted)
+    integer = IntegerProgram(context.hot("lower"))
+    with torch.no_grad():
+        reference = [integer.compute(tuple(sample)) for sample in inputs]
+    if integer_io:
+        reference = [_reals(sample, grids) for sample in reference]
+    cycles = [m.cycles_per_inference for m in outcome.report.measurements]
+    known = [c for c in cycles if c is not None] if not setup.settings.fast else []
+    lowered = context.result("lower", LowerResult)
+    return SimulationResult(
+        report=outcome.report,
+        runner=setup.runner.path.name,
+        samples=len(inputs),
+        cycles=sum(known) / len(known) if known else None,
+        estimated_cycles=sum(report.cycles_total for report in lowered.vela),
+        against_quantized=_agreement(quantized, outputs, grids, integer_io=integer_io),
+        against_reference=_agreement(reference, outputs, grids, integer_io=integer_io),
+    )
+
+
+def _samples(
+    context: StageContext, converted: Any, *, integer_io: bool
+) -> tuple[list[Tensors], list[Tensors]]:
+    """Return the quantized model's outputs and the program's inputs for some samples."""
+    module = quantized_module(context)
+    outputs, inputs = [], []
+    wanted = context.project.verification.samples
+    with torch.no_grad():
+        for sample in itertools.islice(evaluation_samples(context), wanted):
+            context.check_cancelled()
+            outputs.append(tensors_of(module(*sample.inputs)))
+            given, _ = runtime_values(converted, sample.inputs, outputs[-1], integer_io)
+            inputs.append(list(given))
+    return outputs, inputs
+
+
+def _run(context: StageContext, setup: Setup, inputs: list[Tensors]) -> Outcome:
+    data = (context.path("lower") / "program.pte").read_bytes()
+    job = Job(
+        setup.installed, setup.runner, Program("program.pte", data), setup.device,
+        [tuple(tensor.detach().numpy() for tensor in sample) for sample in inputs],
+        fast=setup.settings.fast, timeout_s=setup.settings.timeout_s,
+    )  # fmt: skip
+    logged = done = 0
+
+    def live(lines: list[str]) -> None:
+        nonlocal logged, done
+        for line in lines:
+            done += "inferences finished" in line
+            if logged < _LOGGED_LINES and not line.startswith("Output["):
+                logged += 1
+                context.log(line.strip(), _LEVELS.get(level_of(line), "info"))
+                if logged == _LOGGED_LINES:
+                    context.log(f"The rest of what the simulator prints is in {_LOG}.", "warning")
+        context.progress(done, len(inputs), f"sample {min(done + 1, len(inputs))}")
+
+    context.progress(0, len(inputs), f"starting {setup.device.simulator.binary}")
+    outcome = run(job, context.out / _LOG, context.cancelled.is_set, live)
+    context.check_cancelled()
+    return outcome
+
+
+def _failures(report: SimulationReport) -> list[ErrorInfo]:
+    place = Place(kind="stage", id="run")
+    last = "\n".join(report.last_lines)
+    recognised = [
+        ErrorInfo(message=d.cause, hint=d.remedy, where=place, details=d.line)
+        for d in {d.cause: d for d in reversed(report.diagnoses)}.values()
+    ][::-1]
+    hint = "" if recognised else "The last lines of the log tell how far it came."
+    return [ErrorInfo(message=report.exit_reason, hint=hint, where=place, details=last),
+            *recognised]  # fmt: skip
+
+
+def _reals(sample: Tensors, grids: list[Grid | None]) -> Tensors:
+    pairs = zip(sample, grids, strict=True)
+    return [grid.reals(codes) if grid is not None else codes for codes, grid in pairs]
+
+
+def _agreement(
+    expected: list[Tensors], outputs: list[Tensors], grids: list[Grid | None], *, integer_io: bool
+) -> Agreement:
+    histogram: Counter[int] = Counter()
+    each: list[VerifyResult] = []
+    for reals, output in zip(expected, outputs, strict=True):
+        tally = Tally(grids, integer_io=integer_io)
+        tally.add(reals, output)
+        each.append(tally.result())
+        histogram.update(each[-1].histogram)
+    return Agreement(
+        elements=sum(r.elements for r in each),
+        exact=sum(r.exact for r in each),
+        max_lsb=max((r.max_lsb for r in each), default=0),
+        argmax_equal=sum(r.argmax_equal for r in each),
+        histogram=dict(sorted(histogram.items())),
+        sample_max_lsb=tuple(r.max_lsb for r in each),
+    )
