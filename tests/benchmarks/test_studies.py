@@ -44,7 +44,7 @@ def model():
 
 
 def data(count, seed):
-    _, shape = networks.build({name!r})
+    shape = {shape!r}
     generator = torch.Generator().manual_seed(seed)
     for _ in range(count):
         yield torch.randn(shape, generator=generator)
@@ -76,13 +76,16 @@ def bench(request, tmp_path_factory):
     """An engine that has run the base configuration, and the plain flow's CPU seconds."""
     import torch
 
+    from tests.benchmarks import networks
+
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     name, target = KINDS[request.param]
     folder = tmp_path_factory.mktemp(name)
     engine = Engine(folder)
+    _, shape = networks.build(name)
     text = FILE.format(root=str(Path(__file__).parents[2]), name=name, samples=SAMPLES,
-                       evaluated=EVALUATED)  # fmt: skip
+                       evaluated=EVALUATED, shape=shape)  # fmt: skip
     (folder / "networks.py").write_text(text)
     base = project(
         "model", "a8w8", target, calibration=DataSource(spec="networks.py:calibration"),

@@ -84,3 +84,28 @@ def test_that_another_engine_compiles_what_this_one_converted_to_the_same_bytes(
     one = (other.path(made, "lower") / "program.pte").read_bytes()
     assert one == (fresh.path(made, "lower") / "program.pte").read_bytes()
     other.close()
+
+
+@pytest.mark.parametrize("config", ["a8w8-per-tensor", "a16w8", "float"])
+def test_that_the_numbers_of_an_edit_equal_those_of_a_fresh_run_without_acceleration(
+    engine, fresh, config
+):
+    base = project("small", **CALIBRATED)
+    assert engine.run(base, "evaluate") == "done"
+    edited = edits.assign(base, "module_name", "conv", config)
+    assert engine.run(edited, "evaluate") == "done"
+    assert fresh.run(edited, "lower", accelerate=False) == "done"
+    assert engine.result(edited, "evaluate") == fresh.result(edited, "evaluate")
+    assert engine.run(edited, "lower") == "done"
+    one = (engine.path(edited, "lower") / "program.pte").read_bytes()
+    assert one == (fresh.path(edited, "lower") / "program.pte").read_bytes()
+
+
+def test_that_the_numbers_of_other_samples_are_their_own(engine, fresh):
+    base = project("small", **CALIBRATED)
+    fewer = edits.set_calibration(base, DataSource(spec="networks.py:samples", limit=3))
+    assert engine.run(base, "evaluate") == "done"
+    assert engine.run(fewer, "evaluate") == "done"
+    assert fresh.run(fewer, "evaluate", accelerate=False) == "done"
+    assert engine.result(fewer, "evaluate") == fresh.result(fewer, "evaluate")
+    assert engine.result(fewer, "evaluate").samples == 3

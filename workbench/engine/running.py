@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
+from workbench.engine import programs
 from workbench.engine.acceleration import gate, statistics
 from workbench.engine.acceleration.calibration import quick_calibration
 from workbench.engine.acceleration.convert import RangeMemory, remembered_ranges
 from workbench.engine.acceleration.evaluation import fast_quantized_module
+from workbench.engine.acceleration.preparing import TransformMemory, remembered_transforms
+from workbench.engine.references import reference_of
 from workbench.engine.statistics_memory import memory_of
+from workbench.engine.tensor_quality import QuickComparison, TensorComparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,20 +22,55 @@ if TYPE_CHECKING:
     import torch
 
     from workbench.engine.context import StageContext
+    from workbench.engine.references import FloatReference
     from workbench.engine.statistics_memory import StatisticsMemory
     from workbench.engine.witness import Witnesses
 
 _MEMORY = "range memory"
+_TRANSFORMS = "transform memory"
 
 
 def _allowed(context: StageContext) -> bool:
     return context.accelerate and gate.approve(context.log)
 
 
+@contextmanager
+def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
+    """Give the float program's module to prepare; prepare it while the block runs."""
+    program: torch.export.ExportedProgram = context.hot("export")
+    # With guards the module holds a call_module node on which the Arm passes fail.
+    make = partial(program.module, check_guards=False)
+    usual = context.project.improvers or programs.has_control_flow(program)
+    if usual or not _allowed(context):
+        yield make()
+        return
+    key = context.plan.key("export")
+    memory = context.store.get(_TRANSFORMS, key)
+    if memory is None:
+        memory = TransformMemory(make)
+        context.store.keep(_TRANSFORMS, key, memory)
+    with remembered_transforms(memory):
+        yield memory.module()
+
+
 def quantized_module(context: StageContext) -> torch.fx.GraphModule:
     """Return the converted module, or the equal one that runs faster."""
     converted: torch.fx.GraphModule = context.hot("convert").module
     return fast_quantized_module(converted) if _allowed(context) else converted
+
+
+def tensor_comparison(context: StageContext, reference: FloatReference | None) -> TensorComparison:
+    """Return what compares every tensor, fast if a reference may be used."""
+    prepared, converted = context.hot("calibrate").module, context.hot("convert").module
+    hashes = statistics.value_hashes(prepared) if reference is not None else None
+    if reference is None or hashes is None:
+        return TensorComparison(prepared, converted)
+    return QuickComparison(prepared, converted, hashes, reference)
+
+
+def float_reference(context: StageContext) -> FloatReference | None:
+    """Return what is known of the float side on the evaluation samples, if that may be used."""
+    return reference_of(context) if _allowed(context) else None
 
 
 class Calibration:

@@ -9,12 +9,14 @@ import queue
 import threading
 import time
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from workbench.engine.acceleration.imports import run_with_big_stack
+from workbench.engine.acceleration.quiet_collector import quiet_collector
 from workbench.engine.context import HotStore, StageContext
 from workbench.engine.studies.running import run_study
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
@@ -192,7 +194,8 @@ class Server:
         module, function = STAGES_BY_ID[context.stage].entry.split(":")
         run: Callable[[StageContext], None] = getattr(importlib.import_module(module), function)
         context.check_cancelled()
-        run(context)
+        with quiet_collector() if context.accelerate else nullcontext():
+            run(context)
         context.check_cancelled()
 
     def _context(

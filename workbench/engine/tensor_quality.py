@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torchao.quantization.pt2e import ObserverBase
 
 from workbench.engine import programs
-from workbench.engine.quality import Accumulator
+from workbench.engine.acceleration.tapping import Tapped, tapped_float, tapped_quantized
+from workbench.engine.quality import Accumulator, tensors_of
 from workbench.results import TensorQuality
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+    from workbench.engine.references import FloatReference
 
 
 class Watched(torch.fx.Interpreter):
@@ -49,22 +53,30 @@ class TensorComparison:
         self._stands_for = {visible(converted, n.name): n.name for n in self._nodes}
         self._sums = {n.name: Accumulator() for n in self._nodes}
 
-    def add(self, inputs: tuple[torch.Tensor, ...]) -> None:
-        """Run both sides on one sample."""
-        floats: dict[str, torch.Tensor] = {}
-
-        def keep(name: str, value: torch.Tensor) -> None:
-            if name in self._sums:
-                floats[name] = value
-
-        def compare(name: str, value: torch.Tensor) -> None:
-            wanted = self._stands_for.get(name)
-            reference = floats.pop(wanted, None) if wanted is not None else None
-            if wanted is not None and reference is not None and reference.shape == value.shape:
+    def add(self, place: int, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+        """Run both sides on the sample at ``place``; return the outputs of the quantized side."""
+        floats = self._floats(place, inputs)
+        outputs, values = self._quantized(inputs)
+        for name, wanted in self._stands_for.items():
+            reference, value = floats.pop(wanted, None), values.get(name)
+            if reference is not None and value is not None and reference.shape == value.shape:
                 self._sums[wanted].add(reference, value)
+        return outputs
 
-        Watched(self._prepared, keep).run(*inputs)
-        Watched(self._converted, compare).run(*inputs)
+    def _floats(self, place: int, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        """Return the compared values of the float side."""
+        del place
+        found: dict[str, torch.Tensor] = {}
+        Watched(self._prepared, found.__setitem__).run(*inputs)
+        return {name: found[name] for name in self._sums if name in found}
+
+    def _quantized(
+        self, inputs: tuple[torch.Tensor, ...]
+    ) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+        """Return the outputs and the compared values of the quantized side."""
+        found: dict[str, torch.Tensor] = {}
+        outputs = Watched(self._converted, found.__setitem__).run(*inputs)
+        return tensors_of(outputs), found
 
     def result(self) -> Iterator[TensorQuality]:
         """Yield the figures in execution order."""
@@ -78,6 +90,45 @@ class TensorComparison:
                 sqnr_db=sums.sqnr_db, cosine=sums.cosine, max_abs_error=sums.worst,
                 error_share=ratio / total if ratio is not None and total > 0 else None,
             )  # fmt: skip
+
+
+class QuickComparison(TensorComparison):
+    """The same figures from compiled graphs, and float values of the past where they are known.
+
+    Exact for the reasons that ``acceleration/evaluation.py`` and ``statistics.py`` give.
+    """
+
+    def __init__(
+        self,
+        prepared: torch.fx.GraphModule,
+        converted: torch.fx.GraphModule,
+        hashes: Mapping[str, str],
+        reference: FloatReference,
+    ) -> None:
+        """Take the hash of every value of the prepared module, and the values known so far."""
+        super().__init__(prepared, converted)
+        self._hashes, self._reference = hashes, reference
+        self._fast = tapped_quantized(converted, self._stands_for)
+
+    @cached_property
+    def _float_side(self) -> Tapped:
+        return tapped_float(self._prepared, self._sums)
+
+    def _floats(self, place: int, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        keys = {name: (self._hashes[name], place) for name in self._sums}
+        known = self._reference.values
+        if all(key in known for key in keys.values()):
+            return {name: known[key] for name, key in keys.items()}
+        _, found = self._float_side(*inputs)
+        for name, value in found.items():
+            self._reference.keep(*keys[name], value)
+        return found
+
+    def _quantized(
+        self, inputs: tuple[torch.Tensor, ...]
+    ) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+        outputs, values = self._fast(*inputs)
+        return tensors_of(outputs), values
 
 
 def _compared(node: torch.fx.Node) -> bool:

@@ -1,4 +1,4 @@
-"""The garbage collector looks less often while a program is lowered."""
+"""The garbage collector looks less often while a stage runs."""
 
 from __future__ import annotations
 

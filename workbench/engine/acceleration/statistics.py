@@ -82,6 +82,22 @@ def statistics_keys(prepared: fx.GraphModule) -> dict[str, str] | None:
     return keys
 
 
+def value_hashes(prepared: fx.GraphModule) -> dict[str, str] | None:
+    """Return the Merkle hash of every value's float sub-graph, by the node's name.
+
+    Returns:
+        None when nothing of the graph may be reused, as for ``statistics_keys``.
+    """
+    hashes: dict[fx.Node, str] = {}
+    try:
+        for node in prepared.graph.nodes:
+            if node.op != "output":
+                hashes[node] = _hash_of(node, prepared, hashes)
+    except _UnknownError:
+        return None
+    return {node.name: found for node, found in hashes.items()}
+
+
 def replay(prepared: fx.GraphModule, known: Mapping[str, State], keys: Mapping[str, str]) -> None:
     """Give observers the statistics they would have after a pass; observe weights.
 

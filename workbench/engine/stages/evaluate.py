@@ -9,9 +9,9 @@ import torch
 
 from workbench.engine import user_code
 from workbench.engine.quality import Accumulator, merged, tensors_of, top_k_hit
-from workbench.engine.running import quantized_module
+from workbench.engine.references import pairs
+from workbench.engine.running import float_reference, quantized_module, tensor_comparison
 from workbench.engine.samples import evaluation_samples
-from workbench.engine.tensor_quality import TensorComparison
 from workbench.engine.worst_samples import WorstSamples
 from workbench.errors import Place, failure
 from workbench.project import sources
@@ -22,32 +22,30 @@ if TYPE_CHECKING:
 
     from workbench.engine.context import StageContext
 
-# Tensor by tensor both graphs are interpreted, which costs several times a plain run.
+# Every tensor of both graphs is kept for a moment and compared, which costs more than a run.
 TENSOR_SAMPLES = 8
 
 
 def run(context: StageContext) -> None:
     """Leave quality figures for outputs, labels, the user's metric and every tensor."""
     samples = evaluation_samples(context)
-    converted = context.hot("convert").module
-    quantized = quantized_module(context)
-    floating = context.hot("export").module(check_guards=False)
-    tensors = TensorComparison(context.hot("calibrate").module, converted)
+    reference = float_reference(context)
+    tensors = tensor_comparison(context, reference)
+    quantized: torch.fx.GraphModule | None = None
     worst = WorstSamples()
     tally = _Tally(keep=context.project.evaluation.metric is not None)
     limit = context.project.evaluation.limit
     total = min(limit, samples.count) if samples.count else limit
     with torch.inference_mode():
-        for number, sample in enumerate(samples):
-            if number == limit:
-                break
+        for number, (sample, floats) in enumerate(pairs(context, samples, reference)):
             context.progress(number, total, f"sample {number + 1}")
-            floats = tensors_of(floating(*sample.inputs))
-            quantizeds = tensors_of(quantized(*sample.inputs))
+            if number < TENSOR_SAMPLES:
+                quantizeds = tensors.add(number, sample.inputs)
+            else:
+                quantized = quantized or quantized_module(context)
+                quantizeds = tensors_of(quantized(*sample.inputs))
             tally.add(floats, quantizeds, sample.label)
             worst.add(sample, floats, quantizeds)
-            if number < TENSOR_SAMPLES:
-                tensors.add(sample.inputs)
     metric = _metric(context, tally)
     calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
     result = tally.result(samples.name, calibrated_on, metric)

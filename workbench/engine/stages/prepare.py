@@ -15,6 +15,7 @@ from workbench.engine import programs
 from workbench.engine.acceleration.table import accelerated
 from workbench.engine.fx_snapshot import snapshot
 from workbench.engine.improving import improve
+from workbench.engine.running import float_module
 from workbench.engine.samples import calibration_samples
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
@@ -64,13 +65,10 @@ def load(context: StageContext) -> Prepared:
 
 
 def _prepare(context: StageContext) -> Prepared:
-    program: torch.export.ExportedProgram = context.hot("export")
-    # With guards the module holds a call_module node on which the Arm passes fail.
-    module = program.module(check_guards=False)
     quantizer = context.toolchain().quantizer(context.project)
-    if context.project.improvers:
-        module = _improved(context, module)
-    with accelerated(context.accelerate, log=context.log):
+    with accelerated(context.accelerate, log=context.log), float_module(context) as floating:
+        improves = bool(context.project.improvers)
+        module = _improved(context, floating) if improves else floating
         prepared = prepare_pt2e(module, quantizer)
         if programs.has_control_flow(prepared):
             _prepare_branches(prepared, prepared, quantizer, "")
