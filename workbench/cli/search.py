@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_engine, add_project, check_trust, open_project, opened_cache
+from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
 from workbench.cli.keeping import keep_run
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
 from workbench.cli.study import run_study
 from workbench.pipeline.plan import plan
 from workbench.project import store
-from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.search import DEFAULT_TRIALS, Candidate, SearchResult, with_choices
 
 if TYPE_CHECKING:
@@ -65,11 +64,7 @@ def _perform(options: argparse.Namespace) -> int:
         "workers": options.workers,
     }
     with opened_cache(options) as cache:
-        check_trust(options, project, folder)
-        key = study_key("search", project, folder, cache, asked)
-        if not run_study("search", project, folder, cache, options, asked):
-            return EXIT_FAILED
-        found = load_study(SearchResult, study_folder(cache, key))
+        found = run_study("search", project, folder, cache, options, asked, SearchResult)
         if found is None:
             return EXIT_FAILED
         _keep(options.project, project, folder, cache, found)

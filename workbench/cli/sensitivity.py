@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_engine, add_project, check_trust, open_project, opened_cache
+from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
 from workbench.cli.study import run_study
 from workbench.studies.documents import load_study, study_folder, study_key
@@ -36,10 +36,9 @@ def _perform(options: argparse.Namespace) -> int:
         key = study_key("sensitivity", project, folder, cache, asked)
         found = load_study(SensitivityResult, study_folder(cache, key))
         if found is None or found.samples < options.samples:
-            check_trust(options, project, folder)
-            if not run_study("sensitivity", project, folder, cache, options, asked):
-                return EXIT_FAILED
-            found = load_study(SensitivityResult, study_folder(cache, key))
+            found = run_study(
+                "sensitivity", project, folder, cache, options, asked, SensitivityResult
+            )
     if found is None:
         return EXIT_FAILED
     if options.json:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from workbench.cli.arguments import check_trust
 from workbench.cli.job import Job
 from workbench.cli.output import print_infos
 from workbench.protocol import RunStudy, StageFailed
+from workbench.studies.documents import Document, load_study, study_folder, study_key
 
 if TYPE_CHECKING:
     import argparse
@@ -20,13 +22,16 @@ if TYPE_CHECKING:
 
 def run_study(
     study: str, project: Project, folder: Path, cache: Cache, options: argparse.Namespace,
-    asked: dict[str, JsonValue],
-) -> bool:  # fmt: skip
-    """Run a study and return whether it came to its end; problems are printed.
+    asked: dict[str, JsonValue], kind: type[Document],
+) -> Document | None:  # fmt: skip
+    """Run a study to its end and return what it found; problems are printed, and None returned.
 
     Raises:
         Cancelled: somebody pressed Ctrl-C; what was found is kept.
+        TrustRequiredError: the project's code may not run.
     """
+    check_trust(options, project, folder)
+    key = study_key(study, project, folder, cache, asked)
     job = Job()
     outcome = job.run(
         RunStudy(
@@ -42,4 +47,4 @@ def run_study(
     for event in job.events:
         if isinstance(event, StageFailed):
             print_infos(event.infos, f"{event.stage} failed")
-    return outcome == "done"
+    return load_study(kind, study_folder(cache, key)) if outcome == "done" else None

@@ -6,10 +6,9 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_engine, add_project, check_trust, open_project, opened_cache
+from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
 from workbench.cli.study import run_study
-from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sweep import SweepResult, points
 from workbench.targets import target_of
 
@@ -80,11 +79,7 @@ def _perform(options: argparse.Namespace) -> int:
         "scheduler": options.scheduler,
     }
     with opened_cache(options) as cache:
-        check_trust(options, project, folder)
-        key = study_key("sweep", project, folder, cache, asked)
-        if not run_study("sweep", project, folder, cache, options, asked):
-            return EXIT_FAILED
-        found = load_study(SweepResult, study_folder(cache, key))
+        found = run_study("sweep", project, folder, cache, options, asked, SweepResult)
     if found is None:
         return EXIT_FAILED
     if options.json:

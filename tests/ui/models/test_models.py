@@ -70,7 +70,9 @@ def rows(rules):
 )
 def test_that_modules_listed_as_text_stand_as_people_count(watch, names, shown):
     model = watch(ModuleTreeModel())
-    model.set_modules([Module("", "net.Net", "", 0), *(Module(n, "net.Block", "", 0) for n in names)])
+    model.set_modules(
+        [Module("", "net.Net", "", 0), *(Module(n, "net.Block", "", 0) for n in names)]
+    )
     root = model.index(0, 0)
     assert [model.index(row, 0, root).data() for row in range(model.rowCount(root))] == shown
 
