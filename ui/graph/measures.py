@@ -94,8 +94,11 @@ def compiled_rows(
     return tuple(found)
 
 
-def cost(rows: Sequence[CompiledRow], level: str) -> list[Measure]:
-    """Return what the compiler estimates, summed over the rows of each operation."""
+def cost(rows: Sequence[CompiledRow], level: str, peak: int = 0) -> list[Measure]:
+    """Return what the compiler estimates, summed over the rows of each operation.
+
+    ``peak`` is the most multiply-accumulates of the device in a cycle, 0 if unknown.
+    """
     found = []
     for name, title, how in (
         ("cycles", "Cycles", "estimated"), ("macs", "MACs", "computed"),
@@ -110,26 +113,33 @@ def cost(rows: Sequence[CompiledRow], level: str) -> list[Measure]:
         device = {DEVICE: exact} if exact else {}
         found.append(Measure(name, title, how, values, level, "sum", False, part, exact=device))
     found = [measure for measure in found if any(measure.values.values())]
-    return [*found, *_utilisation(found)]
+    return [*found, *_utilisation(found, peak)]
 
 
-def _utilisation(found: Sequence[Measure]) -> list[Measure]:
-    """Return the multiply-accumulates that an operation does in each of its cycles."""
+def _utilisation(found: Sequence[Measure], peak: int) -> list[Measure]:
+    """Return what part of the device's multiply-accumulates each operation uses [%].
+
+    MACs / (cycles x MACs of the device per cycle), both from Vela's rows; MACs per cycle where the
+    device is unknown.
+    """
     known = {measure.id: measure for measure in found}
     if not {"cycles", "macs"} <= known.keys():
         return []
     cycles, macs = known["cycles"], known["macs"]
+    factor = 100.0 / peak if peak else 1.0
     exact = {
-        level: _ratio(macs.exact[level], cycles.exact[level])
+        level: _ratio(macs.exact[level], cycles.exact[level], factor)
         for level in macs.exact.keys() & cycles.exact.keys()
     }
-    values = _ratio(macs.values, cycles.values)
-    title = "MACs per cycle"
+    values = _ratio(macs.values, cycles.values, factor)
+    title = "Utilisation [%]" if peak else "MACs per cycle"
     return [Measure("use", title, "estimated", values, cycles.level, "highest", False, exact=exact)]
 
 
-def _ratio(over: Mapping[str, float], under: Mapping[str, float]) -> dict[str, float]:
-    return {name: value / under[name] for name, value in over.items() if under.get(name)}
+def _ratio(
+    over: Mapping[str, float], under: Mapping[str, float], factor: float
+) -> dict[str, float]:
+    return {name: factor * value / under[name] for name, value in over.items() if under.get(name)}
 
 
 def differences(mine: Sequence[Measure], others: Sequence[Measure]) -> list[Measure]:

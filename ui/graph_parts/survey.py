@@ -14,6 +14,7 @@ from workbench.errors import Cancelled, WorkbenchError
 from workbench.graph.lineage import Lineage
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.frozen import Frozen
+from workbench.targets import macs_per_cycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from workbench.graph.numbers_file import NumbersFile
     from workbench.project.model import Rule
     from workbench.project.rules import Effective
+    from workbench.results import LowerResult
 
 Result = TypeVar("Result", bound=Frozen)
 READINGS_KEPT = 12
@@ -100,7 +102,7 @@ class Surveyor:
         _stop_if(outdated)
         rows = compiled_rows(lowered, lineage)
         found = quality(evaluated, lineage) if evaluated else []
-        found += cost(rows or (), lineage.first)
+        found += cost(rows or (), lineage.first, _peak(lowered))
         if inquiry.against:
             found += differences(found, self._against(inquiry, lineage))
         found += [m for numbers in inquiry.dropped for m in numbers_of(numbers, lineage, level)]
@@ -123,7 +125,7 @@ class Surveyor:
         rows = compiled_rows(lowered, lineage, by_name=False)
         return [
             *(quality(evaluated, lineage) if evaluated else ()),
-            *cost(rows or (), lineage.first),
+            *cost(rows or (), lineage.first, _peak(lowered)),
         ]
 
     def _configs(self, inquiry: Inquiry, lineage: Lineage) -> Mapping[str, Effective]:
@@ -195,3 +197,8 @@ def measure_id(title: str) -> str:
 def _stop_if(outdated: Callable[[], bool]) -> None:
     if outdated():
         raise Cancelled
+
+
+def _peak(lowered: LowerResult | None) -> int:
+    """Return how much the device that was compiled for can do in a cycle."""
+    return macs_per_cycle(lowered.target) if lowered is not None else 0

@@ -24,3 +24,11 @@ def target_of(variant_id: str) -> TargetSpec:
         f"Known: {known}.",
         Place(kind="option", id="target.id"),
     )
+
+
+def macs_per_cycle(variant_id: str) -> int:
+    """Return the most multiply-accumulates of a device in a cycle; 0 if the device is unknown."""
+    for target in TARGETS:
+        if any(variant.id == variant_id for variant in target.variants):
+            return target.macs_per_cycle(variant_id)
+    return 0

@@ -89,3 +89,7 @@ class TargetSpec(Protocol):
     def figures(self, choice: TargetChoice) -> Mapping[str, str]:
         """Return a few facts to show beside the choice (clock, MACs)."""
         ...
+
+    def macs_per_cycle(self, variant: str) -> int:
+        """Return the most 8-bit multiply-accumulates of a device in a cycle; 0 if unknown."""
+        ...

@@ -156,9 +156,13 @@ class EthosU:
     def figures(self, choice: TargetChoice) -> Mapping[str, str]:
         """Return clock and MAC units of the choice."""
         config = CONFIGS_BY_NAME.get(str(self.complete(choice).options.get("system_config")))
-        macs = choice.id.rsplit("-", 1)[-1]
+        macs = str(self.macs_per_cycle(choice.id))
         clock = f"{config.clock_hz / 1e6:.0f} MHz" if config else "unknown"
         return {"MAC units": macs, "Clock": clock}
+
+    def macs_per_cycle(self, variant: str) -> int:
+        """Return the number of MAC units, which the device's name ends with."""
+        return int(variant.rsplit("-", 1)[-1])
 
 
 def _problem(option: str, message: str, hint: str = "") -> ErrorInfo:

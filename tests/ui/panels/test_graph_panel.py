@@ -141,7 +141,7 @@ def test_that_an_overlay_says_how_its_number_came_about(graph):
     assert titles == [
         "No overlay", "SQNR [dB] (measured)", "Max error (measured)", "Cycles (estimated)",
         "MACs (computed)", "SRAM [bytes] (estimated)", "Cycles outside SRAM (estimated)",
-        "MACs per cycle (estimated)",
+        "Utilisation [%] (estimated)",
     ]  # fmt: skip
     overlay(graph, "sqnr")
     assert graph.view.marks.overlay.title == "SQNR [dB], measured"
@@ -152,6 +152,12 @@ def test_that_an_overlay_says_how_its_number_came_about(graph):
     assert graph.view.marks.overlay.is_log
     overlay(graph, "")
     assert graph.view.marks.overlay is None
+
+
+def test_that_utilisation_is_the_share_of_what_the_device_can_do(graph):
+    overlay(graph, "use")
+    # 9,216 multiply-accumulates in 900 cycles of 128 each.
+    assert graph.view.marks.overlay.values == {"conv2d": pytest.approx(8.0)}
 
 
 def test_that_an_overlay_follows_to_other_levels(graph, qtbot):
