@@ -64,7 +64,7 @@ def _perform(options: argparse.Namespace) -> int:
         "workers": options.workers,
     }
     with opened_cache(options) as cache:
-        found = run_study("search", project, folder, cache, options, asked, SearchResult)
+        found = run_study("search", SearchResult, (project, folder), cache, options, asked)
         if found is None:
             return EXIT_FAILED
         _keep(options.project, project, folder, cache, found)

@@ -37,7 +37,7 @@ def _perform(options: argparse.Namespace) -> int:
         found = load_study(SensitivityResult, study_folder(cache, key))
         if found is None or found.samples < options.samples:
             found = run_study(
-                "sensitivity", project, folder, cache, options, asked, SensitivityResult
+                "sensitivity", SensitivityResult, (project, folder), cache, options, asked
             )
     if found is None:
         return EXIT_FAILED

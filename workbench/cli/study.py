@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 
 
 def run_study(
-    study: str, project: Project, folder: Path, cache: Cache, options: argparse.Namespace,
-    asked: dict[str, JsonValue], kind: type[Document],
+    study: str, kind: type[Document], opened: tuple[Project, Path], cache: Cache,
+    options: argparse.Namespace, asked: dict[str, JsonValue],
 ) -> Document | None:  # fmt: skip
     """Run a study to its end and return what it found; problems are printed, and None returned.
+
+    ``opened`` is a project with the folder its paths start from, ``asked`` the study's options.
 
     Raises:
         Cancelled: somebody pressed Ctrl-C; what was found is kept.
         TrustRequiredError: the project's code may not run.
     """
+    project, folder = opened
     check_trust(options, project, folder)
     key = study_key(study, project, folder, cache, asked)
     job = Job()

@@ -79,7 +79,7 @@ def _perform(options: argparse.Namespace) -> int:
         "scheduler": options.scheduler,
     }
     with opened_cache(options) as cache:
-        found = run_study("sweep", project, folder, cache, options, asked, SweepResult)
+        found = run_study("sweep", SweepResult, (project, folder), cache, options, asked)
     if found is None:
         return EXIT_FAILED
     if options.json:
