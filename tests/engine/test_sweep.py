@@ -69,6 +69,14 @@ def test_that_a_dask_cluster_gives_the_same_figures(swept):
     assert there.document["points"] == points
 
 
+def test_that_points_none_of_which_fits_are_refused_before_anything_runs(digits):
+    workbench, path, _ = digits
+    done = workbench("sweep", path, "--memory-modes", "Dedicated_Sram", "--trust")
+    assert done.code == 2
+    assert "Dedicated_Sram does not fit Ethos_U55_High_End_Embedded" in done.err
+    assert "convert" not in done.err
+
+
 def test_that_no_scheduler_is_a_sentence(digits):
     workbench, path, _ = digits
     done = workbench(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
 from workbench.cli.study import run_study
-from workbench.studies.sweep import SweepResult, points
+from workbench.studies.sweep import SweepResult, points, refused
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def _perform(options: argparse.Namespace) -> int:
         name: list(getattr(options, name)) for _, name, _ in _AXES if getattr(options, name)
     }
     target = target_of(project.target.id)
-    points(target, target.complete(project.target), options.targets, axes)
+    wanted = points(target, target.complete(project.target), options.targets, axes)
+    if all(point.problem for point in wanted):
+        raise refused(wanted)
     asked: dict[str, JsonValue] = {
         "targets": list(options.targets),
         "axes": {name: list(values) for name, values in axes.items()},
