@@ -38,6 +38,10 @@ class Navigation(QObject):
             case "rule":
                 self._window.reveal("rules")
                 selection.choose_rule(place.id)
+            case "sample" if place.id.isdigit():
+                panel = self._window.reveal("sample")
+                if (look_at := getattr(panel, "look_at", None)) is not None:
+                    look_at(int(place.id))
             case "file":
                 folder = (self._context.document.folder / Path(place.id)).parent
                 QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))

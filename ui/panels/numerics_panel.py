@@ -31,6 +31,7 @@ from ui.selection import Selected
 from ui.theme import Theme
 from ui.widgets.figure_cards import FigureCards
 from ui.widgets.figure_view import FigureView
+from workbench.errors import Place
 from workbench.results import EXAMPLE_ONLY, EvaluateResult, TensorQuality, VerifyResult
 
 NO_QUALITY = (
@@ -115,6 +116,8 @@ class NumericsPanel(ResultPanel):
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.samples = SampleTableModel(self)
         self.sample_table = FigureView("Worst samples", self.samples, content)
+        self.sample_table.setToolTip("Double-click a row to look at that sample.")
+        self.sample_table.activated.connect(lambda index: self._look_at(index.row()))
         top = QVBoxLayout(content)
         top.setContentsMargins(8, 6, 8, 0)
         top.setSpacing(6)
@@ -236,6 +239,12 @@ class NumericsPanel(ResultPanel):
     def _on_integers_chosen(self, rows: Sequence[int]) -> None:
         found = [self.integers.row_at(row) for row in rows]
         self.context.selection.choose_nodes([t.tensor for t in found if t], "integers")
+
+    def _look_at(self, row: int) -> None:
+        found = self.samples.row_at(row)
+        if found is not None:
+            place = Place(kind="sample", id=str(found.sample))
+            self.context.notices.place_asked.emit(place)
 
     def _on_rows_chosen(self, rows: Sequence[int]) -> None:
         self._choose([self.model.place_of(row) for row in rows])

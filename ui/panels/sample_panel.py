@@ -22,6 +22,7 @@ from ui.panel import Panel
 from ui.selection import Selected
 from ui.study_desk import StudyDesk
 from ui.theme import Theme
+from workbench.results import EvaluateResult
 from workbench.studies.documents import study_folder
 from workbench.studies.sample import SampleTensor, load_values
 
@@ -102,6 +103,16 @@ class SamplePanel(Panel):
             self._tensor = names[0]
             self.chosen.setText(f"Tensor {self._tensor}")
         self.show_button.setEnabled(bool(self._tensor) and self.desk.job is None)
+
+    def look_at(self, sample: int) -> None:
+        """Show a sample at the chosen tensor, or at the last one compared if none is chosen."""
+        self.sample.setValue(sample)
+        measured = self.context.load(EvaluateResult, "evaluate")
+        if not self._tensor and measured is not None and measured.tensors:
+            self.context.selection.choose_nodes([measured.tensors[-1].tensor])
+            self.render_selection(self.context.selection.value)
+        if self.show_button.isEnabled():
+            self._on_show()
 
     def set_theme(self, theme: Theme) -> None:
         from ui.plots.sides_plot import colours_of

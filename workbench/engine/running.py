@@ -11,6 +11,7 @@ from workbench.engine.acceleration import gate, statistics
 from workbench.engine.acceleration.calibration import quick_calibration
 from workbench.engine.acceleration.convert import RangeMemory, remembered_ranges
 from workbench.engine.acceleration.evaluation import fast_quantized_module
+from workbench.engine.acceleration.lazy_recompile import lazy_recompile
 from workbench.engine.acceleration.preparing import TransformMemory, remembered_transforms
 from workbench.engine.references import reference_of
 from workbench.engine.statistics_memory import memory_of
@@ -65,7 +66,8 @@ def tensor_comparison(context: StageContext, reference: FloatReference | None) -
     hashes = statistics.value_hashes(prepared) if reference is not None else None
     if reference is None or hashes is None:
         return TensorComparison(prepared, converted)
-    return QuickComparison(prepared, converted, hashes, reference)
+    with lazy_recompile():
+        return QuickComparison(prepared, converted, hashes, reference)
 
 
 def float_reference(context: StageContext) -> FloatReference | None:

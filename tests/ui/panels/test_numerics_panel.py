@@ -185,3 +185,13 @@ def test_that_the_samples_that_suffer_most_are_listed(opened, qtbot, monkeypatch
     panel = shown(opened, qtbot)
     texts = [panel.samples.index(0, c).data() for c in range(panel.samples.columnCount())]
     assert texts == ["7", "9.00 dB", "1", "3", "3", "5"]
+
+
+def test_that_a_row_of_the_worst_samples_opens_that_sample(opened, qtbot, monkeypatch):
+    worst = (SampleQuality(sample=7, sqnr_db=9.0, max_abs_error=1.0),)
+    let_evaluate(monkeypatch, evaluated(worst=worst))
+    panel = shown(opened, qtbot)
+    panel.sample_table.activated.emit(panel.samples.index(0, 0))
+    looked_at = opened.window.reveal("sample")
+    qtbot.waitUntil(lambda: "of sample 7" in looked_at.note.text())
+    assert looked_at.chosen.text().startswith("Tensor ")

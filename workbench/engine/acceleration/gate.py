@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,12 @@ PROVEN: tuple[dict[str, str], ...] = (
 _SAME, _DIFFERENT = b"same", b"different"
 
 
+@cache
 def versions() -> dict[str, str]:
-    """Return the versions a proof is for; the local part (``+cpu``) of each is left out."""
+    """Return the versions a proof is for; the local part (``+cpu``) of each is left out.
+
+    They are read once: what a process has imported stays.
+    """
     found = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
     for package in PACKAGES:
         try:

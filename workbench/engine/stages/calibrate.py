@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from workbench.engine import ranges
+from workbench.engine.acceleration.table import accelerated
 from workbench.engine.running import Calibration, searching_ranges
 from workbench.engine.samples import calibration_samples
 from workbench.engine.witness import Witnesses
@@ -33,7 +34,8 @@ def run(context: StageContext) -> None:
     """Leave the range of every observed tensor, and the observers' state."""
     prepared = context.hot("prepare")
     # The observers of ``prepare`` stay empty, for other data and for other orders of it.
-    calibrated = replace(prepared, module=_own_observers(prepared.module))
+    with accelerated(context.accelerate, log=context.log):
+        calibrated = replace(prepared, module=_own_observers(prepared.module))
     samples = calibration_samples(context)
     witnesses = Witnesses(ranges.activations(calibrated.module))
     calibration = Calibration(context, calibrated.module, witnesses)

@@ -73,10 +73,10 @@ def load(context: StageContext) -> Converted:
 def _converted(context: StageContext) -> tuple[Converted, list[str]]:
     """Return the quantized graph, and what could not be done as asked."""
     prepared = context.hot("calibrate")
-    # convert_pt2e consumes its argument; the observers are wanted again after the next edit.
-    observed = copy.deepcopy(prepared.module)
-    warnings = _fix_ranges(context.project, observed)
     with searching_ranges(context), accelerated(context.accelerate, log=context.log):
+        # convert_pt2e consumes its argument; the observers are wanted again after the next edit.
+        observed = copy.deepcopy(prepared.module)
+        warnings = _fix_ranges(context.project, observed)
         module = _convert(observed)
     return Converted(module, context.hot("import_model").inputs), warnings
 
