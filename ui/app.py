@@ -122,6 +122,7 @@ class Workbench(QObject):
         self.runner.received.connect(self._on_event)
         self.runner.job_changed.connect(self._on_job_changed)
         self.frame.cache_cleared.connect(self._plan)
+        self.session.machine_changed.connect(self._plan)
         self.history.follow(self.document, self.runner, self.planner)
         self.history.troubled.connect(self.notices.error)
 

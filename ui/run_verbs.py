@@ -19,7 +19,7 @@ NOTABLE_S = 10.0
 RESULT_PANELS = {
     "export": "graph", "prepare": "graph", "convert": "graph", "import_model": "modules",
     "calibrate": "ranges", "evaluate": "numerics", "verify": "numerics", "lower": "cost",
-    "run": "cost", "package": "cost",
+    "run": "simulator", "package": "cost",
 }  # fmt: skip
 
 

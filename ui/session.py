@@ -64,11 +64,13 @@ class Session(QObject):
         stage_changed: id of a stage whose view is other than before (progress included).
         planned_anew: there is a new plan.
         results_changed: the set of current results is other than before.
+        machine_changed: simulators or runners of this machine were named; plans are outdated.
     """
 
     stage_changed = Signal(str)
     planned_anew = Signal()
     results_changed = Signal()
+    machine_changed = Signal()
 
     def __init__(self, cache: Cache, parent: QObject | None = None) -> None:
         super().__init__(parent)

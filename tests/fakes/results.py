@@ -21,6 +21,7 @@ from workbench.results import (
     OutputQuality,
     PackageResult,
     PrepareResult,
+    SimulationResult,
     TensorQuality,
     TensorRange,
     TensorSpec,
@@ -29,6 +30,7 @@ from workbench.results import (
     VerifyResult,
     save_result,
 )
+from workbench.results.simulation import Agreement, Pool, SimulationReport
 
 _IN = TensorSpec(name="x", shape=(1, 8, 8, 8), dtype="float32")
 _LEVELS = {"export": "float", "prepare": "prepared", "convert": "quantized", "lower": "edge"}
@@ -97,6 +99,27 @@ def result_of(stage):
         "verify": VerifyResult(
             samples=16, elements=160, exact=158, max_lsb=1, argmax_equal=16,
             histogram={-1: 1, 0: 158, 1: 1},
+        ),
+        "run": SimulationResult(
+            report=SimulationReport(
+                simulator="FVP_Corstone_SSE-300_Ethos-U55", version="11.27.42",
+                target="ethos-u55-128", fast=False, succeeded=True, samples=16, elapsed_s=41.5,
+                exit_reason="All 16 samples were computed in one start; the simulator was then "
+                "ended.",
+                pools=(Pool(name="method", given=1 << 20, used=4192), Pool(name="scratch",
+                                                                          given=1 << 21)),
+                explanation=(
+                    "NPU_IDLE: 120 an inference, cycles without work: stalls and changes between "
+                    "jobs.",
+                    "Flash or DRAM delivers 0.61 beats a cycle: reading weights bounds the run.",
+                ),
+            ),
+            runner="arm_executor_runner", samples=16, cycles=1180.0, estimated_cycles=1000,
+            against_reference=Agreement(elements=160, exact=160, max_lsb=0, argmax_equal=16,
+                                        histogram={0: 160}, sample_max_lsb=(0,) * 16),
+            against_quantized=Agreement(elements=160, exact=157, max_lsb=1, argmax_equal=16,
+                                        histogram={-1: 2, 0: 157, 1: 1},
+                                        sample_max_lsb=(0, 1) + (0,) * 14),
         ),
         "package": PackageResult(
             files=(Deliverable(name="net.pte", bytes=4, sha256="0" * 64, purpose="program"),),

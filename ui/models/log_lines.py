@@ -29,6 +29,7 @@ class Role(IntEnum):
     """What a line tells the delegate."""
 
     LEVEL = Qt.ItemDataRole.UserRole + 1
+    STAGE = Qt.ItemDataRole.UserRole + 2
 
 
 @dataclass(frozen=True)
@@ -104,4 +105,4 @@ class LogModel(QAbstractListModel):
             return f"{line.level}: {line.text}"
         if role == Role.LEVEL:
             return line.level
-        return None
+        return line.stage if role == Role.STAGE else None

@@ -40,6 +40,7 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("cost", "Cost", "center", "ui.panels.cost_panel:CostPanel"),
     PanelRow("memory", "Memory", "center", "ui.panels.memory_panel:MemoryPanel"),
     PanelRow("sweep", "Devices", "center", "ui.panels.devices_panel:DevicesPanel"),
+    PanelRow("simulator", "Simulator", "center", "ui.panels.simulator_panel:SimulatorPanel"),
     PanelRow("sensitivity", "Sensitivity", "center",
              "ui.panels.sensitivity_panel:SensitivityPanel"),
     PanelRow("search", "Search", "center", "ui.panels.search_panel:SearchPanel"),

@@ -3,50 +3,25 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSortFilterProxyModel, Qt
-from PySide6.QtGui import QColor, QFontDatabase, QGuiApplication, QKeySequence, QPainter, QShortcut
+from PySide6.QtGui import QFontDatabase, QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QComboBox,
     QHBoxLayout,
     QLineEdit,
     QListView,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
     QToolButton,
     QVBoxLayout,
 )
 
 from ui.icons import icon
 from ui.models.log_lines import Role
-from ui.panel import Panel, PanelContext
+from ui.panel import Panel
 from ui.theme import Theme
 from ui.widgets.chip import AnyIndex
+from ui.widgets.line_delegate import LineDelegate
 
 LEVELS = ("debug", "info", "warning", "error")
-
-
-class _LineDelegate(QStyledItemDelegate):
-    """Paints one line in the colour of its level."""
-
-    def __init__(self, context: PanelContext, parent: QListView) -> None:
-        super().__init__(parent)
-        self._context = context
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        theme = self._context.theme
-        level = index.data(Role.LEVEL)
-        colours = {"debug": theme.muted, "warning": theme.warning, "error": theme.bad}
-        bare = QStyleOptionViewItem(option)
-        self.initStyleOption(bare, index)
-        text, bare.text = bare.text, ""
-        style = bare.widget.style()
-        style.drawControl(style.ControlElement.CE_ItemViewItem, bare, painter, bare.widget)
-        painter.save()
-        painter.setFont(bare.font)
-        painter.setPen(QColor(colours.get(str(level), theme.text)))
-        place = bare.rect.adjusted(8, 0, -4, 0)
-        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, text)
-        painter.restore()
 
 
 class _LevelFilter(QSortFilterProxyModel):
@@ -85,7 +60,7 @@ class LogPanel(Panel):
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
         font.setPixelSize(12)
         self.view.setFont(font)
-        self.view.setItemDelegate(_LineDelegate(self.context, self.view))
+        self.view.setItemDelegate(LineDelegate(lambda: self.context.theme, Role.LEVEL, self.view))
         self._proxy.rowsInserted.connect(self._on_rows_inserted)
         copy = QShortcut(QKeySequence.StandardKey.Copy, self.view)
         copy.setContext(Qt.ShortcutContext.WidgetShortcut)

@@ -14,7 +14,10 @@ from workbench.fvp.runner_elf import RunnerElf, read_runner
 from workbench.fvp.simulators import Device, device_of
 
 _NO_RUNNER = "No runner for simulators is named on this machine."
-_HOW = "Name one: workbench fvp set --runner ELF; `workbench doctor` tells how to build it."
+_HOW = (
+    "Name one in the panel Simulator or with: workbench fvp set --runner ELF; `workbench doctor` "
+    "tells how to build it."
+)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ STAGES: tuple[Stage, ...] = (
           ("executorch", "ethos-u-vela"), 3, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools",), 3, _entry("verify")),
-    Stage("run", "Run", "Running on the simulator", ("lower",),
+    Stage("run", "Simulate", "Running on the simulator", ("lower",),
           ("verification", "evaluation.data", "machine"), ("tosa-tools",), 2, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
           ("name", "rules.listed", "calibration"), ("executorch",), 2, _entry("package")),

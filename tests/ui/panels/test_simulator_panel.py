@@ -1,0 +1,62 @@
+"""The Simulator panel: what this machine has is named here, and a run is read here."""
+
+import pytest
+
+from tests.fakes import fvp, runner_elf
+from workbench.fvp.machine import load_settings
+
+BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
+
+
+@pytest.fixture
+def panel(opened, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    return opened.window.reveal("simulator")
+
+
+@pytest.fixture
+def named(panel, opened, qtbot, tmp_path):
+    """The panel with a simulator and a runner chosen."""
+    runner = tmp_path / "runner.elf"
+    runner.write_bytes(runner_elf.runner("u55"))
+    panel.machine.runner_chosen.emit(str(runner))
+    panel.machine.simulator_chosen.emit(str(fvp.install(tmp_path / "fvp", BINARY)))
+    qtbot.waitUntil(lambda: opened.session.stage("run").state == "stale")
+    return panel
+
+
+def test_that_what_is_missing_is_said_with_how_to_get_it(panel, qtbot):
+    qtbot.waitUntil(lambda: "No runner" in panel.machine.hint.text())
+    assert "workbench fvp set" in panel.machine.hint.text()
+    assert "cannot run" in panel.frames["run"].note.label.text()
+    assert not panel.frames["run"].note.button.isVisible()
+
+
+def test_that_a_chosen_simulator_and_runner_make_the_run_possible(named, qtbot, tmp_path):
+    assert named.machine.simulator.text() == f"\u2026/fvp/{BINARY}"
+    assert named.machine.simulator.toolTip() == str(tmp_path / "fvp" / BINARY)
+    assert named.machine.runner.text().endswith("runner.elf")
+    assert named.machine.hint.text() == ""
+    qtbot.waitUntil(named.frames["run"].note.button.isVisible)
+    named.machine.fast.click()
+    assert load_settings().fast
+
+
+def test_that_a_run_shows_measured_figures_and_the_serial_port(named, opened, qtbot):
+    opened.runs.run_to("run")
+    qtbot.waitUntil(lambda: named.has("run"))
+    qtbot.waitUntil(lambda: "NPU cycles: 1,180, measured (FVP 11.27.42)" in named.cards.texts())
+    assert "Of the estimate: 118 %, measured (FVP 11.27.42)" in named.cards.texts()
+    assert "Equal to TOSA: 100.00 %, measured (FVP 11.27.42)" in named.cards.texts()
+    assert "reading weights bounds the run" in named.text.text()
+    assert "2 by -1 LSB, 1 by +1 LSB; most in sample 2" in named.text.text()
+    qtbot.waitUntil(lambda: named.log.model().rowCount() == 1)
+    assert named.log.model().index(0, 0).data().endswith("at work on run")
+
+
+def test_that_a_file_that_is_no_runner_is_refused(panel, notices, tmp_path):
+    (tmp_path / "photo.elf").write_bytes(b"JFIF")
+    panel.machine.runner_chosen.emit(str(tmp_path / "photo.elf"))
+    assert "arm_executor_runner" in notices.take("The runner photo.elf is no ELF file").hint
+    assert load_settings().runners == ()

@@ -1,0 +1,152 @@
+"""Simulator: what this machine has to run programs with, the run as it goes, and what it gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QSortFilterProxyModel, Qt
+from PySide6.QtGui import QFontDatabase
+from PySide6.QtWidgets import QLabel, QListView, QScrollArea, QSplitter, QVBoxLayout, QWidget
+
+from ui.models.log_lines import Role
+from ui.result_panel import ResultPanel, StageFrame
+from ui.simulation_texts import simulation_cards, simulation_text
+from ui.theme import Theme
+from ui.widgets.figure_cards import FigureCards
+from ui.widgets.line_delegate import LineDelegate
+from ui.widgets.machine_bar import MachineBar
+from workbench.errors import WorkbenchError
+from workbench.fvp.finding import find
+from workbench.fvp.machine import MachineSettings, load_settings, save_settings
+from workbench.fvp.runner_elf import read_runner
+from workbench.fvp.setup import Setup
+from workbench.fvp.simulators import device_of
+from workbench.pipeline.plan import simulator_setup
+from workbench.results import SimulationResult
+
+NOTHING = (
+    "The program runs on Arm's simulator here: its outputs are compared with the quantized model "
+    "and the TOSA reference model, its cycles with Vela's estimate."
+)
+
+
+class SimulatorPanel(ResultPanel):
+    """The machine above, figures and sentences in the middle, the serial port below."""
+
+    panel_id = "simulator"
+
+    def build_frames(self) -> None:
+        self.machine = MachineBar(self)
+        self.machine.simulator_chosen.connect(self._on_simulator_chosen)
+        self.machine.runner_chosen.connect(self._on_runner_chosen)
+        self.machine.fast_switched.connect(
+            lambda on: self._change(lambda s: s.model_copy(update={"fast": on}))
+        )
+        self.frames["run"] = StageFrame("Measurements", NOTHING, self._make, self)
+        split = QSplitter(Qt.Orientation.Vertical, self)
+        split.addWidget(self.frames["run"])
+        split.addWidget(self._make_log())
+        split.setSizes([420, 160])
+        split.setCollapsible(0, False)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(self.machine)
+        layout.addWidget(split, 1)
+
+    def refresh(self) -> None:
+        super().refresh()
+        self._show_machine()
+
+    def set_theme(self, theme: Theme) -> None:
+        self.log.viewport().update()
+        if self.has("run"):
+            self.show_results()
+
+    def show_results(self) -> None:
+        shown = self.read(SimulationResult, "run")
+        self.show_frame("run", shown)
+        if shown is None:
+            return
+        cards = simulation_cards(shown.value)
+        self.cards.render_cards(cards, self.context.theme, stale=not shown.current)
+        log = f"Everything that was printed: {shown.folder / 'uart.log'}"
+        self.text.setText(f"{simulation_text(shown.value)}\n{log}")
+
+    def _make(self, content: QWidget) -> None:
+        self.cards = FigureCards(content)
+        self.text = QLabel()
+        self.text.setWordWrap(True)
+        self.text.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        scroll = QScrollArea(content)
+        scroll.setWidget(self.text)
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QScrollArea.Shape.NoFrame)
+        scroll.viewport().setAutoFillBackground(False)
+        self.text.setAutoFillBackground(False)
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.setSpacing(8)
+        layout.addWidget(self.cards)
+        layout.addWidget(scroll, 1)
+
+    def _make_log(self) -> QListView:
+        proxy = QSortFilterProxyModel(self)
+        proxy.setSourceModel(self.context.log)
+        proxy.setFilterRole(Role.STAGE)
+        proxy.setFilterRegularExpression("^run$")
+        self.log = QListView(self)
+        self.log.setModel(proxy)
+        self.log.setAccessibleName("Serial port of the simulator")
+        self.log.setUniformItemSizes(True)
+        font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+        font.setPixelSize(12)
+        self.log.setFont(font)
+        self.log.setItemDelegate(LineDelegate(lambda: self.context.theme, Role.LEVEL, self.log))
+        proxy.rowsInserted.connect(self.log.scrollToBottom)
+        return self.log
+
+    def _show_machine(self) -> None:
+        project = self.context.document.project
+        if project is None:
+            return
+        found = simulator_setup(project)
+        try:
+            settings = load_settings()
+            installed = find(device_of(project.target.id).simulator, settings)
+        except WorkbenchError:
+            settings, installed = MachineSettings(), None
+        runner = found.runner.path if isinstance(found, Setup) else None
+        hint = "" if isinstance(found, Setup) else f"{found.message} {found.hint}"
+        self.machine.render_machine(
+            installed.path if installed else None, runner, hint, fast=settings.fast
+        )
+
+    def _on_simulator_chosen(self, path: str) -> None:
+        project = self.context.document.project
+        if project is None:
+            return
+
+        def put(settings: MachineSettings) -> MachineSettings:
+            family = device_of(project.target.id).family
+            return settings.model_copy(update={"simulators": {**settings.simulators, family: path}})
+
+        self._change(put)
+
+    def _on_runner_chosen(self, path: str) -> None:
+        def add(settings: MachineSettings) -> MachineSettings:
+            chosen = str(read_runner(Path(path)).path)
+            others = (runner for runner in settings.runners if runner != chosen)
+            return settings.model_copy(update={"runners": (chosen, *others)})
+
+        self._change(add)
+
+    def _change(self, edit: Callable[[MachineSettings], MachineSettings]) -> None:
+        """Change what is remembered of this machine, and plan again."""
+        try:
+            save_settings(edit(load_settings()))
+        except WorkbenchError as error:
+            self.context.notices.error(error)
+        self._show_machine()
+        self.context.session.machine_changed.emit()
