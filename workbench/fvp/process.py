@@ -9,6 +9,8 @@ import selectors
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
@@ -85,15 +87,33 @@ def execute(
         )  # fmt: skip
     except OSError as error:
         return Ending("not started", error=error.strerror or str(error))
-    by: Ended = "cancelled"
     try:
-        with log.open("wb", buffering=0) as file:
+        with _guarded(process), log.open("wb", buffering=0) as file:
             kept = _Log(file)
             by = _follow(process, kept, begun + timeout_s, hooks)
     finally:
         _end(process)
     elapsed = time.monotonic() - begun
     return Ending(by, process.returncode, elapsed, log_cut=kept.cut)
+
+
+@contextmanager
+def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Have the process group killed even if this process is killed itself.
+
+    A shell waits at the other end of a pipe: a word means that all is well, the end of the pipe
+    that nobody is left to say so.
+    """
+    guard = subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r word || kill -9 "-$1"', "sh", str(process.pid)],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            guard.communicate(b"well\n")
 
 
 def _follow(
