@@ -86,13 +86,15 @@ def test_that_another_engine_compiles_what_this_one_converted_to_the_same_bytes(
     other.close()
 
 
-@pytest.mark.parametrize("config", ["a8w8-per-tensor", "a16w8", "float"])
+@pytest.mark.parametrize(
+    ("module", "config"), [("conv", "a8w8-per-tensor"), ("fc", "a16w8"), ("conv", "float")]
+)
 def test_that_the_numbers_of_an_edit_equal_those_of_a_fresh_run_without_acceleration(
-    engine, fresh, config
+    engine, fresh, module, config
 ):
     base = project("small", **CALIBRATED)
     assert engine.run(base, "evaluate") == "done"
-    edited = edits.assign(base, "module_name", "conv", config)
+    edited = edits.assign(base, "module_name", module, config)
     assert engine.run(edited, "evaluate") == "done"
     assert fresh.run(edited, "lower", accelerate=False) == "done"
     assert engine.result(edited, "evaluate") == fresh.result(edited, "evaluate")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.engine.quality import tensors_of
+from workbench.engine.quality import Accumulator, tensors_of
 from workbench.pipeline.plan import reading_of
 
 if TYPE_CHECKING:
@@ -29,11 +29,13 @@ class FloatReference:
     """Samples with the float model's outputs, and values inside of it, within a bound of memory.
 
     ``pairs`` is None while they were not all seen, or if they are too large to keep. ``values``
-    holds tensors by the hash of the float sub-graph before them and the place of the sample.
+    holds tensors by the hash of the float sub-graph before them and the place of the sample;
+    ``sums`` compares of whole passes by the hashes of both sides.
     """
 
     pairs: list[Pair] | None = None
     values: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
+    sums: dict[tuple[str, str], Accumulator] = field(default_factory=dict)
     _bytes: int = 0
 
     def keep(self, digest: str, place: int, value: torch.Tensor) -> None:

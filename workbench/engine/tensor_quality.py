@@ -10,6 +10,7 @@ import torch
 from torchao.quantization.pt2e import ObserverBase
 
 from workbench.engine import programs
+from workbench.engine.acceleration.statistics import value_hashes
 from workbench.engine.acceleration.tapping import Tapped, tapped_float, tapped_quantized
 from workbench.engine.quality import Accumulator, tensors_of
 from workbench.results import TensorQuality
@@ -108,14 +109,37 @@ class QuickComparison(TensorComparison):
         """Take the hash of every value of the prepared module, and the values known so far."""
         super().__init__(prepared, converted)
         self._hashes, self._reference = hashes, reference
+        self._pairs = self._pairs_of(value_hashes(converted) or {})
+        self._sums.update(
+            (name, reference.sums[pair])
+            for name, pair in self._pairs.items() if pair in reference.sums
+        )  # fmt: skip
+        self._stands_for = {
+            seen: name for seen, name in self._stands_for.items()
+            if self._pairs.get(name) not in reference.sums
+        }  # fmt: skip
+        self._wanted = set(self._stands_for.values())
         self._fast = tapped_quantized(converted, self._stands_for)
+
+    def result(self) -> Iterator[TensorQuality]:
+        """Yield the figures, and keep the sums for tensors that an edit leaves as they are."""
+        for name, pair in self._pairs.items():
+            self._reference.sums[pair] = self._sums[name]
+        yield from super().result()
+
+    def _pairs_of(self, quantized: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+        """Return what decides the sums of each tensor: the sub-graphs before it on both sides."""
+        return {
+            name: (self._hashes[name], quantized[seen])
+            for seen, name in self._stands_for.items() if seen in quantized
+        }  # fmt: skip
 
     @cached_property
     def _float_side(self) -> Tapped:
-        return tapped_float(self._prepared, self._sums)
+        return tapped_float(self._prepared, self._wanted)
 
     def _floats(self, place: int, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
-        keys = {name: (self._hashes[name], place) for name in self._sums}
+        keys = {name: (self._hashes[name], place) for name in self._wanted}
         known = self._reference.values
         if all(key in known for key in keys.values()):
             return {name: known[key] for name, key in keys.items()}
