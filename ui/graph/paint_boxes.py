@@ -27,7 +27,7 @@ BAR = 4.0
 CHIP_HEIGHT = 15.0
 PATCH = 28.0
 FEW = 400
-LARGE_LETTER = 14.0
+LARGE_LETTER, LARGE_MARGIN = 14.0, 16.0
 TINY_DEPTH = 2
 
 
@@ -131,8 +131,10 @@ class BoxPainter:
             painter.fillRect(patch, colour)
         paint_patches(painter, self._palette, picture, item)
         if has_title and rect.height() > PILL_HEIGHT:
-            room = int((rect.width() - 20) / LARGE_LETTER)
-            title = self._palette.large_text(elide(hierarchy.words(item)[0], max(room, 3)))
+            words, room = hierarchy.words(item)[0], rect.width() - LARGE_MARGIN
+            title = self._palette.large_text(words)
+            if title.size().width() > room:
+                title = self._palette.large_text(elide(words, max(int(room / LARGE_LETTER), 3)))
             fill = None if item in hierarchy.groups else self._fill(picture, item)
             painter.setPen(ink_on(fill) if fill else self._palette.text)
             painter.setFont(self._palette.large_font)

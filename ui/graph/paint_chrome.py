@@ -134,9 +134,12 @@ class ChromePainter:
         for item in _outline(scene):
             rect = scene.rect(item)
             colour = QColor(self._boxes.far_colour(scene, picture.marks, item))
+            if scene.is_open(item):
+                # What is in it has no room here.
+                colour = QColor(self._palette.theme.border)
             small = QRectF(
                 rect.x() * across, rect.y() * down,
-                max(rect.width() * across, 1.5), max(rect.height() * down, 1.0),
+                max(rect.width() * across, 1.5), max(rect.height() * down - 0.5, 1.0),
             )  # fmt: skip
             painter.fillRect(small, colour)
         painter.setPen(QColor(self._palette.theme.border))
