@@ -31,7 +31,7 @@ TITLES = {
     Column.MODULE: "Module",
     Column.CONFIG: "Config",
     Column.TYPE: "Type",
-    Column.PARAMETERS: "Parameters",
+    Column.PARAMETERS: "Params",
 }
 
 

@@ -143,7 +143,7 @@ class ModulesPanel(Panel):
         header.setStretchLastSection(False)
         header.setSectionResizeMode(Column.MODULE, QHeaderView.ResizeMode.Stretch)
         header.setMinimumSectionSize(48)
-        for column, width in ((Column.CONFIG, 74), (Column.TYPE, 84), (Column.PARAMETERS, 92)):
+        for column, width in ((Column.CONFIG, 68), (Column.TYPE, 76), (Column.PARAMETERS, 66)):
             header.resizeSection(column, width)
         self.tree.selectionModel().selectionChanged.connect(self._on_selection_changed)
         self.tree.preset_key_pressed.connect(self._on_preset_key)

@@ -147,6 +147,9 @@ class RangesPanel(ResultPanel):
             "Drag to choose tensors, Ctrl+click to add one, turn the wheel to zoom, "
             "Shift+drag to move"
         )
+        for label in (self.origin, self.legend):
+            # Both give way: a window must not grow by what they say.
+            label.setMinimumWidth(1)
         self.log = QCheckBox("Logarithmic values", parent)
         self.log.setToolTip("Logarithmic to both sides of zero")
         self.log.clicked.connect(self.plot.set_log)

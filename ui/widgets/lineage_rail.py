@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QToolButton, QWidget
 
+from workbench.graph.wording import elide
+
 ARROW = "\u2192"
+HERE = "LineageHere"
+# How much of the chain shows beside the stop that one is at [px].
+AROUND_PX = 220
 
 
 @dataclass(frozen=True)
@@ -58,11 +64,20 @@ class LineageRail(QScrollArea):
                 row.addWidget(arrow)
             self._add(row, body, stop)
         row.addStretch(1)
+        here = body.findChild(QToolButton, HERE)
         self.setWidget(body)
         self.setFixedHeight(
             body.sizeHint().height() + self.horizontalScrollBar().sizeHint().height()
         )
         self.setVisible(bool(self._stops))
+        if here is not None:
+            QTimer.singleShot(0, here, lambda: self.ensureWidgetVisible(here, AROUND_PX, 0))
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Move along the chain, whichever way the wheel turns."""
+        turn = event.angleDelta()
+        bar = self.horizontalScrollBar()
+        bar.setValue(bar.value() - (turn.x() or turn.y()))
 
     def texts(self) -> list[str]:
         """Return what the rail says, stop by stop."""
@@ -82,9 +97,10 @@ class LineageRail(QScrollArea):
             row.addWidget(label)
             return
         button = QToolButton(body)
-        button.setText(stop.text)
-        button.setToolTip(stop.tip)
+        button.setText(elide(stop.text))
+        button.setToolTip(stop.tip or stop.text)
         button.setAccessibleName(f"{stop.title} {stop.text}".strip())
+        button.setObjectName(HERE if stop.is_here else "")
         font = button.font()
         font.setBold(stop.is_here)
         button.setFont(font)
