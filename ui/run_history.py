@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QThread, Signal
 
@@ -13,15 +14,17 @@ from ui.document import Document
 from ui.planner import Planned, Planner
 from ui.runner import Runner
 from workbench.errors import ErrorInfo, WorkbenchError
-from workbench.history.runs import Run, run_of
-from workbench.history.store import History, history_path
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project.model import Project
 from workbench.protocol import Event, StageFinished
 
+if TYPE_CHECKING:
+    from workbench.history.runs import Run
+    from workbench.history.store import History
+
 _TOLD_BY = ("evaluate", "lower")
-_Task = Callable[[History], History]
+_Task = Callable[["History"], "History"]
 
 
 class RunHistory(QThread):
@@ -69,6 +72,8 @@ class RunHistory(QThread):
         self._kept.clear()
 
         def task(before: History) -> History:
+            from workbench.history.store import History, history_path
+
             made = History(history_path(project) if project is not None else None)
             if is_same:
                 made.adopt(before.runs())
@@ -81,6 +86,8 @@ class RunHistory(QThread):
         """Keep what the cache holds of a project's evaluation."""
 
         def task(history: History) -> History:
+            from workbench.history.runs import run_of
+
             run = run_of(project, plan(project, folder, self._cache), self._cache, origin)
             if run is not None:
                 history.record(run)
@@ -99,6 +106,9 @@ class RunHistory(QThread):
         self.wait()
 
     def run(self) -> None:
+        # Imported here, because the first picture of the window needs no history.
+        from workbench.history.store import History
+
         history = History()
         while (task := self._tasks.get()) is not None:
             try:

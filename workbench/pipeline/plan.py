@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, WorkbenchError
-from workbench.fvp.setup import Setup, setup_for
 from workbench.pipeline.digests import Digests
 from workbench.pipeline.stages import PACKAGES, STAGES, Stage
 from workbench.project import sources
@@ -22,6 +21,7 @@ from workbench.targets import target_of
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
+    from workbench.fvp.setup import Setup
     from workbench.pipeline.cache import Cache
     from workbench.project.model import DataSource, Project
 
@@ -139,12 +139,15 @@ def _facet(name: str) -> Callable[[_Reading], JsonValue]:
 def simulator_setup(project: Project) -> Setup | ErrorInfo:
     """Return what this machine runs the project's program with, or why it cannot."""
     choice = target_of(project.target.id).complete(project.target)
+    # Imported here, because a window is up before anybody plans.
+    from workbench.fvp.setup import setup_for
+
     return setup_for(choice.id, str(choice.options.get("memory_mode", "")))
 
 
 def _machine(reading: _Reading) -> JsonValue:
     found = simulator_setup(reading.project)
-    if not isinstance(found, Setup):
+    if isinstance(found, ErrorInfo):
         return None
     return {
         "simulator": reading.digests.of(found.installed.path),
