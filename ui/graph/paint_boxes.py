@@ -175,7 +175,6 @@ class BoxPainter:
         is_group = item in hierarchy.groups
         fill = None if is_group else self._fill(picture, item)
         title_text, subtitle_text = hierarchy.words(item)
-        title = palette.static_text(title_text, is_title=True)
         painter.setPen(ink_on(fill) if fill else palette.text)
         painter.setFont(palette.title_font)
         if rect.height() <= PILL_HEIGHT:
@@ -188,8 +187,10 @@ class BoxPainter:
         if is_group:
             sign(painter, palette.muted, QPointF(rect.x() + 13, rect.y() + 14), is_open=False)
             painter.setPen(palette.text)
+        room = rect.right() - left
+        title = palette.fitting_text(title_text, room, is_title=True)
         painter.drawStaticText(QPointF(left, rect.y() + 4), title)
-        subtitle = palette.static_text(subtitle_text, is_title=False)
+        subtitle = palette.fitting_text(subtitle_text, room, is_title=False)
         painter.setFont(palette.small_font)
         painter.setPen(ink_on(fill) if fill else palette.muted)
         painter.drawStaticText(QPointF(left, rect.y() + 22), subtitle)

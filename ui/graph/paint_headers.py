@@ -8,13 +8,13 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from ui.graph.headers import header_rects, shows_ports
-from workbench.graph.wording import LONGEST, elide, type_label
+from workbench.graph.wording import elide, type_label
 
 if TYPE_CHECKING:
     from ui.graph.palette import Palette
     from ui.graph.picture import Picture
 
-SIGN_ROOM, LETTER = 16.0, 7.6
+SIGN_ROOM = 16.0
 
 
 class HeaderPainter:
@@ -50,21 +50,23 @@ class HeaderPainter:
         hierarchy, palette = picture.scene.hierarchy, self._palette
         sign(painter, palette.muted, QPointF(strip.x() + 13, strip.y() + 14), is_open=True)
         group = hierarchy.groups[item]
-        room = int((strip.width() - 2 * SIGN_ROOM) / LETTER)
-        title = palette.static_text(elide(group.label, max(min(room, LONGEST), 4)), is_title=True)
-        painter.setFont(palette.title_font)
-        painter.setPen(palette.text)
-        painter.drawStaticText(QPointF(strip.x() + 24, strip.y() + 5), title)
+        right = strip.right() - 8
         module = hierarchy.snapshot.modules_by_path.get(group.module)
         name = type_label(module.type_name) if module and group.module else ""
         painter.setFont(palette.small_font)
         painter.setPen(palette.muted)
-        right = strip.right() - 8
         if shows_ports(picture.scene, item, strip):
             reads, written = hierarchy.border(item)
             ports = palette.static_text(f"{len(reads)} in, {len(written)} out", is_title=False)
             right -= ports.size().width()
             painter.drawStaticText(QPointF(right, strip.y() + 6), ports)
+        room = right - strip.x() - 2 * SIGN_ROOM
+        title = palette.fitting_text(elide(group.label), room, is_title=True)
+        painter.setFont(palette.title_font)
+        painter.setPen(palette.text)
+        painter.drawStaticText(QPointF(strip.x() + 24, strip.y() + 5), title)
+        painter.setFont(palette.small_font)
+        painter.setPen(palette.muted)
         left = strip.x() + 32 + title.size().width()
         small = palette.static_text(elide(name), is_title=False)
         if name and left + small.size().width() < right - 8:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QBrush, QColor, QFont, QPen, QStaticText
+from PySide6.QtGui import QBrush, QColor, QFont, QFontMetricsF, QPen, QStaticText
 
 from workbench.graph.wording import operator_name
 
@@ -110,6 +110,15 @@ class Palette:
     def static_text(self, text: str, *, is_title: bool) -> QStaticText:
         """Return a laid-out text; the same object for the same words."""
         return self._static(text, self.title_font if is_title else self.small_font)
+
+    def fitting_text(self, text: str, room: float, *, is_title: bool) -> QStaticText:
+        """Return a text cut to a width [px], for scripts wider than their number of letters."""
+        found = self.static_text(text, is_title=is_title)
+        if found.size().width() <= room:
+            return found
+        metrics = QFontMetricsF(self.title_font if is_title else self.small_font)
+        cut = metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(room, 0.0))
+        return self.static_text(cut, is_title=is_title)
 
     def large_text(self, text: str) -> QStaticText:
         """Return a text laid out to be read from further away."""
