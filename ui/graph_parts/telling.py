@@ -13,7 +13,7 @@ from ui.graph_parts.survey import Inquiry, Survey, Surveyor, float_configs, meas
 from ui.wording import why
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from ui.graph.background import Background
@@ -52,7 +52,7 @@ class Telling(QObject):
         self._background, self._surveyor = background, surveyor
         self._dropped: tuple[NumbersFile, ...] = ()
         self._unsaid: list[NumbersFile] = []
-        self._level = FLOAT
+        self._asked = 0
         self.survey = Survey()
         background.done.connect(self._on_done)
         bar.overlay.changed.connect(self.show_overlay)
@@ -63,7 +63,6 @@ class Telling(QObject):
 
         With a run ``beside`` there are also the differences to its numbers.
         """
-        self._level = level
         context = self._context
         results = {stage: context.session.result(stage) for stage in STAGES}
         project = context.document.project
@@ -73,7 +72,8 @@ class Telling(QObject):
             project.rules if project else (), self._dropped,
             beside.results if beside else {},
         )  # fmt: skip
-        self._background.submit(TOPIC, partial(self._surveyor.answer, inquiry))
+        self._asked += 1
+        self._background.submit(TOPIC, partial(self._answer, self._asked, inquiry))
 
     def take(self, numbers: NumbersFile) -> None:
         """Show the numbers of a file as soon as the next answer is there."""
@@ -108,9 +108,16 @@ class Telling(QObject):
         is_same = old is not None and (old.title, old.is_log) == (new.title, new.is_log)
         self._view.set_overlay(new.brushed(old.brush) if old and is_same else new)
 
-    def _on_done(self, _topic: str, answer: object) -> None:
-        if not isinstance(answer, Survey) or answer.level != self._level:
+    def _answer(
+        self, number: int, inquiry: Inquiry, give_up: Callable[[], bool]
+    ) -> tuple[int, Survey]:
+        return number, self._surveyor.answer(inquiry, give_up)
+
+    def _on_done(self, topic: str, answered: object) -> None:
+        """Take the answer to the newest question; a former one may still have been on its way."""
+        if topic != TOPIC or not isinstance(answered, tuple) or answered[0] != self._asked:
             return
+        answer: Survey = answered[1]
         self.survey = answer
         self._view.set_reasons(answer.reasons)
         if answer.level != FLOAT:
@@ -136,4 +143,5 @@ class Telling(QObject):
 
     def _forget(self) -> None:
         self._dropped, self._unsaid = (), []
+        self._asked += 1
         self.survey = Survey()
