@@ -169,5 +169,8 @@ class GraphSurface(QWidget):
         painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
+        """Keep in the middle what was there, across: a pane beside cuts nothing off."""
         super().resizeEvent(event)
+        if event.oldSize().isValid():
+            self.look(self.camera.panned((self.width() - event.oldSize().width()) / 2, 0.0))
         self.update()

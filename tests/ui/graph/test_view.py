@@ -329,3 +329,14 @@ def test_that_a_view_closes_while_it_is_laying_out(show: Show, layers: GraphSnap
     view.stop()
     view.expand_all()
     assert view.scene is None
+
+
+def test_that_a_narrower_view_keeps_the_drawing_in_its_middle(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    view.fit()
+    view.resize(500, 700)
+    qtbot.waitUntil(lambda: view.width() == 500)
+    middle = view.camera.to_window(view.scene.bounds.center())
+    assert abs(middle.x() - 250) < 2
