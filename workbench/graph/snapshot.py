@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from workbench.errors import Place, failure
 from workbench.graph.garbage import collection_paused
+from workbench.graph.packing import packed, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
     from pathlib import Path
 
-VERSION = 1
+VERSION = 2
 FORMAT = "quantization-workbench-graph"
 
 NodeKind = Literal[
@@ -249,14 +250,16 @@ def _encode(snapshot: GraphSnapshot) -> dict[str, Any]:
 
 
 def _encode_qparams(q: QParams | None) -> list[Any] | None:
-    return None if q is None else [q.dtype, q.scale, q.zero_point, q.qmin, q.qmax, q.axis]
+    if q is None:
+        return None
+    return [q.dtype, packed("d", q.scale), packed("q", q.zero_point), q.qmin, q.qmax, q.axis]
 
 
 def _decode_qparams(raw: list[Any] | None) -> QParams | None:
     if raw is None:
         return None
     dtype, scale, zero_point, qmin, qmax, axis = raw
-    return QParams(dtype, tuple(scale), tuple(zero_point), qmin, qmax, axis)
+    return QParams(dtype, unpacked("d", scale), unpacked("q", zero_point), qmin, qmax, axis)
 
 
 def _pick(table: Sequence[T], indices: list[int]) -> list[T]:

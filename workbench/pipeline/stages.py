@@ -40,7 +40,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("import_model", "Import", "Importing the model", (), ("model",), ("torch",), 1,
           _entry("import_model")),
     Stage("export", "Export", "Exporting the graph", ("import_model",), ("model.strict_export",),
-          ("torch",), 1, _entry("export")),
+          ("torch",), 2, _entry("export")),
     Stage("prepare", "Prepare", "Inserting observers", ("export",),
           ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 1,
           _entry("prepare")),

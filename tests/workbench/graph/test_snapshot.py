@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from workbench.errors import WorkbenchError
+from workbench.graph.packing import packed
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, QParams, TensorInfo
 
 QPARAMS = QParams("torch.int8", (0.5, 0.25), (0, 0), -127, 127, 0)
@@ -56,7 +57,7 @@ def test_that_bits_and_shapes_read_as_people_write_them() -> None:
         ('{"format": "quantization-workbench-graph", "version": 99}', "newer version"),
         ('{"format": "quantization-workbench-graph", "version": 0}', "not a graph"),
         ('{"format": "other", "version": 1}', "not a graph"),
-        ('{"format": "quantization-workbench-graph", "version": 1}', "damaged"),
+        ('{"format": "quantization-workbench-graph", "version": 2}', "damaged"),
     ],
 )
 def test_that_a_bad_file_is_refused_with_a_sentence(
@@ -92,3 +93,23 @@ def test_that_columns_of_unlike_length_are_refused(tmp_path: Path) -> None:
 def test_that_a_missing_file_is_told_as_a_problem(tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match="cannot be read"):
         GraphSnapshot.load(tmp_path / "none.json")
+
+
+def test_that_numbers_of_a_grid_come_back_bit_for_bit(tmp_path):
+    scales = (0.1, 1e-30, 3.0000000000000004)
+    grid = QParams("int8", scales, (0, -128, 2**31), -128, 127, 0)
+    info = TensorInfo((3,), "int8", grid)
+    made = GraphSnapshot("quantized", (Node("q", "quantize", "quantize", outputs=(info,)),), ())
+    made.save(tmp_path / "graph.json")
+    assert GraphSnapshot.load(tmp_path / "graph.json").nodes[0].outputs == (info,)
+
+
+def test_that_a_grid_cut_short_is_damage(tmp_path):
+    path = tmp_path / "graph.json"
+    grid = QParams("int8", (0.5, 0.25), (0, 0), -128, 127, 0)
+    info = TensorInfo((2,), "int8", grid)
+    GraphSnapshot("q", (Node("q", "q", "quantize", outputs=(info,)),), ()).save(path)
+    word = packed("d", (0.5, 0.25))
+    path.write_text(path.read_text().replace(word, word[:12]))
+    with pytest.raises(WorkbenchError, match="damaged"):
+        GraphSnapshot.load(path)
