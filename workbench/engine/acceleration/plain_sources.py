@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType, ModuleType
 
-_ASKS_FOR_LINE = ("torch._library.utils", "get_source")
-_ASKS_FOR_MODULE = ("torch.library", "_register_fake")
+# Package, module and function of those who ask.
+_ASKS_FOR_LINE = ("torch", "utils", "get_source")
+_ASKS_FOR_MODULE = ("torch", "library", "_register_fake")
 
 
 @contextmanager
@@ -44,8 +45,9 @@ def plain_sources() -> Iterator[None]:
         yield
 
 
-def _caller(frame: FrameType) -> tuple[str | None, str]:
-    return frame.f_globals.get("__name__"), frame.f_code.co_name
+def _caller(frame: FrameType) -> tuple[str, str, str]:
+    name = str(frame.f_globals.get("__name__", ""))
+    return name.partition(".")[0], name.rpartition(".")[2], frame.f_code.co_name
 
 
 def _module_of(frame: Any) -> ModuleType | None:
