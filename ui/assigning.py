@@ -89,11 +89,6 @@ class Assigner(QObject):
         elif ids := list(nodes):
             self.nodes(ids, known[number - 1])
 
-    def group_matches(self, path: str) -> Sequence[str]:
-        """Return what a rule for the whole fused group of a module must name; empty for none."""
-        group = self._outline.groups.get(path)
-        return group.matches if group else ()
-
     def _assign(self, kind: RuleKind, matches: list[str], config: Config) -> bool:
         project = self._document.project
         if project is None or not matches:

@@ -53,7 +53,7 @@ class Outline(QObject):
         """Return the nodes inside any of these modules."""
         if self.snapshot is None or not paths:
             return frozenset()
-        return frozenset(node.id for node in self.snapshot.nodes if _inside(node.module, paths))
+        return frozenset(node.id for node in self.snapshot.nodes if inside(node.module, paths))
 
     def modules_of(self, nodes: frozenset[str]) -> frozenset[str]:
         """Return the innermost modules of these nodes."""
@@ -103,7 +103,8 @@ class Outline(QObject):
             self.resolution = resolve(project, self._modules, self._nodes)
 
 
-def _inside(module: str, paths: frozenset[str]) -> bool:
+def inside(module: str, paths: frozenset[str]) -> bool:
+    """Tell whether a module is one of these or lies in one; "" is the whole model."""
     while module not in paths:
         if not module:
             return False

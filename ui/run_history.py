@@ -95,10 +95,6 @@ class RunHistory(QThread):
 
         self._do(task)
 
-    def reread(self) -> None:
-        """Look for runs that another program has added."""
-        self._do(lambda history: history)
-
     def stop(self) -> None:
         """End the thread when it has kept what it was given; returns when it has ended."""
         self._stopping = True

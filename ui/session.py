@@ -129,10 +129,6 @@ class Session(QObject):
         """Return the last result of this project, current or not; None when there never was one."""
         return self.result(stage_id) or self._former.get(stage_id)
 
-    def failures(self) -> list[StageView]:
-        """Return the stages that failed for the present configuration."""
-        return [view for view in self.stages() if view.state == "failed"]
-
     def set_plan(self, plan: Plan) -> None:
         """Take a new plan; results that are no longer current become former ones."""
         before = self._current()

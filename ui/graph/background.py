@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from threading import Lock
-from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QThread, Signal
+from PySide6.QtCore import QObject, Signal
 
-from ui.graph.turns import short_turns
+from ui.graph.order_thread import OrderThread
 from workbench.errors import Cancelled
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Work = Callable[[Callable[[], bool]], object]
+Work = Callable[[Callable[[], bool]], object]
 
 
-class Background(QThread):
+class Background(OrderThread[tuple[str, Work]]):
     """Runs while there is something to do.
 
     Signals:
@@ -28,45 +24,20 @@ class Background(QThread):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._lock = Lock()
         self._orders: dict[str, Work] = {}
-        self._is_busy = False
-        self._is_stopped = False
 
     def submit(self, topic: str, work: Work) -> None:
         """Do this for the topic; ``work`` is given a function that tells whether to give up."""
-        with self._lock:
-            if self._is_stopped:
-                return
-            self._orders[topic] = work
-            if self._is_busy:
-                return
-            self._is_busy = True
-        self.wait()
-        self.start(QThread.Priority.LowPriority)
+        self._accept(partial(self._orders.__setitem__, topic, work))
 
-    def stop(self) -> None:
-        """End the thread; return when it has ended."""
-        with self._lock:
-            self._is_stopped = True
-            self._orders.clear()
-        self.wait()
+    def _newest(self) -> tuple[str, Work] | None:
+        return next(iter(self._orders.items()), None)
 
-    def retire(self) -> None:
-        """End the thread and forget it: what it worked for is gone."""
-        self.stop()
-        self.deleteLater()
+    def _forget(self) -> None:
+        self._orders.clear()
 
-    def run(self) -> None:
-        try:
-            with short_turns():
-                while order := self._next():
-                    self._work(*order)
-        finally:
-            with self._lock:
-                self._is_busy = False
-
-    def _work(self, topic: str, work: Work) -> None:
+    def _work(self, order: tuple[str, Work]) -> None:
+        topic, work = order
         try:
             value = work(partial(self._is_outdated, topic, work))
         except Cancelled:
@@ -76,12 +47,6 @@ class Background(QThread):
             raise
         if self._take(topic, work):
             self.done.emit(topic, value)
-
-    def _next(self) -> tuple[str, Work] | None:
-        with self._lock:
-            order = next(iter(self._orders.items()), None)
-            self._is_busy = order is not None
-            return order
 
     def _is_outdated(self, topic: str, work: Work) -> bool:
         return self._orders.get(topic) is not work

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from threading import Lock
+from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QRectF, QThread, Signal
+from PySide6.QtCore import QObject, QRectF, Signal
 
+from ui.graph.order_thread import OrderThread
 from ui.graph.scene import Scene
-from ui.graph.turns import give_way, short_turns
+from ui.graph.turns import give_way
 from workbench.errors import Cancelled
 from workbench.graph.garbage import collection_paused
 from workbench.graph.hierarchy import Hierarchy
@@ -39,59 +40,34 @@ class Order:
     shape: Shape = "modules"
 
 
-class LayoutThread(QThread):
+class LayoutThread(OrderThread[Order]):
     """Runs while there is something to lay out. A newer order cancels the older one."""
 
     finished_scene = Signal(object, object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._lock = Lock()
         self._order: Order | None = None
         self._running: Order | None = None
         # Taking a large scene apart takes long: the last ones are kept here, not to die elsewhere.
         self._made: list[Scene] = []
-        self._is_stopped = False
-        self._busy = False
         self._layouts: OrderedDict[tuple[int, Shape], Layout] = OrderedDict()
 
     def submit(self, order: Order) -> None:
         """Lay this out next; forget what was asked for before."""
-        with self._lock:
-            if self._is_stopped:
-                return
-            self._order = order
-            if self._busy:
-                return
-            self._busy = True
-        self.wait()
-        self.start(QThread.Priority.LowPriority)
+        self._accept(partial(setattr, self, "_order", order))
 
     def cancel(self) -> None:
         """Forget the order that waits or runs."""
         with self._lock:
-            self._order = None
+            self._forget()
 
-    def stop(self) -> None:
-        """End the thread; return when it has ended."""
-        with self._lock:
-            self._is_stopped = True
-            self._order = None
-        self.wait()
+    def _newest(self) -> Order | None:
+        self._running = self._order
+        return self._running
 
-    def retire(self) -> None:
-        """End the thread and forget it: its view is gone."""
-        self.stop()
-        self.deleteLater()
-
-    def run(self) -> None:
-        try:
-            with short_turns():
-                while order := self._next():
-                    self._work(order)
-        finally:
-            with self._lock:
-                self._busy = False
+    def _forget(self) -> None:
+        self._order = None
 
     def _work(self, order: Order) -> None:
         with collection_paused():
@@ -102,12 +78,6 @@ class LayoutThread(QThread):
                 while len(self._made) > KEPT:
                     self._made.pop(0).forget()
                 scene.prepare(self._has_order)
-
-    def _next(self) -> Order | None:
-        with self._lock:
-            self._running = self._order
-            self._busy = self._running is not None
-            return self._running
 
     def _take(self, order: Order) -> bool:
         """Tell whether an order is still wanted, and call it done."""

@@ -30,6 +30,7 @@ from ui.models.cost_table import (
     roll_up,
 )
 from ui.models.figure_table import Role
+from ui.outline import inside
 from ui.result_panel import ResultPanel, Shown, StageFrame
 from ui.selection import Selected
 from ui.theme import Theme
@@ -92,7 +93,10 @@ class CostPanel(ResultPanel):
         if not self.has("lower"):
             return
         modules = selected.modules or self.context.outline.modules_of(selected.nodes)
-        places = [r.place for r in self._rows if _inside(r.operation.module, modules)]
+        places = [
+            r.place for r in self._rows
+            if r.operation.module and inside(r.operation.module, modules)
+        ]  # fmt: skip
         nodes = selected.nodes
         on_cpu = [i for i, n in enumerate(self._cpu_nodes) if n in nodes]
         for table, model, chosen in (
@@ -103,9 +107,7 @@ class CostPanel(ResultPanel):
             if selected.origin != self.panel_id or set(shown) != set(table.chosen_rows()):
                 table.choose_rows(shown, reveal=selected.origin != self.panel_id)
         self.bars.choose(
-            i for i, m in enumerate(self._modules)
-            if m.module
-            and (_inside(m.module, modules) or any(_inside(c, {m.module}) for c in modules))
+            i for i, m in enumerate(self._modules) if _touches(m.module, modules)
         )  # fmt: skip
 
     def show_level(self, stage: str) -> None:
@@ -287,7 +289,7 @@ def _places_text(value: LowerResult) -> str:
     return f"{npu} {rest}"
 
 
-def _inside(module: str, modules: frozenset[str] | set[str]) -> bool:
-    if not module:
-        return False
-    return any(not m or module == m or module.startswith(f"{m}.") for m in modules)
+def _touches(module: str, modules: frozenset[str]) -> bool:
+    """Tell whether a module lies in one of these, or one of these in it."""
+    around = any(inside(each, frozenset({module})) for each in modules)
+    return bool(module) and (around or inside(module, modules))

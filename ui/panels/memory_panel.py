@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QVBoxLa
 from ui.figures import DASH, size
 from ui.models.figure_table import Role
 from ui.models.live_table import LiveRow, LiveTableModel, describe_tensor
+from ui.outline import inside
 from ui.plots.memory_plot import MemoryPlot
 from ui.result_panel import ResultPanel, Shown, StageFrame
 from ui.selection import Selected
@@ -59,7 +60,7 @@ class MemoryPanel(ResultPanel):
         if not self.has("lower"):
             return
         modules = selected.modules or self.context.outline.modules_of(selected.nodes)
-        places = [n for n, t in enumerate(self._shown) if _inside(t.module, modules)]
+        places = [n for n, t in enumerate(self._shown) if inside(t.module, modules)]
         self.plot.choose(places)
         shown = [self.model.shown_at(place) for place in places]
         if selected.origin != self.panel_id or set(shown) != set(self.table.chosen_rows()):
@@ -167,7 +168,3 @@ def _sentence(tensors: Sequence[LiveRange], fullest: int) -> str:
         f"Peak {size(top)}. Most is taken at step {fullest}, by {named}. Orange: weights copied "
         "ahead of their use."
     )
-
-
-def _inside(module: str, modules: frozenset[str]) -> bool:
-    return any(module == m or module.startswith(f"{m}.") or not m for m in modules)

@@ -12,9 +12,10 @@ import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
-from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.errors import ErrorInfo, WorkbenchError, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,22 +25,32 @@ Answer = dict[str, Any]
 
 
 class Crew:
-    """Processes of one program; a context manager that leaves none behind."""
+    """Processes of one program; a context manager that leaves none behind.
+
+    A process that ends, such as one that a native fault took down, is replaced.
+    """
 
     def __init__(self, module: str, count: int) -> None:
+        self._module = module
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="crew")
         self._free: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
-        self._processes = [_start(module) for _ in range(count)]
-        for process in self._processes:
-            self._free.put(process)
+        self._lock = Lock()
+        self._processes: list[subprocess.Popen[str]] = []
+        self._is_over = False
+        for _ in range(count):
+            self._add_one()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        for process in self._processes:
-            process.kill()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        # First nothing new may start: it would wait for a process that never comes.
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._is_over = True
+            for process in self._processes:
+                process.kill()
+        self._threads.shutdown(wait=True)
         for process in self._processes:
             process.communicate()
 
@@ -49,26 +60,44 @@ class Crew:
 
     def _ask(self, request: Request) -> Answer:
         process = self._free.get()
-        try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-        finally:
-            self._free.put(process)
+        line = _line_from(process, json.dumps(request) + "\n")
         if not line:
-            raise WorkbenchError([ErrorInfo(message="The process that worked on it has ended.")])
+            self._add_one(instead_of=process)
+            code = process.returncode
+            raise failure("The process that worked on it has ended.", details=f"exit code {code}")
+        self._free.put(process)
         answer: Answer = json.loads(line)
         if "problem" in answer:
             raise WorkbenchError([ErrorInfo(message=answer["problem"])])
         return answer
 
+    def _add_one(self, instead_of: subprocess.Popen[str] | None = None) -> None:
+        with self._lock:
+            if instead_of is not None:
+                self._processes.remove(instead_of)
+                instead_of.kill()
+                instead_of.communicate()
+            if self._is_over:
+                raise failure("The work was ended.")
+            process = subprocess.Popen(
+                [sys.executable, "-m", self._module],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            self._processes.append(process)
+            self._free.put(process)
 
-def _start(module: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+
+def _line_from(process: subprocess.Popen[str], asked: str) -> str:
+    """Return the process's answer; nothing once it has ended, a half line included."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(asked)
+        process.stdin.flush()
+        line = process.stdout.readline()
+    except BrokenPipeError:
+        return ""
+    return line if line.endswith("\n") else ""
 
 
 def serve(prepare: Callable[[], Callable[[Request], Answer]]) -> None:

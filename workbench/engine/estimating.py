@@ -5,51 +5,55 @@ Run as a program it is such a process.
 
 from __future__ import annotations
 
-import base64
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from workbench.engine.crew import Answer, Crew, Request, answered, serve
+from workbench.engine.crew import Answer, Crew, answered, serve
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from concurrent.futures import Future
+
+
+@dataclass(frozen=True)
+class Point:
+    """One estimate to be made.
+
+    ``entry`` is a target's ``estimator``; ``programs`` are the files of the delegates' programs;
+    ``device`` is the variant's id; ``options`` are all of the target's options.
+    """
+
+    entry: str
+    programs: tuple[Path, ...]
+    device: str
+    options: Mapping[str, Any]
 
 
 class Estimators(Protocol):
     """Whoever estimates."""
 
-    def submit(self, request: Request) -> Future[Answer]:
-        """Ask for an estimate, as ``request`` makes it; the answer holds "totals" or "problem"."""
+    def submit(self, point: Point) -> Future[Answer]:
+        """Ask for an estimate; the answer holds "totals" or "problem"."""
         ...
 
 
-def request(entry: str, programs: list[Path], device: str, options: dict[str, Any]) -> Request:
-    """Return the request for one estimate.
-
-    Args:
-        entry: A target's ``estimator``.
-        programs: The files of the delegates' programs.
-        device: The variant's id.
-        options: All of the target's options.
-    """
-    packed = [base64.b64encode(path.read_bytes()).decode() for path in programs]
-    return {"entry": entry, "programs": packed, "device": device, "options": options}
-
-
-def estimate(asked: Request) -> Answer:
-    """Return the totals that the target's estimator finds."""
+def _estimate(asked: dict[str, Any]) -> Answer:
+    programs = [p if isinstance(p, bytes) else Path(p).read_bytes() for p in asked["programs"]]
     module, function = asked["entry"].split(":")
-    programs = [base64.b64decode(program) for program in asked["programs"]]
     estimator = getattr(importlib.import_module(module), function)
     return {"totals": estimator(programs, asked["device"], asked["options"]).model_dump()}
 
 
-def _on_a_worker(asked: Request) -> Answer:
-    return answered(estimate, asked)
+def _asked(point: Point, programs: list[Any]) -> dict[str, Any]:
+    return {
+        "entry": point.entry, "programs": programs,
+        "device": point.device, "options": dict(point.options),
+    }  # fmt: skip
 
 
 @contextmanager
@@ -65,7 +69,7 @@ def estimators(count: int, scheduler: str = "") -> Iterator[Estimators]:
     """
     if not scheduler:
         with Crew(__name__, count) as crew:
-            yield crew
+            yield _Local(crew)
         return
     place = Place(kind="option", id="scheduler")
     try:
@@ -87,14 +91,33 @@ def estimators(count: int, scheduler: str = "") -> Iterator[Estimators]:
         yield _Cluster(client)
 
 
-class _Cluster:
-    def __init__(self, client: Any) -> None:
-        self._executor = client.get_executor(pure=True)
+class _Local:
+    """Processes of this machine read the programs from their files."""
 
-    def submit(self, asked: Request) -> Future[Answer]:
-        future: Future[Answer] = self._executor.submit(_on_a_worker, asked)
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+
+    def submit(self, point: Point) -> Future[Answer]:
+        return self._crew.submit(_asked(point, [str(path) for path in point.programs]))
+
+
+class _Cluster:
+    """Workers elsewhere get the bytes of each program, once."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._executor = client, client.get_executor(pure=True)
+        self._sent: dict[Path, Any] = {}
+
+    def submit(self, point: Point) -> Future[Answer]:
+        asked = _asked(point, [self._program(path) for path in point.programs])
+        future: Future[Answer] = self._executor.submit(answered, _estimate, asked)
         return future
+
+    def _program(self, path: Path) -> Any:
+        if path not in self._sent:
+            self._sent[path] = self._client.scatter(path.read_bytes(), direct=False)
+        return self._sent[path]
 
 
 if __name__ == "__main__":
-    serve(lambda: estimate)
+    serve(lambda: _estimate)

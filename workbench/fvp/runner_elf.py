@@ -60,11 +60,6 @@ class RunnerElf:
         """Whether it computes several samples in one start."""
         return b"SERVER_INFERENCE_DONE" in self.data
 
-    @cached_property
-    def bundles(self) -> bool:
-        """Whether it compares the outputs of bundled programs."""
-        return b"BundleIO index" in self.data
-
     @property
     def dedicated(self) -> bool | None:
         """Whether it gives the NPU an SRAM of its own; None if nothing tells."""

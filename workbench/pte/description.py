@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workbench.pte import npu_commands, vela_stream
+from workbench.pte.flat import damaged
 from workbench.pte.program import Delegate, Method, Program, Value, decode
 
 _ALIGNMENT = 16
@@ -62,8 +63,6 @@ def describe(data: bytes) -> dict[str, Any]:
 
 
 def _first(program: Program) -> Method:
-    from workbench.pte.flat import damaged
-
     if not program.methods:
         raise damaged("it holds no method")
     return program.methods[0]

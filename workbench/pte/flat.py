@@ -14,7 +14,7 @@ from workbench.errors import Place, WorkbenchError, failure
 
 _TABLES_AT_LEAST = 10_000
 _BYTES_PER_TABLE = 4
-_SIZES = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8, "d": 8}
+_SIZES = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8}
 
 
 def damaged(what: str) -> WorkbenchError:
@@ -33,16 +33,12 @@ class Data:
         self.view = view
         self._left = max(_TABLES_AT_LEAST, len(view) // _BYTES_PER_TABLE)
 
-    def read(self, form: str, at: int) -> int | float:
-        """Return one little-endian number; ``form`` is its letter in ``struct``."""
+    def whole(self, form: str, at: int) -> int:
+        """Return one little-endian integer; ``form`` is its letter in ``struct``."""
         if not 0 <= at <= len(self.view) - _SIZES[form]:
             raise damaged("an offset points outside of it")
-        value: int | float = struct.unpack_from("<" + form, self.view, at)[0]
+        value: int = struct.unpack_from("<" + form, self.view, at)[0]
         return value
-
-    def whole(self, form: str, at: int) -> int:
-        """Return one little-endian integer."""
-        return int(self.read(form, at))
 
     def table(self, at: int) -> Table:
         """Return the table at an offset from the start."""
@@ -63,11 +59,6 @@ class Table:
         self._data, self._at = data, at
         self._fields = at - data.whole("i", at)
         self._size = data.whole("H", self._fields)
-
-    def number(self, field: int, form: str, default: float = 0) -> float:
-        """Return a scalar field."""
-        at = self._place(field)
-        return default if at is None else self._data.read(form, at)
 
     def whole(self, field: int, form: str, default: int = 0) -> int:
         """Return an integer field."""

@@ -141,12 +141,6 @@ def decode(data: bytes | memoryview) -> Program:
     return _program(view, 0)
 
 
-def plain(data: bytes) -> memoryview:
-    """Return the bare program: what is bundled, or the bytes themselves."""
-    view = memoryview(data)
-    return Data(view).root().bytes(2) if bytes(view[4:8]) == _BUNDLE_MARK else view
-
-
 def _program(view: memoryview, test_cases: int) -> Program:
     root = Data(view).root()
     segments = _segments(view, root)

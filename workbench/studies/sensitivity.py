@@ -81,11 +81,6 @@ class SensitivityResult(Frozen):
     floating: Noise = Field(default_factory=Noise)
     units: tuple[UnitSensitivity, ...] = ()
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether all samples that were asked for are in."""
-        return self.samples >= self.total
-
     def gain_db(self, unit: UnitSensitivity) -> float | None:
         """Return by how much sparing a unit betters the output's SQNR [dB]."""
         spared, all_of_it = unit.without.sqnr_db, self.quantized.sqnr_db

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING, Any
 
 from workbench.engine.candidates import compute, means_of
-from workbench.engine.estimating import Estimators, estimators, request
+from workbench.engine.estimating import Estimators, Point, estimators
 from workbench.errors import WorkbenchError
 from workbench.pipeline.plan import plan, tool_version
 from workbench.project import edits
 from workbench.results import VelaTotals
-from workbench.studies.documents import load_study
+from workbench.studies.documents import load_study, save_study
 from workbench.studies.sweep import SweepPoint, SweepResult, points, refused
 from workbench.targets import target_of
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from workbench.project.model import TargetChoice
 
 _POLL_S = 0.2
+# A document of thousands of points is not written anew for each of them.
+_TELL_S = 0.3
 
 
 def run(study: StudyContext) -> None:
@@ -47,7 +50,7 @@ def run(study: StudyContext) -> None:
         with estimators(_count(options), str(options.get("scheduler") or "")) as crew:
             sweep.run(crew)
     else:
-        sweep.tell("")
+        sweep.tell("", at_once=True)
 
 
 def _name(choice: TargetChoice) -> str:
@@ -65,8 +68,9 @@ class _Sweep:
     ) -> None:
         self._study, self._points, self._earlier = study, asked, earlier
         self._target = target_of(study.stage.project.target.id)
-        self._programs: dict[str, list[Path]] = {}
+        self._programs: dict[str, tuple[Path, ...]] = {}
         self._running: dict[Future[Any], int] = {}
+        self._told = 0.0
 
     @property
     def missing(self) -> list[int]:
@@ -74,30 +78,41 @@ class _Sweep:
         return [i for i, p in enumerate(self._points) if p.totals is None and not p.problem]
 
     def run(self, crew: Estimators) -> None:
-        """Submit what is missing, take in what comes."""
-        self.tell("")
-        for place in self.missing:
-            try:
-                asked = self._request(self._points[place].target)
-            except WorkbenchError as error:
-                self._settle(place, None, error.infos[0].message)
-                continue
-            self._running[crew.submit(asked)] = place
-        while self._running:
-            self._study.stage.check_cancelled()
-            done, _ = wait(self._running, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-            for future in done:
-                self._take(self._running.pop(future), future)
+        """Submit what is missing, take in what comes; what has come is kept whatever happens."""
+        self.tell("", at_once=True)
+        try:
+            for place in self.missing:
+                self._submit(crew, place)
+                self._collect(0)
+            while self._running:
+                self._collect(_POLL_S)
+        finally:
+            save_study(self._result(), self._study.folder)
+        self.tell("", at_once=True)
 
-    def _request(self, choice: TargetChoice) -> dict[str, Any]:
+    def _submit(self, crew: Estimators, place: int) -> None:
+        choice = self._points[place].target
+        try:
+            programs = self._programs_for(choice)
+        except WorkbenchError as error:
+            self._settle(place, None, error.infos[0].message)
+            return
+        point = Point(self._target.estimator, programs, choice.id, choice.options)
+        self._running[crew.submit(point)] = place
+
+    def _collect(self, seconds: float) -> None:
+        self._study.stage.check_cancelled()
+        done, _ = wait(self._running, timeout=seconds, return_when=FIRST_COMPLETED)
+        for future in done:
+            self._take(self._running.pop(future), future)
+
+    def _programs_for(self, choice: TargetChoice) -> tuple[Path, ...]:
         form = json.dumps(self._target.facet(choice, "quantizer"), sort_keys=True)
         if form not in self._programs:
             self._programs[form] = self._lowered(choice)
-        return request(
-            self._target.estimator, self._programs[form], choice.id, dict(choice.options)
-        )
+        return self._programs[form]
 
-    def _lowered(self, choice: TargetChoice) -> list[Path]:
+    def _lowered(self, choice: TargetChoice) -> tuple[Path, ...]:
         """Return the files of the delegates' programs in the form that a device takes."""
         context = self._study.stage
         own = self._target.complete(context.project.target)
@@ -106,7 +121,7 @@ class _Sweep:
         self._study.report(self._done(), len(self._points), f"lowering for {project.target.id}")
         compute(project, means_of(context), ("lower",))
         key = plan(project, context.folder, context.cache).key("lower")
-        return sorted(context.cache.folder(key).glob("delegate_*.tosa"))
+        return tuple(sorted(context.cache.folder(key).glob("delegate_*.tosa")))
 
     def _take(self, place: int, future: Future[Any]) -> None:
         try:
@@ -126,12 +141,17 @@ class _Sweep:
     def _done(self) -> int:
         return sum(1 for p in self._points if p.totals is not None or p.problem)
 
-    def tell(self, message: str) -> None:
-        """Keep and say what there is."""
-        result = SweepResult(
+    def tell(self, message: str, *, at_once: bool = False) -> None:
+        """Keep and say what there is; seldom, unless at once."""
+        now = time.monotonic()
+        if at_once or now - self._told >= _TELL_S:
+            self._told = now
+            self._study.tell(self._result(), self._done(), len(self._points), message)
+
+    def _result(self) -> SweepResult:
+        return SweepResult(
             tool=f"Vela {tool_version('ethos-u-vela')}",
             total=len(self._points),
             points=tuple(self._points),
             earlier=self._earlier,
         )
-        self._study.tell(result, self._done(), len(self._points), message)

@@ -1,0 +1,48 @@
+"""A crew of processes answers on, whatever happens to one of them."""
+
+import os
+
+import pytest
+
+from workbench.engine.crew import Crew
+from workbench.errors import WorkbenchError
+
+MEMBER = """
+import os, sys, time
+from workbench.engine.crew import serve
+
+def answer(asked):
+    if asked["do"] == "die":
+        os.abort()
+    if asked["do"] == "sleep":
+        time.sleep(60)
+    return {"pid": os.getpid(), "said": asked["do"]}
+
+serve(lambda: answer)
+"""
+
+
+@pytest.fixture
+def member(tmp_path, monkeypatch):
+    (tmp_path / "crew_member.py").write_text(MEMBER)
+    paths = [str(tmp_path), os.getcwd(), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    return "crew_member"
+
+
+def test_that_a_crew_goes_on_after_one_of_its_processes_died(member):
+    with Crew(member, 1) as crew:
+        first = crew.submit({"do": "work"}).result(30)
+        with pytest.raises(WorkbenchError, match="has ended"):
+            crew.submit({"do": "die"}).result(30)
+        second = crew.submit({"do": "work"}).result(30)
+    assert second["said"] == "work"
+    assert second["pid"] != first["pid"]
+
+
+def test_that_ending_a_crew_at_work_ends_its_processes_and_what_waits(member):
+    with Crew(member, 2) as crew:
+        pids = {crew.submit({"do": "work"}).result(30)["pid"] for _ in range(6)}
+        asked = [crew.submit({"do": "sleep"}) for _ in range(5)]
+    assert all(each.done() for each in asked)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
