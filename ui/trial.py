@@ -15,6 +15,8 @@ from workbench.history.runs import Run
 from workbench.project.model import Project
 
 _STAGES = ["evaluate", "lower"]
+# What a run and a project share when the one is of the other.
+_ALIKE = ("rules", "improvers", "ranges", "range_methods", "target")
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,7 @@ class Trial(QObject):
         fitting = [
             run
             for run in self._history.runs
-            if (run.rules, run.improvers, run.target)
-            == (project.rules, project.improvers, project.target)
+            if all(getattr(run, name) == getattr(project, name) for name in _ALIKE)
         ]
         return fitting[-1] if fitting else None
 

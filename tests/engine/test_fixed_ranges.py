@@ -4,8 +4,9 @@ import pytest
 
 from tests.engine.in_process import CALIBRATED, project
 from workbench.graph.snapshot import GraphSnapshot
+from workbench.numerics.tensors import activations, choice_of, histogram_of
 from workbench.project import edits
-from workbench.results import GRAPH_FILE
+from workbench.results import GRAPH_FILE, load_arrays
 
 pytestmark = pytest.mark.engine
 
@@ -48,3 +49,34 @@ def test_that_ranges_of_a_program_with_branches_are_refused(engine):
     assert engine.run(edits.fix_range(made, "x", -1.0, 1.0), "convert") == "failed"
     assert "torch.cond" in engine.failure.message
     assert engine.failure.where.id == "x"
+
+
+def test_that_a_chosen_method_follows_the_calibration_and_never_feeds_it_again(engine):
+    made = edits.choose_method(project("small", **CALIBRATED), "all", "", "percentile")
+    assert engine.run(made, "convert") == "done", engine.events
+    before = scales(engine, made)
+    edited = edits.choose_method(made, "module", "fc", "kl")
+    assert engine.run(edited, "convert") == "done"
+    assert engine.computed == ["convert"]
+    assert {n for n, q in scales(engine, edited).items() if q != before[n]} == {"linear"}
+    fewer = edits.drop_samples(made, [0, 1, 2])
+    assert engine.run(fewer, "convert") == "done"
+    followed = scales(engine, fewer)
+    assert followed != before
+    rows = engine.result(fewer, "calibrate").ranges
+    arrays = load_arrays(engine.path(fewer, "calibrate"))
+    for row in activations(rows):
+        grid = choice_of(row, histogram_of(row, arrays), "percentile").grid
+        assert followed[row.node].scale == (grid.scale,)
+        assert followed[row.node].zero_point == (grid.zero_point,)
+
+
+def test_that_a_method_which_declines_leaves_the_range_and_says_so(engine):
+    plain = project("small", "a16w8", target="ethos-u85-256", **CALIBRATED)
+    made = edits.choose_method(plain, "all", "", "kl")
+    assert engine.run(plain, "convert") == "done"
+    assert engine.run(made, "convert") == "done"
+    (warning,) = engine.result(made, "convert").warnings
+    assert "KL divergence takes no range of" in warning
+    assert "8 bits only" in warning
+    assert scales(engine, made) == scales(engine, plain)

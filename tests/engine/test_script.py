@@ -9,6 +9,7 @@ import torch
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
+from workbench.numerics.taking import RangeTaker, read_chosen
 from workbench.project import edits
 from workbench.project.model import DataSource, ModelSource, Preprocess, TargetChoice
 from workbench.project.qconfig import Activation, Observer, QuantConfig
@@ -39,6 +40,7 @@ def program_and_arrays(folder):
     np.savez(folder / "data.npz", x=data, labels=np.arange(9))
     made = project("small", calibration=DataSource(spec="data.npz", limit=5, dropped=(1,)))
     made = edits.set_model(made, ModelSource(spec="small.pt2"))
+    made = edits.choose_method(made, "all", "", "mse")
     made = edits.fix_range(made, "relu", 0.0, 1.25)
     made = edits.fix_range(made, "x", -2.5, 3.0)
     made = edits.assign(made, "node_target", "aten.conv2d.default", "a8w4")
@@ -70,7 +72,8 @@ def test_that_the_script_makes_the_same_bytes(engine, made):
     assert engine.run(wanted, "lower", "evaluate") == "done", engine.failure
     path = engine.folder / "scripts" / "make.py"
     path.parent.mkdir()
-    path.write_text(script(wanted, engine.folder, path))
+    numbers, _ = read_chosen(wanted, engine.path(wanted, "calibrate"), RangeTaker())
+    path.write_text(script(wanted, engine.folder, path, numbers))
     program = engine.folder / "script.pte"
     done = subprocess.run([sys.executable, path, program], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]

@@ -1,4 +1,4 @@
-"""What every method would give a tensor, and what is fixed, as rows."""
+"""What every method would give a tensor, and what is chosen, as rows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from PySide6.QtCore import QObject
 
 from ui.figures import decibel, figure, percent
 from ui.models.figure_table import Column, FigureTableModel
-from workbench.numerics.methods import METHODS_BY_ID
+from workbench.numerics.methods import METHOD_TITLES, METHODS_BY_ID
 from workbench.numerics.tensors import Choice
 from workbench.project.fixed_range import FixedRange
+from workbench.project.range_method import RangeMethod
 
 METHOD_COLUMNS: tuple[Column[Choice], ...] = (
     Column("Method", lambda c: c.title),
@@ -20,18 +21,32 @@ METHOD_COLUMNS: tuple[Column[Choice], ...] = (
     Column("Min", lambda c: figure(c.minimum), lambda c: c.minimum),
     Column("Max", lambda c: figure(c.maximum), lambda c: c.maximum),
 )  # fmt: skip
-FIXED_COLUMNS: tuple[Column[FixedRange], ...] = (
-    Column("Tensor", lambda f: f.tensor),
-    Column("Min", lambda f: figure(f.minimum), lambda f: f.minimum),
-    Column("Max", lambda f: figure(f.maximum), lambda f: f.maximum),
-    Column("By", lambda f: method_title(f.by)),
-)
+ChoiceOfRange = FixedRange | RangeMethod
 
 
 def method_title(method: str) -> str:
     """Return who or what gave a range, in words."""
-    known = METHODS_BY_ID.get(method)
-    return known.title if known is not None else method or "hand"
+    return METHOD_TITLES.get(method, "hand")
+
+
+def _place(chosen: ChoiceOfRange) -> str:
+    return chosen.place if isinstance(chosen, RangeMethod) else chosen.tensor
+
+
+def _by(chosen: ChoiceOfRange) -> str:
+    return method_title(chosen.method if isinstance(chosen, RangeMethod) else "")
+
+
+def _end(chosen: ChoiceOfRange, name: str) -> float | None:
+    return float(getattr(chosen, name)) if isinstance(chosen, FixedRange) else None
+
+
+CHOSEN_COLUMNS: tuple[Column[ChoiceOfRange], ...] = (
+    Column("For", _place, meaning="Numbers beat methods, a tensor its module, a module all"),
+    Column("By", _by),
+    Column("Min", lambda c: figure(_end(c, "minimum")), lambda c: _end(c, "minimum")),
+    Column("Max", lambda c: figure(_end(c, "maximum")), lambda c: _end(c, "maximum")),
+)
 
 
 def _choice_tip(choice: Choice) -> str:
@@ -39,8 +54,13 @@ def _choice_tip(choice: Choice) -> str:
     return known.meaning if known is not None else "What torchao's histogram observer finds"
 
 
-def _fixed_tip(fixed: FixedRange) -> str:
-    return f"{fixed.tensor}: fixed by {method_title(fixed.by)}"
+def _chosen_tip(chosen: ChoiceOfRange) -> str:
+    if isinstance(chosen, RangeMethod):
+        return (
+            f"{_place(chosen)}: by {_by(chosen)}, taken anew whenever data, weights or "
+            "precision change"
+        )
+    return f"{chosen.tensor}: fixed by hand"
 
 
 class MethodTableModel(FigureTableModel[Choice]):
@@ -50,8 +70,15 @@ class MethodTableModel(FigureTableModel[Choice]):
         super().__init__(METHOD_COLUMNS, _choice_tip, parent)
 
 
-class FixedTableModel(FigureTableModel[FixedRange]):
-    """All ranges that the project fixes."""
+class ChosenTableModel(FigureTableModel[ChoiceOfRange]):
+    """All that the project decides of ranges."""
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(FIXED_COLUMNS, _fixed_tip, parent)
+        super().__init__(CHOSEN_COLUMNS, _chosen_tip, parent)
+
+    @staticmethod
+    def tensor_of(chosen: ChoiceOfRange) -> str:
+        """Return the one tensor that a choice is for; "" when it is for more."""
+        if isinstance(chosen, FixedRange):
+            return chosen.tensor
+        return chosen.match if chosen.scope == "tensor" else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,8 @@ from ui.models.figure_table import Column, FigureTableModel
 from ui.models.method_table import method_title
 from workbench.graph.wording import operator_name
 from workbench.numerics.grid import Grid
-from workbench.numerics.tensors import histogram_of, observed_grid, scheme_of
-from workbench.project.fixed_range import FixedRange
+from workbench.numerics.tensors import WEIGHT_REFUSAL, histogram_of, observed_grid, scheme_of
+from workbench.project.range_method import MethodScope
 from workbench.results import CalibrateResult, EvaluateResult, TensorRange
 
 if TYPE_CHECKING:
@@ -27,8 +27,31 @@ _MOST_4_BIT = 7
 
 
 @dataclass(frozen=True)
+class Decided:
+    """What the project decides of one tensor's range.
+
+    ``method`` is "" for numbers given by hand; ``ends`` None where calibration's own range
+    stands, or while the method still searches, which ``is_known`` tells.
+    """
+
+    method: str
+    scope: MethodScope
+    ends: tuple[float, float] | None
+    is_known: bool = True
+
+    @property
+    def who(self) -> str:
+        """Who or what decided, in words."""
+        wider = {"tensor": "", "module": " (module)", "all": " (all)"}[self.scope]
+        return f"{method_title(self.method)}{wider}"
+
+
+@dataclass(frozen=True)
 class RangeRow:
-    """A tensor as it is shown. ``clipped`` and ``outliers`` are None where they cannot be known."""
+    """A tensor as it is shown. ``clipped`` and ``outliers`` are None where they cannot be known.
+
+    ``refusal`` says why its range cannot be chosen; "" where it can.
+    """
 
     tensor: TensorRange
     name: str
@@ -36,14 +59,21 @@ class RangeRow:
     outliers: float | None
     clipped: float | None
     sqnr_db: float | None
-    fixed: FixedRange | None = None
-    is_editable: bool = False
+    decided: Decided | None = None
+    refusal: str = ""
+
+    @property
+    def is_editable(self) -> bool:
+        """Whether its range can be chosen."""
+        return not self.refusal
 
     @property
     def effective(self) -> Grid | None:
-        """The grid that holds: of the fixed range if there is one, else calibration's."""
-        if self.fixed is not None:
-            return scheme_of(self.tensor).grid(self.fixed.minimum, self.fixed.maximum)
+        """The grid that holds: of the chosen range if there is one, else calibration's."""
+        if self.decided is not None and not self.decided.is_known:
+            return None
+        if self.decided is not None and self.decided.ends is not None:
+            return scheme_of(self.tensor).grid(*self.decided.ends)
         return observed_grid(self.tensor) if self.is_known else None
 
     @property
@@ -85,12 +115,12 @@ def range_rows(
     calibrated: CalibrateResult,
     arrays: Mapping[str, NDArray[np.float64]],
     evaluated: EvaluateResult | None,
-    ranges: Iterable[FixedRange] = (),
+    decided: Mapping[str, Decided] | None = None,
 ) -> list[RangeRow]:
-    """Return a row per tensor, in the order of the program."""
+    """Return a row per tensor, in the order of the program; ``decided`` by node."""
     quality = {t.tensor: t.sqnr_db for t in evaluated.tensors} if evaluated is not None else {}
     by_id = {tensor.id: tensor for tensor in calibrated.ranges}
-    fixed = {each.tensor: each for each in ranges}
+    known = decided or {}
     rows = []
     for tensor in calibrated.ranges:
         again = by_id.get(tensor.node)
@@ -99,16 +129,23 @@ def range_rows(
         name = f"{tensor.module or tensor.op} weight" if is_weight else node
         if again is not None or tensor.op == "call_module":
             name = f"{node} \u2192 {tensor.dtype}"
-        mine = None if is_weight or again is not None else fixed.get(node)
+        refusal = WEIGHT_REFUSAL if is_weight else _follows(node) if again is not None else ""
+        mine = known.get(node) if not refusal else None
         row = RangeRow(tensor, name, node, None, None, None, mine)
         sqnr_db = None if is_weight or again is not None else quality.get(node)
         rows.append(
             RangeRow(
-                tensor, name, node, _outliers(row), _clipped(row, arrays), sqnr_db, mine,
-                not is_weight and again is None,
+                tensor, name, node, _outliers(row), _clipped(row, arrays), sqnr_db, mine, refusal,
             )
         )  # fmt: skip
     return rows
+
+
+def _follows(node: str) -> str:
+    return (
+        f"This is the second grid of {node}, for a neighbour of another precision. It takes the "
+        f"range that {node} has: choose it there."
+    )
 
 
 def _outliers(row: RangeRow) -> float | None:
@@ -184,8 +221,8 @@ COLUMNS: tuple[Column[RangeRow], ...] = (
            "Share of values that are exactly zero"),
     Column("Dead", _dead, lambda r: r.tensor.dead if r.tensor.channels > 1 else None,
            "Channels of which all values are zero"),
-    Column("Fixed", lambda r: method_title(r.fixed.by) if r.fixed is not None else "",
-           meaning="Who or what set the range in place of calibration"),
+    Column("Chosen", lambda r: r.decided.who if r.decided is not None else "",
+           meaning="Who or what sets the range in place of calibration"),
     Column("Zero point", lambda r: str(r.effective.zero_point) if r.effective else DASH,
            lambda r: r.effective.zero_point if r.effective else None,
            "Integer that stands for 0"),

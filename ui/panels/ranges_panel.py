@@ -20,12 +20,14 @@ from PySide6.QtWidgets import (
 from ui.models.range_arrays import Arrays, Channels, read_channels, read_histograms
 from ui.models.range_table import RangeRow, RangeTableModel, describe, range_rows
 from ui.range_drawing import legend_of, series_of
+from ui.ranges.decisions import RangeDecisions
 from ui.ranges.verbs import RangeVerbs
 from ui.result_panel import ResultPanel, StageFrame, chosen_nodes
 from ui.selection import Selected
 from ui.theme import Theme
 from ui.widgets.figure_view import FigureView
 from workbench.errors import WorkbenchError
+from workbench.project.range_method import MethodId, MethodScope
 from workbench.results import EXAMPLE_ONLY, CalibrateResult, EvaluateResult
 
 EMPTY_TEXT = "Ranges appear here once calibration has seen data."
@@ -44,13 +46,15 @@ class RangesPanel(ResultPanel):
 
     def build_frames(self) -> None:
         self.verbs = RangeVerbs(self.context.document, self)
+        self.decisions = RangeDecisions(self)
+        self.decisions.changed.connect(self._on_decided)
         self._rows: list[RangeRow] = []
         self._arrays: Arrays = {}
         self._channels: Channels = {}
         self._reading: Iterator[Channels] = iter(())
         self._more = QTimer(self, interval=0)
         self._more.timeout.connect(self._on_time_to_read)
-        self._shown: tuple[Path | None, Path | None, bool, object, object] | None = None
+        self._shown: tuple[Path | None, Path | None, bool, object] | None = None
         self._large: int | None = None
         self.frames[STAGE] = StageFrame("Ranges", EMPTY_TEXT, self._make_content, self)
         layout = QVBoxLayout(self)
@@ -72,17 +76,17 @@ class RangesPanel(ResultPanel):
         evaluated = self.read(EvaluateResult, "evaluate")
         quality = evaluated if evaluated is not None and evaluated.current else None
         project = self.context.document.project
-        fixed = project.ranges if project is not None else ()
-        data = project.calibration if project is not None else None
-        seen = (shown.folder, quality.folder if quality else None, shown.current, fixed, data)
+        decides = (project.ranges, project.range_methods, project.calibration) if project else ()
+        seen = (shown.folder, quality.folder if quality else None, shown.current, decides)
         self.side.render_project(project)
         if seen == self._shown:
             return
         if self._shown is None or self._shown[0] != shown.folder:
             self._arrays = self._read_histograms(shown.folder)
         self._shown = seen
+        decided = self.decisions.of(shown.value.ranges, self._arrays, project)
         self._rows = range_rows(
-            shown.value, self._arrays, quality.value if quality else None, fixed
+            shown.value, self._arrays, quality.value if quality else None, decided
         )
         self._channels = {}
         self._reading = read_channels(shown.folder, self._rows)
@@ -186,9 +190,9 @@ class RangesPanel(ResultPanel):
         side.methods.method_asked.connect(self._on_method_asked)
         side.samples.drop_asked.connect(self.verbs.drop)
         side.samples.restore_asked.connect(self.verbs.restore)
-        side.fixed.free_asked.connect(self.verbs.free)
-        side.fixed.tensor_chosen.connect(
-            lambda tensor: self.context.selection.choose_nodes([tensor], "fixed")
+        side.chosen.free_asked.connect(self.verbs.take_back)
+        side.chosen.tensor_chosen.connect(
+            lambda tensor: self.context.selection.choose_nodes([tensor], "chosen")
         )
         return side
 
@@ -204,10 +208,15 @@ class RangesPanel(ResultPanel):
             self.context.document.project, self.context.theme,
         )  # fmt: skip
 
-    def _on_method_asked(self, method: str, scope: str) -> None:
+    def _on_method_asked(self, method: MethodId, scope: MethodScope) -> None:
         if self._large is not None:
-            ranges = [row.tensor for row in self._rows]
-            self.verbs.take(method, scope, ranges[self._large], ranges, self._arrays)
+            self.verbs.take(method, scope, self._rows[self._large].tensor)
+
+    def _on_decided(self) -> None:
+        """Show what methods have found meanwhile."""
+        if self._shown is not None:
+            self._shown = (self._shown[0], None, False, None)
+            self.annotate()
 
     def _places(self, selected: Selected) -> list[int]:
         """Return which tensors are chosen, by themselves or by their nodes and modules."""

@@ -73,9 +73,11 @@ class RulesPanel(Panel):
             rows.append(RuleRow(rule, numbers[rule.id], label, count, trouble))
         self.model.set_rows(rows)
         self._stack.setCurrentIndex(1 if rows else 0)
-        fixed = len(project.ranges) if project else 0
-        self.ranges.setText(f"{fixed} range{'s are' if fixed != 1 else ' is'} fixed, see Ranges")
-        self.ranges.setVisible(bool(fixed))
+        fixed, methods = (len(project.ranges), len(project.range_methods)) if project else (0, 0)
+        said = [f"{fixed} range{'s' if fixed != 1 else ''} fixed"] if fixed else []
+        said += [f"{methods} method{'s' if methods != 1 else ''} for ranges"] if methods else []
+        self.ranges.setText(f"{', '.join(said)}: see Ranges")
+        self.ranges.setVisible(bool(said))
         self.form.setEnabled(project is not None)
         self.form.render_choices(self._names(), self._presets)
         self._show_tools()

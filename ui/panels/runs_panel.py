@@ -148,13 +148,14 @@ class RunsPanel(Panel):
         self.context.document.apply(
             f"Restore the rules of run {run.number}",
             lambda project: restore_rules(
-                project, run.rules, run.presets, run.improvers, run.ranges
+                project, run.rules, run.presets, run.improvers, run.ranges, run.range_methods
             ),
         )
 
 
 def _differs(run: Run, project: Project) -> bool:
-    return (run.rules, run.improvers) != (project.rules, project.improvers)
+    mine = (project.rules, project.improvers, project.ranges, project.range_methods)
+    return (run.rules, run.improvers, run.ranges, run.range_methods) != mine
 
 
 def _hint(text: str, parent: QWidget) -> QLabel:

@@ -6,7 +6,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from ui.figures import decibel, figure, percent
-from ui.models.method_table import method_title
 from ui.models.range_table import RangeRow
 from ui.plots.histogram_plot import TensorPlot
 from ui.plots.series import TensorView
@@ -14,6 +13,9 @@ from ui.theme import Theme
 from workbench.numerics.histogram import Histogram
 from workbench.numerics.tensors import Choice, predicted, scheme_of
 from workbench.project.fixed_range import range_fault
+
+FREE = "Go back to the range that calibration found"
+FREE_WIDER = "The method was chosen for more than this tensor: free it on the page Chosen"
 
 
 class RangeEditor(QWidget):
@@ -44,7 +46,7 @@ class RangeEditor(QWidget):
         self.back.setToolTip("Put the lines back where they were")
         self.back.clicked.connect(self._on_back)
         self.free = QPushButton("Free", self)
-        self.free.setToolTip("Go back to the range that calibration found")
+        self.free.setToolTip(FREE)
         self.free.clicked.connect(self._on_free)
         self._row: RangeRow | None = None
         self._view: TensorView | None = None
@@ -76,14 +78,17 @@ class RangeEditor(QWidget):
     def _present(self) -> Choice | None:
         if self._row is None or self._histogram is None or self._row.effective is None:
             return None
-        fixed = self._row.fixed
-        ends = (fixed.minimum, fixed.maximum) if fixed is not None else None
+        decided = self._row.decided
+        ends = decided.ends if decided is not None else None
         return predicted(self._histogram, self._row.effective, ends=ends)
 
     def _show(self, choice: Choice | None) -> None:
         self._enable(can_apply=choice is not None and self._ends is not None)
         if choice is None:
-            self.told.setText("")
+            self.told.setText(self._row.refusal if self._row is not None else "")
+            return
+        if self._row is not None and self._row.refusal:
+            self.told.setText(self._row.refusal)
             return
         lines = [
             f"{figure(choice.minimum)} to {figure(choice.maximum)}   "
@@ -93,8 +98,8 @@ class RangeEditor(QWidget):
         now = self._present()
         if self._ends is not None and now is not None:
             lines[1] += f", now {decibel(now.sqnr_db)}"
-        elif self._row is not None and self._row.fixed is not None:
-            lines[0] += f"   fixed by {method_title(self._row.fixed.by)}"
+        elif self._row is not None and (decided := self._row.decided) is not None:
+            lines[0] += f"   {'by ' if decided.method else 'fixed by '}{decided.who}"
         self.told.setText("\n".join(lines))
 
     def _enable(self, *, can_apply: bool) -> None:
@@ -103,7 +108,10 @@ class RangeEditor(QWidget):
             button.setVisible(is_editable)
         self.apply.setEnabled(can_apply)
         self.back.setEnabled(self._ends is not None)
-        self.free.setEnabled(self._row is not None and self._row.fixed is not None)
+        decided = self._row.decided if self._row is not None else None
+        self.free.setEnabled(decided is not None and decided.scope == "tensor")
+        is_wider = decided is not None and decided.scope != "tensor"
+        self.free.setToolTip(FREE_WIDER if is_wider else FREE)
 
     def _arrange(self) -> None:
         tools = QHBoxLayout()

@@ -12,6 +12,11 @@ from ui.theme import Theme
 from ui.widgets.figure_view import FigureView
 from workbench.numerics.tensors import Choice
 
+USE = (
+    "Have this method take the ranges, now and whenever data, weights or precision change. "
+    "Narrower choices and ranges fixed by hand stay."
+)
+
 
 class MethodsView(QWidget):
     """A table of methods, and for what to take the chosen one.
@@ -32,8 +37,12 @@ class MethodsView(QWidget):
         self.scope = QComboBox(self)
         self.scope.setAccessibleName("Where to use the method")
         self.use = QPushButton("Use", self)
-        self.use.setToolTip("Fix the ranges as this method takes them, in one step")
+        self.use.setToolTip(USE)
         self.use.clicked.connect(self._on_use)
+        self.why = QLabel(self)
+        self.why.setObjectName("Hint")
+        self.why.setWordWrap(True)
+        self.why.hide()
         row = QHBoxLayout()
         row.addWidget(QLabel("Use for", self))
         row.addWidget(self.scope, 1)
@@ -41,11 +50,21 @@ class MethodsView(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 4, 0, 0)
         layout.setSpacing(4)
+        layout.addWidget(self.why)
         layout.addWidget(self.table, 1)
         layout.addLayout(row)
 
-    def render_choices(self, offered: Sequence[Choice], module: str) -> None:
-        """Show what the methods give another tensor, and the module it stands in."""
+    def render_choices(self, offered: Sequence[Choice], module: str, why: str = "") -> None:
+        """Show what the methods give another tensor, and the module it stands in.
+
+        Args:
+            offered: A choice for each method.
+            module: Where the tensor stands.
+            why: Why there is nothing to choose from, in words.
+        """
+        self.why.setText(why)
+        self.why.setVisible(bool(why))
+        self.table.setVisible(not why)
         self.model.set_rows(offered)
         kept = self.scope.currentData()
         self.scope.clear()

@@ -8,14 +8,15 @@ from PySide6.QtWidgets import QLabel, QSplitter, QTabWidget, QVBoxLayout, QWidge
 from ui.models.range_arrays import Arrays, Channels
 from ui.models.range_table import RangeRow, describe
 from ui.range_drawing import samples_of, tensor_of
+from ui.ranges.chosen_view import ChosenView
 from ui.ranges.editor import RangeEditor
-from ui.ranges.fixed_view import FixedView
 from ui.ranges.methods_view import MethodsView
 from ui.ranges.samples_view import SamplesView
 from ui.theme import Theme
 from workbench.numerics.tensors import choices, histogram_of
 from workbench.project.model import Project
 
+NO_SPREAD = "Calibration saw no spread of values here, so all methods would say the same."
 UNCHOSEN_TEXT = "Choose a tensor in the plot or the table to see its histogram."
 
 
@@ -28,14 +29,14 @@ class TensorSide(QWidget):
         self.title.setWordWrap(True)
         self.title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.editor = RangeEditor(self)
-        self.methods, self.samples, self.fixed = (
-            MethodsView(self), SamplesView(self), FixedView(self),
+        self.methods, self.samples, self.chosen = (
+            MethodsView(self), SamplesView(self), ChosenView(self),
         )  # fmt: skip
         self.methods.previewed.connect(lambda c: self.editor.preview(c.minimum, c.maximum))
         self.pages = QTabWidget(self)
         self.pages.setDocumentMode(True)
         for title, page in (
-            ("Methods", self.methods), ("Samples", self.samples), ("Fixed", self.fixed),
+            ("Methods", self.methods), ("Samples", self.samples), ("Chosen", self.chosen),
         ):  # fmt: skip
             self.pages.addTab(page, title)
         split = QSplitter(Qt.Orientation.Vertical, self)
@@ -51,10 +52,10 @@ class TensorSide(QWidget):
         self.editor.hide()
 
     def render_project(self, project: Project | None) -> None:
-        """Show what the project fixes."""
-        fixed = project.ranges if project is not None else ()
-        self.fixed.render_fixed(fixed)
-        self.pages.setTabText(2, f"Fixed ({len(fixed)})" if fixed else "Fixed")
+        """Show what the project chooses."""
+        self.chosen.render_project(project)
+        count = self.chosen.model.rowCount()
+        self.pages.setTabText(2, f"Chosen ({count})" if count else "Chosen")
 
     def render_nothing(self, text: str = UNCHOSEN_TEXT) -> None:
         """Show that no tensor is chosen."""
@@ -73,10 +74,10 @@ class TensorSide(QWidget):
         view = tensor_of(row, place, arrays, channels)
         self.editor.setVisible(True)
         self.editor.render_tensor(row, view, histogram, theme)
-        is_free = row.is_editable and histogram is not None
-        offered = choices(row.tensor, histogram) if is_free and histogram is not None else []
-        self.methods.setEnabled(is_free)
-        self.methods.render_choices(offered, row.tensor.module)
+        why = row.refusal or (NO_SPREAD if histogram is None else "")
+        offered = choices(row.tensor, histogram) if histogram is not None and not why else []
+        self.methods.setEnabled(True)
+        self.methods.render_choices(offered, row.tensor.module, why)
         data = project.calibration if project is not None else None
         self.samples.setEnabled(True)
         self.samples.render_samples(
@@ -89,4 +90,4 @@ class TensorSide(QWidget):
         self.editor.tensor.set_theme(theme)
         self.methods.set_theme(theme, stale=stale)
         self.samples.set_theme(theme)
-        self.fixed.set_theme(theme)
+        self.chosen.set_theme(theme)

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject
 
 from ui.document import Document
-from ui.models.method_table import method_title
-from ui.models.range_arrays import Arrays
-from workbench.numerics.tensors import activations, replacements
+from ui.models.method_table import ChoiceOfRange, method_title
 from workbench.project import edits
 from workbench.project.fixed_range import FixedRange
-from workbench.project.rules import is_within
+from workbench.project.model import Project
+from workbench.project.range_method import MethodId, MethodScope, RangeMethod
 from workbench.results import TensorRange
 
 
 class RangeVerbs(QObject):
-    """Fixes and frees ranges, takes a method's, and leaves samples out."""
+    """Fixes and frees ranges, chooses methods for them, and leaves samples out."""
 
     def __init__(self, document: Document, parent: QObject) -> None:
         super().__init__(parent)
         self._document = document
-        self._method = ""
-        self._found: dict[str, FixedRange | None] = {}
-        self._searching: Iterator[tuple[str, FixedRange | None]] = iter(())
-        self._more = QTimer(self, interval=0)
-        self._more.timeout.connect(self._on_time_to_search)
 
     def fix(self, tensor: str, low: float, high: float) -> None:
         """Give a tensor a range of its own."""
@@ -39,38 +33,26 @@ class RangeVerbs(QObject):
         named = tensors[0] if len(tensors) == 1 else f"{len(tensors)} tensors"
         self._document.apply(f"Free the range of {named}", lambda p: edits.free_ranges(p, tensors))
 
-    def take(
-        self, method: str, scope: str, chosen: TensorRange, ranges: Sequence[TensorRange],
-        arrays: Arrays,
-    ) -> None:  # fmt: skip
-        """Fix ranges as a method takes them: of one tensor, its "module", or "all".
+    def take_back(self, choices: Sequence[ChoiceOfRange]) -> None:
+        """Undo choices, in numbers or by method, in one step."""
+        fixed = [each.tensor for each in choices if isinstance(each, FixedRange)]
+        methods = [each for each in choices if isinstance(each, RangeMethod)]
+        named = [*fixed, *(method.place for method in methods)]
+        many = f"{len(named)} choices" if len(named) != 1 else f"the range of {named[0]}"
 
-        Searching takes some milliseconds a tensor, so it is done between other events.
-        """
-        rows = [
-            row
-            for row in activations(ranges)
-            if scope == "all"
-            or row.node == chosen.node
-            or (scope == "module" and is_within(row.module, chosen.module))
-        ]
-        self._method, self._found = method, {}
-        self._searching = replacements(rows, arrays, method)
-        self._more.start()
+        def edit(project: Project) -> Project:
+            kept = tuple(r for r in project.ranges if r.tensor not in fixed)
+            return edits.drop_methods(edits.revise(project, ranges=kept), methods)
 
-    def _on_time_to_search(self) -> None:
-        step = next(self._searching, None)
-        if step is not None:
-            self._found[step[0]] = step[1]
-            return
-        self._more.stop()
-        found = self._found
-        fixed = [new for new in found.values() if new is not None]
-        freed = [tensor for tensor, new in found.items() if new is None]
-        named = next(iter(found)) if len(found) == 1 else f"{len(found)} tensors"
+        self._document.apply(f"Free {many}", edit)
+
+    def take(self, method: MethodId, scope: MethodScope, chosen: TensorRange) -> None:
+        """Have a method take the range of a tensor, of all in its "module", or of "all"."""
+        match = {"all": "", "module": chosen.module, "tensor": chosen.node}[scope]
+        place = RangeMethod(scope=scope, match=match, method=method).place
         self._document.apply(
-            f"Take the range of {named} by {method_title(self._method)}",
-            lambda p: edits.replace_ranges(p, fixed, freed),
+            f"Take the range of {place} by {method_title(method)}",
+            lambda p: edits.choose_method(p, scope, match, method),
         )
 
     def drop(self, samples: Sequence[int]) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from workbench.cli.arguments import add_project, open_project
 from workbench.cli.output import EXIT_DONE, print_json, print_table
 from workbench.errors import Place, failure
-from workbench.numerics.methods import METHODS
-from workbench.numerics.tensors import SEARCHED, activations, choices, histogram_of, replacements
+from workbench.numerics.methods import METHOD_TITLES
+from workbench.numerics.taking import RangeTaker, methods_of, read_chosen
+from workbench.numerics.tensors import WEIGHT_REFUSAL, activations, choices, histogram_of
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.project import edits, store
-from workbench.project.fixed_range import FixedRange
 from workbench.project.rules import is_within
 from workbench.results import CalibrateResult, TensorRange, load_arrays, load_result
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from workbench.project.model import Project
-
-_METHODS = (SEARCHED, *(method.id for method in METHODS))
+    from workbench.project.range_method import MethodScope
 
 
 def add(verbs: Any) -> None:
@@ -43,7 +42,10 @@ def add(verbs: Any) -> None:
     fix.add_argument("maximum", metavar="MAX", type=float)
     fix.set_defaults(perform=_set)
     free = actions.add_parser("free", help="go back to what calibration finds")
-    free.add_argument("tensors", metavar="TENSOR", nargs="*", help="none for all that are fixed")
+    free.add_argument("tensors", metavar="TENSOR", nargs="*", help="nothing for all choices")
+    scope = free.add_mutually_exclusive_group()
+    scope.add_argument("--module", help="take back the method chosen for a module")
+    scope.add_argument("--all", action="store_true", help="that chosen for all activations")
     free.set_defaults(perform=_free)
     _add_comparing(actions)
     for name, words in (
@@ -59,8 +61,8 @@ def _add_comparing(actions: Any) -> None:
     compare = actions.add_parser("compare", help="what each method would give, predicted")
     compare.add_argument("tensor", metavar="TENSOR")
     compare.set_defaults(perform=_compare)
-    choose = actions.add_parser("choose", help="fix ranges as a method takes them")
-    choose.add_argument("--method", required=True, choices=_METHODS)
+    choose = actions.add_parser("choose", help="have a method take ranges, now and later")
+    choose.add_argument("--method", required=True, choices=METHOD_TITLES)
     scope = choose.add_mutually_exclusive_group(required=True)
     scope.add_argument("--tensor", help="one tensor")
     scope.add_argument("--module", help="all tensors of a module and those inside it")
@@ -90,37 +92,42 @@ def _needed(options: argparse.Namespace) -> tuple[Project, CalibrateResult, Mapp
 
 
 def _show(options: argparse.Namespace) -> int:
-    project, found, _ = _calibrated(options)
+    project, found, path = _calibrated(options)
     rows = found.ranges if found is not None else ()
+    chosen = project.fixed_ranges()
+    said = {tensor: f"{low:.6g} to {high:.6g}" for tensor, (low, high) in chosen.items()}
+    if found is not None:
+        chosen = read_chosen(project, path, RangeTaker())[0]
+        for row, taken in methods_of(rows, project):
+            low, high = chosen.get(row.node, (row.minimum, row.maximum))
+            said[row.node] = f"{low:.6g} to {high:.6g} ({taken.method})"
     if options.json:
         print_json({
             "project": project.name,
             "calibrated": found is not None,
             "fixed": [fixed.model_dump(mode="json") for fixed in project.ranges],
+            "methods": [chosen.model_dump(mode="json") for chosen in project.range_methods],
+            "chosen": {tensor: list(ends) for tensor, ends in chosen.items()},
             "tensors": [row.model_dump(mode="json") for row in rows],
         })  # fmt: skip
         return EXIT_DONE
-    fixed = {known.tensor: known for known in project.ranges}
     table: list[tuple[str, ...]] = [
         (r.node, r.kind, r.dtype, f"{r.minimum:.6g}", f"{r.maximum:.6g}", f"{r.scale:.6g}",
-         _ends(fixed[r.node]) if r.node in fixed and r.kind == "activation" else "", r.problem)
+         said.pop(r.node, "") if r.kind == "activation" else "", r.problem)
         for r in rows
     ]  # fmt: skip
-    seen = {r.node for r in rows if r.kind == "activation"}
-    table += [(t, "", "", "", "", "", _ends(f), "") for t, f in fixed.items() if t not in seen]
-    print_table(("tensor", "kind", "type", "min", "max", "step", "fixed", ""), table)
+    table += [(tensor, "", "", "", "", "", text, "") for tensor, text in said.items()]
+    print_table(("tensor", "kind", "type", "min", "max", "step", "chosen", ""), table)
+    for method in project.range_methods:
+        print(f"{METHOD_TITLES[method.method]} for {method.place}")
     return EXIT_DONE
-
-
-def _ends(fixed: FixedRange) -> str:
-    by = f" ({fixed.by})" if fixed.by else ""
-    return f"{fixed.minimum:.6g} to {fixed.maximum:.6g}{by}"
 
 
 def _compare(options: argparse.Namespace) -> int:
     project, found, arrays = _needed(options)
     row = next((r for r in activations(found.ranges) if r.node == options.tensor), None)
     if row is None:
+        _refuse_weight(options.tensor, found)
         raise _unknown(options.tensor, found)
     histogram = histogram_of(row, arrays)
     offered = choices(row, histogram) if histogram is not None else []
@@ -140,20 +147,28 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _choose(options: argparse.Namespace) -> int:
-    project, found, arrays = _needed(options)
-    rows = [row for row in activations(found.ranges) if _is_wanted(row, options)]
-    if not rows:
-        raise _unknown(options.tensor or options.module or "anything", found)
-    changes = list(replacements(rows, arrays, options.method))
-    fixed = [new for _, new in changes if new is not None]
-    freed = [tensor for tensor, new in changes if new is None]
-    return _save(options, edits.replace_ranges(project, fixed, freed))
+    project, found, _ = _needed(options)
+    scope: MethodScope = "all" if options.all else "tensor" if options.tensor else "module"
+    match = options.tensor or options.module or ""
+    if scope == "tensor":
+        _refuse_weight(match, found)
+    if not any(_is_wanted(row, options) for row in activations(found.ranges)):
+        raise _unknown(match or "anything", found)
+    return _save(options, edits.choose_method(project, scope, match, options.method))
 
 
 def _is_wanted(row: TensorRange, options: argparse.Namespace) -> bool:
     if options.tensor:
         return row.node == str(options.tensor)
-    return bool(options.all) or is_within(row.module, options.module)
+    return bool(options.all or (options.module and is_within(row.module, options.module)))
+
+
+def _refuse_weight(name: str, found: CalibrateResult | None) -> None:
+    """Raise where somebody asks for the range of a weight."""
+    rows = found.ranges if found is not None else ()
+    if any(row.node == name and row.kind == "weight" for row in rows):
+        what, _, instead = WEIGHT_REFUSAL.partition(". ")
+        raise failure(f"{what}.", instead, Place(kind="tensor", id=name))
 
 
 def _unknown(name: str, found: CalibrateResult) -> Exception:
@@ -168,7 +183,8 @@ def _unknown(name: str, found: CalibrateResult) -> Exception:
 
 
 def _set(options: argparse.Namespace) -> int:
-    project, _ = open_project(options)
+    project, found, _ = _calibrated(options)
+    _refuse_weight(options.tensor, found)
     return _save(
         options, edits.fix_range(project, options.tensor, options.minimum, options.maximum)
     )
@@ -176,8 +192,17 @@ def _set(options: argparse.Namespace) -> int:
 
 def _free(options: argparse.Namespace) -> int:
     project, _ = open_project(options)
-    tensors = options.tensors or [fixed.tensor for fixed in project.ranges]
-    return _save(options, edits.free_ranges(project, tensors))
+    if not (options.all or options.module or options.tensors):
+        return _save(options, edits.revise(project, ranges=(), range_methods=()))
+    if options.tensors:
+        return _save(options, edits.free_ranges(project, options.tensors))
+    wanted = ("all", "") if options.all else ("module", options.module)
+    gone = [m for m in project.range_methods if (m.scope, m.match) == wanted]
+    if not gone:
+        known = ", ".join(m.place for m in project.range_methods) or "none"
+        raise failure("No method was chosen for that.", f"Methods: {known}.",
+                      Place(kind="module", id=wanted[1]))  # fmt: skip
+    return _save(options, edits.drop_methods(project, gone))
 
 
 def _samples(options: argparse.Namespace) -> int:

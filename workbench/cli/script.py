@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.cli.arguments import add_project, open_project
 from workbench.cli.output import EXIT_DONE, print_json
-from workbench.errors import WorkbenchError, failure
+from workbench.errors import Place, WorkbenchError, failure
+from workbench.numerics.taking import RangeTaker, read_chosen
+from workbench.pipeline.cache import Cache, default_root
+from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import problems
 from workbench.project.store import write_atomically
 from workbench.script import script
@@ -15,13 +18,37 @@ from workbench.script import script
 if TYPE_CHECKING:
     import argparse
 
+    from workbench.project.model import Project
+
 
 def add(verbs: Any) -> None:
     """Add the verb."""
-    verb = verbs.add_parser("script", help="write a plain ExecuTorch script for the same .pte")
+    verb = verbs.add_parser(
+        "script",
+        help="write a plain ExecuTorch script for the same .pte",
+        description="Methods that were chosen for ranges are written as the numbers they give.",
+    )
     add_project(verb)
     verb.add_argument("--out", type=Path, required=True, metavar="FILE.py")
     verb.set_defaults(perform=_script)
+
+
+def _ranges(project: Project, folder: Path) -> dict[str, tuple[float, float]]:
+    """Return the ranges that the project decides, in numbers.
+
+    Raises:
+        WorkbenchError: methods are to take them, and there is no calibration to take them from.
+    """
+    cache = Cache(default_root())
+    stage = plan(project, folder, cache).of("calibrate")
+    if project.range_methods and stage.state != "cached":
+        raise failure(
+            "The script writes the numbers that the chosen methods give, and the project has not "
+            "been calibrated as it stands.",
+            "Run: workbench run PROJECT --until calibrate",
+            Place(kind="stage", id="calibrate"),
+        )
+    return read_chosen(project, cache.folder(stage.key), RangeTaker())[0]
 
 
 def _script(options: argparse.Namespace) -> int:
@@ -29,7 +56,7 @@ def _script(options: argparse.Namespace) -> int:
     errors = [p.info for p in problems(project, folder, None) if p.level == "error"]
     if errors:
         raise WorkbenchError(errors)
-    text = script(project, folder, options.out)
+    text = script(project, folder, options.out, _ranges(project, folder))
     try:
         write_atomically(options.out, text.encode())
     except OSError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.history.runs import Run
+from workbench.numerics.methods import METHOD_TITLES
 from workbench.project.model import config_label
 
 if TYPE_CHECKING:
@@ -112,12 +113,16 @@ def rules_line(run: Run) -> str:
     enabled = [rule for rule in run.rules if rule.enabled]
     general = [config_name(r) for r in enabled if r.kind == "global"][-1:] or ["float"]
     rest = [f"{rule_name(r)}: {config_name(r)}" for r in enabled if r.kind != "global"]
-    return ", ".join([*general, *rest, *run.improvers])
+    taken = [f"{METHOD_TITLES[m.method]} for {m.place}" for m in run.range_methods]
+    fixed = len(run.ranges)
+    taken += [f"{fixed} fixed range{'s' if fixed != 1 else ''}"] if fixed else []
+    return ", ".join([*general, *rest, *run.improvers, *taken])
 
 
 def _rules(run: Run) -> dict[str, str]:
     said = {rule_name(r): config_name(r) for r in run.rules if r.enabled}
     said |= {f"improver {name}": "on" for name in run.improvers}
+    said |= {f"range of {m.place}": METHOD_TITLES[m.method] for m in run.range_methods}
     return said | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workbench.pipeline.plan import Plan, tool_versions
 from workbench.project.fixed_range import FixedRange
@@ -14,6 +14,7 @@ from workbench.project.frozen import Frozen
 from workbench.project.improvers import ImproverId
 from workbench.project.model import Rule, TargetChoice
 from workbench.project.qconfig import QuantConfig
+from workbench.project.range_method import RangeMethod, without_origins
 from workbench.results import EvaluateResult, LowerResult, TensorQuality, load_result
 
 if TYPE_CHECKING:
@@ -63,11 +64,18 @@ class Run(Frozen):
     presets: dict[str, QuantConfig] = Field(default_factory=dict)
     improvers: tuple[ImproverId, ...] = ()
     ranges: tuple[FixedRange, ...] = ()
+    range_methods: tuple[RangeMethod, ...] = ()
     quality: Quality
     cost: Cost | None = None
     digests: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     layers: tuple[TensorQuality, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_written_now(cls, raw: Any) -> Any:
+        """Read runs that were kept when a method for ranges was still kept as its numbers."""
+        return without_origins(raw) if isinstance(raw, dict) else raw
 
     @property
     def key(self) -> str:
@@ -112,6 +120,7 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
         presets=project.presets,
         improvers=project.improvers,
         ranges=project.ranges,
+        range_methods=project.range_methods,
         quality=quality_of(evaluated),
         cost=cost_of(load_result(LowerResult, lowered)) if lowered is not None else None,
         digests={stage.id: stage.key for stage in planned.stages if stage.key},

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from workbench.numerics.grid import Scheme
     from workbench.numerics.histogram import Histogram
 
+# The search of torchao's histogram observer, which only the engine can do.
+SEARCHED = "histogram"
 PERCENTILE = 99.99
 _SEARCH_BINS = 512
 _TRIALS = 33
@@ -123,6 +125,7 @@ def _with_zero(low: float, high: float) -> Range:
     return min(low, 0.0), max(high, 0.0)
 
 
+# Their ids are those of ``workbench.project.range_method.MethodId``.
 METHODS: tuple[Method, ...] = (
     Method("minmax", "Min-max", "All values seen", _minmax),
     Method("percentile", f"Percentile {PERCENTILE}", "The central share of the values",
@@ -132,3 +135,4 @@ METHODS: tuple[Method, ...] = (
            "The least Kullback-Leibler divergence; 8 bits only", _kl),
 )  # fmt: skip
 METHODS_BY_ID = {method.id: method for method in METHODS}
+METHOD_TITLES = {SEARCHED: "Histogram search", **{m.id: m.title for m in METHODS}}

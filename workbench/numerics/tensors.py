@@ -10,17 +10,21 @@ import numpy as np
 
 from workbench.numerics.grid import Grid, Scheme
 from workbench.numerics.histogram import Histogram
-from workbench.numerics.methods import METHODS_BY_ID
-from workbench.project.fixed_range import FixedRange
+from workbench.numerics.methods import METHOD_TITLES, METHODS_BY_ID, SEARCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from workbench.results import TensorRange
 
-SEARCHED = "histogram"
+
+# Why nobody chooses the range of a weight, in words.
+WEIGHT_REFUSAL = (
+    "A weight has no range to choose: its grid spans all its values, channel by channel where the "
+    "rule says so, and nothing is clipped. Its rule sets bits and channels; Improvers narrow it."
+)
 
 
 @dataclass(frozen=True)
@@ -73,40 +77,22 @@ def predicted(
 
 def choices(tensor: TensorRange, histogram: Histogram) -> list[Choice]:
     """Return what every method would do to a tensor, the histogram observer's search first."""
-    found = [_choice(tensor, histogram, m) for m in (SEARCHED, *METHODS_BY_ID)]
+    found = [choice_of(tensor, histogram, m) for m in (SEARCHED, *METHODS_BY_ID)]
     return [choice for choice in found if choice is not None]
 
 
-def _choice(tensor: TensorRange, histogram: Histogram, method: str) -> Choice | None:
+def choice_of(tensor: TensorRange, histogram: Histogram, method: str) -> Choice | None:
+    """Return what one method would do to a tensor; None where it declines."""
+    title = METHOD_TITLES[method]
     if method == SEARCHED:
         scale, zero_point = tensor.searched or (tensor.scale, tensor.zero_point)
         grid = Grid(scale, zero_point, tensor.qmin, tensor.qmax)
-        return predicted(histogram, grid, SEARCHED, "Histogram search") if scale > 0 else None
-    scheme, known = scheme_of(tensor), METHODS_BY_ID[method]
-    ends = known.range(histogram, scheme)
+        return predicted(histogram, grid, SEARCHED, title) if scale > 0 else None
+    scheme = scheme_of(tensor)
+    ends = METHODS_BY_ID[method].range(histogram, scheme)
     if ends is None or not ends[0] < ends[1]:
         return None
-    return predicted(histogram, scheme.grid(*ends), method, known.title, ends)
-
-
-def replacements(
-    rows: Iterable[TensorRange], arrays: Mapping[str, NDArray[Any]], method: str
-) -> Iterator[tuple[str, FixedRange | None]]:
-    """Yield tensors with the range that a method takes; None where calibration has it already.
-
-    Tensors that were never reached, are constant, or that the method declines, are left out.
-    """
-    for row in rows:
-        if method == SEARCHED and row.searched is None:
-            yield row.node, None
-            continue
-        histogram = histogram_of(row, arrays)
-        found = _choice(row, histogram, method) if histogram is not None else None
-        if found is not None:
-            fixed = FixedRange(
-                tensor=row.node, minimum=found.minimum, maximum=found.maximum, by=method
-            )
-            yield row.node, fixed
+    return predicted(histogram, scheme.grid(*ends), method, title, ends)
 
 
 def activations(ranges: Sequence[TensorRange]) -> list[TensorRange]:

@@ -165,6 +165,7 @@ READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
     "rules.io": _rules_io,
     "rules.listed": _rules_listed,
     "ranges": lambda r: [[f.tensor, f.minimum, f.maximum] for f in r.project.ranges],
+    "range_methods": lambda r: [m.model_dump() for m in r.project.range_methods],
     "calibration": lambda r: r.data(r.project.calibration, "calibration"),
     "evaluation": _evaluation,
     "evaluation.data": _evaluation_data,

@@ -157,7 +157,7 @@ def _rule_warnings(project: Project, rule: Rule, resolution: Resolution) -> Iter
 def lost_ranges(
     project: Project, exported: Collection[str], prepared: PrepareResult
 ) -> Iterator[ErrorInfo]:
-    """Yield the fixed ranges whose tensor does not exist any more.
+    """Yield the choices of ranges whose tensor or module does not exist any more.
 
     Args:
         project: Its ranges name nodes.
@@ -165,6 +165,7 @@ def lost_ranges(
         prepared: The quantizer's report; it knows nodes too that the quantizer made of others.
     """
     made = {note.node for note in prepared.annotations}
+    modules = {note.module for note in prepared.annotations}
     for fixed in project.ranges:
         if fixed.tensor not in exported and fixed.tensor not in made:
             yield ErrorInfo(
@@ -172,6 +173,16 @@ def lost_ranges(
                 "the model has no such tensor.",
                 hint="It was renamed or removed; free its range, or fix that of another tensor.",
                 where=Place(kind="tensor", id=fixed.tensor),
+            )
+    for chosen in (each for each in project.range_methods if each.scope != "all"):
+        is_tensor = chosen.scope == "tensor"
+        known = {*exported, *made} if is_tensor else modules
+        if not any(chosen.speaks_of(name, name) for name in known):
+            yield ErrorInfo(
+                message=f"The method for the range of {chosen.place} has no effect: "
+                f"the model has no such {'tensor' if is_tensor else 'module'}.",
+                hint="It was renamed or removed; take the choice back on Ranges, page Chosen.",
+                where=Place(kind="tensor" if is_tensor else "module", id=chosen.match),
             )
 
 

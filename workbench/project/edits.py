@@ -17,6 +17,7 @@ from workbench.project.model import (
     TargetChoice,
 )
 from workbench.project.qconfig import QuantConfig
+from workbench.project.range_method import MethodId, MethodScope, RangeMethod
 
 # General before specific, borders last: each later call beats the earlier ones.
 _ORDER: tuple[RuleKind, ...] = (
@@ -143,10 +144,8 @@ def save_preset(project: Project, name: str, config: QuantConfig) -> Project:
     return revise(project, presets={**project.presets, name: config})
 
 
-def fix_range(
-    project: Project, tensor: str, minimum: float, maximum: float, by: str = ""
-) -> Project:
-    """Return the project in which a tensor has a range of its own.
+def fix_range(project: Project, tensor: str, minimum: float, maximum: float) -> Project:
+    """Return the project in which a tensor has a range of its own, in numbers, and no method.
 
     Raises:
         WorkbenchError: it is inverted, excludes zero or is not finite.
@@ -157,36 +156,48 @@ def fix_range(
             "A range holds zero, and its minimum is below its maximum.",
             Place(kind="tensor", id=tensor),
         )
-    fixed = FixedRange(tensor=tensor, minimum=minimum, maximum=maximum, by=by)
-    return fix_ranges(project, [fixed])
+    new = FixedRange(tensor=tensor, minimum=minimum, maximum=maximum)
+    fixed = {**{known.tensor: known for known in project.ranges}, tensor: new}
+    methods = (m for m in project.range_methods if (m.scope, m.match) != ("tensor", tensor))
+    return revise(project, ranges=tuple(fixed.values()), range_methods=tuple(methods))
 
 
-def fix_ranges(project: Project, ranges: Iterable[FixedRange]) -> Project:
-    """Return the project in which several tensors have ranges of their own."""
-    fixed = {known.tensor: known for known in project.ranges}
-    fixed |= {new.tensor: new for new in ranges}
-    return revise(project, ranges=tuple(fixed.values()))
+def choose_method(project: Project, scope: MethodScope, match: str, method: MethodId) -> Project:
+    """Return the project in which ranges of a tensor, a module or all are taken by a method.
+
+    What was chosen for the same before is replaced, numbers of that tensor too; narrower choices
+    and numbers of other tensors stay, and beat it.
+    """
+    new = RangeMethod(scope=scope, match=match, method=method)
+    kept = [m for m in project.range_methods if (m.scope, m.match) != (scope, match)]
+    ordered = tuple(sorted([*kept, new], key=lambda each: each.strength))
+    ranges = tuple(r for r in project.ranges if scope != "tensor" or r.tensor != match)
+    return revise(project, range_methods=ordered, ranges=ranges)
 
 
 def free_ranges(project: Project, tensors: Iterable[str]) -> Project:
-    """Return the project in which tensors have the ranges that calibration finds.
+    """Return the project in which nothing is chosen for the range of some tensors themselves.
 
     Raises:
-        WorkbenchError: one of them has no range of its own.
+        WorkbenchError: nothing was chosen for one of them.
     """
     gone = set(tensors)
-    if unknown := sorted(gone - {fixed.tensor for fixed in project.ranges}):
-        known = ", ".join(fixed.tensor for fixed in project.ranges) or "none"
+    of_one = {m.match for m in project.range_methods if m.scope == "tensor"}
+    chosen = of_one | {fixed.tensor for fixed in project.ranges}
+    if unknown := sorted(gone - chosen):
+        known = ", ".join(sorted(chosen)) or "none"
         where = Place(kind="tensor", id=unknown[0])
-        raise failure(f"The range of {unknown[0]} is not fixed.", f"Fixed: {known}.", where)
-    return revise(project, ranges=tuple(r for r in project.ranges if r.tensor not in gone))
+        raise failure(f"Nothing is chosen for the range of {unknown[0]} itself.",
+                      f"Chosen: {known}.", where)  # fmt: skip
+    methods = (m for m in project.range_methods if m.scope != "tensor" or m.match not in gone)
+    ranges = tuple(r for r in project.ranges if r.tensor not in gone)
+    return revise(project, ranges=ranges, range_methods=tuple(methods))
 
 
-def replace_ranges(project: Project, fixed: Iterable[FixedRange], freed: Iterable[str]) -> Project:
-    """Return the project in which some ranges are fixed, and others are calibration's again."""
-    gone = set(freed)
-    kept = tuple(r for r in project.ranges if r.tensor not in gone)
-    return fix_ranges(revise(project, ranges=kept), fixed)
+def drop_methods(project: Project, methods: Iterable[RangeMethod]) -> Project:
+    """Return the project without some of its methods for ranges."""
+    gone = set(methods)
+    return revise(project, range_methods=tuple(m for m in project.range_methods if m not in gone))
 
 
 def drop_samples(project: Project, indices: Iterable[int]) -> Project:

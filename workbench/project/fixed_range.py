@@ -22,16 +22,14 @@ def range_fault(minimum: float, maximum: float) -> str:
 
 
 class FixedRange(Frozen):
-    """A range in place of the one that calibration found.
+    """Numbers in place of the range that calibration found.
 
-    ``tensor`` is the node of the exported graph that makes it; ``by`` the method that proposed
-    the range, "" where a person did.
+    ``tensor`` is the node of the exported graph that makes it.
     """
 
     tensor: str = Field(min_length=1)
     minimum: float
     maximum: float
-    by: str = ""
 
     @model_validator(mode="after")
     def _is_a_range(self) -> Self:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workbench.project.model import PROJECT_VERSION
+from workbench.project.range_method import without_origins
 
 Raw = dict[str, Any]
 
@@ -19,7 +20,12 @@ def _from_0(raw: Raw) -> Raw:
     return raw
 
 
-MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {0: _from_0}
+def _from_1(raw: Raw) -> Raw:
+    """Version 1 kept a method for ranges as its numbers; version 2 keeps the method."""
+    return without_origins(raw)
+
+
+MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {0: _from_0, 1: _from_1}
 
 
 def migrate(raw: Raw) -> Raw:

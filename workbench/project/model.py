@@ -11,8 +11,9 @@ from workbench.project.frozen import Frozen
 from workbench.project.graph_notes import GraphNotes
 from workbench.project.improvers import ImproverId
 from workbench.project.qconfig import PRESETS_BY_ID, QuantConfig
+from workbench.project.range_method import RangeMethod
 
-PROJECT_VERSION = 1
+PROJECT_VERSION = 2
 PROJECT_SUFFIX = ".qwb"
 
 RuleKind = Literal["global", "module_type", "module_name", "node_target", "node_name", "io"]
@@ -96,8 +97,9 @@ class Project(Frozen):
 
     ``rules`` stand in the order in which the quantizer is called: general first, and the last
     one that matches wins. ``presets`` are the user's own named configs; ``ranges`` stand in the
-    place of what calibration found for single tensors; ``improvers`` change the float weights
-    before they are quantized.
+    place of what calibration found for single tensors, ``range_methods`` say how others are taken
+    from what it saw: numbers beat methods, and the narrowest method wins. ``improvers`` change
+    the float weights before they are quantized.
     """
 
     version: int = PROJECT_VERSION
@@ -109,6 +111,7 @@ class Project(Frozen):
     rules: tuple[Rule, ...] = ()
     presets: dict[str, QuantConfig] = Field(default_factory=dict)
     ranges: tuple[FixedRange, ...] = ()
+    range_methods: tuple[RangeMethod, ...] = ()
     improvers: tuple[ImproverId, ...] = ()
     verification: Verification = Verification()
     notes: str = ""

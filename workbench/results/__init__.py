@@ -42,7 +42,7 @@ from workbench.results.ranges import CalibrateResult, TensorRange
 from workbench.results.simulation import SimulationResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     import numpy as np
@@ -126,9 +126,11 @@ def save_result(result: Frozen, folder: Path) -> None:
     (folder / RESULT_FILE).write_text(result.model_dump_json(indent=1))
 
 
-def load_arrays(folder: Path) -> Mapping[str, np.ndarray[Any, Any]]:
-    """Return the arrays of a result, read without pickles."""
+def load_arrays(
+    folder: Path, names: Collection[str] | None = None
+) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Return the arrays of a result, or some of them by name, read without pickles."""
     import numpy as np  # here, because readers of results alone should not wait for it
 
     with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+        return {name: file[name] for name in file.files if names is None or name in names}

@@ -14,16 +14,23 @@ from workbench.script.quantizer_part import observers_part, quantizer_part
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from workbench.project.model import Project
 
 
-def script(project: Project, folder: Path, out: Path) -> str:
+def script(
+    project: Project, folder: Path, out: Path,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+) -> str:  # fmt: skip
     """Return the text of the script.
 
     Args:
         project: What to make.
         folder: Where the project's relative paths start.
         out: Where the script will lie; its paths are relative to that place.
+        ranges: Minimum and maximum by node of each range that the project decides, methods'
+            among them, as the present calibration gives them; by default those in numbers.
 
     Raises:
         WorkbenchError: the target makes no ``.pte``.
@@ -41,11 +48,11 @@ def script(project: Project, folder: Path, out: Path) -> str:
     base = os.path.relpath(folder, out.absolute().parent)
     parts = [
         _head(project, base),
-        *observers_part(project),
+        *observers_part(project, has_ranges=bool(project.ranges or ranges)),
         model_part(project, folder),
         data_part(project, folder),
         quantizer_part(project),
-        _main(project),
+        _main(project, project.fixed_ranges() if ranges is None else ranges),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
@@ -91,8 +98,11 @@ HERE = (Path(__file__).parent / {base!r}).resolve()
 '''
 
 
+_TAKEN = """# Numbers that the methods chosen for ranges gave when this was written: with other
+# calibration data, weights or precisions, have the workbench write the script again.
+"""
 _FLOW = """
-RANGES = {ranges}
+{ranges}
 
 
 def quantize(program, inputs):
@@ -135,7 +145,7 @@ _BORDER = """
 """
 
 
-def _main(project: Project) -> str:
+def _main(project: Project, ranges: Mapping[str, tuple[float, float]]) -> str:
     integer_io = bool(project.target.options.get("integer_io"))
     tail = f"""
     config = ExecutorchBackendConfig(extract_delegate_segments=False)
@@ -147,7 +157,8 @@ def _main(project: Project) -> str:
 if __name__ == "__main__":
     main()
 """
-    ranges = project.fixed_ranges()
     fix = "    fix_ranges(prepared, RANGES)\n" if ranges else ""
-    flow = _FLOW.replace("{ranges}", repr(ranges)).replace("{fix}", fix)
+    taken = any(tensor not in project.fixed_ranges() for tensor in ranges)
+    flow = _FLOW.replace("{ranges}", f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}")
+    flow = flow.replace("{fix}", fix)
     return flow.rstrip() + (_BORDER.rstrip() if integer_io else "") + "\n" + tail.lstrip("\n")

@@ -20,14 +20,14 @@ _FACTORIES = {
 _EPS = {"int8": "2**-16", "int16": "2**-12", "uint8": "2**-16"}
 
 
-def observers_part(project: Project) -> list[str]:
+def observers_part(project: Project, *, has_ranges: bool) -> list[str]:
     """Return the observers that torchao lacks, when a rule or a fixed range wants one."""
     kinds = {
         config.activation.observer.kind
         for _, _, config in project.quantizer_calls()
         if config is not None
     }
-    if not kinds & {"percentile", "fixed"} and not project.ranges:
+    if not kinds & {"percentile", "fixed"} and not has_ranges:
         return []
     text = _OBSERVERS.read_text()
     return [text[text.index("class PercentileObserver") :]]

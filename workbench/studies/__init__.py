@@ -25,11 +25,11 @@ class Study:
 
 STUDIES: tuple[Study, ...] = (
     Study("sensitivity", "Sensitivity", "Measuring sensitivity", "calibrate",
-          ("evaluation", "ranges"), 1,
+          ("evaluation", "ranges", "range_methods"), 1,
           "workbench.engine.studies.sensitivity:run"),
     Study("search", "Search", "Searching for precisions", "export",
-          ("rules.io", "ranges", "improvers", "calibration", "evaluation", "target.quantizer",
-           "target.compile"), 1,
+          ("rules.io", "ranges", "range_methods", "improvers", "calibration", "evaluation",
+           "target.quantizer", "target.compile"), 1,
           "workbench.engine.studies.search:run"),
     Study("sweep", "Sweep", "Estimating on devices", "convert", (), 1,
           "workbench.engine.studies.sweep:run"),

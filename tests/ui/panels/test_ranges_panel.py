@@ -10,6 +10,7 @@ from tests.fakes.engine import Play
 from tests.fakes.results import write_result
 from tests.ui.test_window import run_to
 from workbench.errors import Place
+from workbench.numerics.tensors import choices, histogram_of
 from workbench.project import edits
 from workbench.project.model import DataSource
 from workbench.results import EXAMPLE_ONLY, CalibrateResult, TensorRange, save_result
@@ -218,9 +219,9 @@ def test_that_an_applied_range_is_one_undoable_step_and_is_listed(conv, opened, 
     qtbot.mouseClick(conv.side.editor.apply, Qt.MouseButton.LeftButton)
     (fixed,) = opened.document.project.ranges
     assert (fixed.tensor, fixed.minimum, fixed.maximum) == ("conv2d", -0.5, 1.0)
-    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Fixed (1)")
+    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Chosen (1)")
     said = opened.window.reveal("rules").ranges
-    qtbot.waitUntil(lambda: said.text() == "1 range is fixed, see Ranges")
+    qtbot.waitUntil(lambda: said.text() == "1 range fixed: see Ranges")
     opened.window.reveal("ranges")
     qtbot.waitUntil(lambda: "fixed by hand" in conv.side.editor.told.text())
     assert conv.model.row_at(0).grid == pytest.approx((-0.5, 1.0), abs=0.01)
@@ -228,7 +229,7 @@ def test_that_an_applied_range_is_one_undoable_step_and_is_listed(conv, opened, 
     assert opened.context.result("convert") is None
     opened.document.undo_stack.undo()
     assert opened.document.project.ranges == ()
-    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Fixed")
+    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Chosen")
 
 
 @pytest.mark.parametrize(
@@ -255,7 +256,9 @@ def test_that_the_lines_of_a_weight_stay_where_they_are(panel, qtbot):
     click(panel, qtbot, 1)
     qtbot.waitUntil(lambda: "weight" in panel.side.title.text())
     assert not panel.side.editor.apply.isVisible()
-    assert not panel.side.methods.isEnabled()
+    assert "A weight has no range to choose" in panel.side.editor.told.text()
+    assert "A weight has no range to choose" in panel.side.methods.why.text()
+    assert not panel.side.methods.use.isEnabled()
 
 
 def test_that_methods_stand_side_by_side_and_one_is_taken_for_all(conv, opened, qtbot):
@@ -266,10 +269,43 @@ def test_that_methods_stand_side_by_side_and_one_is_taken_for_all(conv, opened, 
     assert "(predicted), now" in conv.side.editor.told.text()
     methods.scope.setCurrentIndex(methods.scope.findData("all"))
     qtbot.mouseClick(methods.use, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: bool(opened.document.project.ranges))
-    fixed = opened.document.project.ranges
-    assert [(r.tensor, r.by) for r in fixed] == [("conv2d", "percentile"), ("linear", "percentile")]
-    assert "2 tensors" in opened.document.undo_stack.undoText()
+    (chosen,) = opened.document.project.range_methods
+    assert (chosen.scope, chosen.method) == ("all", "percentile")
+    assert "all activations by Percentile" in opened.document.undo_stack.undoText()
+    wanted = choices(conv._rows[0].tensor, histogram_of(conv._rows[0].tensor, conv._arrays))[2]
+    qtbot.waitUntil(lambda: conv.model.row_at(0).effective == wanted.grid)
+    assert conv.model.row_at(0).decided.who == "Percentile 99.99 (all)"
+    assert conv.model.row_at(1).decided is None
+    qtbot.waitUntil(lambda: "by Percentile 99.99 (all)" in conv.side.editor.told.text())
+    assert not conv.side.editor.free.isEnabled()
+    assert opened.window.reveal("rules").ranges.text() == "1 method for ranges: see Ranges"
+
+
+def test_that_a_method_waits_until_it_is_known_and_is_never_shown_wrong(conv, opened, qtbot):
+    before = conv.model.row_at(0).effective
+    opened.document.apply("Choose", lambda p: edits.choose_method(p, "tensor", "conv2d", "mse"))
+    seen = []
+    qtbot.waitUntil(
+        lambda: (
+            seen.append(conv.model.row_at(0))
+            or bool(seen[-1].decided and seen[-1].decided.is_known)
+        )
+    )
+    assert all(row.effective is None for row in seen if row.decided and not row.decided.is_known)
+    assert seen[-1].effective not in {None, before}
+
+
+def test_that_choices_of_both_kinds_are_listed_and_freed_in_one_step(conv, opened, qtbot):
+    opened.document.apply("Fix", lambda p: edits.fix_range(p, "linear", -1.0, 1.0))
+    opened.document.apply("All", lambda p: edits.choose_method(p, "all", "", "minmax"))
+    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Chosen (2)")
+    conv.side.pages.setCurrentIndex(2)
+    qtbot.mouseClick(conv.side.chosen.free_all, Qt.MouseButton.LeftButton)
+    project = opened.document.project
+    assert (project.ranges, project.range_methods) == ((), ())
+    assert "2 choices" in opened.document.undo_stack.undoText()
+    opened.document.undo_stack.undo()
+    assert opened.document.project.fixed_ranges() == {"linear": (-1.0, 1.0)}
 
 
 def test_that_samples_say_who_set_the_ends_and_can_be_left_out(conv, opened, qtbot):
@@ -301,8 +337,8 @@ def test_that_a_range_whose_tensor_is_gone_is_a_problem_and_no_crash(conv, opene
     ])  # fmt: skip
     opened.context.notices.place_asked.emit(Place(kind="tensor", id="gone"))
     conv.side.pages.setCurrentIndex(2)
-    conv.side.fixed.table.selectRow(0)
-    qtbot.mouseClick(conv.side.fixed.free, Qt.MouseButton.LeftButton)
+    conv.side.chosen.table.selectRow(0)
+    qtbot.mouseClick(conv.side.chosen.free, Qt.MouseButton.LeftButton)
     assert opened.document.project.ranges == ()
 
 

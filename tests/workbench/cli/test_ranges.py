@@ -42,11 +42,12 @@ def calibrated(project, tmp_path):
         row(0, "conv2d", "stem.conv"),
         row(1, "linear", "head"),
         row(2, "add", "head", scale=0.0, problem="no calibration sample reached this tensor"),
+        row(3, "weight", "head", kind="weight"),
     )
     with cache.writing(plan(store.load(project), tmp_path, cache).key("calibrate")) as folder:
         counts, edges = np.histogram(TAILS, 2048)
-        histogram = np.stack([counts, counts, np.zeros(2048)])
-        ends = [[edges[0], edges[-1]]] * 2 + [[0.0, 0.0]]
+        histogram = np.stack([counts, counts, np.zeros(2048), counts])
+        ends = [[edges[0], edges[-1]]] * 2 + [[0.0, 0.0], [edges[0], edges[-1]]]
         np.savez(folder / "arrays.npz", histogram=histogram, edges=np.asarray(ends))
         save_result(CalibrateResult(samples=4, calibrated_on="data.npz", ranges=rows), folder)
     return project
@@ -61,7 +62,7 @@ def test_that_a_range_is_set_listed_and_freed(calibrated, capsys):
     document = json.loads(capsys.readouterr().out)
     assert document["calibrated"]
     assert document["fixed"][0]["tensor"] == "conv2d"
-    assert len(document["tensors"]) == 3
+    assert len(document["tensors"]) == 4
     assert main(["ranges", str(calibrated), "free"]) == 0
     assert store.load(calibrated).ranges == ()
 
@@ -72,9 +73,13 @@ def test_that_a_range_is_set_listed_and_freed(calibrated, capsys):
         (["set", "conv2d", "2", "-1"], "not below"),
         (["set", "conv2d", "1", "2"], "excludes zero"),
         (["set", "conv2d", "0", "inf"], "not finite"),
-        (["free", "conv2d"], "not fixed"),
+        (["free", "conv2d"], "Nothing is chosen"),
+        (["set", "weight", "-1", "1"], "A weight has no range to choose"),
+        (["compare", "weight"], "A weight has no range to choose"),
         (["compare", "conv3d"], "Did you mean conv2d"),
         (["choose", "--method", "kl", "--module", "gone"], "No quantized activation"),
+        (["choose", "--method", "kl", "--module", ""], "No quantized activation"),
+        (["choose", "--method", "kl", "--tensor", "weight"], "A weight has no range to choose"),
         (["drop", "3"], "no calibration data"),
     ],
 )
@@ -94,13 +99,27 @@ def test_that_methods_are_compared_by_predicted_sqnr(calibrated, capsys):
     assert found["percentile"]["maximum"] < found["minmax"]["maximum"]
 
 
-def test_that_a_method_is_chosen_for_a_module_and_taken_back_by_the_search(calibrated):
+def chosen_numbers(path, capsys):
+    capsys.readouterr()
+    assert main(["ranges", str(path), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["chosen"]
+
+
+def test_that_a_method_is_chosen_for_a_module_and_taken_back_by_the_search(calibrated, capsys):
     assert main(["ranges", str(calibrated), "choose", "--method", "mse", "--module", "stem"]) == 0
-    assert [(r.tensor, r.by) for r in store.load(calibrated).ranges] == [("conv2d", "mse")]
+    assert chosen_numbers(calibrated, capsys).keys() == {"conv2d"}
     assert main(["ranges", str(calibrated), "choose", "--method", "percentile", "--all"]) == 0
-    assert {r.tensor for r in store.load(calibrated).ranges} == {"conv2d", "linear"}
+    both = chosen_numbers(calibrated, capsys)
+    assert both.keys() == {"conv2d", "linear"}
+    assert both["conv2d"] != both["linear"]
     assert main(["ranges", str(calibrated), "choose", "--method", "histogram", "--all"]) == 0
-    assert store.load(calibrated).ranges == ()
+    assert chosen_numbers(calibrated, capsys).keys() == {"conv2d"}
+    assert main(["ranges", str(calibrated), "free", "--module", "stem"]) == 0
+    assert chosen_numbers(calibrated, capsys) == {}
+    assert main(["ranges", str(calibrated), "free", "--module", "stem"]) == 2
+    assert "all activations" in capsys.readouterr().err
+    assert main(["ranges", str(calibrated), "free", "--all"]) == 0
+    assert store.load(calibrated).range_methods == ()
 
 
 def test_that_comparing_needs_a_calibration(project, capsys):
@@ -117,3 +136,17 @@ def test_that_samples_are_dropped_and_restored(project, tmp_path, capsys):
     assert main(["ranges", str(project), "restore", "3"]) == 0
     assert store.load(project).calibration.dropped == (1,)
     capsys.readouterr()
+
+
+def test_that_the_script_says_that_it_needs_numbers_for_a_method(calibrated, tmp_path, capsys):
+    assert main(["ranges", str(calibrated), "choose", "--method", "mse", "--tensor", "conv2d"]) == 0
+    out = tmp_path / "make.py"
+    assert main(["script", str(calibrated), "--out", str(out)]) == 0
+    assert "have the workbench write the script again" in out.read_text()
+    (low, high), *_ = chosen_numbers(calibrated, capsys).values()
+    assert f"RANGES = {{'conv2d': ({low!r}, {high!r})}}" in out.read_text()
+    np.savez(tmp_path / "data.npz", x=np.zeros((4, 3)))
+    other = edits.set_calibration(store.load(calibrated), DataSource(spec="data.npz"))
+    store.save(other, calibrated)
+    assert main(["script", str(calibrated), "--out", str(out)]) == 2
+    assert "--until calibrate" in capsys.readouterr().err

@@ -129,3 +129,25 @@ def test_that_restoring_takes_the_rules_and_the_presets_they_name(evaluated):
     restored = restore_rules(make_project(), kept.rules, kept.presets, ranges=fixed.ranges)
     assert restored.ranges == fixed.ranges
     assert restored.presets == {"mine": mine}
+
+
+def test_that_a_run_from_before_methods_were_kept_is_read_and_restored(evaluated):
+    chosen = edits.choose_method(make_project(), "tensor", "relu", "mse")
+    chosen = edits.fix_range(chosen, "conv2d", -1.0, 1.0)
+    run = evaluated(chosen, "evaluate", "lower")
+    assert rules_line(run).endswith("Least error (MSE) for relu, 1 fixed range")
+    raw = run.model_dump(mode="json")
+    del raw["range_methods"]
+    raw["ranges"] = [
+        {**raw["ranges"][0], "by": ""},
+        {"tensor": "relu", "minimum": 0.0, "maximum": 3.0, "by": "mse"},
+    ]
+    assert Run.model_validate(raw) == run
+    plain = evaluated(make_project(), "evaluate")
+    assert [(c.what, c.after) for c in difference(plain, run).rules] == [
+        ("range of relu", "Least error (MSE)"), ("range of conv2d", "-1 to 1"),
+    ]  # fmt: skip
+    restored = restore_rules(
+        make_project(), run.rules, run.presets, run.improvers, run.ranges, run.range_methods
+    )
+    assert (restored.ranges, restored.range_methods) == (chosen.ranges, chosen.range_methods)

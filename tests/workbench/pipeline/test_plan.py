@@ -45,6 +45,8 @@ def test_that_the_same_project_has_the_same_keys(folder):
         (lambda p: edits.set_target(p, TargetChoice(id="ethos-u85-256")), AFTER_PREPARE),
         (lambda p: edits.set_calibration(p, DataSource(spec="data.npy")),
          AFTER_PREPARE - {"prepare"}),
+        (lambda p: edits.choose_method(p, "all", "", "mse"),
+         AFTER_PREPARE - {"prepare", "calibrate"}),
         (lambda p: edits.set_model(p, ModelSource(spec="model.py:net", strict_export=True)),
          {s.id for s in STAGES} - {"import_model"}),
     ],

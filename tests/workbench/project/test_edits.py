@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from pydantic import ValidationError
 
 from tests.workbench.project.builders import make_project, rule
 from workbench.errors import WorkbenchError
@@ -58,7 +59,8 @@ def test_that_a_rule_nobody_has_is_named_with_those_there_are(verb):
         lambda p: edits.rename(p, "other"),
         lambda p: edits.set_notes(p, "a\nb"),
         lambda p: edits.assign_many(p, "module_name", ["a", "b"], "float"),
-        lambda p: edits.fix_range(p, "relu", -0.5, 3.0, "mse"),
+        lambda p: edits.fix_range(p, "relu", -0.5, 3.0),
+        lambda p: edits.choose_method(p, "module", "stem", "kl"),
     ],
 )
 def test_that_every_edit_survives_saving_and_loading(edit):
@@ -69,10 +71,8 @@ def test_that_every_edit_survives_saving_and_loading(edit):
 def test_that_a_range_is_fixed_once_for_each_tensor_and_freed_again():
     project = edits.fix_range(make_project(), "relu", 0.0, 3.0)
     project = edits.fix_range(project, "conv2d", -1.0, 1.0)
-    project = edits.fix_range(project, "relu", 0.0, 2.0, "mse")
-    assert [(r.tensor, r.maximum, r.by) for r in project.ranges] == [
-        ("relu", 2.0, "mse"), ("conv2d", 1.0, ""),
-    ]  # fmt: skip
+    project = edits.fix_range(project, "relu", 0.0, 2.0)
+    assert [(r.tensor, r.maximum) for r in project.ranges] == [("relu", 2.0), ("conv2d", 1.0)]
     assert edits.free_ranges(project, ["relu", "conv2d"]) == make_project()
 
 
@@ -87,9 +87,38 @@ def test_that_an_impossible_range_is_refused_with_its_reason(low, high, reason):
     assert error.value.infos[0].where.id == "relu"
 
 
+def test_that_methods_stand_from_general_to_specific_one_for_each_place():
+    project = edits.choose_method(make_project(), "tensor", "relu", "kl")
+    project = edits.choose_method(project, "module", "stem.conv", "mse")
+    project = edits.choose_method(project, "module", "stem", "mse")
+    project = edits.choose_method(project, "all", "", "minmax")
+    project = edits.choose_method(project, "tensor", "relu", "mse")
+    assert [(m.place, m.method) for m in project.range_methods] == [
+        ("all activations", "minmax"), ("all of stem", "mse"), ("all of stem.conv", "mse"),
+        ("relu", "mse"),
+    ]  # fmt: skip
+    freed = edits.free_ranges(project, ["relu"])
+    assert edits.drop_methods(freed, freed.range_methods) == make_project()
+
+
+def test_that_a_tensor_has_numbers_or_a_method_whichever_came_last():
+    fixed = edits.fix_range(make_project(), "relu", 0.0, 3.0)
+    chosen = edits.choose_method(fixed, "tensor", "relu", "kl")
+    assert (chosen.ranges, len(chosen.range_methods)) == ((), 1)
+    assert edits.fix_range(chosen, "relu", 0.0, 3.0) == fixed
+    wider = edits.choose_method(fixed, "all", "", "kl")
+    assert wider.ranges == fixed.ranges
+
+
+@pytest.mark.parametrize(("scope", "match"), [("all", "relu"), ("module", ""), ("tensor", "")])
+def test_that_a_method_names_what_it_is_for(scope, match):
+    with pytest.raises(ValidationError, match="match"):
+        edits.choose_method(make_project(), scope, match, "kl")
+
+
 def test_that_freeing_what_is_not_fixed_names_what_is():
     project = edits.fix_range(make_project(), "relu", 0.0, 3.0)
-    with pytest.raises(WorkbenchError, match="range of add is not fixed") as error:
+    with pytest.raises(WorkbenchError, match="Nothing is chosen for the range of add") as error:
         edits.free_ranges(project, ["add"])
     assert "relu" in error.value.infos[0].hint
 

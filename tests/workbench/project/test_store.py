@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.workbench.project.builders import make_project, rule
 from workbench.errors import WorkbenchError
 from workbench.project import store
-from workbench.project.model import DataSource, Preprocess
+from workbench.project.model import PROJECT_VERSION, DataSource, Preprocess
 from workbench.project.qconfig import PRESETS, Activation, Observer, QuantConfig
 
 
@@ -135,8 +135,32 @@ def test_that_a_file_of_version_0_is_migrated():
     text = """{"name": "old", "model": {"spec": "m.pt2"}, "target": "ethos-u55-128",
                "memory_mode": "Sram_Only"}"""
     project = store.parse(text.encode(), "x")
-    assert project.version == 1
+    assert project.version == PROJECT_VERSION
     assert project.target.options == {"memory_mode": "Sram_Only"}
+
+
+def test_that_numbers_a_method_gave_in_version_1_become_that_method():
+    raw = json.loads(store.dump(make_project())) | {"version": 1}
+    raw.pop("range_methods", None)
+    raw["ranges"] = [
+        {"tensor": "relu", "minimum": 0.0, "maximum": 3.0, "by": "mse"},
+        {"tensor": "conv2d", "minimum": -1.0, "maximum": 1.0, "by": ""},
+    ]
+    project = store.parse(json.dumps(raw).encode(), "x")
+    assert project.fixed_ranges() == {"conv2d": (-1.0, 1.0)}
+    assert [(m.place, m.method) for m in project.range_methods] == [("relu", "mse")]
+
+
+@pytest.mark.parametrize(
+    "broken", [{"ranges": 5}, {"ranges": [5]}, {"ranges": [{"by": 5}]}, {"range_methods": 5,
+     "ranges": []}, {"range_methods": [{"scope": "all", "method": "best"}]}],
+)  # fmt: skip
+def test_that_broken_ranges_of_any_version_are_refused_with_their_place(broken):
+    for version in (1, PROJECT_VERSION):
+        raw = json.loads(store.dump(make_project())) | broken | {"version": version}
+        with pytest.raises(WorkbenchError) as error:
+            store.parse(json.dumps(raw).encode(), "x")
+        assert error.value.infos[0].where.id.startswith("range")
 
 
 def test_that_a_read_only_file_is_not_overwritten(tmp_path):

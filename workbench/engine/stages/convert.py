@@ -13,6 +13,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from workbench.engine import programs
 from workbench.engine.acceleration.table import accelerated
+from workbench.engine.chosen_ranges import chosen_ranges
 from workbench.engine.fx_snapshot import snapshot
 from workbench.engine.observers import fix_ranges
 from workbench.engine.running import searching_ranges
@@ -22,7 +23,6 @@ from workbench.results import GRAPH_FILE, ConvertResult, save_result
 
 if TYPE_CHECKING:
     from workbench.engine.context import StageContext
-    from workbench.project.model import Project
 
 LEVEL = "quantized"
 
@@ -76,24 +76,25 @@ def _converted(context: StageContext) -> tuple[Converted, list[str]]:
     with searching_ranges(context), accelerated(context.accelerate, log=context.log):
         # convert_pt2e consumes its argument; the observers are wanted again after the next edit.
         observed = copy.deepcopy(prepared.module)
-        warnings = _fix_ranges(context.project, observed)
+        warnings = _fix_ranges(context, observed)
         module = _convert(observed)
     return Converted(module, context.hot("import_model").inputs), warnings
 
 
-def _fix_ranges(project: Project, observed: torch.fx.GraphModule) -> list[str]:
+def _fix_ranges(context: StageContext, observed: torch.fx.GraphModule) -> list[str]:
     """Put the project's own ranges in place of those seen; return what could not be done."""
-    ranges = project.fixed_ranges()
+    ranges, declined = chosen_ranges(context)
     if ranges and programs.has_control_flow(observed):
         raise failure(
             "Ranges cannot be fixed in a program with torch.cond or while_loop.",
             "Give the tensors back the ranges that calibration finds.",
             Place(kind="tensor", id=next(iter(ranges))),
         )
-    return [
+    lost = (
         f"The fixed range of {tensor} has no effect: no such activation is quantized."
         for tensor in fix_ranges(observed, ranges)
-    ]
+    )
+    return [*lost, *declined]
 
 
 def _convert(module: torch.fx.GraphModule) -> torch.fx.GraphModule:

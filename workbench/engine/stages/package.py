@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.engine.bundling import bundle
+from workbench.engine.chosen_ranges import chosen_ranges
 from workbench.engine.quality import tensors_of
 from workbench.engine.samples import calibration_samples
 from workbench.pipeline.plan import tool_versions
@@ -107,7 +108,11 @@ def _manifest(
             {"call": kind, "match": match, "config": config.model_dump() if config else None}
             for kind, match, config in project.quantizer_calls()
         ],
-        "ranges": [fixed.model_dump() for fixed in project.ranges],
+        "ranges": [
+            {"tensor": tensor, "minimum": low, "maximum": high}
+            for tensor, (low, high) in chosen_ranges(context)[0].items()
+        ],
+        "range_methods": [chosen.model_dump() for chosen in project.range_methods],
         "files": [file.model_dump() for file in files],
         "kernels": list(lowered.kernels),
         "memory": {

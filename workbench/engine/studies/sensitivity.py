@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from workbench.engine.chosen_ranges import chosen_ranges
 from workbench.engine.observers import fix_ranges
 from workbench.engine.quality import tensors_of, top_k_hit
 from workbench.engine.running import searching_ranges
@@ -37,7 +38,7 @@ def run(study: StudyContext) -> None:
         return
     with searching_ranges(context):
         observed = copy.deepcopy(context.hot("calibrate").module)
-        fix_ranges(observed, context.project.fixed_ranges())
+        fix_ranges(observed, chosen_ranges(context)[0])
         program = SwitchedProgram(observed)
         switching = Switching(program, context.hot("export").graph)
     units = tuple(UnitSensitivity(unit=unit) for unit in switching.units)
