@@ -9,9 +9,11 @@ from ui.figures import decibel, figure, percent
 from ui.models.range_table import RangeRow
 from ui.plots.histogram_plot import TensorPlot
 from ui.plots.series import TensorView
+from ui.ranges.fields import RangeFields
 from ui.theme import Theme
+from workbench.numerics.grid import Grid
 from workbench.numerics.histogram import Histogram
-from workbench.numerics.tensors import Choice, predicted, scheme_of
+from workbench.numerics.tensors import predicted, scheme_of
 from workbench.project.fixed_range import range_fault
 
 FREE = "Go back to the range that calibration found"
@@ -32,13 +34,17 @@ class RangeEditor(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.tensor = TensorPlot(self)
-        self.tensor.histogram.dragged.connect(self._on_dragged)
+        self.tensor.histogram.dragged.connect(self.preview)
         self.counts_log = QCheckBox("Logarithmic counts", self)
         self.counts_log.setChecked(True)
         self.counts_log.clicked.connect(self.tensor.histogram.set_log)
         self.told = QLabel(self)
         self.told.setTextFormat(Qt.TextFormat.PlainText)
         self.told.setWordWrap(True)
+        self.fields = RangeFields(self)
+        self.fields.typed.connect(self.preview)
+        self.fields.refused.connect(self._on_refused)
+        self.fields.entered.connect(self._on_entered)
         self.apply = QPushButton("Apply", self)
         self.apply.setToolTip("Fix this range; calibration is not run again")
         self.apply.clicked.connect(self._on_apply)
@@ -60,52 +66,56 @@ class RangeEditor(QWidget):
         """Show another tensor, or another state of the same."""
         self._row, self._view, self._histogram, self._ends = row, view, histogram, None
         self.tensor.render_tensor(view, theme)
-        self._show(self._present())
+        self.fields.forget()
+        self._show(row.effective)
 
     def preview(self, low: float, high: float) -> None:
         """Show what a range would do, without fixing it."""
-        if self._row is None or self._histogram is None:
+        if self._row is None:
             return
         self._ends = (low, high)
         if fault := range_fault(low, high):
-            self.told.setText(f"Impossible: {fault}.")
-            self._enable(can_apply=False)
+            self._refuse(f"Impossible: {fault}.")
             return
         grid = scheme_of(self._row.tensor).grid(low, high)
-        self.tensor.histogram.show_grid(grid.low, grid.high, grid.scale, (low, high))
-        self._show(predicted(self._histogram, grid, ends=(low, high)))
+        if self._view is not None:
+            self.tensor.histogram.show_grid(grid.low, grid.high, grid.scale, (low, high))
+        self._show(grid)
 
-    def _present(self) -> Choice | None:
-        if self._row is None or self._histogram is None or self._row.effective is None:
-            return None
-        decided = self._row.decided
-        ends = decided.ends if decided is not None else None
-        return predicted(self._histogram, self._row.effective, ends=ends)
+    def _refuse(self, why: str) -> None:
+        self.told.setText(why)
+        self._enable(can_apply=False)
 
-    def _show(self, choice: Choice | None) -> None:
-        self._enable(can_apply=choice is not None and self._ends is not None)
-        if choice is None:
-            self.told.setText(self._row.refusal if self._row is not None else "")
+    def _show(self, grid: Grid | None) -> None:
+        row = self._row
+        self._enable(can_apply=grid is not None and self._ends is not None)
+        if row is None or row.refusal or grid is None:
+            self.fields.show_ends(None, None)
+            self.told.setText(row.refusal if row is not None else "")
             return
-        if self._row is not None and self._row.refusal:
-            self.told.setText(self._row.refusal)
-            return
-        lines = [
-            f"{figure(choice.minimum)} to {figure(choice.maximum)}   "
-            f"step {figure(choice.grid.scale)}",
-            f"clipped {percent(choice.clipped)}   SQNR {decibel(choice.sqnr_db)} (predicted)",
-        ]
-        now = self._present()
-        if self._ends is not None and now is not None:
-            lines[1] += f", now {decibel(now.sqnr_db)}"
-        elif self._row is not None and (decided := self._row.decided) is not None:
+        decided = row.decided
+        ends = self._ends or (decided.ends if decided is not None else None)
+        low, high = ends or (grid.low, grid.high)
+        self.fields.show_ends(low, high)
+        lines = [f"{figure(low)} to {figure(high)}   step {figure(grid.scale)}"]
+        if self._ends is None and decided is not None:
             lines[0] += f"   {'by ' if decided.method else 'fixed by '}{decided.who}"
-        self.told.setText("\n".join(lines))
+        self.told.setText("\n".join([*lines, self._prediction(grid)]))
+
+    def _prediction(self, grid: Grid) -> str:
+        if self._histogram is None or self._row is None:
+            return "Calibration saw no spread of values here, so nothing can be predicted."
+        choice = predicted(self._histogram, grid)
+        said = f"clipped {percent(choice.clipped)}   SQNR {decibel(choice.sqnr_db)} (predicted)"
+        if self._ends is not None and self._row.effective is not None:
+            now = predicted(self._histogram, self._row.effective)
+            said += f", now {decibel(now.sqnr_db)}"
+        return said
 
     def _enable(self, *, can_apply: bool) -> None:
-        is_editable = self._view is not None and self._view.is_editable
-        for button in (self.apply, self.back, self.free):
-            button.setVisible(is_editable)
+        is_editable = self._row is not None and self._row.is_editable
+        for part in (self.fields, self.apply, self.back, self.free):
+            part.setVisible(is_editable)
         self.apply.setEnabled(can_apply)
         self.back.setEnabled(self._ends is not None)
         decided = self._row.decided if self._row is not None else None
@@ -125,16 +135,26 @@ class RangeEditor(QWidget):
         layout.setSpacing(3)
         layout.addWidget(self.tensor, 1)
         layout.addWidget(self.told)
+        layout.addWidget(self.fields)
         layout.addLayout(tools)
 
-    def _on_dragged(self, low: float, high: float) -> None:
-        self.preview(low, high)
+    def _on_refused(self, text: str) -> None:
+        self._ends = None
+        self._refuse(f"\u201c{text}\u201d is no number." if text else "Both ends are needed.")
+        self.back.setEnabled(True)
+
+    def _on_entered(self) -> None:
+        if self.apply.isEnabled():
+            self.apply.click()
 
     def _on_back(self) -> None:
-        if self._row is not None and self._view is not None and self._view.grid is not None:
-            self._ends = None
+        if self._row is None:
+            return
+        self._ends = None
+        self.fields.forget()
+        if self._view is not None and self._view.grid is not None:
             self.tensor.histogram.show_grid(*self._view.grid, self._view.step)
-            self._show(self._present())
+        self._show(self._row.effective)
 
     def _on_apply(self) -> None:
         if self._row is not None and self._ends is not None:

@@ -43,7 +43,9 @@ class MethodsView(QWidget):
         self.why.setObjectName("Hint")
         self.why.setWordWrap(True)
         self.why.hide()
-        row = QHBoxLayout()
+        self._offer = QWidget(self)
+        row = QHBoxLayout(self._offer)
+        row.setContentsMargins(0, 0, 0, 0)
         row.addWidget(QLabel("Use for", self))
         row.addWidget(self.scope, 1)
         row.addWidget(self.use)
@@ -52,7 +54,8 @@ class MethodsView(QWidget):
         layout.setSpacing(4)
         layout.addWidget(self.why)
         layout.addWidget(self.table, 1)
-        layout.addLayout(row)
+        layout.addWidget(self._offer)
+        layout.addStretch(0)
 
     def render_choices(self, offered: Sequence[Choice], module: str, why: str = "") -> None:
         """Show what the methods give another tensor, and the module it stands in.
@@ -65,6 +68,7 @@ class MethodsView(QWidget):
         self.why.setText(why)
         self.why.setVisible(bool(why))
         self.table.setVisible(not why)
+        self._offer.setVisible(not why)
         self.model.set_rows(offered)
         kept = self.scope.currentData()
         self.scope.clear()

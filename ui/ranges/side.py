@@ -16,6 +16,7 @@ from ui.theme import Theme
 from workbench.numerics.tensors import choices, histogram_of
 from workbench.project.model import Project
 
+NO_CHOICE = "There is no range to choose here; the reason stands under the histogram."
 NO_SPREAD = "Calibration saw no spread of values here, so all methods would say the same."
 UNCHOSEN_TEXT = "Choose a tensor in the plot or the table to see its histogram."
 
@@ -74,7 +75,8 @@ class TensorSide(QWidget):
         view = tensor_of(row, place, arrays, channels)
         self.editor.setVisible(True)
         self.editor.render_tensor(row, view, histogram, theme)
-        why = row.refusal or (NO_SPREAD if histogram is None else "")
+        why = NO_SPREAD if histogram is None else ""
+        why = NO_CHOICE if row.refusal else why
         offered = choices(row.tensor, histogram) if histogram is not None and not why else []
         self.methods.setEnabled(True)
         self.methods.render_choices(offered, row.tensor.module, why)

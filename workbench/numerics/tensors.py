@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # Why nobody chooses the range of a weight, in words.
 WEIGHT_REFUSAL = (
-    "A weight has no range to choose: its grid spans all its values, channel by channel where the "
-    "rule says so, and nothing is clipped. Its rule sets bits and channels; Improvers narrow it."
+    "A weight has no range to choose: its grid spans all its values, so nothing is clipped. "
+    "Its rule sets bits and channels; Improvers narrow it."
 )
 
 

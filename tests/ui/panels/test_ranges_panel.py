@@ -252,13 +252,49 @@ def test_that_lines_go_back_and_fixed_ranges_are_freed(conv, opened, qtbot):
     assert opened.document.project.ranges == ()
 
 
+def rewrite(field, qtbot, text):
+    field.setFocus()
+    field.selectAll()
+    qtbot.keyClicks(field, text)
+
+
+def test_that_a_range_is_typed_told_and_applied_with_the_keyboard_alone(conv, opened, qtbot):
+    fields, editor = conv.side.editor.fields, conv.side.editor
+    assert (fields.low.text(), fields.high.text()) == ("-2.00784", "1.99216")
+    rewrite(fields.low, qtbot, "-0.5")
+    rewrite(fields.high, qtbot, "oops")
+    assert "oops\u201d is no number" in editor.told.text()
+    assert not editor.apply.isEnabled()
+    rewrite(fields.high, qtbot, "1")
+    assert "-0.5 to 1 " in editor.told.text()
+    assert "(predicted), now" in editor.told.text()
+    assert conv.side.editor.tensor.histogram._limits[0].value() == -0.5
+    qtbot.keyClick(fields.high, Qt.Key.Key_Return)
+    assert opened.document.project.fixed_ranges() == {"conv2d": (-0.5, 1.0)}
+
+
+def test_that_a_tensor_which_no_sample_reached_can_be_given_a_range(panel, opened, qtbot):
+    click(panel, qtbot, 3)
+    editor = panel.side.editor
+    qtbot.waitUntil(lambda: "no calibration sample reached" in panel.side.title.text())
+    assert "no spread" in panel.side.methods.why.text()
+    rewrite(editor.fields.low, qtbot, "0")
+    assert "Both ends are needed" in editor.told.text()
+    rewrite(editor.fields.high, qtbot, "6")
+    assert "nothing can be predicted" in editor.told.text()
+    qtbot.mouseClick(editor.apply, Qt.MouseButton.LeftButton)
+    assert opened.document.project.fixed_ranges() == {"relu": (0.0, 6.0)}
+    qtbot.waitUntil(lambda: "fixed by hand" in editor.told.text())
+    assert panel.model.row_at(3).grid == pytest.approx((0.0, 6.0))
+
+
 def test_that_the_lines_of_a_weight_stay_where_they_are(panel, qtbot):
     click(panel, qtbot, 1)
     qtbot.waitUntil(lambda: "weight" in panel.side.title.text())
     assert not panel.side.editor.apply.isVisible()
     assert "A weight has no range to choose" in panel.side.editor.told.text()
-    assert "A weight has no range to choose" in panel.side.methods.why.text()
-    assert not panel.side.methods.use.isEnabled()
+    assert "no range to choose" in panel.side.methods.why.text()
+    assert not panel.side.methods.use.isVisible()
 
 
 def test_that_methods_stand_side_by_side_and_one_is_taken_for_all(conv, opened, qtbot):
