@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.in_process import CALIBRATED, project
 from tests.fakes import fvp, runner_elf
-from workbench.fvp.machine import MachineSettings, save_settings
+from workbench.fvp.machine import MachineSettings, load_settings, save_settings
 from workbench.pipeline.plan import plan
 from workbench.protocol import StageFailed
 
@@ -54,6 +54,22 @@ def test_that_a_simulated_program_is_compared_with_what_was_promised(engine, mac
     assert result.estimated_cycles > 0
     assert "SERVER_INFERENCE_DONE 1" in (engine.path(made, "run") / "uart.log").read_text()
     assert any("SERVER_INFERENCE_DONE" in getattr(e, "text", "") for e in engine.events)
+
+
+def test_that_a_traced_run_measures_every_operation_vela_estimated(engine, machine, monkeypatch):
+    made = integer("small")
+    save_settings(load_settings().model_copy(update={"trace": True}))
+    assert engine.run(made, "lower", "evaluate") == "done"
+    monkeypatch.setenv("FVP_DOUBLE_LOWERED", str(engine.path(made, "lower")))
+    assert engine.run(made, "run", "evaluate", "verify") == "done", engine.events
+    result, (estimate,) = engine.result(made, "run"), engine.result(made, "lower").vela
+    assert result.report.exit_reason == "The program ran to its end."
+    rows = [(row.operator, row.name, row.module, row.estimated) for row in result.traced]
+    assert rows == [(o.operator, o.name, o.module, o.cycles) for o in estimate.operations]
+    assert any(row.module for row in result.traced)
+    told = [row.cycles for row in result.traced if row.cycles is not None]
+    assert 0.5 * result.cycles < sum(told) <= result.cycles + len(estimate.commands)
+    assert {c.operation for c in estimate.commands} <= set(range(len(estimate.operations)))
 
 
 def test_that_a_machine_without_a_runner_or_a_fitting_one_offers_no_simulation(engine, machine):

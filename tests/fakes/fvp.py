@@ -5,12 +5,17 @@ and the inputs as a semihosted runner does, computes outputs by running the prog
 reference model, and prints what the real runner prints (ExecuTorch, ``arm_executor_runner.cpp``,
 ``arm_perf_monitor.cpp``). Its counters are made up; the words it refuses parameters with too.
 
+Asked for a trace, it writes one in the form of the real one, as the stream of commands goes:
+each operation takes a part of the counted cycles that grows with its place in the stream.
+
 ``FVP_DOUBLE_LOWERED`` names a folder with ``program.pte`` and its ``delegate_0.tosa``;
 ``FVP_DOUBLE_FAIL`` a way to fail (see ``FAILURES`` below).
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import re
 import shlex
@@ -23,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.fakes.runner_elf import EVENTS, acted_out
+from workbench.pte import npu_commands, program, vela_stream
 from workbench.pte.description import describe, memory
 
 SWITCH, ANY = r"[01]", r".*"
@@ -64,7 +70,7 @@ SIMULATORS = {
 }  # fmt: skip
 FAILURES = (
     "licence", "silent", "crash", "hang", "deaf", "early", "garbled", "flood", "kernel", "child",
-    "forgets-outputs",
+    "forgets-outputs", "no-trace", "cut-trace",
 )  # fmt: skip
 SOURCE = "arm_executor_runner.cpp"
 
@@ -124,6 +130,7 @@ class Runner:
         self.fail = os.environ.get("FVP_DOUBLE_FAIL", "")
         self.rest = rest
         self.files_used = 0
+        self.trace = Trace(parameter(values, "extra_args").split(), self.fail)
 
     def run(self):
         if self.acted["family"] != self.family:
@@ -237,6 +244,7 @@ class Runner:
         if outputs is None:
             return False
         self.tell_counters(npu)
+        self.trace.add(self.program, counted(npu))
         log("I", "1 inferences finished")
         log("I", f"{len(outputs)} outputs: ")
         for number, array in enumerate(outputs):
@@ -270,7 +278,7 @@ class Runner:
         return reference(lowered / "delegate_0.tosa", arrays)
 
     def tell_counters(self, npu):
-        cycles = 1000 + 7 * npu["commands"]
+        cycles = counted(npu)
         log("I", "NPU Inferences : 1")
         log("I", "NPU delegations: 1 (1.00 per inference)")
         log("I", "Profiler report, CPU cycles per operator:")
@@ -301,6 +309,42 @@ class Runner:
         limit = int(self.rest["--timelimit"])
         time.sleep(limit or 3600)
         print("\nInfo: Simulation is stopping. Reason: CPU time has been exceeded.")
+
+
+def counted(npu):
+    return 1000 + 7 * npu["commands"]
+
+
+class Trace:
+    """What ``--pmu-trace`` writes; the file stands in the folder the simulator was started in."""
+
+    def __init__(self, words, fail):
+        name = words[words.index("--pmu-trace") + 1] if "--pmu-trace" in words else ""
+        self.path = Path.cwd() / name if name and fail != "no-trace" else None
+        self.cut, self.events, self.now = fail == "cut-trace", [], 0
+
+    def add(self, data, cycles):
+        if self.path is None:
+            return
+        (delegate,) = program.decode(data).methods[0].delegates
+        stream = npu_commands.decode(vela_stream.blocks(delegate.data)["cmd_data"].data)
+        weight = sum(range(1, len(stream.operations) + 1))
+        self.tell("active", 1)
+        for number, operation in enumerate(stream.operations):
+            self.tell("qread", operation.offset // 4)
+            self.now += round(cycles * (number + 1) / weight)
+        self.tell("qread", stream.commands[-1].offset // 4 + 1)
+        self.tell("active", 0)
+        self.write()
+
+    def tell(self, track, value):
+        event = {"name": track, "pid": 1, "tid": track, "ph": "C", "ts": self.now}
+        self.events.append(event | {"args": {track: value}})
+
+    def write(self):
+        text = json.dumps({"displayTimeUnit": "ns", "traceEvents": self.events}).encode()
+        data = gzip.compress(text)
+        self.path.write_bytes(data[: len(data) // 2] if self.cut else data)
 
 
 def pool(name, used, given):

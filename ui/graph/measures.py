@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ui.graph.overlay import Merge
     from workbench.graph.lineage import Lineage
-    from workbench.results import EvaluateResult, LowerResult, VelaOperation
+    from workbench.results import EvaluateResult, LowerResult, SimulationResult, VelaOperation
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,29 @@ def cost(rows: Sequence[CompiledRow], level: str, peak: int = 0) -> list[Measure
         found.append(Measure(name, title, how, values, level, "sum", False, part, exact=device))
     found = [measure for measure in found if any(measure.values.values())]
     return [*found, *_utilisation(found, peak)]
+
+
+def traced(result: SimulationResult, rows: Sequence[CompiledRow], level: str) -> list[Measure]:
+    """Return what a simulator measured of each operation, and how far the estimate was off."""
+    pairs = [
+        (row, found) for row, found in zip(rows, result.traced, strict=False)
+        if (row.row.name, row.row.operator) == (found.name, found.operator)
+        and found.cycles is not None
+    ]  # fmt: skip
+    if not pairs:
+        return []
+
+    def measure(name: str, title: str, amounts: Sequence[float], middle: float | None) -> Measure:
+        values = _summed([row.owner for row, _ in pairs], amounts)
+        exact = _summed([row.device for row, _ in pairs], amounts)
+        log = False if middle is None else None
+        return Measure(name, title, "measured (FVP)", values, level, "sum", log, middle=middle,
+                       exact={DEVICE: exact} if exact else {})  # fmt: skip
+
+    return [
+        measure("measured", "Measured cycles", [f.cycles or 0.0 for _, f in pairs], None),
+        measure("more", "Cycles more than estimated", [f.difference or 0.0 for _, f in pairs], 0.0),
+    ]
 
 
 def _utilisation(found: Sequence[Measure], peak: int) -> list[Measure]:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ui.graph.levels import FLOAT, LEVELS_BY_ID
 from ui.graph.marking import chips, reasons
-from ui.graph.measures import CompiledRow, Measure, compiled_rows, cost, differences, quality
+from ui.graph.measures import (
+    CompiledRow,
+    Measure,
+    compiled_rows,
+    cost,
+    differences,
+    quality,
+    traced,
+)
 from ui.wording import why
 from workbench.errors import Cancelled, WorkbenchError
 from workbench.graph.lineage import Lineage
@@ -93,7 +101,7 @@ class Surveyor:
         Raises:
             Cancelled: a newer inquiry waits.
         """
-        from workbench.results import EvaluateResult, LowerResult, PrepareResult
+        from workbench.results import EvaluateResult, LowerResult, PrepareResult, SimulationResult
 
         level, lineage = inquiry.level, self._relate(inquiry, outdated)
         lowered = self._result(LowerResult, inquiry.results, "lower")
@@ -103,6 +111,9 @@ class Surveyor:
         rows = compiled_rows(lowered, lineage)
         found = quality(evaluated, lineage) if evaluated else []
         found += cost(rows or (), lineage.first, _peak(lowered))
+        simulated = self._result(SimulationResult, inquiry.results, "run")
+        if simulated is not None:
+            found += traced(simulated, rows or (), lineage.first)
         if inquiry.against:
             found += differences(found, self._against(inquiry, lineage))
         found += [m for numbers in inquiry.dropped for m in numbers_of(numbers, lineage, level)]

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QSortFilterProxyModel, Qt
 from PySide6.QtGui import QFontDatabase
-from PySide6.QtWidgets import QLabel, QListView, QScrollArea, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QLabel,
+    QListView,
+    QScrollArea,
+    QSplitter,
+    QTabWidget,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ui.models.log_lines import Role
+from ui.models.traced_table import TracedTableModel
+from ui.outline import inside
 from ui.result_panel import ResultPanel, StageFrame
+from ui.selection import Selected
 from ui.simulation_texts import simulation_cards, simulation_text
 from ui.theme import Theme
 from ui.widgets.figure_cards import FigureCards
+from ui.widgets.figure_view import FigureView
 from ui.widgets.line_delegate import LineDelegate
 from ui.widgets.machine_bar import MachineBar
 from workbench.errors import WorkbenchError
@@ -29,6 +41,8 @@ NOTHING = (
     "The program runs on Arm's simulator here: its outputs are compared with the quantized model "
     "and the TOSA reference model, its cycles with Vela's estimate."
 )
+_DIFFERENCE, _DELEGATE = 4, 6
+TOLD, OPERATIONS = range(2)
 
 
 class SimulatorPanel(ResultPanel):
@@ -42,6 +56,9 @@ class SimulatorPanel(ResultPanel):
         self.machine.runner_chosen.connect(self._on_runner_chosen)
         self.machine.fast_switched.connect(
             lambda on: self._change(lambda s: s.model_copy(update={"fast": on}))
+        )
+        self.machine.trace_switched.connect(
+            lambda on: self._change(lambda s: s.model_copy(update={"trace": on}))
         )
         self.frames["run"] = StageFrame("Measurements", NOTHING, self._make, self)
         split = QSplitter(Qt.Orientation.Vertical, self)
@@ -72,6 +89,26 @@ class SimulatorPanel(ResultPanel):
         self.cards.render_cards(cards, self.context.theme, stale=not shown.current)
         log = f"Everything that was printed: {shown.folder / 'uart.log'}"
         self.text.setText(f"{simulation_text(shown.value)}\n{log}")
+        self.traced.set_rows(shown.value.traced)
+        self.traced_table.set_look(self.context.theme, stale=not shown.current)
+        self.tabs.setTabVisible(OPERATIONS, bool(shown.value.traced))
+        several = len({row.delegate for row in shown.value.traced}) > 1
+        self.traced_table.setColumnHidden(_DELEGATE, not several)
+
+    def render_selection(self, selected: Selected) -> None:
+        if not self.has("run") or selected.origin == self.panel_id:
+            return
+        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        rows = [
+            shown for shown in range(self.traced.rowCount())
+            if (row := self.traced.row_at(shown)) and row.module and inside(row.module, modules)
+        ]  # fmt: skip
+        self.traced_table.choose_rows(rows, reveal=True)
+
+    def _on_operations_chosen(self, shown: Sequence[int]) -> None:
+        rows = [self.traced.row_at(number) for number in shown]
+        modules = [row.module for row in rows if row is not None and row.module]
+        self.context.selection.choose_modules(modules, self.panel_id)
 
     def _make(self, content: QWidget) -> None:
         self.cards = FigureCards(content)
@@ -85,11 +122,19 @@ class SimulatorPanel(ResultPanel):
         scroll.setFrameShape(QScrollArea.Shape.NoFrame)
         scroll.viewport().setAutoFillBackground(False)
         self.text.setAutoFillBackground(False)
+        self.traced = TracedTableModel(self)
+        self.traced_table = FigureView("Cycles of each operation", self.traced, content)
+        self.traced_table.rows_chosen.connect(self._on_operations_chosen)
+        self.traced_table.sortByColumn(_DIFFERENCE, Qt.SortOrder.DescendingOrder)
+        self.tabs = QTabWidget(content)
+        self.tabs.setDocumentMode(True)
+        self.tabs.addTab(scroll, "What it told")
+        self.tabs.addTab(self.traced_table, "Estimated and measured")
         layout = QVBoxLayout(content)
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(8)
         layout.addWidget(self.cards)
-        layout.addWidget(scroll, 1)
+        layout.addWidget(self.tabs, 1)
 
     def _make_log(self) -> QListView:
         proxy = QSortFilterProxyModel(self)
@@ -120,8 +165,9 @@ class SimulatorPanel(ResultPanel):
         runner = found.runner.path if isinstance(found, Setup) else None
         hint = "" if isinstance(found, Setup) else f"{found.message} {found.hint}"
         self.machine.render_machine(
-            installed.path if installed else None, runner, hint, fast=settings.fast
-        )
+            installed.path if installed else None, runner, hint,
+            fast=settings.fast, trace=settings.trace,
+        )  # fmt: skip
 
     def _on_simulator_chosen(self, path: str) -> None:
         project = self.context.document.project

@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QCheckBox, QFileDialog, QGridLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QFileDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QWidget,
+)
 
 
 class MachineBar(QWidget):
@@ -15,11 +23,13 @@ class MachineBar(QWidget):
         simulator_chosen: path of a simulator.
         runner_chosen: path of a runner.
         fast_switched: whether cycles are given up for speed.
+        trace_switched: whether the cycles of each operation are traced.
     """
 
     simulator_chosen = Signal(str)
     runner_chosen = Signal(str)
     fast_switched = Signal(bool)
+    trace_switched = Signal(bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -38,14 +48,21 @@ class MachineBar(QWidget):
         )
         self.fast = QCheckBox("Functional only: quicker, no cycles", self)
         self.fast.clicked.connect(self.fast_switched)
-        grid.addWidget(self.fast, 2, 1)
+        self.trace = QCheckBox("Cycles of each operation (PMU trace)", self)
+        self.trace.clicked.connect(self.trace_switched)
+        switches = QHBoxLayout()
+        switches.setSpacing(18)
+        for switch in (self.fast, self.trace):
+            switches.addWidget(switch)
+        switches.addStretch(1)
+        grid.addLayout(switches, 2, 1, 1, 2)
         self.hint = QLabel(self)
         self.hint.setObjectName("Hint")
         self.hint.setWordWrap(True)
         grid.addWidget(self.hint, 3, 0, 1, 3)
 
     def render_machine(
-        self, simulator: Path | None, runner: Path | None, hint: str, *, fast: bool
+        self, simulator: Path | None, runner: Path | None, hint: str, *, fast: bool, trace: bool
     ) -> None:
         """Show what there is; None is what is missing."""
         self.simulator.setText(_short(simulator) or "not found")
@@ -53,6 +70,9 @@ class MachineBar(QWidget):
         self.runner.setText(_short(runner) or "none named for this target")
         self.runner.setToolTip(str(runner or ""))
         self.fast.setChecked(fast)
+        self.trace.setChecked(trace and not fast)
+        self.trace.setEnabled(not fast)
+        self.trace.setToolTip("A functional run has no cycles to trace" if fast else "")
         self.hint.setText(hint)
         self.hint.setVisible(bool(hint))
 

@@ -38,6 +38,8 @@ def add(verbs: Any) -> None:
     setting.add_argument("--executorch", metavar="DIR", help="an ExecuTorch checkout")
     setting.add_argument("--fast", action=BooleanOptionalAction, default=None,
                          help="how projects are run: functional only, or with cycles")  # fmt: skip
+    setting.add_argument("--trace", action=BooleanOptionalAction, default=None,
+                         help="trace the cycles of each operation of projects")  # fmt: skip
     setting.add_argument("--timeout", type=float, metavar="S", help="for the runs of projects")
     add_json(setting)
     setting.set_defaults(perform=_set)
@@ -188,6 +190,7 @@ def _set(options: argparse.Namespace) -> int:
         "runners": runners or settings.runners,
         "executorch": options.executorch or settings.executorch,
         "fast": settings.fast if options.fast is None else options.fast,
+        "trace": settings.trace if options.trace is None else options.trace,
         "timeout_s": options.timeout if (options.timeout or 0) > 0 else settings.timeout_s,
     })  # fmt: skip
     save_settings(settings)

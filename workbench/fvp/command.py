@@ -18,17 +18,22 @@ if TYPE_CHECKING:
     from workbench.fvp.simulators import Device
 
 PROGRAM_FILE, RUNNER_FILE, OUTPUT_STEM = "program.pte", "runner.elf", "out"
+TRACE_FILE = "trace.gz"
 LONGEST_COMMAND_LINE = 256
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is started. ``address`` is where the program is loaded, for runners that want that."""
+    """What is started. ``address`` is where the program is loaded, for runners that want that.
+
+    ``trace`` has the NPU write when it read which command, as it computes in cycles.
+    """
 
     device: Device
     placement: Placement
     inputs: int
     fast: bool = False
+    trace: bool = False
     timelimit_s: int = 600
     serve: bool = False
     address: int | None = None
@@ -52,8 +57,11 @@ def command(binary: Path, folder: Path, run: Run) -> list[str]:
     """
     simulator = run.device.simulator
     settings = [f"{simulator.npu}.num_macs={run.device.macs}", *simulator.settings]
-    if run.fast:
-        settings.append(f"{simulator.npu}.extra_args='--fast'")
+    extra = ["--fast"] if run.fast else []
+    if run.trace:
+        extra.append(f"--pmu-trace {TRACE_FILE}")
+    if extra:
+        settings.append(f"{simulator.npu}.extra_args='{' '.join(extra)}'")
     if run.placement in {"semihosting", "embedded", "unknown"} and run.address is None:
         settings += [
             f"{simulator.cpu}.semihosting-enable=1",

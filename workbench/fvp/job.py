@@ -20,7 +20,10 @@ Sample = tuple[Array, ...]
 
 @dataclass(frozen=True)
 class Job:
-    """One program on one runner and simulator, with its samples."""
+    """One program on one runner and simulator, with its samples.
+
+    ``trace`` asks for the cycles of each operation; a functional run (``fast``) has none.
+    """
 
     installed: Installed
     runner: RunnerElf
@@ -28,6 +31,7 @@ class Job:
     device: Device
     samples: Sequence[Sample]
     fast: bool = False
+    trace: bool = False
     timeout_s: float = 600.0
     address: int | None = None
 
@@ -38,5 +42,14 @@ class Job:
 
     @property
     def serves(self) -> bool:
-        """Whether all samples are computed in one start."""
-        return self.runner.serves and len(self.samples) > 1 and self.reads_files
+        """Whether all samples are computed in one start.
+
+        A simulator that has served is ended from outside, which would cut its trace.
+        """
+        many = len(self.samples) > 1 and not self.traces
+        return self.runner.serves and many and self.reads_files
+
+    @property
+    def traces(self) -> bool:
+        """Whether the cycles of each operation are traced."""
+        return self.trace and not self.fast

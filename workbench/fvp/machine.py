@@ -24,13 +24,14 @@ FILE = "machine.json"
 class MachineSettings(Frozen):
     """What the user has named. ``simulators`` is keyed by NPU generation, e.g. ``u55``.
 
-    ``fast`` and ``timeout_s`` are for the runs of projects.
+    ``fast``, ``trace`` and ``timeout_s`` are for the runs of projects.
     """
 
     simulators: Mapping[str, str] = Field(default_factory=dict)
     runners: tuple[str, ...] = ()
     executorch: str = ""
     fast: bool = False
+    trace: bool = False
     timeout_s: float = Field(default=600.0, gt=0)
 
 

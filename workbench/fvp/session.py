@@ -17,6 +17,7 @@ from workbench.fvp import command, finding, fit
 from workbench.fvp.job import Array, Job, Sample
 from workbench.fvp.process import Ending, Hooks, execute
 from workbench.fvp.reporting import ended_well, report_of
+from workbench.fvp.trace import Reading, Trace, read_trace
 from workbench.fvp.uart import UartReader
 
 if TYPE_CHECKING:
@@ -28,10 +29,14 @@ _GRACE_S = 5.0
 
 @dataclass
 class Outcome:
-    """The report, and the outputs of each sample; None where the runner wrote none."""
+    """The report, the outputs of each sample, None where the runner wrote none, and the trace.
+
+    ``invocations`` has what the NPU read in each invocation of a delegate, of all samples.
+    """
 
     report: SimulationReport
     outputs: list[list[Array | None]] = field(default_factory=list)
+    invocations: list[list[Reading]] = field(default_factory=list)
 
 
 def prepare(job: Job) -> list[str]:
@@ -79,23 +84,28 @@ def run(
     whole = job.serves or not job.reads_files or not job.samples
     starts = [job.samples] if whole else [[sample] for sample in job.samples]
     outputs: list[list[Array | None]] = []
-    elapsed, ending = 0.0, Ending("itself")
+    elapsed, ending, trace = 0.0, Ending("itself"), Trace()
     for number, samples in enumerate(starts):
         part = _Start(job, reader, samples, live)
         place = log if number == 0 else log.with_name(f"{log.stem}-{number}{log.suffix}")
         ending = part.run(place, cancelled)
         elapsed += ending.elapsed_s
         outputs += part.outputs
+        trace.invocations += part.trace.invocations
+        trace.problem = trace.problem or part.trace.problem
         if not ended_well(ending, reader, serve=job.serves):
             break
     missing = any(array is None for sample in outputs for array in sample)
     if ending.log_cut:
         notes.append("The log was cut: it grew beyond its limit, or the disk is full.")
+    if trace.problem:
+        notes.append(trace.problem)
     report = report_of(job, reader, ending, outputs, notes)
     if report.succeeded and job.reads_files and (missing or len(outputs) < len(job.samples)):
         reason = "The program ran to its end, but not every output was written."
         report = report.model_copy(update={"succeeded": False, "exit_reason": reason})
-    return Outcome(report.model_copy(update={"elapsed_s": round(elapsed, 3)}), outputs)
+    report = report.model_copy(update={"elapsed_s": round(elapsed, 3)})
+    return Outcome(report, outputs, trace.invocations)
 
 
 class _Start:
@@ -113,6 +123,7 @@ class _Start:
         self._folder = Path()
         self._asked = 0
         self.outputs: list[list[Array | None]] = []
+        self.trace = Trace()
 
     def run(self, log: Path, cancelled: Callable[[], bool]) -> Ending:
         """Run, and collect the outputs."""
@@ -122,7 +133,8 @@ class _Start:
             self._folder = Path(name)
             self._fill()
             what = command.Run(
-                job.device, job.runner.placement, inputs, fast=job.fast, serve=self._serve,
+                job.device, job.runner.placement, inputs,
+                fast=job.fast, trace=job.traces, serve=self._serve,
                 timelimit_s=max(1, round(job.timeout_s)), address=job.address,
             )  # fmt: skip
             ending = execute(
@@ -136,6 +148,8 @@ class _Start:
             self._reader.close()
             if not self._serve and self._samples and job.reads_files:
                 self.outputs.append(self._collect())
+            if job.traces:
+                self.trace = read_trace(self._folder / command.TRACE_FILE)
         return ending
 
     def _fill(self) -> None:

@@ -153,6 +153,7 @@ def _machine(reading: _Reading) -> JsonValue:
         "simulator": reading.digests.of(found.installed.path),
         "runner": reading.digests.of(found.runner.path),
         "fast": found.settings.fast,
+        "trace": found.settings.trace and not found.settings.fast,
     }
 
 

@@ -52,11 +52,11 @@ STAGES: tuple[Stage, ...] = (
     Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 2,
           _entry("evaluate")),
     Stage("lower", "Lower", "Compiling for the NPU", ("convert",), ("target.compile",),
-          ("executorch", "ethos-u-vela"), 3, _entry("lower")),
+          ("executorch", "ethos-u-vela"), 4, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools",), 3, _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
-          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 2, _entry("run")),
+          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 3, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
           ("name", "rules.listed", "calibration"), ("executorch",), 2, _entry("package")),
 )  # fmt: skip

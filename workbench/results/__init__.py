@@ -17,6 +17,7 @@ from workbench.results.cost import (
     Deliverable,
     LiveRange,
     LowerResult,
+    NpuCommand,
     PackageResult,
     VelaOperation,
     VelaReport,
@@ -39,7 +40,7 @@ from workbench.results.quality import (
     VerifyResult,
 )
 from workbench.results.ranges import CalibrateResult, TensorRange
-from workbench.results.simulation import SimulationResult
+from workbench.results.simulation import SimulationResult, TracedOperation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -65,6 +66,7 @@ __all__ = [
     "LiveRange",
     "LowerResult",
     "NodeAnnotation",
+    "NpuCommand",
     "OutputQuality",
     "PackageResult",
     "PrepareResult",
@@ -73,6 +75,7 @@ __all__ = [
     "TensorQuality",
     "TensorRange",
     "TensorSpec",
+    "TracedOperation",
     "VelaOperation",
     "VelaReport",
     "VelaTotals",

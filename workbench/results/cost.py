@@ -46,6 +46,17 @@ class LiveRange(Frozen):
     bytes: int
 
 
+class NpuCommand(Frozen):
+    """A command that makes the NPU compute: where it stands, and for which row it computes.
+
+    ``offset`` counts bytes from the first command of the stream; ``operation`` is the index of
+    the row in the delegate's ``operations``, None for what no row tells.
+    """
+
+    offset: int
+    operation: int | None = None
+
+
 class VelaTotals(Frozen):
     """Vela's estimate in totals: cycles, time, memory [bytes], multiply-accumulates."""
 
@@ -66,6 +77,7 @@ class VelaReport(VelaTotals):
     command_stream_bytes: int
     scratch_bytes: int
     operations: tuple[VelaOperation, ...] = ()
+    commands: tuple[NpuCommand, ...] = ()
     tensors: tuple[LiveRange, ...] = ()
 
 

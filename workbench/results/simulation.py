@@ -89,10 +89,31 @@ class Agreement(Frozen):
     sample_max_lsb: tuple[int, ...]
 
 
+class TracedOperation(Frozen):
+    """One row of Vela's table with what was measured of it, a mean over all inferences [cycles].
+
+    ``cycles`` is None for a row that has no commands of its own, or whose commands were read
+    together with those of another.
+    """
+
+    delegate: int
+    operator: str
+    name: str
+    module: str
+    estimated: int
+    cycles: float | None
+
+    @property
+    def difference(self) -> float | None:
+        """Cycles more than estimated."""
+        return None if self.cycles is None else self.cycles - self.estimated
+
+
 class SimulationResult(Frozen):
     """A project's program on a simulator. ``cycles`` are NPU cycles of one inference, a mean.
 
-    ``estimated_cycles`` are Vela's; ``cycles`` is None for a functional run.
+    ``estimated_cycles`` are Vela's; ``cycles`` is None for a functional run; ``traced`` is empty
+    where no operations were traced.
     """
 
     report: SimulationReport
@@ -100,5 +121,6 @@ class SimulationResult(Frozen):
     samples: int
     cycles: float | None
     estimated_cycles: int
+    traced: tuple[TracedOperation, ...] = ()
     against_quantized: Agreement
     against_reference: Agreement

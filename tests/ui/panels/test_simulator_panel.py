@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fakes import fvp, runner_elf
+from ui.panels.simulator_panel import OPERATIONS
 from workbench.fvp.machine import load_settings
 
 BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
@@ -53,6 +54,21 @@ def test_that_a_run_shows_measured_figures_and_the_serial_port(named, opened, qt
     assert "2 by -1 LSB, 1 by +1 LSB; most in sample 2" in named.text.text()
     qtbot.waitUntil(lambda: named.log.model().rowCount() == 1)
     assert named.log.model().index(0, 0).data().endswith("at work on run")
+
+
+def test_that_measured_cycles_stand_beside_the_estimated_ones(named, opened, qtbot):
+    named.machine.trace.click()
+    assert load_settings().trace
+    opened.runs.run_to("run")
+    qtbot.waitUntil(lambda: named.has("run"))
+    named.tabs.setCurrentIndex(OPERATIONS)
+    model = named.traced_table.model()
+    shown = [model.index(0, column).data() for column in range(6)]
+    assert shown == ["Conv2D", "stem.conv", "900", "1,098", "+198", "+22 %"]
+    named.traced_table.selectRow(0)
+    assert opened.window.context.selection.value.modules == {"stem.conv"}
+    named.machine.fast.click()
+    assert not named.machine.trace.isEnabled()
 
 
 def test_that_a_file_that_is_no_runner_is_refused(panel, notices, tmp_path):

@@ -18,6 +18,7 @@ from workbench.fvp.fit import Program
 from workbench.fvp.job import Job
 from workbench.fvp.session import Outcome, run
 from workbench.fvp.setup import Setup
+from workbench.fvp.trace import traced
 from workbench.fvp.uart import level_of
 from workbench.pipeline.plan import simulator_setup
 from workbench.results import LowerResult, SimulationResult
@@ -66,6 +67,7 @@ def simulate(context: StageContext) -> SimulationResult:
         samples=len(inputs),
         cycles=sum(known) / len(known) if known else None,
         estimated_cycles=sum(report.cycles_total for report in lowered.vela),
+        traced=traced(outcome.invocations, lowered.vela),
         against_quantized=_agreement(quantized, outputs, grids, integer_io=integer_io),
         against_reference=_agreement(reference, outputs, grids, integer_io=integer_io),
     )
@@ -92,7 +94,7 @@ def _run(context: StageContext, setup: Setup, inputs: list[Tensors]) -> Outcome:
     job = Job(
         setup.installed, setup.runner, Program("program.pte", data), setup.device,
         [tuple(tensor.detach().numpy() for tensor in sample) for sample in inputs],
-        fast=setup.settings.fast, timeout_s=setup.settings.timeout_s,
+        fast=setup.settings.fast, trace=setup.settings.trace, timeout_s=setup.settings.timeout_s,
     )  # fmt: skip
     logged = done = 0
 

@@ -16,7 +16,7 @@ from executorch.backends.arm.tosa import backend as tosa_backend
 from workbench.engine import fx_groups, programs
 from workbench.engine.compilers.vela import totals
 from workbench.engine.fx_groups import Location
-from workbench.results import LiveRange, VelaOperation, VelaReport
+from workbench.results import LiveRange, NpuCommand, VelaOperation, VelaReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 # Tables of Vela 5.1's debug database; a figure in a table's row is found by its header.
-_PERFORMANCE, _TENSORS = "perf", "tensors"
+_PERFORMANCE, _TENSORS, _QUEUE, _GROUPS = "perf", "tensors", "queue", "group"
 # Tensors that Vela adds (layout changes) are called #1234, another number at every run.
 _INTERNAL = "(added by Vela)"
 
@@ -135,8 +135,18 @@ def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> Vela
         command_stream_bytes=len(bytes(model.command_stream)) if model.command_stream else 0,
         scratch_bytes=int(model.scratch.size),
         operations=tuple(_operations(model, origins)),
+        commands=tuple(_commands(model)),
         tensors=tuple(_live_ranges(model, origins)),
     )
+
+
+def _commands(model: Any) -> Iterator[NpuCommand]:
+    """Yield the commands that compute, in order; those chained to another are part of it."""
+    rows = {row["id"]: index for index, row in enumerate(_rows(model, _PERFORMANCE))}
+    chained = {row["id"] for row in _rows(model, _GROUPS) if row["id"] != row["group_id"]}
+    queue = [row for row in _rows(model, _QUEUE) if row["scheduled_id"] not in chained]
+    for row in sorted(queue, key=lambda row: _number(row["offset"])):
+        yield NpuCommand(offset=_number(row["offset"]), operation=rows.get(row["scheduled_id"]))
 
 
 def _live_ranges(model: Any, origins: Origins) -> Iterator[LiveRange]:

@@ -1,0 +1,57 @@
+"""Operations on the NPU as they were measured, beside what Vela estimated."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject
+
+from ui.figures import DASH, count, percent
+from ui.models.figure_table import Column, FigureTableModel
+from workbench.results import TracedOperation
+
+
+def excess(row: TracedOperation) -> float | None:
+    """Return how much longer than estimated it took, as part of the estimate."""
+    more = row.difference
+    return None if more is None or not row.estimated else more / row.estimated
+
+
+def _signed(value: float | None) -> str:
+    return DASH if value is None else f"{'+' if value > 0 else ''}{count(value)}"
+
+
+def _signed_percent(value: float | None) -> str:
+    return DASH if value is None else f"{'+' if value > 0 else ''}{percent(value, 0)}"
+
+
+def _describe(row: TracedOperation) -> str:
+    lines = (
+        f"{row.operator}  {row.name}",
+        row.module or "not matched to a module",
+        f"{count(row.estimated)} cycles estimated (Vela)",
+        f"{count(row.cycles)} cycles measured (FVP)" if row.cycles is not None
+        else "not measured: its commands were read together with those of another operation",
+    )  # fmt: skip
+    return "\n".join(lines)
+
+
+TRACED_COLUMNS: tuple[Column[TracedOperation], ...] = (
+    Column("Operator", lambda r: r.operator),
+    Column("Module", lambda r: r.module or DASH),
+    Column("Estimated", lambda r: count(r.estimated), lambda r: r.estimated,
+           "Cycles of one inference, estimated by Vela"),
+    Column("Measured", lambda r: count(r.cycles) if r.cycles is not None else DASH,
+           lambda r: r.cycles, "Cycles of one inference on the simulator, a mean"),
+    Column("Difference", lambda r: _signed(r.difference), lambda r: r.difference,
+           "Measured less estimated"),
+    Column("Part", lambda r: _signed_percent(excess(r)), excess,
+           "The difference as part of the estimate"),
+    Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
+    Column("Name", lambda r: r.name),
+)  # fmt: skip
+
+
+class TracedTableModel(FigureTableModel[TracedOperation]):
+    """All operations that were traced."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(TRACED_COLUMNS, _describe, parent)
