@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from workbench.history.runs import Run
     from workbench.history.store import History
 
-_TOLD_BY = ("evaluate", "lower")
+_TOLD_BY = ("evaluate", "lower", "run")
 _Task = Callable[["History"], "History"]
 
 
@@ -83,7 +83,7 @@ class RunHistory(QThread):
         self._do(task)
 
     def keep(self, project: Project, folder: Path, origin: str = "") -> None:
-        """Keep what the cache holds of a project's evaluation."""
+        """Keep what the cache holds of a project's evaluation and simulation."""
 
         def task(history: History) -> History:
             from workbench.history.runs import run_of
@@ -120,10 +120,11 @@ class RunHistory(QThread):
         history.close()
 
     def _on_planned(self, document: Document, planned: Planned) -> None:
-        """Keep what was evaluated before, by the command line perhaps, once."""
+        """Keep what was evaluated or simulated before, by the command line perhaps, once."""
         states = [planned.plan.of(stage) for stage in _TOLD_BY]
         keys = tuple(stage.key for stage in states if stage.state == "cached")
-        is_new = states[0].state == "cached" and keys not in self._kept
+        is_told = any(s.state == "cached" for s in states if s.id != "lower")
+        is_new = is_told and keys not in self._kept
         if is_new and planned.project is document.project:
             self._kept.add(keys)
             self.keep(planned.project, document.folder)

@@ -43,14 +43,31 @@ def describe_run(run: Run) -> str:
     lines = [
         f"Run {run.number}, {when(run)}",
         rules_line(run),
-        f"{run.accuracy_name}  {accuracy_text(run)}, measured on host (PyTorch)",
     ]
+    if run.quality.samples:
+        said = f"{run.accuracy_name}  {accuracy_text(run)}"
+        lines.append(f"{said}, measured on host (PyTorch)")
     if run.cost is not None:
         lines.append(
             f"{count(run.cost.cycles)} cycles, SRAM {size(run.cost.sram_bytes)}, "
             f"estimated (Vela {run.cost.vela_version})"
         )
+    found = run.simulated
+    if found is not None:
+        cycles = f"{count(found.cycles)} cycles" if found.cycles is not None else "no cycles"
+        lines.append(
+            f"{cycles}, {percent(found.exact)} of outputs equal to TOSA, measured "
+            f"({found.simulator} {found.version})".replace(" )", ")")
+        )
     return "\n".join(lines)
+
+
+def _measured(run: Run) -> float | None:
+    return run.simulated.cycles if run.simulated is not None else None
+
+
+def _exact(run: Run) -> float | None:
+    return run.simulated.exact if run.simulated is not None else None
 
 
 def when(run: Run) -> str:
@@ -68,13 +85,23 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("SQNR", lambda r: decibel(r.run.quality.sqnr_db), lambda r: r.run.quality.sqnr_db),
     Column("Cycles", _cost(lambda c: c.cycles, count), _value(lambda c: c.cycles),
            "Estimated by Vela; a dash until the configuration is compiled"),
+    Column("Measured", lambda r: DASH if _measured(r.run) is None else count(_measured(r.run)),
+           lambda r: _measured(r.run), "NPU cycles measured on the simulator (FVP)"),
     Column("SRAM", _cost(lambda c: c.sram_bytes, lambda v: size(int(v))),
            _value(lambda c: c.sram_bytes), "Peak, estimated by Vela"),
     Column("Rules", lambda r: rules_line(r.run)),
     Column("Constants", _cost(lambda c: c.flash_bytes, lambda v: size(int(v))),
            _value(lambda c: c.flash_bytes), "Weights and commands, estimated by Vela"),
+    Column("Equal to TOSA", lambda r: percent(_exact(r.run)), lambda r: _exact(r.run),
+           "Output elements on the simulator equal to the TOSA reference model's"),
     Column("Target", lambda r: r.run.target.id),
     Column("Made", lambda r: when(r.run), None, "Coordinated universal time"),
+)  # fmt: skip
+
+# The columns that say nothing until a simulator has run.
+SIMULATED = tuple(
+    place for place, column in enumerate(RUN_COLUMNS)
+    if column.title in {"Measured", "Equal to TOSA"}
 )  # fmt: skip
 
 CHANGE_COLUMNS: tuple[Column[tuple[str, Change]], ...] = (

@@ -1,4 +1,4 @@
-"""Runs: every configuration that was evaluated, as a table and as a trade-off; two compared."""
+"""Runs: what was evaluated or simulated, as a table and as a trade-off; two compared."""
 
 from __future__ import annotations
 
@@ -7,17 +7,30 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSplitter, QVBoxLayout, QWidget
 
-from ui.models.run_table import ChangeTableModel, RunRow, RunTableModel, describe_run
+from ui.models.run_table import (
+    SIMULATED,
+    ChangeTableModel,
+    RunRow,
+    RunTableModel,
+    describe_run,
+)
 from ui.panel import Panel
 from ui.plots.tradeoff_plot import Dot, TradeoffPlot
 from ui.theme import Theme
 from ui.widgets.figure_view import FigureView
-from workbench.history.comparison import Change, difference, front_of, point_of, rules_line
+from workbench.history.comparison import (
+    Change,
+    difference,
+    front_of,
+    newest_accuracy,
+    point_of,
+    rules_line,
+)
 from workbench.history.runs import Run
 from workbench.project.model import Project
 from workbench.project.restoring import restore_rules
 
-NO_RUNS = "No run yet. Every configuration whose quality is measured is kept here."
+NO_RUNS = "No run yet. Every configuration that is evaluated or simulated is kept here."
 NO_COST = "Compile a configuration to see its accuracy over its cycles."
 NO_PAIR = "Choose two runs to compare them."
 
@@ -83,6 +96,9 @@ class RunsPanel(Panel):
             self._runs = runs
             best = front_of(runs)
             self.model.set_rows(RunRow(run, run.number in best) for run in runs)
+            is_simulated = any(run.simulated is not None for run in runs)
+            for column in SIMULATED:
+                self.table.setColumnHidden(column, not is_simulated)
             self._show_dots(best)
             places = [i for i, run in enumerate(runs) if run.number in chosen]
             self.table.choose_rows([self.model.shown_at(i) for i in places], reveal=False)
@@ -91,7 +107,7 @@ class RunsPanel(Panel):
         self._show_chosen()
 
     def _show_dots(self, best: set[int]) -> None:
-        name = self._runs[-1].accuracy_name if self._runs else ""
+        name = newest_accuracy(self._runs)
         points = [point_of(run) if run.accuracy_name == name else None for run in self._runs]
         self._dots = tuple(i for i, point in enumerate(points) if point is not None)
         dots = [

@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from workbench.history.runs import Run
     from workbench.project.model import Project
 
-_HEADER = ("run", "made", "rules", "accuracy", "SQNR [dB]", "cycles", "SRAM [KiB]", "best")
+_HEADER = ("run", "made", "rules", "accuracy", "SQNR [dB]", "cycles", "measured", "SRAM [KiB]",
+           "best")  # fmt: skip
 
 
 def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "runs",
-        help="every configuration that was evaluated; compare two, restore one",
-        description="Without an option: all runs; those no other run beats are marked.",
+        help="every configuration that was evaluated or simulated; compare two, restore one",
+        description="Without an option: all runs; those no other run beats are marked. Cycles "
+        "and SRAM are estimated by Vela, measured cycles are a simulator's.",
     )
     add_project(verb)
     choice = verb.add_mutually_exclusive_group()
@@ -81,6 +83,7 @@ def _row(run: Run, best: bool) -> list[str]:
         accuracy,
         "-" if run.quality.sqnr_db is None else f"{run.quality.sqnr_db:.2f}",
         f"{cost.cycles:,}" if cost else "-",
+        f"{run.simulated.cycles:,.0f}" if run.simulated and run.simulated.cycles else "-",
         f"{cost.sram_bytes / 1024:.1f}" if cost else "-",
         "*" if best else "",
     ]

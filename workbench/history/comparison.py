@@ -48,7 +48,7 @@ def front_of(runs: Iterable[Run]) -> set[int]:
     the CPU, whose time Vela's cycles leave out.
     """
     listed = list(runs)
-    newest = next((run.accuracy_name for run in reversed(listed)), "")
+    newest = newest_accuracy(listed)
     fewest = min((run.cost.cpu_nodes for run in listed if run.cost is not None), default=0)
     points = [
         point_of(run)
@@ -57,6 +57,11 @@ def front_of(runs: Iterable[Run]) -> set[int]:
         for run in listed
     ]
     return {listed[place].number for place in pareto_front(points)}
+
+
+def newest_accuracy(runs: Sequence[Run]) -> str:
+    """Return what the accuracy of the newest run that has one is; "" without any."""
+    return next((run.accuracy_name for run in reversed(runs) if run.accuracy is not None), "")
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ def _figures(run: Run) -> dict[str, str]:
         "target": run.target.id,
         "SQNR": _number(quality.sqnr_db, " dB"),
         "cosine": _number(quality.cosine),
-        "top-1": "" if quality.top1 is None else f"{100 * quality.top1:.2f} %",
+        "top-1": _percent(quality.top1),
     }
     if quality.metric_name:
         said[quality.metric_name] = _number(quality.metric)
@@ -141,7 +146,16 @@ def _figures(run: Run) -> dict[str, str]:
         said["SRAM"] = f"{cost.sram_bytes:,} B"
         said["flash"] = f"{cost.flash_bytes:,} B"
         said["operators on the CPU"] = str(cost.cpu_nodes)
+    if run.simulated is not None:
+        said["measured cycles"] = _number(run.simulated.cycles)
+        said["simulator"] = f"{run.simulated.simulator} {run.simulated.version}".strip()
+        said["equal to TOSA"] = _percent(run.simulated.exact)
+        said["most LSB on the simulator"] = str(run.simulated.max_lsb)
     return said
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.2f} %"
 
 
 def _number(value: float | None, unit: str = "") -> str:

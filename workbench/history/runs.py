@@ -15,7 +15,13 @@ from workbench.project.improvers import ImproverId
 from workbench.project.model import Rule, TargetChoice
 from workbench.project.qconfig import QuantConfig
 from workbench.project.range_method import RangeMethod, without_origins
-from workbench.results import EvaluateResult, LowerResult, TensorQuality, load_result
+from workbench.results import (
+    EvaluateResult,
+    LowerResult,
+    SimulationResult,
+    TensorQuality,
+    load_result,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,10 +55,29 @@ class Cost(Frozen):
     vela_version: str
 
 
+class Simulated(Frozen):
+    """What a simulator measured. ``cycles`` are the NPU's of one inference, None when functional.
+
+    ``exact`` is the share of output elements equal to those of the TOSA reference model;
+    ``max_lsb`` the largest difference to the quantized model in steps of the output's grid.
+    """
+
+    simulator: str
+    version: str
+    runner: str
+    samples: int
+    cycles: float | None
+    estimated_cycles: int
+    exact: float | None
+    max_lsb: int
+    argmax_equal: int
+
+
 class Run(Frozen):
     """One row of the history. ``number`` is given by the history; 0 before.
 
-    ``digests`` are the keys of the stages' results; ``layers`` the quality tensor by tensor.
+    A configuration that was only simulated has no samples in its ``quality``. ``digests`` are the
+    keys of the stages' results; ``layers`` the quality tensor by tensor.
     """
 
     number: int = 0
@@ -67,6 +92,7 @@ class Run(Frozen):
     range_methods: tuple[RangeMethod, ...] = ()
     quality: Quality
     cost: Cost | None = None
+    simulated: Simulated | None = None
     digests: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     layers: tuple[TensorQuality, ...] = ()
@@ -101,16 +127,19 @@ class Run(Frozen):
 
 
 def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> Run | None:
-    """Return the run that the cache holds of a project; None when it was not evaluated.
+    """Return the run that the cache holds of a project.
+
+    None when it was neither evaluated nor run on a simulator.
 
     Raises:
         WorkbenchError: a stored result is damaged.
     """
-    folder = _folder(planned, cache, "evaluate")
-    if folder is None:
+    folders = {stage: _folder(planned, cache, stage) for stage in ("evaluate", "run", "lower")}
+    evaluated = load_result(EvaluateResult, folders["evaluate"]) if folders["evaluate"] else None
+    simulated = load_result(SimulationResult, folders["run"]) if folders["run"] else None
+    if evaluated is None and simulated is None:
         return None
-    evaluated = load_result(EvaluateResult, folder)
-    lowered = _folder(planned, cache, "lower")
+    lowered = folders["lower"]
     return Run(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         project=project.name,
@@ -121,11 +150,12 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
         improvers=project.improvers,
         ranges=project.ranges,
         range_methods=project.range_methods,
-        quality=quality_of(evaluated),
+        quality=quality_of(evaluated) if evaluated else Quality(samples=0, data="", sqnr_db=None),
         cost=cost_of(load_result(LowerResult, lowered)) if lowered is not None else None,
+        simulated=simulated_of(simulated) if simulated is not None else None,
         digests={stage.id: stage.key for stage in planned.stages if stage.key},
         versions=tool_versions(),
-        layers=evaluated.tensors,
+        layers=evaluated.tensors if evaluated else (),
     )
 
 
@@ -154,6 +184,22 @@ def cost_of(lowered: LowerResult) -> Cost:
         cpu_nodes=len(lowered.cpu_nodes),
         pte_bytes=lowered.pte_bytes,
         vela_version=lowered.vela_version,
+    )
+
+
+def simulated_of(result: SimulationResult) -> Simulated:
+    """Return the figures of a run on a simulator."""
+    reference = result.against_reference
+    return Simulated(
+        simulator=result.report.simulator,
+        version=result.report.version,
+        runner=result.runner,
+        samples=result.samples,
+        cycles=result.cycles,
+        estimated_cycles=result.estimated_cycles,
+        exact=reference.exact / reference.elements if reference.elements else None,
+        max_lsb=result.against_quantized.max_lsb,
+        argmax_equal=result.against_quantized.argmax_equal,
     )
 
 

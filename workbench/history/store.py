@@ -91,7 +91,8 @@ class History:
     def record(self, run: Run) -> Run:
         """Keep a run and return it with its number; the same configuration keeps its row.
 
-        What was known of the cost and the origin of a configuration is not forgotten. When the
+        What was known of a configuration is not forgotten; measured cycles give way to measured
+        ones only. When the
         file refuses, all runs go on in memory, and ``problem`` says so.
         """
         try:
@@ -185,10 +186,19 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _joined(before: Run, now: Run) -> Run:
+    """Return what is known of a configuration: the newer figures, else the older ones."""
+    simulated = now.simulated or before.simulated
+    measured = before.simulated is not None and before.simulated.cycles is not None
+    if measured and (now.simulated is None or now.simulated.cycles is None):
+        simulated = before.simulated
+    known = now if now.quality.samples else before
     return now.model_copy(
         update={
             "made": before.made,
             "origin": before.origin or now.origin,
             "cost": now.cost or before.cost,
+            "simulated": simulated,
+            "quality": known.quality,
+            "layers": known.layers,
         }
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.history.comparison import front_of, point_of, rules_line
+from workbench.history.comparison import front_of, newest_accuracy, point_of, rules_line
 from workbench.history.store import History, history_path
 from workbench.pipeline.plan import plan, tool_versions
 from workbench.pipeline.resolution import resolve_graph
@@ -21,6 +21,7 @@ from workbench.results import (
     ImportResult,
     LowerResult,
     PackageResult,
+    SimulationResult,
     VerifyResult,
     load_result,
 )
@@ -80,6 +81,7 @@ class Findings:
     evaluate: EvaluateResult | None
     lower: LowerResult | None
     verify: VerifyResult | None
+    simulated: SimulationResult | None
     package: PackageResult | None
     modules: tuple[ModuleCost, ...] = ()
     runs: tuple[Run, ...] = ()
@@ -111,6 +113,7 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         evaluate=_load(EvaluateResult, "evaluate", planned, cache),
         lower=lower,
         verify=_load(VerifyResult, "verify", planned, cache),
+        simulated=_load(SimulationResult, "run", planned, cache),
         package=_load(PackageResult, "package", planned, cache),
         modules=tuple(_modules(lower)) if lower else (),
         runs=tuple(runs),
@@ -120,7 +123,7 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
             for run, point in plotted
             if point is not None
         ),
-        accuracy_name=next((run.accuracy_name for run in reversed(runs)), ""),
+        accuracy_name=newest_accuracy(runs),
         lines={run.number: rules_line(run) for run in runs},
     )
 

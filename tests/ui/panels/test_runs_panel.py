@@ -1,7 +1,10 @@
 """The Runs panel over fake engines: runs appear, are compared and restored."""
 
 import pytest
+from PySide6.QtCore import Qt
 
+from tests.fakes import fvp, runner_elf
+from workbench.fvp.machine import MachineSettings, save_settings
 from workbench.project import edits
 
 
@@ -41,8 +44,28 @@ def test_that_without_runs_the_panel_says_how_they_come(panel):
 def test_that_every_evaluated_configuration_is_listed_with_its_figures(two_runs, panel):
     assert texts(panel.table, 0) == ["1", "2"]
     assert texts(panel.table, 4) == ["1,000", "1,000"]
-    assert texts(panel.table, 6) == ["a8w8", "a8w8, head: float"]
+    assert texts(panel.table, 7) == ["a8w8", "a8w8, head: float"]
     assert len(panel.plot.dots) == 2
+
+
+def test_that_a_run_on_a_simulator_is_kept_and_told(opened, panel, qtbot, tmp_path):
+    assert panel.table.isColumnHidden(5)
+    runner = tmp_path / "runner.elf"
+    runner.write_bytes(runner_elf.runner("u55"))
+    simulator = fvp.install(tmp_path / "fvp", "FVP_Corstone_SSE-300_Ethos-U55")
+    save_settings(MachineSettings(simulators={"u55": str(simulator)}, runners=(str(runner),)))
+    opened.session.machine_changed.emit()
+    qtbot.waitUntil(lambda: opened.session.stage("run").state == "stale")
+    opened.runs.run_to("run")
+    qtbot.waitUntil(lambda: texts(panel.table, 5) == ["1,180"])
+    assert not panel.table.isColumnHidden(5)
+    assert texts(panel.table, 2) == ["\u2013"]
+    assert "measured (FVP_Corstone_SSE-300_Ethos-U55 11.27.42)" in panel.table.model().index(
+        0, 0
+    ).data(Qt.ItemDataRole.ToolTipRole)
+    evaluated(opened, qtbot, 1)
+    qtbot.waitUntil(lambda: texts(panel.table, 2) != ["\u2013"])
+    assert texts(panel.table, 5) == ["1,180"]
 
 
 def test_that_two_runs_are_compared(two_runs, panel):

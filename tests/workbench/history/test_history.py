@@ -6,7 +6,7 @@ from tests.fakes.projects import make_project
 from tests.fakes.results import write_result
 from workbench.errors import WorkbenchError
 from workbench.history.comparison import difference, front_of, pareto_front, rules_line
-from workbench.history.runs import Run, run_of
+from workbench.history.runs import Run, Simulated, run_of
 from workbench.history.store import History, history_path
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
@@ -151,3 +151,35 @@ def test_that_a_run_from_before_methods_were_kept_is_read_and_restored(evaluated
         make_project(), run.rules, run.presets, run.improvers, run.ranges, run.range_methods
     )
     assert (restored.ranges, restored.range_methods) == (chosen.ranges, chosen.range_methods)
+
+
+def simulated(run, cycles, version="11.27"):
+    figures = Simulated(
+        simulator="FVP", version=version, runner="runner", samples=4, cycles=cycles,
+        estimated_cycles=900, exact=1.0, max_lsb=0, argmax_equal=4,
+    )  # fmt: skip
+    return run.model_copy(update={"simulated": figures})
+
+
+def test_that_measured_cycles_give_way_to_measured_ones_only(evaluated):
+    history, run = History(), evaluated(make_project(), "evaluate")
+    history.record(simulated(run, 1180.0))
+    history.record(run)
+    history.record(simulated(run, None))
+    assert history.runs()[0].simulated.cycles == 1180.0
+    history.record(simulated(run, 1200.0, "11.28"))
+    (kept,) = history.runs()
+    assert (kept.simulated.cycles, kept.simulated.version) == (1200.0, "11.28")
+
+
+def test_that_two_runs_are_compared_by_what_the_simulator_measured(evaluated):
+    run = evaluated(make_project(), "evaluate", "lower")
+    found = difference(run, simulated(run, 1180.0))
+    assert ("measured cycles", "", "1180") in [(c.what, c.before, c.after) for c in found.figures]
+
+
+def test_that_runs_without_accuracy_leave_the_front_to_the_others(evaluated):
+    run = with_figures(evaluated(make_project(), "evaluate", "lower"), 1, 30.0, 1000, 10)
+    bare = run.model_copy(update={"number": 2})
+    nothing = bare.quality.model_copy(update={"sqnr_db": None, "metric_name": "F1"})
+    assert front_of([run, bare.model_copy(update={"quality": nothing})]) == {1}

@@ -2,9 +2,14 @@
 
 import re
 
+from tests.fakes import fvp, runner_elf
+from tests.fakes.results import write_result
 from tests.workbench.project.builders import make_project, rule
+from workbench.fvp.machine import MachineSettings, save_settings
 from workbench.pipeline.cache import Cache
+from workbench.pipeline.plan import plan
 from workbench.project import store
+from workbench.project.model import TargetChoice
 from workbench.report import page
 
 
@@ -39,3 +44,21 @@ def test_that_names_cannot_become_markup(tmp_path):
 def test_that_the_page_loads_nothing_from_outside(tmp_path):
     html = made(tmp_path)
     assert not re.search(r"(src|href)\s*=|@import|url\(", html)
+
+
+def test_that_a_run_on_a_simulator_is_told_beside_the_estimate(tmp_path):
+    project = make_project(rule("r1", "global"), target=TargetChoice(id="ethos-u55-128"))
+    (tmp_path / "model.py").write_text("def net(): ...\n")
+    runner = tmp_path / "runner.elf"
+    runner.write_bytes(runner_elf.runner("u55"))
+    simulator = fvp.install(tmp_path / "fvp", "FVP_Corstone_SSE-300_Ethos-U55")
+    save_settings(MachineSettings(simulators={"u55": str(simulator)}, runners=(str(runner),)))
+    cache, path = Cache(tmp_path / "cache"), tmp_path / "net.qwb"
+    store.save(project, path)
+    with cache.writing(plan(project, tmp_path, cache).key("run")) as folder:
+        write_result("run", folder)
+    text = text_of(page(project, path, cache))
+    assert "On the simulator" in text
+    assert "Measured on FVP_Corstone_SSE-300_Ethos-U55 11.27.42 with arm_executor_runner." in text
+    assert "NPU cycles of one inference 1,180 1,000" in text
+    assert "Conv2D stem.conv 900 1,098 198" in text
