@@ -1,0 +1,41 @@
+"""The trace that the double of a simulator writes, in the form of the real one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+from workbench.pte import npu_commands, program, vela_stream
+
+
+class Trace:
+    """What ``--pmu-trace`` writes; the file stands in the folder the simulator was started in."""
+
+    def __init__(self, words, fail):
+        name = words[words.index("--pmu-trace") + 1] if "--pmu-trace" in words else ""
+        self.path = Path.cwd() / name if name and fail != "no-trace" else None
+        self.cut, self.events, self.now = fail == "cut-trace", [], 0
+
+    def add(self, data, cycles):
+        if self.path is None:
+            return
+        (delegate,) = program.decode(data).methods[0].delegates
+        stream = npu_commands.decode(vela_stream.blocks(delegate.data)["cmd_data"].data)
+        weight = sum(range(1, len(stream.operations) + 1))
+        self.tell("active", 1)
+        for number, operation in enumerate(stream.operations):
+            self.tell("qread", operation.offset // 4)
+            self.now += round(cycles * (number + 1) / weight)
+        self.tell("qread", stream.commands[-1].offset // 4 + 1)
+        self.tell("active", 0)
+        self.write()
+
+    def tell(self, track, value):
+        event = {"name": track, "pid": 1, "tid": track, "ph": "C", "ts": self.now}
+        self.events.append(event | {"args": {track: value}})
+
+    def write(self):
+        text = json.dumps({"displayTimeUnit": "ns", "traceEvents": self.events}).encode()
+        data = gzip.compress(text)
+        self.path.write_bytes(data[: len(data) // 2] if self.cut else data)
