@@ -31,6 +31,7 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("preferences", "&File", "&Preferences\u2026", "Ctrl+,", "settings"),
     ActionRow("quit", "&File", "&Quit", "Ctrl+Q"),
     ActionRow("palette", "&Edit", "&Find an action, module or node\u2026", "Ctrl+K", "palette"),
+    ActionRow("target", "&Edit", "&Target and its options\u2026"),
     ActionRow("run_all", "&Run", "Run &everything", "F5", "run"),
     ActionRow("run_evaluate", "&Run", "Run to &quality", "F6"),
     ActionRow("run_lower", "&Run", "Run to &compilation", "F7"),

@@ -32,15 +32,16 @@ from ui.runner import Runner
 from ui.selection import Selection
 from ui.session import Session
 from ui.settings import Settings
+from ui.target_verbs import TargetVerbs
 from ui.window_verbs import LAST, WindowVerbs
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.stages import STAGES
-from workbench.project import edits
-from workbench.project.model import Project, TargetChoice
+from workbench.project.model import Project
 from workbench.project.trust import TrustStore
 from workbench.protocol import Event, LogLine
 
 _WARM_UP_MS = 700
+_OF_A_PROJECT = {"save", "save_as", "close", "target", "deliver", "report"}
 
 
 class Workbench(QObject):
@@ -62,6 +63,7 @@ class Workbench(QObject):
         self.files = FileVerbs(self.document, self.notices, self.settings, self.window)
         self.runs = RunVerbs(self.context, self.trust, self.window)
         self.deliveries = DeliverVerbs(self.context, self.window, self.runs.run_to)
+        self.targets = TargetVerbs(self.context, self.window)
         self.navigation = Navigation(self.context, self.window)
         self.checker = Checker(self.context, self)
         self.frame = WindowVerbs(self.context, self.trust, self.window, self.files.open_path)
@@ -136,7 +138,8 @@ class Workbench(QObject):
         bar.run_asked.connect(self.runs.run_to)
         bar.result_asked.connect(self.runs.show_result)
         bar.cancel_asked.connect(self.runs.cancel)
-        bar.target_chosen.connect(self._on_target_chosen)
+        bar.target_chosen.connect(self.targets.choose)
+        bar.options_asked.connect(self.targets.ask)
         window.close_asked.connect(self._on_close_asked)
         window.files_dropped.connect(self.files.take_dropped)
         window.welcome.new_asked.connect(self.files.ask_new)
@@ -156,6 +159,7 @@ class Workbench(QObject):
             "preferences": self.frame.show_preferences,
             "quit": self.window.close,
             "palette": self.navigation.ask,
+            "target": self.targets.ask,
             "run_all": lambda: self.runs.run_to(""),
             "run_evaluate": lambda: self.runs.run_to("evaluate"),
             "run_lower": lambda: self.runs.run_to("lower"),
@@ -183,10 +187,10 @@ class Workbench(QObject):
 
     def _on_project_changed(self, project: Project | None) -> None:
         for name, action in self.window.actions_by_id.items():
-            if name in {"save", "save_as", "close", "deliver", "report"} or name.startswith("run_"):
+            if name in _OF_A_PROJECT or name.startswith("run_"):
                 action.setEnabled(project is not None)
         if project is not None:
-            self.window.pipeline.render_target(project.target)
+            self.window.pipeline.render_target(project.target, self.document.folder)
             self._plan()
 
     def _plan(self) -> None:
@@ -221,15 +225,6 @@ class Workbench(QObject):
             self._clock.stop()
         if job.over:
             self._plan()
-
-    def _on_target_chosen(self, choice: TargetChoice) -> None:
-        project = self.document.project
-        if project is None or project.target == choice:
-            return
-        before = project.target
-        changed = [k for k, v in choice.options.items() if before.options.get(k) != v]
-        what = choice.id if choice.id != before.id or not changed else choice.options[changed[0]]
-        self.document.apply(f"Set target to {what}", lambda p: edits.set_target(p, choice))
 
     def _on_close_asked(self) -> None:
         running = self.runner.running

@@ -48,7 +48,9 @@ class Checker(QObject):
         snapshot = self._context.outline.snapshot
         operators = sorted({n.op for n in snapshot.nodes if n.kind == "call"}) if snapshot else []
         yield from (of_info(info, "Files", "error") for info in self._missing)
-        yield from project_problems(project, self._context.outline.resolution, operators)
+        yield from project_problems(
+            project, self._context.document.folder, self._context.outline.resolution, operators
+        )
         yield from stage_problems(self._context.session.stages())
         yield from self._results()
 

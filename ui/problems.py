@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from ui.session import StageView
@@ -31,7 +32,7 @@ def of_info(info: ErrorInfo, source: str, severity: Literal["error", "warning"])
 
 
 def project_problems(
-    project: Project, resolution: Resolution, operators: Sequence[str]
+    project: Project, folder: Path, resolution: Resolution, operators: Sequence[str]
 ) -> Iterator[Problem]:
     """Yield what is wrong with the target and the rules; nothing is run.
 
@@ -42,7 +43,7 @@ def project_problems(
     except WorkbenchError as error:
         yield from (of_info(info, "Target", "error") for info in error.infos)
         return
-    yield from (of_info(info, "Target", "error") for info in target.check(project.target))
+    yield from (of_info(info, "Target", "error") for info in target.check(project.target, folder))
     for rule in project.rules:
         if not rule.enabled:
             continue

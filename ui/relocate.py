@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 from workbench.project.edits import revise
-from workbench.project.model import DataSource, Project
+from workbench.project.model import DataSource, Project, TargetChoice
+from workbench.targets.vela_ini import OPTION
 
 
 def relative_to(path: Path, folder: Path) -> str:
@@ -22,18 +24,6 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
     if old.resolve() == new.resolve():
         return project
 
-    def moved(spec: str | None) -> str | None:
-        if not spec:
-            return spec
-        head, colon, attribute = spec.rpartition(":")
-        is_code = bool(colon) and attribute.isidentifier()
-        if is_code and not head.endswith(".py"):
-            return spec
-        name = head if is_code else spec
-        if Path(name).is_absolute():
-            return spec
-        return relative_to(old / name, new) + (f":{attribute}" if is_code else "")
-
     def data(source: DataSource | None) -> DataSource | None:
         if source is None:
             return None
@@ -41,9 +31,14 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
             update={"spec": moved(source.spec), "labels": moved(source.labels)}
         )
 
-    model, evaluation = project.model, project.evaluation
+    moved = partial(_moved, old=old, new=new)
+    model, evaluation, target = project.model, project.evaluation, project.target
+    if own := target.options.get(OPTION):
+        options = {**target.options, OPTION: moved(str(own))}
+        target = TargetChoice(id=target.id, options=options)
     return revise(
         project,
+        target=target,
         model=model.model_copy(update={
             "spec": moved(model.spec),
             "inputs": moved(model.inputs),
@@ -54,3 +49,17 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
             update={"data": data(evaluation.data), "metric": moved(evaluation.metric)}
         ),
     )  # fmt: skip
+
+
+def _moved(spec: str | None, *, old: Path, new: Path) -> str | None:
+    """Return what a path, or FILE.py:callable, is called from another folder."""
+    if not spec:
+        return spec
+    head, colon, attribute = spec.rpartition(":")
+    is_code = bool(colon) and attribute.isidentifier()
+    if is_code and not head.endswith(".py"):
+        return spec
+    name = head if is_code else spec
+    if Path(name).is_absolute():
+        return spec
+    return relative_to(old / name, new) + (f":{attribute}" if is_code else "")

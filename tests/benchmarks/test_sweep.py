@@ -40,7 +40,7 @@ def timed(*arguments, **rest):
         spent[0] += time.perf_counter() - begun
 regor.compile = timed
 for point in json.loads(sys.argv[2]):
-    estimate(tosa, point["target"], point["options"])
+    estimate(tosa, point["target"], point["options"], {})
 print(spent[0])
 """
 

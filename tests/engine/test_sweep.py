@@ -84,3 +84,35 @@ def test_that_no_scheduler_is_a_sentence(digits):
     )
     assert done.code == 1
     assert "no Dask scheduler at tcp://127.0.0.1:9" in done.err
+
+
+def test_that_points_of_an_own_ini_equal_lowering_with_it(swept, tmp_path):
+    workbench, path, _ = swept
+    moved = tmp_path / "moved"
+    shutil.copytree(path.parent, moved)
+    (moved / "own.ini").write_text(
+        "[System_Config.Mine]\ncore_clock=250e6\naxi0_port=Sram\naxi1_port=Dram\n"
+        "Sram_clock_scale=0.25\nDram_clock_scale=0.1\n"
+        "[Memory_Mode.A]\nconst_mem_area=Axi1\narena_mem_area=Axi0\ncache_mem_area=Axi0\n"
+        "[Memory_Mode.B]\ninherit=Memory_Mode.A\narena_mem_area=Axi1\narena_cache_size=65536\n"
+    )
+    done = workbench(
+        "sweep", path, "--ini", moved / "own.ini", "--memory-modes", "all", "--json", "--trust"
+    )
+    assert done.code == 0, done.err
+    points = done.document["points"]
+    assert [(p["system_config"], p["memory_mode"]) for p in points] == [
+        ("Mine", "A"),
+        ("Mine", "B"),
+    ]
+    document = json.loads(path.read_text())
+    chosen = {"config_ini": "own.ini", "system_config": "Mine", "memory_mode": "B"}
+    document["target"] = {"id": points[1]["target"], "options": chosen}
+    (moved / path.name).write_text(json.dumps(document))
+    done = workbench(
+        "run", moved / path.name, "--until", "lower", "--skip", "evaluate", "--json", "--trust"
+    )
+    assert done.code == 0, done.err
+    (report,) = done.document["lower"]["vela"]
+    figures = ("cycles_total", "inference_ms", "sram_bytes", "flash_bytes")
+    assert {n: report[n] for n in figures} == {n: points[1][n] for n in figures}

@@ -55,7 +55,7 @@ def problems(*rules, operators=("aten.conv2d.default",)):
     project = make_project(*rules)
     refs = [ModuleRef(m.path, m.type_name) for m in MODULES]
     nodes = [NodeRef("conv2d", "aten.conv2d.default", tuple(refs[:3]))]
-    return list(project_problems(project, resolve(project, refs, nodes), operators))
+    return list(project_problems(project, Path.cwd(), resolve(project, refs, nodes), operators))
 
 
 def test_that_rules_without_effect_are_problems_with_their_place():

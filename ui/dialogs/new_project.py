@@ -18,9 +18,9 @@ from PySide6.QtWidgets import (
 )
 
 from ui.assigning import preset_ids, preset_title
-from ui.dialogs.path_field import PathField
 from ui.dialogs.project_draft import Draft, build, callables_of
 from ui.widgets.emphasis import make_primary
+from ui.widgets.path_field import PathField
 from ui.widgets.target_form import LABELS_PX, TargetForm
 from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice
@@ -174,6 +174,7 @@ class NewProjectDialog(QDialog):
 
     def _check(self) -> None:
         path = self.folder / self.model.text()
+        self.target.set_folder(self.folder)
         is_code = self.model.text().endswith(".py")
         self._form.setRowVisible(self.attribute, is_code)
         self._form.setRowVisible(self._pictures, self._wants_pictures())

@@ -97,7 +97,7 @@ def build(draft: Draft) -> Project:
         project = _assemble(draft, shapes, preprocess)
     except ValidationError as error:
         raise translated(error) from None
-    problems = list(target_of(project.target.id).check(project.target))
+    problems = list(target_of(project.target.id).check(project.target, draft.folder))
     if (lacking := missing(project, draft.folder)) is not None:
         problems += lacking.infos
     if problems:
@@ -123,7 +123,7 @@ def _assemble(
         model=ModelSource(spec=spec, input_shapes=shapes, weights=weights),
         calibration=data,
         evaluation=Evaluation(metric=draft.metric or None),
-        target=target_of(draft.target.id).complete(draft.target),
+        target=target_of(draft.target.id).complete(draft.target, draft.folder),
     )
     return assign(project, "global", "", draft.preset)
 

@@ -11,7 +11,7 @@ from ui.figures import DASH, count, milliseconds, size
 from ui.models.figure_table import Column, FigureTableModel
 from workbench.project.model import TargetChoice
 from workbench.results import VelaTotals
-from workbench.studies.sweep import SweepPoint
+from workbench.studies.sweep import SweepPoint, remark
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ def describe_point(point: SweepPoint) -> str:
         *lines,
         f"{milliseconds(point.totals.inference_ms)}, {count(point.totals.cycles_total)} cycles",
         f"SRAM {size(point.totals.sram_bytes)}, constants {size(point.totals.flash_bytes)}",
+        *filter(None, [remark(point)]),
     ])  # fmt: skip
 
 
@@ -92,7 +93,8 @@ DEVICE_COLUMNS: tuple[Column[DeviceRow], ...] = (
     Column("SRAM limit", lambda r: option(r.point, "arena_cache_bytes")),
     Column("Optimise", lambda r: option(r.point, "optimise")),
     Column("System configuration", lambda r: option(r.point, "system_config")),
-    Column("Left out because", lambda r: r.point.problem),
+    Column("Remark", lambda r: r.point.problem or remark(r.point),
+           meaning="Why a point was left out, or what to know about it"),
 )  # fmt: skip
 
 

@@ -138,7 +138,9 @@ class DevicesPanel(Panel):
     def _present(self) -> TargetChoice | None:
         """Return the project's own choice, with all options."""
         project = self.context.document.project
-        return target_of(project.target.id).complete(project.target) if project else None
+        if project is None:
+            return None
+        return target_of(project.target.id).complete(project.target, self.context.document.folder)
 
     def _sentence(self, found: SweepResult | None) -> str:
         job = self.desk.job
@@ -194,7 +196,9 @@ class DevicesPanel(Panel):
         try:
             target = target_of(project.target.id)
             asked, axes = options["targets"], options["axes"]
-            points(target, target.complete(project.target), asked, axes)  # type: ignore[arg-type]
+            folder = self.context.document.folder
+            base = target.complete(project.target, folder)
+            points(target, base, asked, axes, folder)  # type: ignore[arg-type]
         except WorkbenchError as error:
             self.context.notices.error(error)
             return

@@ -116,10 +116,11 @@ class InspectorPanel(Panel):
             target = target_of(project.target.id)
         except WorkbenchError:
             return [("Device", escape(project.target.id))]
-        choice = target.complete(project.target)
+        folder = self.context.document.folder
+        choice = target.complete(project.target, folder)
         facts: Facts = [("Device", escape(choice.id))]
-        facts += [(escape(k), escape(v)) for k, v in target.figures(choice).items()]
-        for option in target.options(choice):
+        facts += [(escape(k), escape(v)) for k, v in target.figures(choice, folder).items()]
+        for option in target.options(choice, folder):
             value = choice.options.get(option.name)
             if value not in {None, "", False}:
                 shown = "yes" if value is True else str(value)

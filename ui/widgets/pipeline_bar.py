@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from PySide6.QtCore import QPoint, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygon
@@ -43,12 +44,14 @@ class PipelineBar(QWidget):
         result_asked: id of a finished stage whose result is to be shown.
         cancel_asked: all running work is to stop.
         target_chosen: a complete ``TargetChoice``.
+        options_asked: all options of the target are to be shown.
     """
 
     run_asked = Signal(str)
     result_asked = Signal(str)
     cancel_asked = Signal()
     target_chosen = Signal(object)
+    options_asked = Signal()
 
     def __init__(self, theme: Callable[[], Theme], parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -69,9 +72,9 @@ class PipelineBar(QWidget):
             button.render_stage(view)
         self._run_actions[view.id].setEnabled(view.state != "unavailable")
 
-    def render_target(self, choice: TargetChoice) -> None:
-        """Show the target."""
-        self.target.render_choice(choice)
+    def render_target(self, choice: TargetChoice, folder: Path) -> None:
+        """Show the target; ``folder`` is where the project's relative paths start."""
+        self.target.render_choice(choice, folder)
 
     def set_theme(self, theme: Theme) -> None:
         """Take on the colours of a theme."""
@@ -86,10 +89,14 @@ class PipelineBar(QWidget):
     def _build(self) -> None:
         self.target = TargetForm(self, compact=True)
         self.target.chosen.connect(self.target_chosen)
+        self.options = QPushButton("Options\u2026", self)
+        self.options.setToolTip("All options of the target, and an own .ini for Vela")
+        self.options.clicked.connect(self.options_asked)
         self._build_run()
         top = QHBoxLayout()
         top.setSpacing(6)
         top.addWidget(self.target)
+        top.addWidget(self.options)
         top.addStretch(1)
         top.addWidget(self.run)
         top.addWidget(self.cancel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 from pydantic import JsonValue
 from PySide6.QtCore import Signal
@@ -17,6 +18,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.relocate import relative_to
+from ui.widgets.path_field import PathField
 from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice
 from workbench.targets import TARGETS, target_of
@@ -40,6 +43,7 @@ class TargetForm(QWidget):
     def __init__(self, parent: QWidget | None = None, *, compact: bool = False) -> None:
         super().__init__(parent)
         self._compact = compact
+        self._folder: Path | None = None
         self._choice: TargetChoice | None = None
         self._device = QComboBox(self)
         self._device.setAccessibleName("Target")
@@ -68,17 +72,26 @@ class TargetForm(QWidget):
         """What is shown."""
         return self._choice
 
-    def render_choice(self, choice: TargetChoice) -> None:
-        """Show a choice with everything filled in that it leaves open."""
+    def set_folder(self, folder: Path) -> None:
+        """Say where the project's relative paths start."""
+        self._folder = folder
+
+    def render_choice(self, choice: TargetChoice, folder: Path | None = None) -> None:
+        """Show a choice with everything filled in that it leaves open.
+
+        Without a ``folder``, where relative paths start, the form keeps the one it knows.
+        """
+        self._folder = folder or self._folder
         try:
             target = target_of(choice.id)
         except WorkbenchError:
             self._device.setCurrentIndex(-1)
             return
-        complete = target.complete(choice)
+        complete = target.complete(choice, self._folder)
         self._choice = complete
         self._device.setCurrentIndex(self._device.findData(complete.id))
-        shown = [o for o in target.options(complete) if not self._compact or o.name in BAR_OPTIONS]
+        options = target.options(complete, self._folder)
+        shown = [o for o in options if not self._compact or o.name in BAR_OPTIONS]
         for name in set(self._fields) - {o.name for o in shown}:
             self._fields[name].hide()
         for option in shown:
@@ -98,8 +111,10 @@ class TargetForm(QWidget):
             field.setToolTip(f"{option.title}: {told}\n{option.description}")
         elif isinstance(field, QCheckBox):
             field.setChecked(bool(value))
-        elif isinstance(field, QLineEdit) and not field.hasFocus():
-            field.setText("" if value is None else str(value))
+        elif not field.hasFocus():
+            line = field.line if isinstance(field, PathField) else field
+            assert isinstance(line, QLineEdit)
+            line.setText("" if value is None else str(value))
 
     def _make(self, option: OptionSpec) -> QWidget:
         field: QWidget
@@ -111,6 +126,10 @@ class TargetForm(QWidget):
             box = QCheckBox(option.title, self)
             box.clicked.connect(partial(self._take, option.name))
             field = box
+        elif option.kind == "file":
+            path = PathField(option.title, option.patterns, self)
+            path.edited.connect(partial(self._on_path_edited, option.name))
+            field = path
         else:
             line = QLineEdit(self)
             line.editingFinished.connect(partial(self._on_line_edited, option, line))
@@ -128,7 +147,7 @@ class TargetForm(QWidget):
         options = self._choice.options if self._choice else {}
         device = str(self._device.itemData(row))
         choice = TargetChoice(id=device, options=options)
-        self._tell(target_of(device).complete(choice))
+        self._tell(target_of(device).complete(choice, self._folder))
 
     def _on_option_activated(self, name: str, combo: QComboBox, row: int) -> None:
         self._take(name, combo.itemData(row))
@@ -144,13 +163,18 @@ class TargetForm(QWidget):
             line.setProperty("invalid", True)
         line.style().polish(line)
 
+    def _on_path_edited(self, name: str, text: str) -> None:
+        path = Path(text.strip())
+        if path.is_absolute() and self._folder is not None:
+            text = relative_to(path, self._folder)
+        self._take(name, text.strip())
+
     def _take(self, name: str, value: JsonValue) -> None:
         if self._choice is None:
             return
         options = {**self._choice.options, name: value}
-        self._tell(target_of(self._choice.id).complete(
-            TargetChoice(id=self._choice.id, options=options)
-        ))  # fmt: skip
+        choice = TargetChoice(id=self._choice.id, options=options)
+        self._tell(target_of(choice.id).complete(choice, self._folder))
 
     def _tell(self, choice: TargetChoice) -> None:
         if choice != self._choice:

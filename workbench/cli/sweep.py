@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
 from workbench.cli.study import run_study
-from workbench.studies.sweep import SweepResult, points, refused
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+from workbench.studies.sweep import SweepResult, points, refused, remark
 from workbench.targets import target_of
+from workbench.targets.vela_ini import OPTION, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +51,10 @@ def add(verbs: Any) -> None:
             type=int if name == "arena_cache_bytes" else str,
         )  # fmt: skip
     verb.add_argument(
+        "--ini", type=Path, metavar="FILE",
+        help="system configurations and memory modes of your own, instead of the project's",
+    )  # fmt: skip
+    verb.add_argument(
         "--workers", type=_count, default=os.cpu_count() or 1, metavar="N",
         help=f"processes that compile, up to {os.cpu_count()} here",
     )  # fmt: skip
@@ -67,11 +75,14 @@ def _count(text: str) -> int:
 
 def _perform(options: argparse.Namespace) -> int:
     project, folder = open_project(options)
+    if options.ini is not None:
+        project = edits.set_target(project, _with_ini(project.target, options.ini, folder))
     axes: dict[str, Sequence[JsonValue]] = {
         name: list(getattr(options, name)) for _, name, _ in _AXES if getattr(options, name)
     }
     target = target_of(project.target.id)
-    wanted = points(target, target.complete(project.target), options.targets, axes)
+    base = target.complete(project.target, folder)
+    wanted = points(target, base, options.targets, axes, folder)
     if all(point.problem for point in wanted):
         raise refused(wanted)
     asked: dict[str, JsonValue] = {
@@ -91,6 +102,17 @@ def _perform(options: argparse.Namespace) -> int:
     return EXIT_DONE if any(point.totals for point in found.points) else EXIT_FAILED
 
 
+def _with_ini(choice: TargetChoice, ini: Path, folder: Path) -> TargetChoice:
+    """Return the choice with another .ini; a name that it does not have gives way to its first.
+
+    Raises:
+        WorkbenchError: it cannot be read, or is no configuration for Vela.
+    """
+    load(ini)
+    changed = TargetChoice(id=choice.id, options={**choice.options, OPTION: str(ini.absolute())})
+    return target_of(choice.id).complete(changed, folder)
+
+
 def _document(found: SweepResult) -> dict[str, Any]:
     return {"tool": found.tool, "kind": "estimated", "front": found.front(),
             "points": [_point(each) for each in found.points]}  # fmt: skip
@@ -99,7 +121,7 @@ def _document(found: SweepResult) -> dict[str, Any]:
 def _point(point: SweepPoint) -> dict[str, Any]:
     figures = point.totals.model_dump() if point.totals else {}
     return {"target": point.target.id, **point.target.options, **figures,
-            "problem": point.problem or None}  # fmt: skip
+            "problem": point.problem or None, "remark": remark(point) or None}  # fmt: skip
 
 
 def _print(found: SweepResult) -> None:
@@ -114,6 +136,8 @@ def _print(found: SweepResult) -> None:
     for point in found.points:
         if point.problem:
             print(f"left out: {point.target.id}: {point.problem}")
+        elif words := remark(point):
+            print(f"note: {point.target.id}, {point.target.options['memory_mode']}: {words}")
 
 
 def _row(place: int, point: SweepPoint, is_best: bool) -> list[str]:

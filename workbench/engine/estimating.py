@@ -25,13 +25,15 @@ class Point:
     """One estimate to be made.
 
     ``entry`` is a target's ``estimator``; ``programs`` are the files of the delegates' programs;
-    ``device`` is the variant's id; ``options`` are all of the target's options.
+    ``device`` is the variant's id; ``options`` are all of the target's options; ``files`` are the
+    files that options name, by option.
     """
 
     entry: str
     programs: tuple[Path, ...]
     device: str
     options: Mapping[str, Any]
+    files: Mapping[str, Path]
 
 
 class Estimators(Protocol):
@@ -46,13 +48,15 @@ def _estimate(asked: dict[str, Any]) -> Answer:
     programs = [p if isinstance(p, bytes) else Path(p).read_bytes() for p in asked["programs"]]
     module, function = asked["entry"].split(":")
     estimator = getattr(importlib.import_module(module), function)
-    return {"totals": estimator(programs, asked["device"], asked["options"]).model_dump()}
+    totals = estimator(programs, asked["device"], asked["options"], asked["files"])
+    return {"totals": totals.model_dump()}
 
 
 def _asked(point: Point, programs: list[Any]) -> dict[str, Any]:
     return {
         "entry": point.entry, "programs": programs,
         "device": point.device, "options": dict(point.options),
+        "files": {name: path.read_text(encoding="utf-8") for name, path in point.files.items()},
     }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ _MANIFEST = "entry.json"
 def default_root() -> Path:
     """Return the folder of the cache: the variable's, or the user's cache folder."""
     given = os.environ.get(CACHE_VARIABLE)
-    return Path(given) if given else Path(platformdirs.user_cache_dir(APPLICATION))
+    return Path(given).absolute() if given else Path(platformdirs.user_cache_dir(APPLICATION))
 
 
 @dataclass(frozen=True)

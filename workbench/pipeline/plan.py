@@ -131,9 +131,20 @@ def _evaluation(reading: _Reading) -> JsonValue:
 def _facet(name: str) -> Callable[[_Reading], JsonValue]:
     def read(reading: _Reading) -> JsonValue:
         choice = reading.project.target
-        return target_of(choice.id).facet(choice, name)
+        target = target_of(choice.id)
+        value = target.facet(choice, name)
+        held = _target_files(reading)
+        if not isinstance(value, dict) or not isinstance(held, dict):
+            return value
+        return {key: held.get(key, each) for key, each in value.items()}
 
     return read
+
+
+def _target_files(reading: _Reading) -> JsonValue:
+    choice = reading.project.target
+    files = target_of(choice.id).files(choice, reading.folder)
+    return {option: reading.digests.of(path) for option, path in files.items()}
 
 
 def simulator_setup(project: Project) -> Setup | ErrorInfo:
@@ -173,6 +184,7 @@ READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
     "verification": lambda r: r.project.verification.model_dump(mode="json"),
     "target.quantizer": _facet("quantizer"),
     "target.compile": _facet("compile"),
+    "target.files": _target_files,
     "machine": _machine,
 }
 

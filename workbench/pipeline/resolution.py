@@ -91,7 +91,7 @@ def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
     except WorkbenchError as error:
         yield from error.infos
         return
-    yield from target.check(project.target)
+    yield from target.check(project.target, folder)
     for rule in project.rules:
         if not rule.enabled:
             continue

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 from workbench.errors import Place, failure
 from workbench.pipeline.plan import tool_versions
 from workbench.script.data_part import data_part
 from workbench.script.model_part import model_part
-from workbench.script.quantizer_part import observers_part, quantizer_part
+from workbench.script.quantizer_part import observers_part, own_ini_part, quantizer_part
 from workbench.targets import target_of
+from workbench.targets.vela_ini import OPTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +53,7 @@ def script(
         *observers_part(project, has_ranges=bool(project.ranges or ranges)),
         model_part(project, folder),
         data_part(project, folder),
+        *own_ini_part(project, folder),
         quantizer_part(project),
         _main(project, project.fixed_ranges() if ranges is None else ranges),
     ]
@@ -67,7 +70,9 @@ Written by the Quantization Workbench; the bytes are those of its package with
 Usage: python THIS_FILE [OUTPUT.pte]
 """
 
+import contextlib
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -129,7 +134,9 @@ def main():
     input_names = [str(name) for name in program.graph_signature.user_inputs]
     with torch.no_grad():
         quantized = torch.export.export(quantize(program, inputs), inputs)
-    edge = to_edge_transform_and_lower(
+{lower}"""
+
+_LOWER = """    edge = to_edge_transform_and_lower(
         quantized,
         partitioner=[EthosUPartitioner(compile_spec())],
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
@@ -160,5 +167,8 @@ if __name__ == "__main__":
     fix = "    fix_ranges(prepared, RANGES)\n" if ranges else ""
     taken = any(tensor not in project.fixed_ranges() for tensor in ranges)
     flow = _FLOW.replace("{ranges}", f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}")
-    flow = flow.replace("{fix}", fix)
+    lower = _LOWER
+    if project.target.options.get(OPTION):
+        lower = "    with own_ini_at_hand():\n" + indent(_LOWER, "    ")
+    flow = flow.replace("{fix}", fix).replace("{lower}", lower)
     return flow.rstrip() + (_BORDER.rstrip() if integer_io else "") + "\n" + tail.lstrip("\n")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.targets import target_of
+from workbench.targets.vela_ini import OWN_INI, ini_of
 
 if TYPE_CHECKING:
     from workbench.project.model import Project
@@ -73,6 +74,32 @@ def with_observer(config, scheme, observer):
 """
 
 
+_AT_HAND = """
+OWN_INI = {text}
+
+
+@contextlib.contextmanager
+def own_ini_at_hand():
+    # The program keeps Vela's flags: the name of the file must not depend on where it lies.
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / {name!r}).write_text(OWN_INI, encoding="utf-8")
+        with contextlib.chdir(place):
+            yield
+"""
+
+
+def own_ini_part(project: Project, folder: Path) -> list[str]:
+    """Return what gives Vela the project's own .ini, if it has one.
+
+    Raises:
+        WorkbenchError: it is missing or broken.
+    """
+    ini = ini_of(project.target, folder)
+    if ini is None:
+        return []
+    return [_AT_HAND.replace("{text}", repr(ini.text)).replace("{name!r}", repr(OWN_INI))]
+
+
 def quantizer_part(project: Project) -> str:
     """Return the functions that make the compile spec and the quantizer."""
     complete = target_of(project.target.id).complete(project.target)
@@ -83,6 +110,7 @@ def quantizer_part(project: Project) -> str:
     if options["arena_cache_bytes"]:
         flags.append(f"--arena-cache-size={options['arena_cache_bytes']}")
     flags += str(options["extra_flags"]).split()
+    own = f",\n        config_ini={OWN_INI!r}" if options.get("config_ini") else ""
     lines = [
         _WITH_OBSERVER,
         "",
@@ -90,7 +118,7 @@ def quantizer_part(project: Project) -> str:
         "    # Always a new one: lowering changes the object it is given.",
         f"    return EthosUCompileSpec({complete.id!r},",
         f"        system_config={options['system_config']!r},",
-        f"        memory_mode={options['memory_mode']!r}, extra_flags={flags or None!r})",
+        f"        memory_mode={options['memory_mode']!r}, extra_flags={flags or None!r}{own})",
         "",
         "",
         "def quantizer():",

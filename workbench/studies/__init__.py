@@ -31,7 +31,7 @@ STUDIES: tuple[Study, ...] = (
           ("rules.io", "ranges", "range_methods", "improvers", "calibration", "evaluation",
            "target.quantizer", "target.compile"), 1,
           "workbench.engine.studies.search:run"),
-    Study("sweep", "Sweep", "Estimating on devices", "convert", (), 1,
+    Study("sweep", "Sweep", "Estimating on devices", "convert", ("target.files",), 1,
           "workbench.engine.studies.sweep:run"),
     Study("sample", "One sample", "Looking at a sample", "convert",
           ("evaluation.data", "target.compile"), 1, "workbench.engine.studies.sample:run"),

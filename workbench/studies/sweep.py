@@ -15,6 +15,8 @@ from workbench.project.model import TargetChoice
 from workbench.results import VelaTotals
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from workbench.targets.base import TargetSpec
 
 # More points than anybody looks at; a product of options that gives more is a mistake.
@@ -27,6 +29,17 @@ class SweepPoint(Frozen):
     target: TargetChoice
     totals: VelaTotals | None = None
     problem: str = ""
+
+
+def remark(point: SweepPoint) -> str:
+    """Return what to know about an estimate: Vela goes beyond a limit that it cannot keep."""
+    limit = point.target.options.get("arena_cache_bytes")
+    if point.totals is None or not isinstance(limit, int) or point.totals.sram_bytes <= limit:
+        return ""
+    return (
+        f"needs {point.totals.sram_bytes / 1024:,.0f} KiB of SRAM: Vela cannot keep the limit of "
+        f"{limit / 1024:,.0f} KiB"
+    )
 
 
 class SweepResult(Frozen):
@@ -67,7 +80,7 @@ def devices(target: TargetSpec, asked: Sequence[str]) -> list[str]:
 
 def points(
     target: TargetSpec, base: TargetChoice, asked: Sequence[str],
-    axes: Mapping[str, Sequence[JsonValue]],
+    axes: Mapping[str, Sequence[JsonValue]], folder: Path | None = None,
 ) -> list[SweepPoint]:  # fmt: skip
     """Return every combination of devices and values; those that do not fit carry the reason.
 
@@ -77,6 +90,7 @@ def points(
         asked: Devices, as for ``devices``; empty for that of ``base``.
         axes: Values by option; an option that is not named takes the device's default, or that of
             ``base`` on the same device. The value "all" stands for every one that is valid.
+        folder: Where the project's relative paths start: an own .ini says what is valid.
 
     Raises:
         WorkbenchError: an option is unknown, or there are too many points.
@@ -84,36 +98,37 @@ def points(
     made: list[SweepPoint] = []
     for device in devices(target, asked) if asked else [base.id]:
         options = {k: v for k, v in base.options.items() if device == base.id or k not in axes}
-        start = target.complete(TargetChoice(id=device, options=options))
+        start = target.complete(TargetChoice(id=device, options=options), folder)
         for values in itertools.product(*(axes[name] for name in axes)):
-            made += _expanded(target, start, dict(zip(axes, values, strict=True)))
+            made += _expanded(target, start, dict(zip(axes, values, strict=True)), folder)
             if len(made) > MOST_POINTS:
                 raise failure(f"These are more than {MOST_POINTS:,} points.", "Ask for fewer.")
     return made
 
 
 def _expanded(
-    target: TargetSpec, start: TargetChoice, values: Mapping[str, JsonValue]
+    target: TargetSpec, start: TargetChoice, values: Mapping[str, JsonValue], folder: Path | None
 ) -> Iterator[SweepPoint]:
     """Yield the points of one combination, in which "all" may still stand for several values."""
     name = next((n for n, value in values.items() if value == "all"), None)
     if name is None:
         choice = TargetChoice(id=start.id, options={**start.options, **values})
-        yield _point(target, choice)
+        yield _point(target, choice, folder)
         return
     settled = {n: v for n, v in values.items() if v != "all"}
-    choice = target.complete(TargetChoice(id=start.id, options={**start.options, **settled}))
-    spec = next((o for o in target.options(choice) if o.name == name), None)
+    choice = TargetChoice(id=start.id, options={**start.options, **settled})
+    choice = target.complete(choice, folder)
+    spec = next((o for o in target.options(choice, folder) if o.name == name), None)
     if spec is None or not spec.choices:
         raise failure(f"{name} has no list of values.", "Name them.", Place(kind="option", id=name))
     for each in spec.choices:
-        yield from _expanded(target, start, {**values, name: each.value})
+        yield from _expanded(target, start, {**values, name: each.value}, folder)
 
 
-def _point(target: TargetSpec, choice: TargetChoice) -> SweepPoint:
-    problems = target.check(choice)
+def _point(target: TargetSpec, choice: TargetChoice, folder: Path | None) -> SweepPoint:
+    problems = target.check(choice, folder)
     if not problems:
-        return SweepPoint(target=target.complete(choice))
+        return SweepPoint(target=target.complete(choice, folder))
     return SweepPoint(target=choice, problem=" ".join(str(p.message) for p in problems))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from pydantic import JsonValue
 
@@ -27,7 +28,8 @@ class Choice:
 class OptionSpec:
     """One option of a target as a form shows it; ``choices`` empty means free input.
 
-    ``kind`` is "choice", "switch", "text" or "number".
+    ``kind`` is "choice", "switch", "text", "number" or "file"; a dialog for a file lists those
+    that fit ``patterns``.
     """
 
     name: str
@@ -36,6 +38,7 @@ class OptionSpec:
     kind: str
     default: JsonValue
     choices: tuple[Choice, ...] = field(default=())
+    patterns: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class TargetSpec(Protocol):
     """The torch-free side of a target: options, limits, and what each stage depends on.
 
     ``toolchain`` names the module with its torch side; ``estimator`` the function that estimates
-    the cost of a lowered program on one of the variants, "" where there is none.
+    the cost of a lowered program on one of the variants, "" where there is none. Where a ``folder``
+    can be given, it is where the paths of a project start; without it files are not looked into.
     """
 
     id: str
@@ -60,19 +64,27 @@ class TargetSpec(Protocol):
     toolchain: str
     estimator: str
 
-    def options(self, choice: TargetChoice) -> tuple[OptionSpec, ...]:
+    def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return the options for a choice, each with only the values valid beside the others."""
         ...
 
-    def complete(self, choice: TargetChoice) -> TargetChoice:
+    def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
         """Return the choice with every option filled in and every invalid combination mended."""
+        ...
+
+    def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
+        """Return the files that options name, by option: what they hold decides, not their place.
+
+        Raises:
+            WorkbenchError: a name means no file.
+        """
         ...
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
         """Return the part of the choice that one stage depends on: "quantizer" or "compile"."""
         ...
 
-    def check(self, choice: TargetChoice) -> list[ErrorInfo]:
+    def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
         """Return every problem of the choice itself."""
         ...
 
@@ -86,7 +98,7 @@ class TargetSpec(Protocol):
         """Return what is known to go wrong with these operators under the config."""
         ...
 
-    def figures(self, choice: TargetChoice) -> Mapping[str, str]:
+    def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
         """Return a few facts to show beside the choice (clock, MACs)."""
         ...
 

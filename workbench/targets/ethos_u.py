@@ -8,21 +8,29 @@ the family check here is the only one there is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.errors import ErrorInfo, Place
+from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.project.model import RuleKind, TargetChoice
 from workbench.targets.base import Choice, OptionSpec, Variant
+from workbench.targets.ethos_u_checks import (
+    check_flags,
+    check_memory,
+    check_own,
+    check_values,
+    problem,
+)
 from workbench.targets.ethos_u_devices import (
     CONFIGS_BY_NAME,
-    DEPRECATED_FLAGS,
     FAMILIES,
     MEMORY_MODES,
-    RESERVED_FLAGS,
     family_of,
     memory_modes,
     system_configs,
 )
+from workbench.targets.vela_ini import OPTION as OWN_INI_OPTION
+from workbench.targets.vela_ini import VelaIni, ini_of, ini_path
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -47,18 +55,11 @@ class EthosU:
     toolchain: str = "workbench.engine.toolchains.ethos_u"
     estimator: str = "workbench.engine.compilers.vela:estimate"
 
-    def options(self, choice: TargetChoice) -> tuple[OptionSpec, ...]:
+    def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return the options, each with only the values that are valid beside the others."""
         family = family_of(choice.id)
-        current = self.complete(choice).options
-        configs = tuple(
-            Choice(c.name, f"{c.name} ({c.clock_hz // 1_000_000} MHz, {c.external})")
-            for c in system_configs(family)
-        )
-        modes = tuple(
-            Choice(m, f"{m}: {MEMORY_MODES[m]}")
-            for m in memory_modes(family, str(current["system_config"]))
-        )
+        current = self.complete(choice, folder).options
+        configs, modes = _memory_choices(choice.id, current, _readable_ini(choice, folder))
         return (
             OptionSpec(
                 "system_config", "System configuration",
@@ -85,21 +86,23 @@ class EthosU:
                 None,
             ),
             OptionSpec("extra_flags", "More Vela flags", "As on Vela's command line.", "text", ""),
+            OptionSpec(
+                OWN_INI_OPTION, "Own Vela .ini",
+                "A file with system configurations and memory modes of your own, relative to the "
+                "project; empty for Vela's.", "file", "", patterns="Vela configurations (*.ini)",
+            ),
         )  # fmt: skip
 
-    def complete(self, choice: TargetChoice) -> TargetChoice:
-        """Return the choice with every option filled in; what does not fit gets the default."""
+    def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
+        """Return the choice with every option filled in; what does not fit gets the default.
+
+        An own .ini stands in the options only where there is one.
+        """
         if choice.id not in {v.id for v in self.variants}:
             return choice
-        family = family_of(choice.id)
         given = choice.options
-        config = given.get("system_config")
-        if config not in {c.name for c in system_configs(family)}:
-            config = family.system_config
-        modes = memory_modes(family, str(config))
-        mode = given.get("memory_mode")
-        if mode not in modes:
-            mode = family.memory_mode if family.memory_mode in modes else "Shared_Sram"
+        config, mode = _mended_memory(choice, _readable_ini(choice, folder))
+        own = {OWN_INI_OPTION: given[OWN_INI_OPTION]} if given.get(OWN_INI_OPTION) else {}
         options: dict[str, JsonValue] = {
             "system_config": config,
             "memory_mode": mode,
@@ -107,8 +110,14 @@ class EthosU:
             "optimise": given.get("optimise", "Performance"),
             "arena_cache_bytes": given.get("arena_cache_bytes"),
             "extra_flags": given.get("extra_flags", ""),
+            **own,
         }
         return TargetChoice(id=choice.id, options=options)
+
+    def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
+        """Return the files that options name, by option."""
+        reference = choice.options.get(OWN_INI_OPTION)
+        return {OWN_INI_OPTION: ini_path(str(reference), folder)} if reference else {}
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
         """Return what one stage depends on; the quantizer sees only the TOSA specification."""
@@ -117,13 +126,18 @@ class EthosU:
         complete = self.complete(choice)
         return {"id": complete.id, **complete.options}
 
-    def check(self, choice: TargetChoice) -> list[ErrorInfo]:
-        """Return every problem of the choice: device, family, memory mode, flags."""
+    def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
+        """Return every problem of the choice: device, family, memory mode, flags.
+
+        What an own .ini holds is looked at where its ``folder`` is given.
+        """
         variants = [v.id for v in self.variants]
         if choice.id not in variants:
             hint = f"Known: {', '.join(variants)}."
-            return [_problem("target.id", f"There is no device {choice.id}.", hint)]
-        return [*_check_memory(choice), *_check_values(choice), *_check_flags(choice)]
+            return [problem("target.id", f"There is no device {choice.id}.", hint)]
+        own = choice.options.get(OWN_INI_OPTION)
+        memory = check_own(choice, folder) if own else check_memory(choice)
+        return [*memory, *check_values(choice), *check_flags(choice)]
 
     def refusal(self, choice: TargetChoice, config: QuantConfig | None, kind: RuleKind) -> str:
         """Return why the target cannot take the config in such a rule; "" when it can."""
@@ -153,9 +167,11 @@ class EthosU:
             found.append("matmul in 16 bit stays on the CPU on U55 and U65 (int8 only).")
         return found
 
-    def figures(self, choice: TargetChoice) -> Mapping[str, str]:
+    def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
         """Return clock and MAC units of the choice."""
-        config = CONFIGS_BY_NAME.get(str(self.complete(choice).options.get("system_config")))
+        name = str(self.complete(choice, folder).options.get("system_config"))
+        ini = _readable_ini(choice, folder)
+        config = ini.systems.get(name) if ini else CONFIGS_BY_NAME.get(name)
         macs = str(self.macs_per_cycle(choice.id))
         clock = f"{config.clock_hz / 1e6:.0f} MHz" if config else "unknown"
         return {"MAC units": macs, "Clock": clock}
@@ -165,63 +181,52 @@ class EthosU:
         return int(variant.rsplit("-", 1)[-1])
 
 
-def _problem(option: str, message: str, hint: str = "") -> ErrorInfo:
-    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=option))
+def _readable_ini(choice: TargetChoice, folder: Path | None) -> VelaIni | None:
+    """Return the choice's own .ini; None where it has none, or none that can be read."""
+    if folder is None:
+        return None
+    try:
+        return ini_of(choice, folder)
+    except WorkbenchError:
+        return None
 
 
-def _check_memory(choice: TargetChoice) -> list[ErrorInfo]:
+def _memory_choices(
+    device: str, current: Mapping[str, JsonValue], ini: VelaIni | None
+) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
+    """Return what can be chosen as system configuration, and as memory mode beside it."""
+    config = str(current["system_config"])
+    if ini is not None:
+        own = (
+            Choice(s.name, f"{s.name} ({s.clock_hz // 1_000_000} MHz, {s.ports[1]})")
+            for s in ini.systems.values()
+        )
+        return tuple(own), tuple(Choice(name, name) for name in ini.fitting(config))
+    if current.get(OWN_INI_OPTION):
+        mode = str(current["memory_mode"])
+        return (Choice(config, config),), (Choice(mode, mode),)
+    family = family_of(device)
+    configs = (
+        Choice(c.name, f"{c.name} ({c.clock_hz // 1_000_000} MHz, {c.external})")
+        for c in system_configs(family)
+    )
+    modes = (Choice(m, f"{m}: {MEMORY_MODES[m]}") for m in memory_modes(family, config))
+    return tuple(configs), tuple(modes)
+
+
+def _mended_memory(choice: TargetChoice, ini: VelaIni | None) -> tuple[JsonValue, JsonValue]:
+    """Return system configuration and memory mode; what does not fit gets a default."""
+    config, mode = (choice.options.get(name) for name in ("system_config", "memory_mode"))
+    if choice.options.get(OWN_INI_OPTION):
+        if ini is None:
+            return config, mode
+        config = config if config in ini.systems else next(iter(ini.systems))
+        modes = ini.fitting(str(config))
+        return config, mode if mode in modes else next(iter(modes), mode)
     family = family_of(choice.id)
-    config, mode = choice.options.get("system_config"), choice.options.get("memory_mode")
-    problems = []
-    names = [c.name for c in system_configs(family)]
-    if config is not None and config not in names:
-        problems.append(_problem(
-            "target.options.system_config",
-            f"{config} is not a system configuration of Ethos-{family.name.upper()}.",
-            f"Valid: {', '.join(names)}.",
-        ))  # fmt: skip
-    modes = memory_modes(family, str(config or family.system_config))
-    if mode is not None and mode not in modes:
-        problems.append(_problem(
-            "target.options.memory_mode",
-            f"{mode} does not fit {config or family.system_config}.",
-            f"Valid: {', '.join(modes)}.",
-        ))  # fmt: skip
-    return problems
-
-
-def _check_values(choice: TargetChoice) -> list[ErrorInfo]:
-    known = {
-        "system_config": str, "memory_mode": str, "integer_io": bool, "optimise": str,
-        "arena_cache_bytes": int, "extra_flags": str,
-    }  # fmt: skip
-    problems = []
-    for name, value in choice.options.items():
-        place = f"target.options.{name}"
-        if name not in known:
-            problems.append(_problem(place, f"There is no option {name}."))
-        elif value is not None and not isinstance(value, known[name]):
-            problems.append(_problem(place, f"{value!r} is not a {known[name].__name__}."))
-    if choice.options.get("optimise", "Performance") not in {"Performance", "Size"}:
-        problems.append(_problem("target.options.optimise", "Choose Performance or Size."))
-    limit = choice.options.get("arena_cache_bytes")
-    if isinstance(limit, int) and not 0 < limit <= 1 << 32:
-        problems.append(_problem("target.options.arena_cache_bytes", f"{limit} is out of range."))
-    return problems
-
-
-def _check_flags(choice: TargetChoice) -> list[ErrorInfo]:
-    flags = choice.options.get("extra_flags")
-    problems = []
-    for word in flags.split() if isinstance(flags, str) else []:
-        name = word.split("=")[0]
-        if name in DEPRECATED_FLAGS:
-            problems.append(_problem(
-                "target.options.extra_flags", f"Vela 5.1 ignores {name}.", "Leave it out."
-            ))  # fmt: skip
-        elif name in RESERVED_FLAGS:
-            problems.append(_problem(
-                "target.options.extra_flags", f"{name} is set by the workbench.",
-                "Use the option of that name.",
-            ))  # fmt: skip
-    return problems
+    if config not in {c.name for c in system_configs(family)}:
+        config = family.system_config
+    modes = memory_modes(family, str(config))
+    if mode not in modes:
+        mode = family.memory_mode if family.memory_mode in modes else "Shared_Sram"
+    return config, mode

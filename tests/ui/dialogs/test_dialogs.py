@@ -12,6 +12,7 @@ from ui.assigning import refusal
 from ui.dialogs.new_project import NewProjectDialog
 from ui.dialogs.preferences import PreferencesDialog
 from ui.dialogs.project_draft import callables_of, parse_shapes
+from ui.dialogs.target_dialog import TargetDialog
 from ui.settings import Settings
 from ui.widgets.config_form import FIELDS, ConfigForm
 from ui.widgets.target_form import TargetForm
@@ -92,6 +93,26 @@ def test_that_only_memory_modes_that_fit_are_offered(parent, qtbot):
     assert form.choice.options["memory_mode"] in {"Sram_Only", "Shared_Sram"}
     pick(form._device, "ethos-u55-32")
     assert form.choice.options["system_config"] == "Ethos_U55_High_End_Embedded"
+
+
+def test_that_an_own_ini_gives_its_names_and_says_what_it_lacks(parent, folder, qtbot):
+    (folder / "bad.ini").write_text("[System_Config.Mine]\ncore_clock=1e6\n")
+    (folder / "good.ini").write_text(
+        "[System_Config.Mine]\ncore_clock=4e8\naxi0_port=Sram\naxi1_port=OffChipFlash\n"
+        "Sram_clock_scale=1\nOffChipFlash_clock_scale=0.1\n[Memory_Mode.Only]\n"
+        "const_mem_area=Axi1\narena_mem_area=Axi0\ncache_mem_area=Axi0\n"
+    )
+    dialog = TargetDialog(TargetChoice(id="ethos-u55-128"), folder, parent)
+    dialog.target._fields["config_ini"].set_text(str(folder / "bad.ini"))
+    assert "bad.ini: [System_Config.Mine] lacks axi0_port" in dialog.problems.text()
+    assert not dialog.buttons.button(OK).isEnabled()
+    dialog.target._fields["config_ini"].set_text(str(folder / "good.ini"))
+    assert dialog.problems.text() == ""
+    assert values(dialog.target._fields["system_config"]) == ["Mine"]
+    with qtbot.waitSignal(dialog.chosen) as chosen:
+        qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
+    assert chosen.args[0].options["config_ini"] == "good.ini"
+    assert chosen.args[0].options["memory_mode"] == "Only"
 
 
 def test_that_a_limit_that_is_no_number_is_marked_and_not_taken(parent, qtbot):

@@ -4,7 +4,8 @@ import pytest
 
 from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice
-from workbench.studies.sweep import SweepPoint, SweepResult, devices, points
+from workbench.results import VelaTotals
+from workbench.studies.sweep import SweepPoint, SweepResult, devices, points, remark
 from workbench.targets import target_of
 
 TARGET = target_of("ethos-u55-128")
@@ -68,3 +69,17 @@ def test_that_the_front_leaves_out_what_another_point_beats():
 
     listed = (point(2.0, 50), point(1.0, 90), point(3.0, 60), SweepPoint(target=BASE, problem="no"))
     assert SweepResult(tool="", total=4, points=listed).front() == [0, 1]
+
+
+def test_that_a_limit_below_what_vela_needs_is_remarked():
+    options = {**BASE.options, "arena_cache_bytes": 4096}
+    limited = TargetChoice(id=BASE.id, options=options)
+
+    def said(sram):
+        totals = VelaTotals(cycles_total=1, cycles_npu=1, inference_ms=1.0, sram_bytes=sram,
+                            flash_bytes=1, macs=1)  # fmt: skip
+        return remark(SweepPoint(target=limited, totals=totals))
+
+    assert said(4096) == ""
+    assert "needs 6 KiB of SRAM" in said(6000)
+    assert "limit of 4 KiB" in said(6000)

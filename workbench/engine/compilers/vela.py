@@ -14,6 +14,7 @@ from ethosu.vela import vela
 from workbench.errors import failure
 from workbench.results import VelaTotals
 from workbench.targets.ethos_u_devices import clock_hz
+from workbench.targets.vela_ini import OPTION, OWN_INI, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +64,9 @@ def totals(model: Any, clock: float) -> VelaTotals:
     )
 
 
-def estimate(programs: Sequence[bytes], device: str, options: Mapping[str, Any]) -> VelaTotals:
+def estimate(
+    programs: Sequence[bytes], device: str, options: Mapping[str, Any], files: Mapping[str, str]
+) -> VelaTotals:
     """Return Vela's estimate for all delegates of a program on a device.
 
     Cycles, time, constants and MACs add up; SRAM is that of the delegate that wants most.
@@ -72,12 +75,14 @@ def estimate(programs: Sequence[bytes], device: str, options: Mapping[str, Any])
         programs: The TOSA flatbuffer of each delegate.
         device: E.g. ``ethos-u55-128``.
         options: All of the target's options.
+        files: The texts of the files that options name, by option: an own .ini, or none.
 
     Raises:
         WorkbenchError: Vela refused; with its own words.
     """
-    clock = clock_hz(str(options["system_config"]))
-    each = [totals(_model(tosa, device, options), clock) for tosa in programs]
+    name, ini = str(options["system_config"]), files.get(OPTION)
+    clock = parse(ini, OWN_INI).systems[name].clock_hz if ini else clock_hz(name)
+    each = [totals(_model(tosa, device, options, ini), clock) for tosa in programs]
     return VelaTotals(
         cycles_total=sum(t.cycles_total for t in each),
         cycles_npu=sum(t.cycles_npu for t in each),
@@ -88,13 +93,17 @@ def estimate(programs: Sequence[bytes], device: str, options: Mapping[str, Any])
     )
 
 
-def _model(tosa: bytes, device: str, options: Mapping[str, Any]) -> Any:
+def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None) -> Any:
     said = io.StringIO()
     with tempfile.TemporaryDirectory(prefix="vela-") as folder:
         network = Path(folder) / "network.tosa"
         network.write_bytes(tosa)
+        config = "Arm/vela.ini"
+        if ini is not None:
+            config = str(Path(folder) / OWN_INI)
+            Path(config).write_text(ini, encoding="utf-8")
         arguments = [
-            f"--accelerator-config={device}", "--config=Arm/vela.ini", "--output-format=raw",
+            f"--accelerator-config={device}", f"--config={config}", "--output-format=raw",
             f"--system-config={options['system_config']}",
             f"--memory-mode={options['memory_mode']}", f"--output-dir={folder}",
             *flags(options), str(network),

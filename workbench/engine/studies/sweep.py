@@ -37,8 +37,9 @@ def run(study: StudyContext) -> None:
     """
     project, options = study.stage.project, study.options
     target = target_of(project.target.id)
-    base = target.complete(project.target)
-    asked = points(target, base, options["targets"] or [], options["axes"] or {})  # type: ignore[arg-type]
+    folder = study.stage.folder
+    base = target.complete(project.target, folder)
+    asked = points(target, base, options["targets"] or [], options["axes"] or {}, folder)  # type: ignore[arg-type]
     if all(point.problem for point in asked):
         raise refused(asked)
     before = load_study(SweepResult, study.folder)
@@ -94,10 +95,11 @@ class _Sweep:
         choice = self._points[place].target
         try:
             programs = self._programs_for(choice)
+            files = self._target.files(choice, self._study.stage.folder)
         except WorkbenchError as error:
             self._settle(place, None, error.infos[0].message)
             return
-        point = Point(self._target.estimator, programs, choice.id, choice.options)
+        point = Point(self._target.estimator, programs, choice.id, choice.options, files)
         self._running[crew.submit(point)] = place
 
     def _collect(self, seconds: float) -> None:

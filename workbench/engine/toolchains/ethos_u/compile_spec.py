@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 
 from workbench.engine.compilers.vela import flags as vela_flags
 from workbench.targets import target_of
+from workbench.targets.vela_ini import OPTION, OWN_INI, ini_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from workbench.project.model import TargetChoice
 
 
@@ -22,4 +28,29 @@ def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
         system_config=options["system_config"],
         memory_mode=options["memory_mode"],
         extra_flags=vela_flags(options) or None,
+        config_ini=OWN_INI if options.get(OPTION) else None,
     )
+
+
+@contextlib.contextmanager
+def own_ini_at_hand(choice: TargetChoice, folder: Path) -> Iterator[None]:
+    """Let Vela find the choice's own .ini under the name that compile specs give it.
+
+    The working folder is another one meanwhile. The compiled program keeps Vela's flags, so the
+    name must say nothing of this machine, and Vela splits its arguments at blanks.
+
+    Args:
+        choice: Of which an own .ini may be a part.
+        folder: Where the project's relative paths start.
+
+    Raises:
+        WorkbenchError: the .ini is missing or broken.
+    """
+    ini = ini_of(choice, folder)
+    if ini is None:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / OWN_INI).write_text(ini.text, encoding="utf-8")
+        with contextlib.chdir(place):
+            yield

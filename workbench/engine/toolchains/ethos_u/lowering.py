@@ -22,13 +22,14 @@ from workbench.engine.acceleration.retarget import capture_tosa, has_same_tosa, 
 from workbench.engine.acceleration.table import accelerated
 from workbench.engine.toolchains.base import Lowered
 from workbench.engine.toolchains.ethos_u import vela
-from workbench.engine.toolchains.ethos_u.compile_spec import compile_spec
+from workbench.engine.toolchains.ethos_u.compile_spec import compile_spec, own_ini_at_hand
 from workbench.engine.toolchains.ethos_u.tosa_graph import tosa_snapshot
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.pipeline.plan import tool_version
 from workbench.results import CpuNode, ExportResult, LowerResult
 from workbench.targets import target_of
-from workbench.targets.ethos_u_devices import clock_hz, has_control_flow
+from workbench.targets.ethos_u_devices import has_control_flow
+from workbench.targets.ethos_u_memory import clock_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,11 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     retargeted = known is not None and has_same_tosa(known.manager, compile_spec(choice))
     context.progress(0, None, "compiling" if retargeted else "partitioning and compiling")
     try:
-        with accelerated(context.accelerate, log=context.log), vela.recorded() as compiled:
+        with (
+            own_ini_at_hand(choice, context.folder),
+            accelerated(context.accelerate, log=context.log),
+            vela.recorded() as compiled,
+        ):
             if known is not None and retargeted:
                 manager = retarget(known.manager, known.tosa, lambda: compile_spec(choice))
                 edge = replace(known, manager=manager)
@@ -158,7 +163,7 @@ def _result(
     inner = [getattr(lowered.edge.graph_module, n.args[0].target) for n in delegates]
     graphs = [module.original_module.graph for module in inner]
     inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")
-    clock = clock_hz(str(choice.options["system_config"]))
+    clock = clock_of(choice, context.folder)
     return LowerResult(
         target=choice.id,
         system_config=str(choice.options["system_config"]),

@@ -1,0 +1,126 @@
+"""An own .ini for Vela: what it holds decides, not where it lies; what it lacks is said."""
+
+import pytest
+
+from tests.fakes.projects import write_project
+from workbench.errors import WorkbenchError
+from workbench.pipeline.cache import Cache
+from workbench.pipeline.plan import plan
+from workbench.project import edits, store
+from workbench.project.model import TargetChoice
+from workbench.targets import target_of
+from workbench.targets.vela_ini import load, parse
+
+SYSTEM = """[System_Config.Mine]
+core_clock=400e6
+axi0_port=Sram
+axi1_port=OffChipFlash
+Sram_clock_scale=0.5
+OffChipFlash_clock_scale=0.1
+"""
+MODES = """[Memory_Mode.Flash]
+const_mem_area=Axi1
+arena_mem_area=Axi0
+cache_mem_area=Axi0
+[Memory_Mode.Inside]
+inherit=Memory_Mode.Flash
+const_mem_area=Axi0
+[Memory_Mode.Spilling]
+inherit=Memory_Mode.Flash
+arena_mem_area=Axi1
+"""
+TARGET = target_of("ethos-u55-128")
+
+
+def choice(file="own.ini", **options):
+    return TargetChoice(id="ethos-u55-128", options={"config_ini": file, **options})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "own.ini").write_text(SYSTEM + MODES)
+    return tmp_path
+
+
+def test_that_names_and_clock_come_from_the_file(folder):
+    options = {o.name: o for o in TARGET.options(choice(), folder)}
+    assert [c.value for c in options["system_config"].choices] == ["Mine"]
+    assert "400 MHz" in options["system_config"].choices[0].title
+    complete = TARGET.complete(choice(), folder)
+    assert (complete.options["system_config"], complete.options["memory_mode"]) == ("Mine", "Flash")
+    assert TARGET.check(complete, folder) == []
+    assert TARGET.figures(complete, folder)["Clock"] == "400 MHz"
+
+
+def test_that_a_mode_whose_arena_would_lie_in_flash_is_not_offered(folder):
+    options = {o.name: o for o in TARGET.options(choice(), folder)}
+    assert [c.value for c in options["memory_mode"].choices] == ["Flash", "Inside"]
+    (problem,) = TARGET.check(choice(system_config="Mine", memory_mode="Spilling"), folder)
+    assert "Spilling" in problem.message
+    assert "Flash, Inside" in problem.hint
+
+
+def test_that_velas_names_are_refused_beside_an_own_file(folder):
+    (problem,) = TARGET.check(choice(system_config="Ethos_U55_High_End_Embedded"), folder)
+    assert problem.where.id == "target.options.system_config"
+    assert "It has Mine." in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no section [System_Config.NAME]"),
+        (SYSTEM, "no section [Memory_Mode.NAME]"),
+        (SYSTEM.replace("core_clock=400e6\n", "") + MODES, "[System_Config.Mine] lacks core_clock"),
+        (SYSTEM.replace("Sram_clock_scale=0.5\n", "") + MODES, "lacks Sram_clock_scale"),
+        (SYSTEM.replace("400e6", "nan") + MODES, "core_clock=nan"),
+        (SYSTEM.replace("OffChipFlash\n", "Tape\n") + MODES, "has a port 'Tape'"),
+        (SYSTEM + MODES.replace("arena_mem_area=Axi0\n", ""), "[Memory_Mode.Flash] lacks arena"),
+        (SYSTEM + MODES.replace("const_mem_area=Axi1", "const_mem_area=Sram"), "Axi0 or Axi1"),
+        (SYSTEM + MODES.replace("Memory_Mode.Flash\narena", "Memory_Mode.None\narena"),
+         "inherits from [Memory_Mode.None]"),
+        (SYSTEM + MODES + "arena_cache_size=lots\n", "arena_cache_size=lots"),
+        ("core_clock=1\n", "is not an .ini"),
+        (SYSTEM + SYSTEM + MODES, "is not an .ini"),
+    ],
+)  # fmt: skip
+def test_that_what_is_missing_or_wrong_is_said_with_its_section_and_a_hint(text, words):
+    with pytest.raises(WorkbenchError) as caught:
+        parse(text, "mine.ini")
+    message = next(i for i in caught.value.infos if words in i.message)
+    assert message.message.startswith("mine.ini")
+    assert message.hint
+    assert message.where.id == "target.options.config_ini"
+
+
+def test_that_a_file_that_cannot_be_read_is_a_problem_of_the_option(folder):
+    (folder / "binary.ini").write_bytes(b"\xff\xfe\x00")
+    for name in ("gone.ini", "binary.ini", "."):
+        (problem,) = TARGET.check(choice(name), folder)
+        assert problem.where.id == "target.options.config_ini"
+
+
+def test_that_every_problem_is_told_at_once():
+    with pytest.raises(WorkbenchError) as caught:
+        parse("[System_Config.A]\n[Memory_Mode.B]\n", "x.ini")
+    assert len(caught.value.infos) == 2
+
+
+def test_that_the_name_of_the_file_changes_no_key_and_its_content_does(folder, tmp_path):
+    path = write_project(folder / "project")
+
+    def key(name):
+        project = edits.set_target(
+            store.load(path), TARGET.complete(choice(f"../{name}"), path.parent)
+        )
+        return plan(project, path.parent, Cache(tmp_path / "cache")).key("lower")
+
+    (folder / "other name.ini").write_text(SYSTEM + MODES)
+    (folder / "slower.ini").write_text(SYSTEM.replace("0.5", "0.25") + MODES)
+    assert key("own.ini") == key("other name.ini") != key("slower.ini")
+
+
+def test_that_inherited_sizes_of_a_cache_are_read(folder):
+    sized = MODES + "arena_cache_size=65536\n[Memory_Mode.Heir]\ninherit=Memory_Mode.Spilling\n"
+    (folder / "own.ini").write_text(SYSTEM + sized)
+    assert load(folder / "own.ini").modes["Heir"].cache_bytes == 65536

@@ -1,0 +1,39 @@
+"""What the window does to the target: another device, other options."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject
+
+from ui.main_window import MainWindow
+from ui.panel import PanelContext
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+
+
+class TargetVerbs(QObject):
+    """Sets the target of the project, each time as one step."""
+
+    def __init__(self, context: PanelContext, window: MainWindow) -> None:
+        super().__init__(window)
+        self._document, self._window = context.document, window
+
+    def ask(self) -> None:
+        """Open the dialog with all options."""
+        from ui.dialogs.target_dialog import TargetDialog
+
+        project = self._document.project
+        if project is None:
+            return
+        dialog = TargetDialog(project.target, self._document.folder, self._window)
+        dialog.chosen.connect(self.choose)
+        dialog.open()
+
+    def choose(self, choice: TargetChoice) -> None:
+        """Set the target."""
+        project = self._document.project
+        if project is None or project.target == choice:
+            return
+        before = project.target
+        changed = [k for k, v in choice.options.items() if before.options.get(k) != v]
+        what = choice.id if choice.id != before.id or not changed else choice.options[changed[0]]
+        self._document.apply(f"Set target to {what}", lambda p: edits.set_target(p, choice))

@@ -1,0 +1,233 @@
+"""A user's own .ini for Vela: read, validated, and what it says about clocks and memories.
+
+Source of the format: OPTIONS.md of Vela 5.1, and ``ArchitectureFeatures`` which reads it.
+"""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.project.sources import absolute
+
+if TYPE_CHECKING:
+    from workbench.project.model import TargetChoice
+
+OPTION = "config_ini"
+# The name under which Vela is given it: the compiled program keeps Vela's flags, and with a name
+# that is always the same its bytes do not depend on where the file lies.
+OWN_INI = "own.ini"
+_SYSTEM, _MODE = "System_Config.", "Memory_Mode."
+_PORTS = ("axi0_port", "axi1_port")
+_AREAS = ("const_mem_area", "arena_mem_area", "cache_mem_area")
+_MEMORIES = ("Sram", "Dram", "OnChipFlash", "OffChipFlash")
+_MOST_BYTES = 1 << 20
+_HINT = "Vela's documentation (OPTIONS.md) shows the sections and their keys."
+
+
+@dataclass(frozen=True)
+class IniSystem:
+    """A system configuration: clock [Hz] and the memory on each AXI port."""
+
+    name: str
+    clock_hz: int
+    ports: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class IniMode:
+    """A memory mode: the port (0 or 1) of constants, arena and cache, and the cache's bytes."""
+
+    name: str
+    const: int
+    arena: int
+    cache: int
+    cache_bytes: int | None
+
+
+@dataclass(frozen=True)
+class VelaIni:
+    """What a file holds, and its text."""
+
+    text: str
+    systems: dict[str, IniSystem] = field(default_factory=dict)
+    modes: dict[str, IniMode] = field(default_factory=dict)
+
+    def fitting(self, system: str) -> list[str]:
+        """Return the memory modes that a system configuration can have: the arena is writable."""
+        if system not in self.systems:
+            return list(self.modes)
+        ports = self.systems[system].ports
+        return [
+            mode.name
+            for mode in self.modes.values()
+            if ports[mode.arena] in {"Sram", "Dram"} and ports[mode.cache] == "Sram"
+        ]
+
+
+def ini_path(reference: str, folder: Path) -> Path:
+    """Return the file that a project means."""
+    return absolute(folder, reference)
+
+
+def ini_of(choice: TargetChoice, folder: Path) -> VelaIni | None:
+    """Return the choice's own .ini; None where it uses Vela's.
+
+    Raises:
+        WorkbenchError: it is missing or broken.
+    """
+    reference = choice.options.get(OPTION)
+    return load(ini_path(str(reference), folder)) if reference else None
+
+
+def load(path: Path) -> VelaIni:
+    """Return what a file holds.
+
+    Raises:
+        WorkbenchError: it cannot be read, or is no configuration for Vela.
+    """
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise failure(f"{path.name} is too large for an .ini.", where=_where())
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise failure(f"{path.name} is not a text file.", "Choose an .ini.", _where()) from None
+    except OSError as error:
+        raise failure(
+            f"{path.name} cannot be read: {error.strerror or error}.",
+            "Correct the path, or leave it empty for Vela's own configurations.",
+            _where(),
+        ) from error
+    return parse(text, path.name)
+
+
+def parse(text: str, name: str) -> VelaIni:
+    """Return what a text holds; ``name`` stands in messages.
+
+    Raises:
+        WorkbenchError: every problem of it.
+    """
+    parser = configparser.ConfigParser()
+    try:
+        parser.read_string(text, name)
+        problems = list(_lacking(parser, name))
+        systems = [_system(parser, s, name, problems) for s in parser.sections() if _is(s, _SYSTEM)]
+        modes = [_mode(parser, s, name, problems) for s in parser.sections() if _is(s, _MODE)]
+    except configparser.Error as error:
+        line = " ".join(str(error).split())
+        raise failure(f"{name} is not an .ini: {line}", _HINT, _where()) from None
+    if problems:
+        raise WorkbenchError(problems)
+    return VelaIni(text, {s.name: s for s in systems if s}, {m.name: m for m in modes if m})
+
+
+def _is(section: str, prefix: str) -> bool:
+    return section.startswith(prefix) and len(section) > len(prefix)
+
+
+def _where() -> Place:
+    return Place(kind="option", id=f"target.options.{OPTION}")
+
+
+def _lacking(parser: configparser.ConfigParser, name: str) -> Iterator[ErrorInfo]:
+    for prefix in (_SYSTEM, _MODE):
+        if not any(_is(section, prefix) for section in parser.sections()):
+            yield ErrorInfo(
+                message=f"{name} has no section [{prefix}NAME].",
+                hint="Vela needs at least one [System_Config.NAME] and one [Memory_Mode.NAME].",
+                where=_where(),
+            )
+
+
+def _value(parser: configparser.ConfigParser, section: str, key: str) -> str | None:
+    """Return a key of a section or of those it inherits from.
+
+    Raises:
+        KeyError: it inherits from a section that is not there, or from itself.
+    """
+    seen: list[str] = []
+    while section not in seen:
+        seen.append(section)
+        if not parser.has_section(section):
+            raise KeyError(section)
+        if parser.has_option(section, key):
+            return parser.get(section, key)
+        if not parser.has_option(section, "inherit"):
+            return None
+        section = parser.get(section, "inherit")
+    raise KeyError(section)
+
+
+def _values(
+    parser: configparser.ConfigParser, section: str, keys: tuple[str, ...], name: str,
+    problems: list[ErrorInfo],
+) -> dict[str, str] | None:  # fmt: skip
+    """Return the keys of a section; None, and a problem for each, where some are missing."""
+    try:
+        found = {key: _value(parser, section, key) for key in keys}
+    except KeyError as error:
+        problems.append(_problem(name, section, f"inherits from [{error.args[0]}], which is not "
+                                 "there or inherits from itself"))  # fmt: skip
+        return None
+    missing = [key for key, value in found.items() if value is None]
+    if missing:
+        problems.append(_problem(name, section, f"lacks {', '.join(missing)}"))
+        return None
+    return {key: str(value) for key, value in found.items()}
+
+
+def _system(
+    parser: configparser.ConfigParser, section: str, name: str, problems: list[ErrorInfo]
+) -> IniSystem | None:
+    found = _values(parser, section, ("core_clock", *_PORTS), name, problems)
+    if found is None:
+        return None
+    ports = (found["axi0_port"], found["axi1_port"])
+    if unknown := [port for port in ports if port not in _MEMORIES]:
+        known = ", ".join(_MEMORIES)
+        problems.append(_problem(name, section, f"has a port {unknown[0]!r}; known are {known}"))
+        return None
+    scales = tuple(f"{port}_clock_scale" for port in dict.fromkeys(ports))
+    numbers = _values(parser, section, scales, name, problems)
+    if numbers is None:
+        return None
+    for key, value in {"core_clock": found["core_clock"], **numbers}.items():
+        if not _is_positive(value):
+            problems.append(_problem(name, section, f"has {key}={value}, not a positive number"))
+            return None
+    clock = int(float(found["core_clock"]))
+    return IniSystem(section.removeprefix(_SYSTEM), clock, ports)
+
+
+def _mode(
+    parser: configparser.ConfigParser, section: str, name: str, problems: list[ErrorInfo]
+) -> IniMode | None:
+    found = _values(parser, section, _AREAS, name, problems)
+    if found is None:
+        return None
+    for key, value in found.items():
+        if value not in {"Axi0", "Axi1"}:
+            problems.append(_problem(name, section, f"has {key}={value}; it is Axi0 or Axi1"))
+            return None
+    size = _value(parser, section, "arena_cache_size")
+    if size is not None and not size.isdecimal():
+        problems.append(_problem(name, section, f"has arena_cache_size={size}, not bytes"))
+        return None
+    const, arena, cache = (int(found[key][-1]) for key in _AREAS)
+    title = section.removeprefix(_MODE)
+    return IniMode(title, const, arena, cache, int(size) if size is not None else None)
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        return 0 < float(text) < float("inf")
+    except ValueError:
+        return False
+
+
+def _problem(name: str, section: str, what: str) -> ErrorInfo:
+    return ErrorInfo(message=f"{name}: [{section}] {what}.", hint=_HINT, where=_where())
