@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -46,6 +46,7 @@ class RunHistory(QThread):
         self._stopping = False
         self._runner: Runner | None = None
         self._kept: set[tuple[str, ...]] = set()
+        self._foreign: set[str] = set()
         self._path: Path | None = None
         self._told: ErrorInfo | None = None
         self.runs: tuple[Run, ...] = ()
@@ -54,7 +55,7 @@ class RunHistory(QThread):
     def follow(self, document: Document, runner: Runner, planner: Planner) -> None:
         """Keep what the engines evaluate, beside the file of the open project."""
         self._runner = runner
-        document.opened.connect(lambda: self.open(document.path))
+        document.opened.connect(partial(self._on_opened, document))
         document.state_changed.connect(lambda: self.open(document.path, is_same=True))
         runner.received.connect(self._on_event)
         planner.planned.connect(partial(self._on_planned, document))
@@ -82,15 +83,16 @@ class RunHistory(QThread):
 
         self._do(task)
 
-    def keep(self, project: Project, folder: Path, origin: str = "") -> None:
-        """Keep what the cache holds of a project's evaluation and simulation."""
+    def keep(self, projects: Sequence[Project], folder: Path, origin: str = "") -> None:
+        """Keep what the cache holds of the evaluation and simulation of some configurations."""
 
         def task(history: History) -> History:
             from workbench.history.runs import run_of
 
-            run = run_of(project, plan(project, folder, self._cache), self._cache, origin)
-            if run is not None:
-                history.record(run)
+            for project in projects:
+                run = run_of(project, plan(project, folder, self._cache), self._cache, origin)
+                if run is not None:
+                    history.record(run)
             return history
 
         self._do(task)
@@ -127,13 +129,19 @@ class RunHistory(QThread):
         is_new = is_told and keys not in self._kept
         if is_new and planned.project is document.project:
             self._kept.add(keys)
-            self.keep(planned.project, document.folder)
+            self.keep([planned.project], document.folder)
+
+    def _on_opened(self, document: Document) -> None:
+        """Turn to another project; work that goes on for the former one is none of its runs."""
+        if self._runner is not None:
+            self._foreign.update(job.id for job in self._runner.running)
+        self.open(document.path)
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, StageFinished) and event.stage in _TOLD_BY and self._runner:
             job = self._runner.job(event.job)
-            if job is not None:
-                self.keep(job.project, Path(job.folder))
+            if job is not None and job.id not in self._foreign:
+                self.keep([job.project], Path(job.folder))
 
     def _do(self, task: _Task) -> None:
         if self._stopping:

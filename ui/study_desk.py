@@ -42,6 +42,7 @@ class StudyDesk(QObject, Generic[Found]):
         self._runner, self._cache = runner, cache
         self._job = ""
         self._key = ""
+        self._foreign: set[str] = set()
         self.options: dict[str, JsonValue] = {}
         self.found: Found | None = None
         self.studied: Project | None = None
@@ -90,11 +91,16 @@ class StudyDesk(QObject, Generic[Found]):
             self._runner.cancel(self._job)
 
     def _forget(self) -> None:
+        """Turn to another project; work that goes on for the former one is not shown."""
+        self._foreign.update(job.id for job in self._runner.running)
+        self._job = ""
         self.found, self.studied, self.is_current, self._key = None, None, False, ""
         self.changed.emit()
 
     def _on_event(self, event: Event) -> None:
         if not isinstance(event, StudyProgress) or event.study != self._study:
+            return
+        if event.job in self._foreign:
             return
         job = self._runner.job(event.job)
         found = load_study(self._kind, study_folder(self._cache, event.key))
@@ -106,7 +112,7 @@ class StudyDesk(QObject, Generic[Found]):
         self.changed.emit()
 
     def _on_job_changed(self, job: Job) -> None:
-        if job.study == self._study:
+        if job.study == self._study and job.id not in self._foreign:
             self._job = job.id
             if job.over:
                 self.changed.emit()

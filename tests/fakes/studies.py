@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.fakes.results import write_result
 from workbench.pipeline.cache import Cache
+from workbench.pipeline.plan import plan
 from workbench.protocol import JobFinished, StudyProgress
 from workbench.results import VelaTotals
 from workbench.studies.documents import save_study, study_folder, study_key
 from workbench.studies.sample import SampleTensor, save_values
-from workbench.studies.search import Candidate, Limits, SearchResult
+from workbench.studies.search import Candidate, Limits, SearchResult, with_choices
 from workbench.studies.sensitivity import Noise, SensitivityResult, Unit, UnitSensitivity
 from workbench.studies.sweep import SweepResult, points
 from workbench.targets import target_of
@@ -88,11 +90,21 @@ def play(command, held_at=0):
         if command.study == "search":
             limits = Limits(accuracy=command.options["accuracy"])
             document = search(done, total, limits)
+            _leave_results(command, cache, document)
         save_study(document, study_folder(cache, key))
         yield StudyProgress(job=command.job, study=command.study, key=key, done=done, total=total)
         if done == held_at:
             return
     yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
+
+
+def _leave_results(command, cache, found):
+    """Leave in the cache what evaluating the newest candidate leaves there."""
+    made = with_choices(command.project, found.units, found.candidates[-1].choices)
+    planned = plan(made, Path(command.folder), cache)
+    for stage in ("evaluate", "lower"):
+        with cache.writing(planned.key(stage)) as folder:
+            write_result(stage, folder)
 
 
 def search(done, total, limits):

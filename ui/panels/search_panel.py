@@ -37,10 +37,12 @@ class SearchPanel(Panel):
         self._dots: list[Candidate] = []
         self._front: list[Candidate] = []
         self._chosen: Candidate | None = None
+        self._kept: set[tuple[str, int]] = set()
         self.desk = StudyDesk(
             "search", SearchResult, context.document, context.runner, context.session.cache, self
         )
         self.desk.changed.connect(self._on_found)
+        context.document.opened.connect(self._kept.clear)
         self.limits = LimitForm(self)
         self.start = QPushButton("Search", self)
         self.start.clicked.connect(self._on_start)
@@ -55,6 +57,7 @@ class SearchPanel(Panel):
     def refresh(self) -> None:
         self.desk.options = self.limits.options()
         self.desk.look()
+        self._keep()
         self._show_found()
 
     def set_theme(self, theme: Theme) -> None:
@@ -99,12 +102,19 @@ class SearchPanel(Panel):
         layout.addWidget(split, 1)
 
     def _on_found(self) -> None:
-        found, project = self.desk.found, self.desk.studied
-        job = self.desk.job
-        if found is not None and project is not None and found.candidates and job is not None:
-            made = with_choices(project, found.units, found.candidates[-1].choices)
-            self.context.history.keep(made, self.context.document.folder, "search")
+        self._keep()
         self._mark("state")
+
+    def _keep(self) -> None:
+        """Have every candidate that came since stand among the runs, however many came at once."""
+        found, project, key = self.desk.found, self.desk.studied, self.desk.key
+        if found is None or project is None:
+            return
+        new = [each for each in found.candidates if (key, each.number) not in self._kept]
+        if new:
+            self._kept.update((key, each.number) for each in new)
+            made = [with_choices(project, found.units, each.choices) for each in new]
+            self.context.history.keep(made, self.context.document.folder, "search")
 
     def _show_found(self) -> None:
         found, job = self.desk.found, self.desk.job

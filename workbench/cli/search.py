@@ -11,6 +11,7 @@ from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
 from workbench.cli.study import run_study
 from workbench.pipeline.plan import plan
 from workbench.project import store
+from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.search import DEFAULT_TRIALS, Candidate, SearchResult, with_choices
 
 if TYPE_CHECKING:
@@ -64,10 +65,12 @@ def _perform(options: argparse.Namespace) -> int:
         "workers": options.workers,
     }
     with opened_cache(options) as cache:
-        found = run_study("search", SearchResult, (project, folder), cache, options, asked)
+        try:
+            found = run_study("search", SearchResult, (project, folder), cache, options, asked)
+        finally:
+            _keep(options.project, project, folder, cache)
         if found is None:
             return EXIT_FAILED
-        _keep(options.project, project, folder, cache, found)
     best = found.best()
     if options.json:
         document = found.model_dump(mode="json")
@@ -82,8 +85,13 @@ def _perform(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _keep(path: Path, project: Project, folder: Path, cache: Cache, found: SearchResult) -> None:
-    for candidate in found.measured():
+def _keep(path: Path, project: Project, folder: Path, cache: Cache) -> None:
+    """Keep every candidate that was evaluated, also when somebody stopped the search."""
+    key = study_key("search", project, folder, cache, {})
+    found = load_study(SearchResult, study_folder(cache, key))
+    if found is None:
+        return
+    for candidate in found.candidates:
         made = with_choices(project, found.units, candidate.choices)
         keep_run(path, made, plan(made, folder, cache), cache, "search")
 

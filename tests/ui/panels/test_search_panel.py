@@ -1,8 +1,12 @@
 """The Search panel over fake engines: limits, the front to move along, one step to apply."""
 
+from contextlib import closing
+
 import pytest
 
-from workbench.protocol import RunStudy
+from workbench.history.store import History, history_path
+from workbench.project import store
+from workbench.protocol import RunStudy, StudyProgress
 
 
 @pytest.fixture
@@ -53,3 +57,51 @@ def test_that_a_candidate_survives_an_edit_of_the_rules(searched, opened, qtbot)
     searched.refresh()
     assert "former" not in searched.note.text()
     assert len(searched.plot.dots) == 3
+
+
+def test_that_candidates_which_come_together_all_stand_among_the_runs(searched, opened, qtbot):
+    qtbot.waitUntil(lambda: len(opened.history.runs) == 3)
+    assert {run.origin for run in opened.history.runs} == {"search"}
+    rules = [{(r.match, r.config) for r in run.rules} for run in opened.history.runs]
+    assert rules == [
+        {("", "a8w8")}, {("", "a8w4"), ("stem.conv", "a8w8")},
+        {("", "a16w8"), ("stem.conv", "a8w8")},
+    ]  # fmt: skip
+
+
+def test_that_what_was_searched_before_stands_among_the_runs_once(
+    searched, opened, qtbot, project_file
+):
+    qtbot.waitUntil(lambda: len(opened.history.runs) == 3)
+    file = history_path(project_file)
+    file.unlink()
+    opened.files.open_path(project_file)
+
+    def kept():
+        with closing(History(file)) as history:
+            return len(history.runs())
+
+    qtbot.waitUntil(lambda: file.exists() and kept() == 3)
+
+
+def test_that_a_search_which_goes_on_for_a_closed_project_is_not_shown_in_the_next(
+    opened, qtbot, engines, project_file, tmp_path
+):
+    opened.runner.warm_up("background")
+    qtbot.waitUntil(lambda: opened.runner.engine_state("background") == "ready")
+    engines.made[-1].hold_study_at = 1
+    panel = opened.window.reveal("search")
+    panel.start.click()
+    qtbot.waitUntil(lambda: len(panel.plot.dots) == 1)
+    other = tmp_path / "other.qwb"
+    project = store.load(project_file)
+    store.save(project.model_copy(update={"name": "other", "rules": ()}), other)
+    (job,) = opened.runner.running
+    opened.files.open_path(other)
+    assert panel.desk.job is None
+    opened.runner.received.emit(
+        StudyProgress(job=job.id, study="search", key=panel.desk.key, done=2, total=3)
+    )
+    assert panel.desk.found is None
+    opened.runner.cancel()
+    qtbot.waitUntil(lambda: not opened.runner.running)
