@@ -50,13 +50,13 @@ class Workbench(QObject):
     def __init__(self, application: QApplication, factory: EngineFactory = warm_engine) -> None:
         super().__init__(application)
         self.settings = Settings()
-        self.cache = Cache(default_root(), self.settings.cache_limit_bytes)
+        self.cache = Cache(default_root())
         self.trust = TrustStore()
         self.notices = Notices(self)
         self.document = Document(self.settings.folder / "recovery", self)
         self.session = Session(self.cache, self)
         self.planner = Planner(self.cache, self)
-        self.runner = Runner(factory, self.cache.root, self.trust, self)
+        self.runner = Runner(factory, self._limited_cache, self.trust, self)
         self.history = RunHistory(self.cache, self)
         self.context = self._context(application)
         self.window = MainWindow(self.context)
@@ -96,6 +96,9 @@ class Workbench(QObject):
         self.runner.stop()
         self.history.stop()
         self.window.stop()
+
+    def _limited_cache(self) -> Cache:
+        return Cache(self.cache.root, self.settings.cache_limit_bytes)
 
     def _context(self, application: QApplication) -> PanelContext:
         selection = Selection(self)

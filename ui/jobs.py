@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 from pydantic import JsonValue
 
+from workbench.pipeline.cache import Cache
 from workbench.pipeline.stages import STAGES, STAGES_BY_ID, stages_until
 from workbench.project.model import Project
 from workbench.protocol import Lane, RunStudy, RunUntil
@@ -99,7 +99,7 @@ def left_out(stage_id: str) -> tuple[str, ...]:
     return tuple(stage for stage in stages_until(stage_id) if stage not in wanted)
 
 
-def command_of(job: Job, cache_root: Path) -> RunUntil | RunStudy:
+def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
     """Return what an engine is told to do for a job."""
     if job.study:
         return RunStudy(
@@ -108,7 +108,8 @@ def command_of(job: Job, cache_root: Path) -> RunUntil | RunStudy:
             project=job.project,
             folder=job.folder,
             options=job.options,
-            cache_root=str(cache_root),
+            cache_root=str(cache.root),
+            cache_limit_bytes=cache.limit_bytes,
         )
     return RunUntil(
         job=job.id,
@@ -116,7 +117,8 @@ def command_of(job: Job, cache_root: Path) -> RunUntil | RunStudy:
         folder=job.folder,
         until=job.until,
         skip=left_out(job.until),
-        cache_root=str(cache_root),
+        cache_root=str(cache.root),
+        cache_limit_bytes=cache.limit_bytes,
     )
 
 

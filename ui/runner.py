@@ -7,6 +7,7 @@ on disk, and a background job starts as soon as the interactive one has made wha
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -18,6 +19,7 @@ from PySide6.QtCore import QObject, Signal
 from ui.engine_link import EngineFactory, EngineLink
 from ui.jobs import BACKGROUND, Job, command_of, interactive_part, lane_of, needed
 from workbench.errors import TrustRequiredError
+from workbench.pipeline.cache import Cache
 from workbench.pipeline.stages import STAGES, STAGES_BY_ID
 from workbench.project.model import Project
 from workbench.project.trust import TrustStore, demand
@@ -55,12 +57,12 @@ class Runner(QObject):
     engines_changed = Signal()
 
     def __init__(
-        self, factory: EngineFactory, cache_root: Path, trust: TrustStore,
+        self, factory: EngineFactory, cache: Callable[[], Cache], trust: TrustStore,
         parent: QObject | None = None,
     ) -> None:  # fmt: skip
         super().__init__(parent)
         self._factory = factory
-        self._cache_root = cache_root
+        self._cache = cache
         self._trust = trust
         self._ids = count(1)
         self._jobs: dict[str, Job] = {}
@@ -192,7 +194,7 @@ class Runner(QObject):
         if job.lane not in self._links:
             self._start(job.lane)
         self._set(job, state="running", began=time.monotonic())
-        self._links[job.lane].send(command_of(job, self._cache_root))
+        self._links[job.lane].send(command_of(job, self._cache()))
 
     def _start(self, lane: Lane) -> None:
         link = EngineLink(self._factory, self)

@@ -31,6 +31,7 @@ class RunUntil(Frozen):
     until: str
     skip: tuple[str, ...] = ()
     cache_root: str
+    cache_limit_bytes: int | None = Field(default=None, ge=0, description="None: the usual")
     accelerate: bool = True
 
 
@@ -47,6 +48,7 @@ class RunStudy(Frozen):
     folder: str
     options: dict[str, JsonValue] = Field(default_factory=dict)
     cache_root: str
+    cache_limit_bytes: int | None = Field(default=None, ge=0, description="None: the usual")
     accelerate: bool = True
 
 

@@ -8,6 +8,7 @@ from tests.fakes.engine import FakeEngines, Play
 from tests.fakes.projects import make_project, write_project
 from ui.runner import Runner
 from workbench.errors import ErrorInfo
+from workbench.pipeline.cache import Cache
 from workbench.project.model import ModelSource
 from workbench.project.trust import TrustStore, code_used
 from workbench.protocol import EngineExit, RunUntil
@@ -37,7 +38,7 @@ def engines():
 
 @pytest.fixture
 def runner(qtbot, engines, tmp_path):
-    made = Runner(engines, tmp_path / "cache", TrustStore(tmp_path / "trust.json"))
+    made = Runner(engines, lambda: Cache(tmp_path / "cache"), TrustStore(tmp_path / "trust.json"))
     yield made
     made.stop()
 
@@ -138,7 +139,7 @@ def test_that_an_engine_that_cannot_start_is_one_sentence(qtbot, tmp_path, folde
     def refuse():
         raise OSError("no such program")
 
-    runner = Runner(refuse, tmp_path / "cache", TrustStore(tmp_path / "trust.json"))
+    runner = Runner(refuse, lambda: Cache(tmp_path / "cache"), TrustStore(tmp_path / "trust.json"))
     heard = Heard(runner)
     runner.run_until(make_project(), folder, ["export"], set())
     qtbot.waitUntil(lambda: bool(heard.lost))
@@ -160,3 +161,12 @@ def test_that_stopping_ends_every_engine(runner, engines, folder, qtbot):
     qtbot.waitUntil(lambda: bool(run_commands(engines)))
     runner.stop()
     assert all(engine.stopped for engine in engines.made)
+
+
+def test_that_engines_keep_to_the_room_that_the_preferences_give_now(opened, qtbot, engines):
+    opened.settings.cache_limit_bytes = 3 << 30
+    opened.runs.run_to("evaluate")
+    opened.runner.run_study("search", opened.document.project, opened.document.folder,
+                            {"trials": 1, "accuracy": None})  # fmt: skip
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    assert {command.cache_limit_bytes for command in engines.commands} == {3 << 30}

@@ -20,7 +20,7 @@ from workbench.engine.acceleration.quiet_collector import quiet_collector
 from workbench.engine.context import HotStore, StageContext
 from workbench.engine.studies.running import run_study
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
-from workbench.pipeline.cache import Cache
+from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES, Cache
 from workbench.pipeline.plan import Plan, PlannedStage, plan
 from workbench.pipeline.stages import STAGES_BY_ID, stages_until
 from workbench.protocol import (
@@ -113,11 +113,14 @@ class Server:
         self._wire.send(LogLine(level=level, text=text[:8000], stage=stage))
 
     def _answer(self, command: Job) -> str:
-        match command:
-            case RunStudy():
-                return self._study(command)
-            case RunUntil():
-                return self._run(command)
+        try:
+            match command:
+                case RunStudy():
+                    return self._study(command)
+                case RunUntil():
+                    return self._run(command)
+        finally:
+            _cache_of(command).prune()
 
     def _study(self, command: RunStudy) -> str:
         """Run the stages that a study starts from, then the study."""
@@ -128,6 +131,7 @@ class Server:
             folder=command.folder,
             until=study.needs,
             cache_root=command.cache_root,
+            cache_limit_bytes=command.cache_limit_bytes,
             accelerate=command.accelerate,
         )
         if (outcome := self._run(first)) != "done":
@@ -146,13 +150,13 @@ class Server:
         return "done"
 
     def _stage_context(self, command: RunUntil, name: str) -> StageContext:
-        cache = Cache(Path(command.cache_root))
+        cache = _cache_of(command)
         planned = plan(command.project, Path(command.folder), cache)
         stage = PlannedStage(name, "", "stale")
         return self._context(command, planned, stage, cache, cache.root)
 
     def _run(self, command: RunUntil) -> str:
-        cache = Cache(Path(command.cache_root))
+        cache = _cache_of(command)
         folder = Path(command.folder)
         for stage_id in stages_until(command.until):
             planned = plan(command.project, folder, cache)
@@ -161,7 +165,6 @@ class Server:
                 self._wire.send(StageSkipped(job=command.job, stage=stage_id, reason=reason))
             elif not self._run_stage(command, planned, stage, cache):
                 return "cancelled" if self._cancelled.is_set() else "failed"
-        cache.prune()
         return "done"
 
     def _run_stage(
@@ -234,6 +237,11 @@ class Server:
         self._wire.send(
             StageFailed(job=job, stage=stage, key=key, elapsed_s=elapsed, infos=small[:20])
         )
+
+
+def _cache_of(command: Job) -> Cache:
+    limit = command.cache_limit_bytes
+    return Cache(Path(command.cache_root), DEFAULT_LIMIT_BYTES if limit is None else limit)
 
 
 def _left_out(command: RunUntil, stage: PlannedStage) -> str:

@@ -50,6 +50,7 @@ class StatisticsMemory:
             index = json.loads(self._index.read_bytes())
             self.samples = [int(number) for number in index["samples"]]
             names = [str(name) for name in index["results"]]
+            os.utime(self._index)
         except (OSError, ValueError, KeyError, TypeError):
             return
         for name in names:
@@ -82,7 +83,7 @@ class StatisticsMemory:
 
     @property
     def _index(self) -> Path:
-        return self.cache.root / "statistics" / f"{self.data}.json"
+        return self.cache.statistics_index(self.data)
 
     def _take(self, arrays: Mapping[str, np.ndarray]) -> None:  # type: ignore[type-arg]
         for name, values in arrays.items():

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,8 @@ APPLICATION = "quantization-workbench"
 CACHE_VARIABLE = "QUANTIZATION_WORKBENCH_CACHE"
 DEFAULT_LIMIT_BYTES = 20 << 30
 _MANIFEST = "entry.json"
+# Findings of studies written so lately may still be added to [s].
+_BUSY_S = 600
 
 
 def default_root() -> Path:
@@ -97,28 +99,53 @@ class Cache:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
-    def prune(self) -> int:
-        """Remove the results used longest ago until the limit holds; return the bytes kept.
+    def study_folder(self, key: str) -> Path:
+        """Return where the findings of a study are, or would be."""
+        return self.root / "studies" / key
 
-        Left-overs of killed writers go too when they are older than a day.
+    def statistics_index(self, data: str) -> Path:
+        """Return the file that names the results with statistics of some calibration data."""
+        return self.root / "statistics" / f"{data}.json"
+
+    def prune(self) -> int:
+        """Remove what was used longest ago until the limit holds; return the bytes kept.
+
+        The limit is for everything: results, findings of studies, indices of statistics. Findings
+        of a study that may still go on stay. Left-overs of killed writers go when they are older
+        than a day.
         """
         for stale in (self.root / "partial").glob("*"):
-            if time.time() - stale.stat().st_mtime > 86_400:
-                shutil.rmtree(stale, ignore_errors=True)
-        entries = []
-        for manifest in (self.root / "results").glob(f"*/*/{_MANIFEST}"):
-            try:
-                size = sum(f.stat().st_size for f in manifest.parent.iterdir())
-                entries.append((manifest.stat().st_mtime, size, manifest.parent))
-            except OSError:
-                continue
+            with suppress(OSError):
+                if time.time() - stale.stat().st_mtime > 86_400:
+                    shutil.rmtree(stale, ignore_errors=True)
+        entries = list(self._entries())
         total = sum(size for _, size, _ in entries)
-        for _, size, folder in sorted(entries):
+        for used, size, place in sorted(entries):
             if total <= self.limit_bytes:
                 break
-            shutil.rmtree(folder, ignore_errors=True)
+            if place.parent.name == "studies" and time.time() - used < _BUSY_S:
+                continue
+            if place.is_dir():
+                shutil.rmtree(place, ignore_errors=True)
+            else:
+                place.unlink(missing_ok=True)
             total -= size
         return total
+
+    def _entries(self) -> Iterator[tuple[float, int, Path]]:
+        """Yield when everything that may be removed was used last, its bytes, and its place."""
+        for manifest in (self.root / "results").glob(f"*/*/{_MANIFEST}"):
+            with suppress(OSError):
+                size = sum(f.stat().st_size for f in manifest.parent.iterdir())
+                yield manifest.stat().st_mtime, size, manifest.parent
+        for folder in (self.root / "studies").glob("*/"):
+            with suppress(OSError):
+                files = [file.stat() for file in folder.iterdir()]
+                used = max(f.st_mtime for f in (folder.stat(), *files))
+                yield used, sum(f.st_size for f in files), folder
+        for index in (self.root / "statistics").glob("*.json"):
+            with suppress(OSError):
+                yield index.stat().st_mtime, index.stat().st_size, index
 
     def _manifest(self, key: str) -> dict[str, dict[str, int | str]] | None:
         try:

@@ -56,7 +56,7 @@ FAR = frozenset({
 
 def study_folder(cache: Cache, key: str) -> Path:
     """Return the folder of a study."""
-    return cache.root / "studies" / key
+    return cache.study_folder(key)
 
 
 def load_study(kind: type[Document], folder: Path) -> Document | None:

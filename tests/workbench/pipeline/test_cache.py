@@ -1,4 +1,5 @@
 import os
+import time
 
 import pytest
 
@@ -53,6 +54,47 @@ def test_that_pruning_removes_what_was_used_longest_ago(tmp_path):
     cache.prune()
     assert not cache.has(KEY)
     assert cache.has(OTHER)
+
+
+def studied(cache, key, age_s):
+    folder = cache.study_folder(key)
+    folder.mkdir(parents=True)
+    used = time.time() - age_s
+    for place in (folder / "study.json", folder / "optuna.sqlite"):
+        place.write_text("x" * 100)
+        os.utime(place, (used, used))
+    os.utime(folder, (used, used))
+    return folder
+
+
+def indexed(cache, data, age_s):
+    index = cache.statistics_index(data)
+    index.parent.mkdir(parents=True, exist_ok=True)
+    index.write_text("x" * 1000)
+    used = time.time() - age_s
+    os.utime(index, (used, used))
+    return index
+
+
+def test_that_studies_and_statistics_share_the_limit_and_the_oldest_go_first(tmp_path):
+    cache = Cache(tmp_path, limit_bytes=8_000)
+    old, young = studied(cache, KEY, 5000), studied(cache, OTHER, 2000)
+    indices = [indexed(cache, f"data{age}", age) for age in range(4000, 1000, -200)]
+    assert cache.prune() <= 8_000
+    assert not old.exists()
+    assert young.exists()
+    kept = [index.exists() for index in indices]
+    assert kept == sorted(kept)
+    assert 0 < sum(kept) < len(kept)
+    Cache(tmp_path, 0).prune()
+    assert not young.exists()
+    assert not any(index.exists() for index in indices)
+
+
+def test_that_findings_which_may_still_grow_are_not_taken_away(tmp_path):
+    going_on = studied(Cache(tmp_path), KEY, 5)
+    Cache(tmp_path, 0).prune()
+    assert (going_on / "optuna.sqlite").exists()
 
 
 def test_that_a_full_disk_is_one_clear_sentence(tmp_path):

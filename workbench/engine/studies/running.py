@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,5 +37,8 @@ def run_study(command: RunStudy, stage: StageContext, send: Callable[[Event], No
         )
 
     module, function = study.entry.split(":")
-    context = StudyContext(stage, study_folder(stage.cache, key), command.options, report)
+    folder = study_folder(stage.cache, key)
+    if folder.exists():
+        os.utime(folder)
+    context = StudyContext(stage, folder, command.options, report)
     getattr(importlib.import_module(module), function)(context)
