@@ -1,7 +1,8 @@
-"""Runs stages on two lanes of engines: a long compilation never blocks changing a config.
+"""Runs stages on lanes of engines: a long compilation never blocks changing a config.
 
-The interactive lane does import to evaluate, the background lane the rest; they share the cache
-on disk, and a background job starts as soon as the interactive one has made what it needs.
+The interactive lane does import to evaluate, the background lane the rest, the machine lane what
+takes minutes and no model: building runners. They share the cache on disk, and a background job
+starts as soon as the interactive one has made what it needs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from workbench.protocol import (
 )
 from workbench.studies import STUDIES_BY_ID
 
-LANES: tuple[Lane, ...] = ("interactive", "background")
+LANES: tuple[Lane, ...] = ("interactive", "background", "machine")
 
 
 class Runner(QObject):
@@ -126,7 +127,7 @@ class Runner(QObject):
     def run_study(
         self, study: str, project: Project, folder: Path, options: dict[str, JsonValue]
     ) -> str:
-        """Run a study on the background lane, or go on with it; return the id of its job.
+        """Run a study on its lane, or go on with it; return the id of its job.
 
         "" when trust must be asked for first.
         """
@@ -136,9 +137,9 @@ class Runner(QObject):
             self.trust_asked.emit(error, lambda: self.run_study(study, project, folder, options))
             return ""
         title = f"{project.name}: {STUDIES_BY_ID[study].title.lower()}"
-        until = STUDIES_BY_ID[study].needs
+        until, lane = STUDIES_BY_ID[study].needs, STUDIES_BY_ID[study].lane
         job_id = f"j{next(self._ids)}"
-        job = Job(job_id, title, "background", until, project, str(folder), None, study, options)
+        job = Job(job_id, title, lane, until, project, str(folder), None, study, options)
         self._jobs[job_id] = job
         self.job_changed.emit(job)
         self._feed()

@@ -14,7 +14,7 @@ PROTOCOL_VERSION = 1
 MAX_LINE_BYTES = 64_000
 
 Level = Literal["debug", "info", "warning", "error"]
-Lane = Literal["interactive", "background"]
+Lane = Literal["interactive", "background", "machine"]
 
 
 class RunUntil(Frozen):

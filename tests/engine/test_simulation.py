@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from tests.engine.in_process import CALIBRATED, project
-from tests.fakes import fvp, runner_elf
+from tests.fakes import checkout, fvp, runner_elf
 from workbench.fvp.machine import MachineSettings, load_settings, save_settings
 from workbench.pipeline.plan import plan
-from workbench.protocol import StageFailed
+from workbench.protocol import RunStudy, StageFailed
 
 pytestmark = pytest.mark.engine
 BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
@@ -80,3 +83,30 @@ def test_that_a_machine_without_a_runner_or_a_fitting_one_offers_no_simulation(e
     save_settings(MachineSettings())
     found = plan(made, engine.folder, engine.cache).of("run")
     assert found.reason == "No runner for simulators is named on this machine."
+
+
+@pytest.mark.parametrize("wanted", ["semihosting", "embedded", "address"])
+def test_that_a_runner_built_for_the_program_runs_it(
+    engine, machine, monkeypatch, tmp_path, wanted
+):
+    made = integer("small")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "cmake").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "cmake").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    save_settings(load_settings().model_copy(update={"runners": ()}))
+    options = {"checkout": str(checkout.make(tmp_path / "executorch")), "wanted": wanted}
+    engine.send(
+        RunStudy(job="b", study="runner", project=made, folder=str(engine.folder),
+                 options={**options, "address": "0x62000000"}, cache_root=str(engine.cache.root))
+    )  # fmt: skip
+    assert engine.follow() == "done", engine.events
+    built = Path(load_settings().runners[0])
+    assert built.parent.name.startswith(f"ethos-u55-128-shared_sram-{wanted}")
+    monkeypatch.setenv("FVP_DOUBLE_LOWERED", str(engine.path(made, "lower")))
+    assert engine.run(made, "run", "evaluate", "verify") == "done", engine.events
+    result = engine.result(made, "run")
+    assert result.cycles > 0
+    assert (result.against_reference.elements > 0) == (wanted != "address")
+    assert result.against_reference.exact == result.against_reference.elements

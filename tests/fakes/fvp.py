@@ -70,6 +70,8 @@ FAILURES = (
     "licence", "silent", "crash", "hang", "deaf", "early", "garbled", "flood", "kernel", "child",
     "forgets-outputs", "no-trace", "cut-trace",
 )  # fmt: skip
+# The placements of runners whose inputs and outputs are files.
+FILES = ("semihosting", "embedded")
 SOURCE = "arm_executor_runner.cpp"
 
 
@@ -133,7 +135,7 @@ class Runner:
     def run(self):
         if self.acted["family"] != self.family:
             return 1  # a fault before the serial port is set up
-        if self.acted["placement"] == "semihosting":
+        if self.acted["placement"] in FILES:
             if parameter(self.values, "semihosting-enable") != "1":
                 return 1
             os.chdir(parameter(self.values, "semihosting-cwd"))
@@ -144,12 +146,13 @@ class Runner:
 
     def main(self, words):
         log("I", "Running executor with parameter:")
-        semihosting = self.acted["placement"] == "semihosting"
-        if semihosting and len(words) < 7:
+        semihosting = self.acted["placement"] in FILES
+        least = {"semihosting": 7, "embedded": 5}.get(self.acted["placement"], 0)
+        if len(words) < least:
             log("F", "Not right number of parameters!")
             return 1
         named = list(zip(words[1::2], words[2::2], strict=False))
-        if semihosting:
+        if self.acted["placement"] == "semihosting":
             path = dict(named)["-m"]
             self.program = self.read(path, f"Reading pte model from file {path}")
         else:

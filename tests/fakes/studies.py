@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.fakes import runner_elf
 from tests.fakes.results import write_result
+from workbench.fvp.machine import adopt_runner, runners_folder
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.protocol import JobFinished, StudyProgress
@@ -74,12 +76,30 @@ def _play_sweep(command, key, folder):
     yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
 
 
+def _play_runner(command, key, held_at):
+    """Yield what an engine says of a build, which stays after ``held_at`` per cent."""
+    for percent in (0, 42, 100):
+        yield StudyProgress(
+            job=command.job, study=command.study, key=key, done=percent, total=100
+        )  # fmt: skip
+        if held_at and percent >= held_at:
+            return
+    place = runners_folder() / "made" / "arm_executor_runner"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(runner_elf.runner("u55"))
+    adopt_runner(place)
+    yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
+
+
 def play(command, held_at=0):
     """Yield what an engine says of a study, which stays after ``held_at`` samples."""
     cache = Cache(Path(command.cache_root))
     key = study_key(command.study, command.project, Path(command.folder), cache, command.options)
     if command.study == "sample":
         yield from _play_sample(command, key, study_folder(cache, key))
+        return
+    if command.study == "runner":
+        yield from _play_runner(command, key, held_at)
         return
     if command.study == "sweep":
         yield from _play_sweep(command, key, study_folder(cache, key))

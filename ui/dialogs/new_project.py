@@ -88,7 +88,7 @@ class NewProjectDialog(QDialog):
         self.shapes = self._line("Input shapes", "e.g. 1x3x224x224; empty if the model says so")
         self.weights = PathField("Weights", "Weights (*.safetensors *.pt *.pth)", self)
         self.weights.line.setPlaceholderText("optional")
-        self.data = PathField("Calibration data", DATA, self, folders=True)
+        self.data = PathField("Calibration data", DATA, self, kind="either")
         self.data.line.setPlaceholderText("optional; without any, the example input alone")
         self.picture_size = self._line("Picture size", "224x224")
         self.mean, self.std = self._line("Mean", "0"), self._line("Standard deviation", "1")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pydantic import JsonValue
 from PySide6.QtCore import QSortFilterProxyModel, Qt
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
@@ -17,6 +19,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.dialogs.build_runner import BuildRunnerDialog
+from ui.jobs import Job
 from ui.models.log_lines import Role
 from ui.models.traced_table import TracedTableModel
 from ui.outline import inside
@@ -29,13 +33,21 @@ from ui.widgets.figure_view import FigureView
 from ui.widgets.line_delegate import LineDelegate
 from ui.widgets.machine_bar import MachineBar
 from workbench.errors import WorkbenchError
+from workbench.fvp.building import known_checkouts
 from workbench.fvp.finding import find
-from workbench.fvp.machine import MachineSettings, load_settings, save_settings
+from workbench.fvp.machine import (
+    MachineSettings,
+    adopt_runner,
+    load_settings,
+    save_settings,
+)
 from workbench.fvp.runner_elf import read_runner
-from workbench.fvp.setup import Setup
+from workbench.fvp.setup import Setup, runner_for
 from workbench.fvp.simulators import device_of
 from workbench.pipeline.plan import simulator_setup
+from workbench.project.model import Project
 from workbench.results import SimulationResult
+from workbench.targets import target_of
 
 NOTHING = (
     "The program runs on Arm's simulator here: its outputs are compared with the quantized model "
@@ -60,6 +72,10 @@ class SimulatorPanel(ResultPanel):
         self.machine.trace_switched.connect(
             lambda on: self._change(lambda s: s.model_copy(update={"trace": on}))
         )
+        self.machine.build_asked.connect(self._on_build_asked)
+        self._build_job = ""
+        self.machine.build_stopped.connect(lambda: self.context.runner.cancel(self._build_job))
+        self.context.runner.job_changed.connect(self._on_job_changed)
         self.frames["run"] = StageFrame("Measurements", NOTHING, self._make, self)
         split = QSplitter(Qt.Orientation.Vertical, self)
         split.addWidget(self.frames["run"])
@@ -157,15 +173,15 @@ class SimulatorPanel(ResultPanel):
         if project is None:
             return
         found = simulator_setup(project)
-        try:
-            settings = load_settings()
-            installed = find(device_of(project.target.id).simulator, settings)
-        except WorkbenchError:
-            settings, installed = MachineSettings(), None
-        runner = found.runner.path if isinstance(found, Setup) else None
         hint = "" if isinstance(found, Setup) else f"{found.message} {found.hint}"
+        settings, installed, runner = MachineSettings(), None, None
+        with contextlib.suppress(WorkbenchError):
+            settings = load_settings()
+            device = device_of(project.target.id)
+            installed = find(device.simulator, settings)
+            runner = runner_for(device, _memory_mode(project), settings)
         self.machine.render_machine(
-            installed.path if installed else None, runner, hint,
+            installed.path if installed else None, runner.path if runner else None, hint,
             fast=settings.fast, trace=settings.trace,
         )  # fmt: skip
 
@@ -181,12 +197,38 @@ class SimulatorPanel(ResultPanel):
         self._change(put)
 
     def _on_runner_chosen(self, path: str) -> None:
-        def add(settings: MachineSettings) -> MachineSettings:
-            chosen = str(read_runner(Path(path)).path)
-            others = (runner for runner in settings.runners if runner != chosen)
-            return settings.model_copy(update={"runners": (chosen, *others)})
+        try:
+            adopt_runner(read_runner(Path(path)).path)
+        except WorkbenchError as error:
+            self.context.notices.error(error)
+        self._machine_changed()
 
-        self._change(add)
+    def _on_build_asked(self) -> None:
+        project = self.context.document.project
+        if project is None:
+            return
+        named = load_settings().executorch
+        (checkout,) = known_checkouts(named)
+        dialog = BuildRunnerDialog(
+            project.target.id, _memory_mode(project),
+            str(checkout) if named or checkout.is_dir() else "", self,
+        )  # fmt: skip
+        dialog.wanted.connect(self._on_build_wanted)
+        dialog.open()
+
+    def _on_build_wanted(self, options: dict[str, JsonValue]) -> None:
+        checkout = str(options["checkout"])
+        self._change(lambda s: s.model_copy(update={"executorch": checkout}))
+        project = self.context.document.project
+        if project is not None:
+            self.context.runner.run_study("runner", project, self.context.document.folder, options)
+
+    def _on_job_changed(self, job: Job) -> None:
+        if job.study == "runner":
+            self._build_job = job.id
+            self.machine.render_build(None if job.over else job.progress or 0.0)
+            if job.state == "done":
+                self._machine_changed()
 
     def _change(self, edit: Callable[[MachineSettings], MachineSettings]) -> None:
         """Change what is remembered of this machine, and plan again."""
@@ -194,5 +236,13 @@ class SimulatorPanel(ResultPanel):
             save_settings(edit(load_settings()))
         except WorkbenchError as error:
             self.context.notices.error(error)
+        self._machine_changed()
+
+    def _machine_changed(self) -> None:
         self._show_machine()
         self.context.session.machine_changed.emit()
+
+
+def _memory_mode(project: Project) -> str:
+    choice = target_of(project.target.id).complete(project.target)
+    return str(choice.options.get("memory_mode", ""))

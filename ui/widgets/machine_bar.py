@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QLabel,
+    QProgressBar,
     QPushButton,
     QWidget,
 )
@@ -23,6 +24,8 @@ class MachineBar(QWidget):
         simulator_chosen: path of a simulator.
         runner_chosen: path of a runner.
         fast_switched: whether cycles are given up for speed.
+        build_asked: a runner is to be built.
+        build_stopped: the build that runs is not wanted any more.
         trace_switched: whether the cycles of each operation are traced.
     """
 
@@ -30,6 +33,8 @@ class MachineBar(QWidget):
     runner_chosen = Signal(str)
     fast_switched = Signal(bool)
     trace_switched = Signal(bool)
+    build_asked = Signal()
+    build_stopped = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -40,6 +45,11 @@ class MachineBar(QWidget):
         grid.setColumnStretch(1, 1)
         self.simulator, self.choose_simulator = self._line(grid, 0, "Simulator")
         self.runner, self.choose_runner = self._line(grid, 1, "Runner")
+        self.build = QPushButton("Build\u2026", self)
+        self.build.setToolTip("Build one from an ExecuTorch checkout")
+        self.build.clicked.connect(self._on_build_clicked)
+        grid.addWidget(self.build, 1, 3)
+        self._is_building = False
         self.choose_simulator.clicked.connect(
             lambda: self._ask("Simulator (FVP)", self.simulator_chosen.emit)
         )
@@ -55,11 +65,16 @@ class MachineBar(QWidget):
         for switch in (self.fast, self.trace):
             switches.addWidget(switch)
         switches.addStretch(1)
-        grid.addLayout(switches, 2, 1, 1, 2)
+        grid.addLayout(switches, 2, 1, 1, 3)
         self.hint = QLabel(self)
         self.hint.setObjectName("Hint")
         self.hint.setWordWrap(True)
-        grid.addWidget(self.hint, 3, 0, 1, 3)
+        grid.addWidget(self.hint, 3, 0, 1, 4)
+        self.progress = QProgressBar(self)
+        self.progress.setAccessibleName("Building a runner")
+        self.progress.setFormat("Building a runner: %p %")
+        self.progress.hide()
+        grid.addWidget(self.progress, 4, 0, 1, 4)
 
     def render_machine(
         self, simulator: Path | None, runner: Path | None, hint: str, *, fast: bool, trace: bool
@@ -75,6 +90,17 @@ class MachineBar(QWidget):
         self.trace.setToolTip("A functional run has no cycles to trace" if fast else "")
         self.hint.setText(hint)
         self.hint.setVisible(bool(hint))
+
+    def render_build(self, share: float | None) -> None:
+        """Show how far a build is, in [0, 1]; None when none runs."""
+        self._is_building = share is not None
+        self.build.setText("Stop" if self._is_building else "Build\u2026")
+        self.build.setAccessibleName("Stop building" if self._is_building else "Build a runner")
+        self.progress.setVisible(self._is_building)
+        self.progress.setValue(round(100 * (share or 0.0)))
+
+    def _on_build_clicked(self) -> None:
+        (self.build_stopped if self._is_building else self.build_asked).emit()
 
     def _line(self, grid: QGridLayout, row: int, title: str) -> tuple[QLabel, QPushButton]:
         name, value = QLabel(title, self), QLabel(self)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLineEdit, QMenu, QPushButton, QWidget
 
+Kind = Literal["file", "folder", "either"]
+
 
 class PathField(QWidget):
-    """Path of a file, or of a folder where ``folders`` allows one.
+    """Path of a file, of a folder, or of either.
 
     Signals:
         edited: the text as the user has made it.
@@ -17,9 +20,7 @@ class PathField(QWidget):
 
     edited = Signal(str)
 
-    def __init__(
-        self, title: str, patterns: str, parent: QWidget, *, folders: bool = False
-    ) -> None:
+    def __init__(self, title: str, patterns: str, parent: QWidget, *, kind: Kind = "file") -> None:
         super().__init__(parent)
         self._title, self._patterns = title, patterns
         self.line = QLineEdit(self)
@@ -28,13 +29,14 @@ class PathField(QWidget):
         self.setFocusProxy(self.line)
         browse = QPushButton("Choose\u2026", self)
         browse.setAccessibleName(f"Choose {title.lower()}")
-        if folders:
+        if kind == "either":
             menu = QMenu(browse)
             menu.addAction("File\u2026").triggered.connect(self._on_file_wanted)
             menu.addAction("Folder of pictures\u2026").triggered.connect(self._on_folder_wanted)
             browse.setMenu(menu)
         else:
-            browse.clicked.connect(self._on_file_wanted)
+            asked = self._on_file_wanted if kind == "file" else self._on_folder_wanted
+            browse.clicked.connect(asked)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(6)

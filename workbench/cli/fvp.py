@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.cli import fvp_build
 from workbench.cli.arguments import add_json
 from workbench.cli.fvp_summary import print_report
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from workbench.fvp.fit import Program
     from workbench.fvp.job import Job
     from workbench.fvp.session import Outcome
 
 
 def add(verbs: Any) -> None:
-    """Add the verb with its two parts."""
-    verb = verbs.add_parser("fvp", help="run a program on an Arm simulator (FVP)")
+    """Add the verb with its parts."""
+    verb = verbs.add_parser("fvp", help="run a program on an Arm simulator (FVP), build a runner")
     parts = verb.add_subparsers(dest="part", metavar="PART", required=True)
     _add_run(parts.add_parser("run", help="one run, parsed and explained"))
     setting = parts.add_parser("set", help="remember where simulators and runners are")
@@ -43,6 +45,7 @@ def add(verbs: Any) -> None:
     setting.add_argument("--timeout", type=float, metavar="S", help="for the runs of projects")
     add_json(setting)
     setting.set_defaults(perform=_set)
+    fvp_build.add(parts)
 
 
 def _add_run(verb: argparse.ArgumentParser) -> None:
@@ -72,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
     job, notes = _job(options)
     if options.out:
         _make(options.out)
-    with tempfile.TemporaryDirectory(prefix="fvp-log-") as folder, _terminated_as_interrupted():
+    with tempfile.TemporaryDirectory(prefix="fvp-log-") as folder, terminated_as_interrupted():
         log = (options.out or Path(folder)) / "uart.log"
         outcome = run(job, log, live=_show if options.verbose else lambda _: None)
     files = _write_outputs(outcome, options.out) if options.out else []
@@ -87,7 +90,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:
     from workbench.fvp import finding
-    from workbench.fvp.fit import Program
     from workbench.fvp.inputs import ones, read_samples
     from workbench.fvp.job import Job
     from workbench.fvp.machine import load_settings
@@ -96,15 +98,7 @@ def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:
 
     if options.timeout <= 0:
         raise failure("--timeout wants seconds, more than 0.")
-    device = device_of(options.target)
-    try:
-        data = options.program.read_bytes()
-    except OSError as error:
-        raise failure(
-            f"{options.program} cannot be read: {error.strerror or error}.",
-            where=Place(kind="file", id=str(options.program)),
-        ) from error
-    program = Program(options.program.name, data)
+    device, program = device_of(options.target), read_program(options.program)
     specs, notes = program.description["inputs"], list[str]()
     if options.inputs:
         samples = read_samples(options.inputs, specs)
@@ -125,8 +119,25 @@ def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:
     return job, notes
 
 
+def read_program(path: Path) -> Program:
+    """Return the program in a file.
+
+    Raises:
+        WorkbenchError: it cannot be read.
+    """
+    from workbench.fvp.fit import Program
+
+    try:
+        return Program(path.name, path.read_bytes())
+    except OSError as error:
+        raise failure(
+            f"{path} cannot be read: {error.strerror or error}.",
+            where=Place(kind="file", id=str(path)),
+        ) from error
+
+
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
+def terminated_as_interrupted() -> Iterator[None]:
     """Let a polite request to end reach the simulator too, as Ctrl-C does."""
 
     def interrupt(number: int, frame: object) -> None:

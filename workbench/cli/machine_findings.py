@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from workbench.cli.findings import Finding
 from workbench.errors import WorkbenchError
 from workbench.fvp import finding
+from workbench.fvp.building import SCRIPT, known_checkouts
 from workbench.fvp.machine import MachineSettings, load_settings
 from workbench.fvp.runner_elf import RunnerElf, read_runner
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from workbench.fvp.simulators import Simulator
 
 _TOOLCHAIN = "arm-none-eabi-gcc"
-_BUILD_SCRIPT = Path("backends/arm/scripts/build_executor_runner.sh")
 _TOOL_TIMEOUT_S = 10.0
 
 
@@ -79,8 +79,8 @@ def _runners(settings: MachineSettings) -> Iterator[Finding]:
         yield Finding(
             name="runner", state="optional",
             why="a simulator boots a runner (arm_executor_runner) that loads the program",
-            remedy=f"In an ExecuTorch checkout: {_BUILD_SCRIPT} --pte=semihosting --target=... "
-            "--memory_mode=...; then: workbench fvp set --runner ELF",
+            remedy="Build one from an ExecuTorch checkout: workbench fvp build FILE.pte "
+            "--checkout DIR; or name one: workbench fvp set --runner ELF",
         )  # fmt: skip
 
 
@@ -117,13 +117,12 @@ def _tool_version(path: str) -> str:
 
 def _checkout(settings: MachineSettings) -> Finding:
     named = settings.executorch
-    places = [Path(named).expanduser()] if named else [Path.home() / "executorch"]
-    found = next((p for p in places if (p / _BUILD_SCRIPT).is_file()), None)
+    found = next((p for p in known_checkouts(named) if (p / SCRIPT).is_file()), None)
     return Finding(
         name="ExecuTorch checkout",
         state="ok" if found else "different" if named else "optional",
         version=str(found or named),
-        why=f"its {_BUILD_SCRIPT} builds runners",
+        why=f"its {SCRIPT} builds runners",
         remedy="" if found else "git clone --recurse-submodules "
         "https://github.com/pytorch/executorch (tag v1.5.1), then examples/arm/setup.sh, which "
         "asks for Arm's licence; then: workbench fvp set --executorch DIR",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.pte.description import describe
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from workbench.fvp.runner_elf import RunnerElf
     from workbench.fvp.simulators import Device
 
-_POOL_OPTIONS = {
+POOL_OPTIONS = {
     "method": "ET_ARM_BAREMETAL_METHOD_ALLOCATOR_POOL_SIZE",
     "scratch": "ET_ARM_BAREMETAL_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE",
     "files": "ET_ARM_BAREMETAL_SEMIHOSTING_FILE_ALLOCATOR_POOL_SIZE",
@@ -45,9 +48,23 @@ class Program:
     @property
     def memory_mode(self) -> str:
         """The memory mode it was compiled with; "" if it does not say."""
+        return self._flag("--memory-mode=")
+
+    @property
+    def system_config(self) -> str:
+        """The system configuration it was compiled with; "" if it does not say."""
+        return self._flag("--system-config=")
+
+    @property
+    def input_bytes(self) -> list[int]:
+        """The size of each input's values."""
+        specs = [spec for spec in self.description["inputs"] if "dtype" in spec]
+        return [np.dtype(s["dtype"]).itemsize * math.prod(s["shape"]) for s in specs]
+
+    def _flag(self, name: str) -> str:
         for delegate in self.delegates:
             for flag in delegate["compile_specs"].get("compile_flags", "").split():
-                if flag.startswith("--memory-mode="):
+                if flag.startswith(name):
                     return str(flag.partition("=")[2])
         return ""
 
@@ -125,8 +142,8 @@ def _linked(program: Program, runner: RunnerElf) -> Iterator[ErrorInfo]:
         )
 
 
-def _needs(program: Program, input_bytes: int) -> dict[str, int]:
-    """Return what each pool must hold at the very least [bytes]."""
+def needs(program: Program, input_bytes: int) -> dict[str, int]:
+    """Return what each pool must hold at the very least [bytes]; 0 for what needs none."""
     memory = program.description["memory"]
     planned = list(memory["planned_bytes"])
     fast = planned[_FAST_MEMORY] if len(planned) > _FAST_MEMORY else 0
@@ -142,7 +159,7 @@ def _needs(program: Program, input_bytes: int) -> dict[str, int]:
 def _pools(program: Program, runner: RunnerElf, input_bytes: int) -> Iterator[ErrorInfo]:
     if not runner.pools:
         return
-    for name, needed in _needs(program, input_bytes).items():
+    for name, needed in needs(program, input_bytes).items():
         if name == "files" and runner.placement != "semihosting":
             continue
         given = runner.pools.get(name, 0)
@@ -150,7 +167,7 @@ def _pools(program: Program, runner: RunnerElf, input_bytes: int) -> Iterator[Er
             yield _problem(
                 f"{program.name} needs at least {needed:,} bytes of the {name} pool; the runner "
                 f"{runner.path.name} gives {given:,}.",
-                f"Build it with {_POOL_OPTIONS[name]}={_rounded(needed)}.",
+                f"Build it with {POOL_OPTIONS[name]}={_rounded(needed)}.",
             )
 
 

@@ -13,7 +13,7 @@ from workbench.fvp.machine import MachineSettings, load_settings
 from workbench.fvp.runner_elf import RunnerElf, read_runner
 from workbench.fvp.simulators import Device, device_of
 
-_NO_RUNNER = "No runner for simulators is named on this machine."
+_PLACEMENTS = ("semihosting", "unknown", "embedded", "bare")
 _HOW = (
     "Name one in the panel Simulator or with: workbench fvp set --runner ELF; `workbench doctor` "
     "tells how to build it."
@@ -28,6 +28,11 @@ class Setup:
     installed: Installed
     runner: RunnerElf
     settings: MachineSettings
+
+    @property
+    def address(self) -> int | None:
+        """Where the runner looks for the program; None if in a file or in itself."""
+        return self.settings.addresses.get(str(self.runner.path))
 
 
 def setup_for(target: str, memory_mode: str) -> Setup | ErrorInfo:
@@ -44,10 +49,9 @@ def setup_for(target: str, memory_mode: str) -> Setup | ErrorInfo:
                 message="No runner for simulators is named on this machine.", hint=_HOW
             )
         device = device_of(target)
-        found = [_read(Path(path)) for path in settings.runners]
+        runner = runner_for(device, memory_mode, settings)
     except WorkbenchError as error:
         return error.infos[0]
-    runner = next((r for r in found if _fits(r, device, memory_mode)), None)
     if runner is None:
         message = f"No runner of this machine is built for {target} with {memory_mode}."
         return ErrorInfo(message=message, hint=_HOW)
@@ -58,10 +62,24 @@ def setup_for(target: str, memory_mode: str) -> Setup | ErrorInfo:
     return Setup(device, installed, runner, settings)
 
 
+def runner_for(device: Device, memory_mode: str, settings: MachineSettings) -> RunnerElf | None:
+    """Return the runner of this machine that is built for a device and a memory mode.
+
+    One that reads programs and inputs from files goes before one that has its program built in,
+    and that before one that looks for it at an address; then the order they were named in.
+
+    Raises:
+        WorkbenchError: one that is named cannot be read.
+    """
+    found = [_read(Path(path)) for path in settings.runners]
+    fitting = [r for r in found if _fits(r, device, memory_mode)]
+    return min(fitting, key=lambda runner: _PLACEMENTS.index(runner.placement), default=None)
+
+
 def _fits(runner: RunnerElf, device: Device, memory_mode: str) -> bool:
     family = not runner.families or device.family in runner.families
     memory = runner.dedicated in {None, memory_mode.startswith("Dedicated")}
-    return family and memory and runner.placement in {"semihosting", "unknown"}
+    return family and memory
 
 
 def _read(path: Path) -> RunnerElf:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from workbench.protocol import Lane
+
 
 @dataclass(frozen=True)
 class Study:
@@ -11,7 +13,8 @@ class Study:
 
     ``needs`` is the stage that must be done first; ``reads`` the project's parts, beside those of
     that stage, that can change what it finds (see ``pipeline.plan.READERS``); ``version`` grows
-    when the same inputs give other results. ``entry`` is resolved in the engine only.
+    when the same inputs give other results. ``entry`` is resolved in the engine only; ``lane``
+    is the engine of the window that it runs on.
     """
 
     id: str
@@ -21,6 +24,7 @@ class Study:
     reads: tuple[str, ...]
     version: int
     entry: str
+    lane: Lane = "background"
 
 
 STUDIES: tuple[Study, ...] = (
@@ -35,5 +39,7 @@ STUDIES: tuple[Study, ...] = (
           "workbench.engine.studies.sweep:run"),
     Study("sample", "One sample", "Looking at a sample", "convert",
           ("evaluation.data", "target.compile"), 1, "workbench.engine.studies.sample:run"),
+    Study("runner", "Build a runner", "Building a runner", "lower", (), 1,
+          "workbench.engine.studies.runner:run", "machine"),
 )  # fmt: skip
 STUDIES_BY_ID = {study.id: study for study in STUDIES}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.fakes import fvp, runner_elf
+from tests.fakes import checkout, fvp, runner_elf
+from ui.dialogs.build_runner import BuildRunnerDialog
 from ui.panels.simulator_panel import OPERATIONS
 from workbench.fvp.machine import load_settings
 
@@ -76,3 +77,53 @@ def test_that_a_file_that_is_no_runner_is_refused(panel, notices, tmp_path):
     panel.machine.runner_chosen.emit(str(tmp_path / "photo.elf"))
     assert "arm_executor_runner" in notices.take("The runner photo.elf is no ELF file").hint
     assert load_settings().runners == ()
+
+
+def dialog_of(panel):
+    panel.machine.build.click()
+    return panel.findChild(BuildRunnerDialog)
+
+
+def test_that_a_runner_is_built_from_a_checkout_and_then_used(panel, engines, qtbot, tmp_path):
+    sources = checkout.make(tmp_path / "executorch")
+    dialog = dialog_of(panel)
+    assert not dialog.build.isEnabled()
+    assert "git clone" in dialog.state.text()
+    dialog.checkout.set_text(str(tmp_path))
+    assert "is missing" in dialog.state.text()
+    dialog.checkout.set_text(str(sources))
+    assert dialog.build.isEnabled()
+    dialog.build.click()
+    qtbot.waitUntil(lambda: panel.machine.runner.text() == "\u2026/made/arm_executor_runner")
+    assert panel.machine.build.text() == "Build\u2026"
+    (command,) = [c for c in engines.commands if hasattr(c, "study")]
+    assert command.options["wanted"] == "semihosting"
+    assert load_settings().executorch == str(sources)
+
+
+def test_that_a_build_shows_how_far_it_is_and_can_be_stopped(
+    panel, opened, engines, qtbot, tmp_path
+):
+    opened.runner.warm_up("machine")
+    qtbot.waitUntil(lambda: opened.runner.engine_state("machine") == "ready")
+    engines.made[-1].hold_study_at = 42
+    dialog = dialog_of(panel)
+    dialog.checkout.set_text(str(checkout.make(tmp_path / "executorch")))
+    dialog.build.click()
+    qtbot.waitUntil(lambda: panel.machine.progress.text() == "Building a runner: 42 %")
+    assert panel.machine.progress.isVisible()
+    opened.runs.run_to("lower")
+    qtbot.waitUntil(lambda: opened.session.stage("lower").state == "cached")
+    panel.machine.build.click()
+    qtbot.waitUntil(lambda: not panel.machine.progress.isVisible())
+    assert load_settings().runners == ()
+
+
+def test_that_an_address_must_be_one(panel, tmp_path):
+    dialog = dialog_of(panel)
+    dialog.checkout.set_text(str(checkout.make(tmp_path / "executorch")))
+    dialog.placement.setCurrentIndex(2)
+    dialog.address.setText("nowhere")
+    dialog.address.textEdited.emit("nowhere")
+    assert "0x62000000" in dialog.state.text()
+    assert not dialog.build.isEnabled()

@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.fakes import checkout
 from tests.workbench.fvp.conftest import Bench, samples
 from workbench.cli import main
+from workbench.fvp.machine import load_settings
 
 
 @pytest.fixture
@@ -143,3 +145,38 @@ def test_that_a_named_simulator_that_is_gone_is_told(bench, capsys):
     assert found["FVP_Corstone_SSE-320"]["state"] == "different"
     assert "/none/FVP is not there" in found["FVP_Corstone_SSE-320"]["why"]
     assert main(["fvp", "set", "--simulator", "u99=/x"]) == 2
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """A checkout, and a CMake that the double of its script never starts."""
+    tool = tmp_path / "tools" / "cmake"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\nexit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    return checkout.make(tmp_path / "executorch")
+
+
+def test_that_a_runner_is_built_remembered_and_runs(bench, capsys, sources):
+    words = ["fvp", "build", str(bench.program()), "--checkout", str(sources), "--json"]
+    assert main(words) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["target"] == "ethos-u55-128"
+    assert document["pools"]["method"] == 60 << 20
+    assert load_settings().runners == (document["runner"],)
+    runs = ["fvp", "run", str(bench.program()), "--elf", document["runner"], "--target"]
+    assert main([*runs, "ethos-u55-128", "--fvp", str(bench.simulator())]) == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--placement", "flash"], "0x62000000"),
+        (["--checkout", "/nowhere"], "is no ExecuTorch checkout"),
+    ],
+)
+def test_that_a_build_that_cannot_begin_is_exit_code_2(bench, capsys, sources, more, said):
+    words = ["fvp", "build", str(bench.program()), "--checkout", str(sources), *more]
+    assert main(words) == 2
+    assert said in capsys.readouterr().err

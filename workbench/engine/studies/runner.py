@@ -1,0 +1,48 @@
+"""Build a runner for the project's program from the user's ExecuTorch checkout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from workbench.errors import Place, failure
+from workbench.fvp.building import Build, Wanted, Watching, build_runner, known_checkouts
+from workbench.fvp.fit import Program
+from workbench.fvp.machine import adopt_runner, load_settings, runners_folder
+
+if TYPE_CHECKING:
+    from workbench.engine.studies.context import StudyContext
+
+_WHOLE = 100
+
+
+def run(study: StudyContext) -> None:
+    """Leave a runner where it stays, and name it among those of this machine.
+
+    Raises:
+        WorkbenchError: there is no checkout, or the build failed.
+        Cancelled: nobody wants it any more.
+    """
+    context = study.stage
+    (checkout,) = known_checkouts(str(study.options.get("checkout") or load_settings().executorch))
+    wanted = cast("Wanted", study.options.get("wanted", "semihosting"))
+    address = int(str(study.options.get("address") or "0"), 0)
+    if wanted == "address" and not address:
+        raise failure(
+            "A runner for a program at an address needs the address.",
+            "Give it as 0x62000000, in a memory that the program fits.",
+            Place(kind="option", id="address"),
+        )
+    data = (context.path("lower") / "program.pte").read_bytes()
+    build = Build(
+        checkout, Program("program.pte", data), wanted, address, bool(study.options.get("etdump"))
+    )
+    tree = context.cache.root / "builds" / build.name
+    study.report(0, _WHOLE, "configuring")
+
+    def progress(share: float) -> None:
+        study.report(round(share * _WHOLE), _WHOLE, "compiling")
+
+    watching = Watching(context.log, progress, context.cancelled.is_set)
+    runner = build_runner(build, tree, runners_folder() / build.name, watching)
+    adopt_runner(runner.path, address if wanted == "address" else None)
+    study.report(_WHOLE, _WHOLE, f"the runner is {runner.path}")
