@@ -17,8 +17,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.dialogs.path_field import PathField
 from ui.widgets.emphasis import make_primary
+from ui.widgets.path_field import PathField
 from workbench.fvp.building import SCRIPT, SETUP
 
 _PLACEMENTS = (
