@@ -19,7 +19,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.dialogs.build_runner import BuildRunnerDialog
 from ui.jobs import Job
 from ui.models.log_lines import Role
 from ui.models.traced_table import TracedTableModel
@@ -32,6 +31,7 @@ from ui.widgets.figure_cards import FigureCards
 from ui.widgets.figure_view import FigureView
 from ui.widgets.line_delegate import LineDelegate
 from ui.widgets.machine_bar import MachineBar
+from ui.widgets.runner_dialog import RunnerDialog
 from workbench.errors import WorkbenchError
 from workbench.fvp.building import known_checkouts
 from workbench.fvp.finding import find
@@ -209,7 +209,7 @@ class SimulatorPanel(ResultPanel):
             return
         named = load_settings().executorch
         (checkout,) = known_checkouts(named)
-        dialog = BuildRunnerDialog(
+        dialog = RunnerDialog(
             project.target.id, _memory_mode(project),
             str(checkout) if named or checkout.is_dir() else "", self,
         )  # fmt: skip

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.fakes import checkout, fvp, runner_elf
-from ui.dialogs.build_runner import BuildRunnerDialog
 from ui.panels.simulator_panel import OPERATIONS
+from ui.widgets.runner_dialog import RunnerDialog
 from workbench.fvp.machine import load_settings
 
 BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
@@ -81,7 +81,7 @@ def test_that_a_file_that_is_no_runner_is_refused(panel, notices, tmp_path):
 
 def dialog_of(panel):
     panel.machine.build.click()
-    return panel.findChild(BuildRunnerDialog)
+    return panel.findChild(RunnerDialog)
 
 
 def test_that_a_runner_is_built_from_a_checkout_and_then_used(panel, engines, qtbot, tmp_path):

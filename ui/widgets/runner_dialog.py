@@ -31,7 +31,7 @@ _SETUP_MISSING = (
 )
 
 
-class BuildRunnerDialog(QDialog):
+class RunnerDialog(QDialog):
     """A short form.
 
     Signals:
