@@ -142,6 +142,7 @@ class Workbench(QObject):
         bar.result_asked.connect(self.runs.show_result)
         bar.cancel_asked.connect(self.runs.cancel)
         bar.target_chosen.connect(self.targets.choose)
+        bar.board_chosen.connect(self.targets.choose_board)
         bar.options_asked.connect(self.targets.ask)
         window.close_asked.connect(self._on_close_asked)
         window.files_dropped.connect(self.files.take_dropped)
@@ -193,7 +194,7 @@ class Workbench(QObject):
             if name in _OF_A_PROJECT or name.startswith("run_"):
                 action.setEnabled(project is not None)
         if project is not None:
-            self.window.pipeline.render_target(project.target, self.document.folder)
+            self.window.pipeline.render_project(project, self.document.folder)
             self._plan()
 
     def _plan(self) -> None:

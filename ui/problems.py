@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ui.session import StageView
+from workbench.boards import choosing
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.project.model import Project
 from workbench.project.rules import Resolution
@@ -44,6 +45,8 @@ def project_problems(
         yield from (of_info(info, "Target", "error") for info in error.infos)
         return
     yield from (of_info(info, "Target", "error") for info in target.check(project.target, folder))
+    yield from (of_info(info, "Board", "error") for info in choosing.problems(project, folder))
+    yield from (of_info(info, "Board", "warning") for info in choosing.oddities(project, folder))
     for rule in project.rules:
         if not rule.enabled:
             continue

@@ -6,9 +6,10 @@ import os
 from functools import partial
 from pathlib import Path
 
+from workbench.project.board_files import SUFFIX
 from workbench.project.edits import revise
 from workbench.project.model import DataSource, Project, TargetChoice
-from workbench.targets.vela_ini import OPTION
+from workbench.targets.vela_ini import BOARD_PREFIX, OPTION
 
 
 def relative_to(path: Path, folder: Path) -> str:
@@ -33,11 +34,12 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
 
     moved = partial(_moved, old=old, new=new)
     model, evaluation, target = project.model, project.evaluation, project.target
-    if own := target.options.get(OPTION):
-        options = {**target.options, OPTION: moved(str(own))}
+    if own := str(target.options.get(OPTION) or ""):
+        options = {**target.options, OPTION: _moved_ini(own, old, new)}
         target = TargetChoice(id=target.id, options=options)
     return revise(
         project,
+        board=moved(project.board) if project.board.endswith(SUFFIX) else project.board,
         target=target,
         model=model.model_copy(update={
             "spec": moved(model.spec),
@@ -49,6 +51,16 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
             update={"data": data(evaluation.data), "metric": moved(evaluation.metric)}
         ),
     )  # fmt: skip
+
+
+def _moved_ini(reference: str, old: Path, new: Path) -> str | None:
+    """Return what an own .ini is called from another folder; one of a known board stays."""
+    if not reference.startswith(BOARD_PREFIX):
+        return _moved(reference, old=old, new=new)
+    path = reference.removeprefix(BOARD_PREFIX)
+    if SUFFIX not in path:
+        return reference
+    return f"{BOARD_PREFIX}{_moved(path, old=old, new=new)}"
 
 
 def _moved(spec: str | None, *, old: Path, new: Path) -> str | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from PySide6.QtCore import QObject
 
 from ui.main_window import MainWindow
 from ui.panel import PanelContext
+from workbench.boards import choosing
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 
@@ -27,6 +30,12 @@ class TargetVerbs(QObject):
         dialog = TargetDialog(project.target, self._document.folder, self._window)
         dialog.chosen.connect(self.choose)
         dialog.open()
+
+    def choose_board(self, board: str) -> None:
+        """Set the board, and with it device, configuration, memory mode and limits."""
+        what = f"Set board to {Path(board).stem}" if board else "Take the board away"
+        folder = self._document.folder
+        self._document.apply(what, lambda project: choosing.put(project, board, folder))
 
     def choose(self, choice: TargetChoice) -> None:
         """Set the target."""

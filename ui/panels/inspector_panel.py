@@ -118,7 +118,8 @@ class InspectorPanel(Panel):
             return [("Device", escape(project.target.id))]
         folder = self.context.document.folder
         choice = target.complete(project.target, folder)
-        facts: Facts = [("Device", escape(choice.id))]
+        facts: Facts = [("Board", escape(project.board))] if project.board else []
+        facts += [("Device", escape(choice.id))]
         facts += [(escape(k), escape(v)) for k, v in target.figures(choice, folder).items()]
         for option in target.options(choice, folder):
             value = choice.options.get(option.name)

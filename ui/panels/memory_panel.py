@@ -16,9 +16,13 @@ from ui.plots.memory_plot import MemoryPlot
 from ui.result_panel import ResultPanel, Shown, StageFrame
 from ui.selection import Selected
 from ui.theme import Theme
+from ui.widgets.board_fit import BoardFit
 from ui.widgets.figure_cards import Card, FigureCards
 from ui.widgets.figure_view import BarDelegate, FigureView
+from workbench.boards.fit import Fit, of_program
+from workbench.errors import WorkbenchError
 from workbench.numerics.occupancy import fullest_step
+from workbench.project.model import TargetChoice
 from workbench.results import LiveRange, LowerResult, PackageResult
 
 NO_MEMORY = "Where tensors lie on the device, and when, appears here once it has been compiled."
@@ -34,6 +38,7 @@ class MemoryPanel(ResultPanel):
         self._shown: tuple[LiveRange, ...] = ()
         self._places: dict[str, tuple[LiveRange, ...]] = {}
         self._key: tuple[Path, bool] | None = None
+        self._fitted: tuple[tuple[Path, str, TargetChoice] | None, Fit | None] = (None, None)
         self.frames["lower"] = StageFrame("Estimates", NO_MEMORY, self._make, self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
@@ -51,6 +56,7 @@ class MemoryPanel(ResultPanel):
         if lowered is None:
             return
         self._show_cards(lowered)
+        self.fit.render_fit(self._fit(lowered), self.context.theme)
         key = (lowered.folder, lowered.current)
         if key != self._key:
             self._key = key
@@ -68,6 +74,7 @@ class MemoryPanel(ResultPanel):
 
     def _make(self, content: QWidget) -> None:
         self.cards = FigureCards(content)
+        self.fit = BoardFit(content)
         self.memory = QComboBox(content)
         self.memory.setAccessibleName("Memory")
         self.memory.activated.connect(lambda _index: self._show_memory())
@@ -95,6 +102,7 @@ class MemoryPanel(ResultPanel):
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(6)
         layout.addWidget(self.cards)
+        layout.addWidget(self.fit)
         layout.addLayout(row)
         layout.addWidget(split, 1)
 
@@ -117,6 +125,20 @@ class MemoryPanel(ResultPanel):
             ],
             self.context.theme, stale=not lowered.current,
         )  # fmt: skip
+
+    def _fit(self, lowered: Shown[LowerResult]) -> Fit | None:
+        """Return how the program fits the project's board; None while it is out of date."""
+        project, folder = self.context.document.project, self.context.document.folder
+        if project is None or not project.board or not lowered.current:
+            return None
+        key = (lowered.folder, project.board, project.target)
+        if self._fitted[0] != key:
+            try:
+                program = (lowered.folder / "program.pte").read_bytes()
+                self._fitted = (key, of_program(project, folder, program))
+            except (OSError, WorkbenchError):
+                return None
+        return self._fitted[1]
 
     def _show_memories(self, lowered: Shown[LowerResult]) -> None:
         several = len(lowered.value.vela) > 1

@@ -13,10 +13,11 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWid
 from ui.icons import icon
 from ui.session import StageView
 from ui.theme import Theme
+from ui.widgets.board_box import BoardBox
 from ui.widgets.stage_button import StageButton
 from ui.widgets.target_form import TargetForm
 from workbench.pipeline.stages import STAGES
-from workbench.project.model import TargetChoice
+from workbench.project.model import Project
 
 
 class _Chevron(QWidget):
@@ -44,6 +45,7 @@ class PipelineBar(QWidget):
         result_asked: id of a finished stage whose result is to be shown.
         cancel_asked: all running work is to stop.
         target_chosen: a complete ``TargetChoice``.
+        board_chosen: id or path of a board; "" is none.
         options_asked: all options of the target are to be shown.
     """
 
@@ -51,6 +53,7 @@ class PipelineBar(QWidget):
     result_asked = Signal(str)
     cancel_asked = Signal()
     target_chosen = Signal(object)
+    board_chosen = Signal(str)
     options_asked = Signal()
 
     def __init__(self, theme: Callable[[], Theme], parent: QWidget | None = None) -> None:
@@ -72,9 +75,10 @@ class PipelineBar(QWidget):
             button.render_stage(view)
         self._run_actions[view.id].setEnabled(view.state != "unavailable")
 
-    def render_target(self, choice: TargetChoice, folder: Path) -> None:
-        """Show the target; ``folder`` is where the project's relative paths start."""
-        self.target.render_choice(choice, folder)
+    def render_project(self, project: Project, folder: Path) -> None:
+        """Show target and board; ``folder`` is where the project's relative paths start."""
+        self.target.render_choice(project.target, folder)
+        self.board.render_board(project.board, folder)
 
     def set_theme(self, theme: Theme) -> None:
         """Take on the colours of a theme."""
@@ -89,6 +93,8 @@ class PipelineBar(QWidget):
     def _build(self) -> None:
         self.target = TargetForm(self, compact=True)
         self.target.chosen.connect(self.target_chosen)
+        self.board = BoardBox(self)
+        self.board.chosen.connect(self.board_chosen)
         self.options = QPushButton("Options\u2026", self)
         self.options.setToolTip("All options of the target, and an own .ini for Vela")
         self.options.clicked.connect(self.options_asked)
@@ -96,6 +102,7 @@ class PipelineBar(QWidget):
         top = QHBoxLayout()
         top.setSpacing(6)
         top.addWidget(self.target)
+        top.addWidget(self.board)
         top.addWidget(self.options)
         top.addStretch(1)
         top.addWidget(self.run)

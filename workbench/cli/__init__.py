@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from workbench.cli import (
+    boards,
     doctor,
     formats,
     fvp,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     project_verbs,
+    boards,
     run,
     runs,
     sensitivity,

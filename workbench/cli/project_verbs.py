@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.boards import choosing
+from workbench.boards.board import load
 from workbench.cli.arguments import add_json, add_project, open_project
 from workbench.cli.output import EXIT_DONE, EXIT_USAGE, print_infos, print_json, print_table
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
@@ -39,7 +41,10 @@ def _add_new(verbs: Any) -> None:
         metavar="SPEC",
         help="FILE.pt2, FILE.py:callable or package.module:callable",
     )
-    new.add_argument("--target", required=True, metavar="T", help="e.g. ethos-u55-128")
+    new.add_argument("--target", default="", metavar="T", help="e.g. ethos-u55-128")
+    new.add_argument(
+        "--board", default="", metavar="BOARD", help="sets the target too; see workbench boards"
+    )
     new.add_argument("--calibration", metavar="SPEC", help="samples: file, folder or callable")
     new.add_argument("--evaluation", metavar="SPEC", help="samples to measure quality on")
     new.add_argument("--labels", metavar="FILE", help="one class for each evaluation sample")
@@ -79,11 +84,6 @@ def _new(options: argparse.Namespace) -> int:
 
 
 def _made(options: argparse.Namespace, path: Path) -> Project:
-    target = target_of(options.target)
-    named = {"system_config": options.system_config, "memory_mode": options.memory_mode}
-    choice = TargetChoice(id=options.target, options={k: v for k, v in named.items() if v})
-    if found := target.check(choice):
-        raise WorkbenchError(found)
     data = None
     if options.evaluation:
         data = DataSource(spec=options.evaluation, labels=options.labels)
@@ -97,9 +97,28 @@ def _made(options: argparse.Namespace, path: Path) -> Project:
         ),
         calibration=DataSource(spec=options.calibration) if options.calibration else None,
         evaluation=Evaluation(data=data, metric=options.metric),
-        target=target.complete(choice),
+        board=options.board,
+        target=_target(options, path.absolute().parent),
     )
     return store.parse(store.dump(edits.assign(project, "global", "", options.config)).encode(), "")
+
+
+def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:
+    """Return the target that is named, or that the board makes with it."""
+    named = {"system_config": options.system_config, "memory_mode": options.memory_mode}
+    given = {name: value for name, value in named.items() if value}
+    if options.board:
+        board = load(options.board, folder)
+        made = choosing.choice_for(options.board, board, folder, device=options.target)
+    elif options.target:
+        made = TargetChoice(id=options.target)
+    else:
+        raise failure("Neither a target nor a board is named.", "Add --target or --board.")
+    target = target_of(made.id)
+    choice = TargetChoice(id=made.id, options={**made.options, **given})
+    if found := target.check(choice, folder):
+        raise WorkbenchError(found)
+    return target.complete(choice, folder)
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -138,7 +138,7 @@ def _report(
     folders = {stage: cache.folder(planned.key(stage)) for stage in done}
     if options.out and "package" in done:
         _copy(folders["package"], options.out)
-    document = summary(project, reports, folders, options.out)
+    document = summary(project, folder, reports, folders, options.out)
     if options.json:
         print_json(document)
     else:

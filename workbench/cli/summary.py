@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from workbench.boards import fit
 from workbench.pipeline.plan import tool_versions
 from workbench.results import (
     EvaluateResult,
@@ -22,9 +23,18 @@ if TYPE_CHECKING:
 
 
 def summary(
-    project: Project, stages: list[dict[str, Any]], folders: Mapping[str, Path], out: Path | None
-) -> dict[str, Any]:
-    """Return the document; parts whose stage was not run are absent."""
+    project: Project, base: Path, stages: list[dict[str, Any]], folders: Mapping[str, Path],
+    out: Path | None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the document; parts whose stage was not run are absent.
+
+    Args:
+        project: What was run.
+        base: Where its relative paths start.
+        stages: A report for each stage.
+        folders: Where the results of those that are done lie.
+        out: Where the deliverables were copied to, if anywhere.
+    """
     document: dict[str, Any] = {
         "project": project.name,
         "tools": tool_versions(),
@@ -35,6 +45,9 @@ def summary(
         document["evaluate"] = result.model_dump(mode="json")
     if "lower" in folders:
         document["lower"] = load_result(LowerResult, folders["lower"]).model_dump(mode="json")
+        found = fit.of_program(project, base, (folders["lower"] / "program.pte").read_bytes())
+        if found is not None:
+            document["board"] = fit.document(found)
     if "verify" in folders:
         document["verify"] = load_result(VerifyResult, folders["verify"]).model_dump(mode="json")
     if "run" in folders:
@@ -64,6 +77,7 @@ def print_summary(document: dict[str, Any]) -> None:
     for name, write in (
         ("evaluate", _print_evaluate),
         ("lower", _print_lower),
+        ("board", _print_board),
         ("verify", _print_verify),
         ("run", _print_run),
         ("package", _print_package),
@@ -100,6 +114,20 @@ def _print_lower(part: dict[str, Any]) -> None:
             f"SRAM {vela['sram_bytes'] / 1024:.1f} KiB, constants {vela['flash_bytes'] / 1024:.1f} "
             f"KiB (Vela {part['vela_version']}, {part['target']}, {part['memory_mode']})"
         )
+
+
+def _print_board(part: dict[str, Any]) -> None:
+    print(f"Board        {part['sentence']}")
+    for filling in part["fillings"]:
+        used = sum(demand["bytes"] for demand in filling["demands"])
+        if filling["bytes"] is None:
+            room = "size not known"
+        else:
+            doubt = "" if filling["confirmed"] else ", not confirmed"
+            room = f"{filling['bytes'] / 1024:,.0f} KiB{doubt}"
+        what = ", ".join(f"{d['what']} {d['bytes'] / 1024:,.1f}" for d in filling["demands"])
+        print(f"             {filling['name']}: {used / 1024:,.1f} KiB of {room}"
+              f"{f' ({what})' if what else ''}")  # fmt: skip
 
 
 def _print_verify(part: dict[str, Any]) -> None:

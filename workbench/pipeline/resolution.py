@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from workbench.boards import choosing
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import plan
@@ -76,6 +77,7 @@ def problems(
     """
     errors = [Problem(level="error", info=info) for info in _errors(project, folder)]
     warnings = [Problem(level="warning", info=info) for info in _warnings(project, graph)]
+    warnings += [Problem(level="warning", info=i) for i in choosing.oddities(project, folder)]
     if graph is not None and prepared is not None:
         lost = lost_ranges(project, graph.nodes_by_id, prepared)
         warnings += [Problem(level="warning", info=info) for info in lost]
@@ -92,6 +94,7 @@ def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
         yield from error.infos
         return
     yield from target.check(project.target, folder)
+    yield from choosing.problems(project, folder)
     for rule in project.rules:
         if not rule.enabled:
             continue

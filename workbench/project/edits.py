@@ -116,6 +116,11 @@ def set_target(project: Project, target: TargetChoice) -> Project:
     return revise(project, target=target)
 
 
+def set_board(project: Project, board: str, target: TargetChoice) -> Project:
+    """Return the project for a board, with the target that it makes; "" is no board."""
+    return revise(project, board=board, target=target)
+
+
 def set_model(project: Project, model: ModelSource) -> Project:
     """Return the project with another float model."""
     return revise(project, model=model)

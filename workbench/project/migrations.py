@@ -25,7 +25,12 @@ def _from_1(raw: Raw) -> Raw:
     return without_origins(raw)
 
 
-MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {0: _from_0, 1: _from_1}
+def _from_2(raw: Raw) -> Raw:
+    """Version 2 knew no boards; a project without one says nothing of them."""
+    return raw
+
+
+MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {0: _from_0, 1: _from_1, 2: _from_2}
 
 
 def migrate(raw: Raw) -> Raw:

@@ -13,7 +13,7 @@ from workbench.project.improvers import ImproverId
 from workbench.project.qconfig import PRESETS_BY_ID, QuantConfig
 from workbench.project.range_method import RangeMethod
 
-PROJECT_VERSION = 2
+PROJECT_VERSION = 3
 PROJECT_SUFFIX = ".qwb"
 
 RuleKind = Literal["global", "module_type", "module_name", "node_target", "node_name", "io"]
@@ -99,7 +99,8 @@ class Project(Frozen):
     one that matches wins. ``presets`` are the user's own named configs; ``ranges`` stand in the
     place of what calibration found for single tensors, ``range_methods`` say how others are taken
     from what it saw: numbers beat methods, and the narrowest method wins. ``improvers`` change
-    the float weights before they are quantized.
+    the float weights before they are quantized. ``board`` is a board's id, or the path of its
+    file: the target was set for it, and the program must fit it.
     """
 
     version: int = PROJECT_VERSION
@@ -108,6 +109,7 @@ class Project(Frozen):
     calibration: DataSource | None = None
     evaluation: Evaluation = Evaluation()
     target: TargetChoice
+    board: str = ""
     rules: tuple[Rule, ...] = ()
     presets: dict[str, QuantConfig] = Field(default_factory=dict)
     ranges: tuple[FixedRange, ...] = ()

@@ -61,11 +61,15 @@ def trust_digest(uses: list[CodeUse]) -> str:
     return sha.hexdigest()
 
 
+def config_folder() -> Path:
+    """Return the folder of what this user has set; it need not exist."""
+    given = os.environ.get(CONFIG_VARIABLE)
+    return Path(given) if given else Path(platformdirs.user_config_dir("quantization-workbench"))
+
+
 def default_store() -> Path:
     """Return where trust is remembered: per user, never inside a project."""
-    given = os.environ.get(CONFIG_VARIABLE)
-    base = Path(given) if given else Path(platformdirs.user_config_dir("quantization-workbench"))
-    return base / "trust.json"
+    return config_folder() / "trust.json"
 
 
 class TrustStore:

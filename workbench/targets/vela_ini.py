@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.project.board_files import board_file
 from workbench.project.sources import absolute
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ OPTION = "config_ini"
 # The name under which Vela is given it: the compiled program keeps Vela's flags, and with a name
 # that is always the same its bytes do not depend on where the file lies.
 OWN_INI = "own.ini"
+BOARD_PREFIX = "board:"
 _SYSTEM, _MODE = "System_Config.", "Memory_Mode."
 _PORTS = ("axi0_port", "axi1_port")
 _AREAS = ("const_mem_area", "arena_mem_area", "cache_mem_area")
@@ -70,8 +72,15 @@ class VelaIni:
 
 
 def ini_path(reference: str, folder: Path) -> Path:
-    """Return the file that a project means."""
-    return absolute(folder, reference)
+    """Return the file that a project means; ``board:NAME/FILE`` lies beside that board's file.
+
+    Raises:
+        WorkbenchError: there is no such board.
+    """
+    if not reference.startswith(BOARD_PREFIX):
+        return absolute(folder, reference)
+    name, _, file = reference.removeprefix(BOARD_PREFIX).rpartition("/")
+    return board_file(name, folder).parent / file
 
 
 def ini_of(choice: TargetChoice, folder: Path) -> VelaIni | None:

@@ -1,0 +1,50 @@
+"""Where descriptions of boards lie: with the program, with the user, or beside a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workbench.errors import Place, failure
+from workbench.project.sources import absolute
+from workbench.project.trust import config_folder
+
+SHIPPED = Path(__file__).parents[2] / "resources" / "boards"
+SUFFIX = ".toml"
+
+
+def own_folder() -> Path:
+    """Return the folder of the user's own boards; it need not exist."""
+    return config_folder() / "boards"
+
+
+def listed() -> dict[str, Path]:
+    """Return the file of every board that has an id; the user's own come after those shipped.
+
+    A user's file beats one that is shipped under the same name.
+    """
+    found: dict[str, Path] = {}
+    for folder in (SHIPPED, own_folder()):
+        found |= {path.stem: path for path in sorted(folder.glob(f"*{SUFFIX}"))}
+    return found
+
+
+def board_file(name: str, folder: Path) -> Path:
+    """Return the file of a board.
+
+    Args:
+        name: An id, or a path relative to the project that ends in .toml.
+        folder: Where the project's relative paths start.
+
+    Raises:
+        WorkbenchError: no board has that id.
+    """
+    if name.endswith(SUFFIX):
+        return absolute(folder, name)
+    known = listed()
+    if name not in known:
+        raise failure(
+            f"There is no board {name!r}.",
+            f"Known: {', '.join(known)}. Own ones lie in {own_folder()}, or beside the project.",
+            Place(kind="option", id="board"),
+        )
+    return known[name]
