@@ -1,14 +1,21 @@
-"""What a runner prints is read faster than any simulator prints it."""
+"""What a runner prints is read faster than any simulator prints it, and scrolls smoothly."""
 
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import pytest
+from PySide6.QtWidgets import QListView
 
-from workbench.fvp.uart import UartReader
+from ui.models.log_lines import Role
+from ui.models.text_file import TextFileModel
+from ui.theme import DARK
+from ui.widgets.line_delegate import LineDelegate
+from workbench.fvp.uart import UartReader, level_of
 
-LINES = 400_000
+LINES, LONG = 400_000, 1_000_000
+FRAMES, LEAST_FRAMES, MOST_BYTES = 300, 60, 32 << 20
 LEAST = 200_000
 KINDS = (
     "Output[0][{n}]: (char) -5\r\n",
@@ -32,3 +39,36 @@ def test_that_lines_are_read_at_the_promised_rate(capsys):
         print(f"\nUART: {rate:,.0f} lines a second (asked: {LEAST:,})")
     assert reader.lines == LINES
     assert rate >= LEAST
+
+
+@pytest.mark.benchmark
+def test_that_a_log_of_a_million_lines_scrolls(qtbot, tmp_path, capsys):
+    path = tmp_path / "uart.log"
+    path.write_text("".join(KINDS[n % len(KINDS)].format(n=n) for n in range(LONG)))
+    view = QListView()
+    qtbot.addWidget(view)
+    view.setUniformItemSizes(True)
+    view.setItemDelegate(LineDelegate(lambda: DARK, Role.LEVEL, view))
+    model = TextFileModel(level_of, view)
+    tracemalloc.start()
+    begun = time.perf_counter()
+    model.open(path)
+    opened = time.perf_counter() - begun
+    kept, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    view.setModel(model)
+    view.resize(1100, 400)
+    view.show()
+    qtbot.waitExposed(view)
+    bar = view.verticalScrollBar()
+    begun = time.perf_counter()
+    for frame in range(FRAMES):
+        bar.setValue(bar.maximum() * frame // FRAMES)
+        view.viewport().grab()
+    rate = FRAMES / (time.perf_counter() - begun)
+    with capsys.disabled():
+        print(f"\nLog of {LONG:,} lines: {rate:,.0f} frames a second (asked: {LEAST_FRAMES})")
+        print(f"found in {opened:.2f} s, {kept >> 20} MiB kept, {most >> 20} MiB at most")
+    assert bar.maximum() > LONG // 2
+    assert rate >= LEAST_FRAMES
+    assert kept <= MOST_BYTES

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from workbench.graph.numbers_file import NumbersFile
 
 TOPIC = "survey"
-STAGES = ("prepare", "evaluate", "lower")
+STAGES = ("prepare", "evaluate", "lower", "run")
 
 
 class Telling(QObject):

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from ui.jobs import Job
 from ui.models.log_lines import Role
+from ui.models.text_file import TextFileModel
 from ui.models.traced_table import TracedTableModel
 from ui.outline import inside
 from ui.result_panel import ResultPanel, StageFrame
@@ -44,6 +45,7 @@ from workbench.fvp.machine import (
 from workbench.fvp.runner_elf import read_runner
 from workbench.fvp.setup import Setup, runner_for
 from workbench.fvp.simulators import device_of
+from workbench.fvp.uart import level_of
 from workbench.pipeline.plan import simulator_setup
 from workbench.project.model import Project
 from workbench.results import SimulationResult
@@ -55,6 +57,7 @@ NOTHING = (
 )
 _DIFFERENCE, _DELEGATE = 4, 6
 TOLD, OPERATIONS = range(2)
+LOG_FILE = "uart.log"
 
 
 class SimulatorPanel(ResultPanel):
@@ -73,7 +76,8 @@ class SimulatorPanel(ResultPanel):
             lambda on: self._change(lambda s: s.model_copy(update={"trace": on}))
         )
         self.machine.build_asked.connect(self._on_build_asked)
-        self._build_job = ""
+        self._build_job = self._running = ""
+        self._shown_log: Path | None = None
         self.machine.build_stopped.connect(lambda: self.context.runner.cancel(self._build_job))
         self.context.runner.job_changed.connect(self._on_job_changed)
         self.frames["run"] = StageFrame("Measurements", NOTHING, self._make, self)
@@ -103,13 +107,27 @@ class SimulatorPanel(ResultPanel):
             return
         cards = simulation_cards(shown.value)
         self.cards.render_cards(cards, self.context.theme, stale=not shown.current)
-        log = f"Everything that was printed: {shown.folder / 'uart.log'}"
+        log = f"Everything that was printed: {shown.folder / LOG_FILE}"
+        self._show_printed(shown.folder / LOG_FILE)
         self.text.setText(f"{simulation_text(shown.value)}\n{log}")
         self.traced.set_rows(shown.value.traced)
         self.traced_table.set_look(self.context.theme, stale=not shown.current)
         self.tabs.setTabVisible(OPERATIONS, bool(shown.value.traced))
         several = len({row.delegate for row in shown.value.traced}) > 1
         self.traced_table.setColumnHidden(_DELEGATE, not several)
+
+    def _show_printed(self, log: Path) -> None:
+        """Show all that a finished run printed; while one runs, what comes in."""
+        if self._running or log == self._shown_log:
+            return
+        self._shown_log = log
+        self._printed.open(log)
+        self.log.setModel(self._printed)
+
+    def _show_live(self) -> None:
+        self._shown_log = None
+        self.log.setModel(self._live)
+        self._printed.close()
 
     def render_selection(self, selected: Selected) -> None:
         if not self.has("run") or selected.origin == self.panel_id:
@@ -153,19 +171,20 @@ class SimulatorPanel(ResultPanel):
         layout.addWidget(self.tabs, 1)
 
     def _make_log(self) -> QListView:
-        proxy = QSortFilterProxyModel(self)
-        proxy.setSourceModel(self.context.log)
-        proxy.setFilterRole(Role.STAGE)
-        proxy.setFilterRegularExpression("^run$")
+        self._live = QSortFilterProxyModel(self)
+        self._live.setSourceModel(self.context.log)
+        self._live.setFilterRole(Role.STAGE)
+        self._live.setFilterRegularExpression("^run$")
+        self._printed = TextFileModel(level_of, self)
         self.log = QListView(self)
-        self.log.setModel(proxy)
+        self.log.setModel(self._live)
         self.log.setAccessibleName("Serial port of the simulator")
         self.log.setUniformItemSizes(True)
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
         font.setPixelSize(12)
         self.log.setFont(font)
         self.log.setItemDelegate(LineDelegate(lambda: self.context.theme, Role.LEVEL, self.log))
-        proxy.rowsInserted.connect(self.log.scrollToBottom)
+        self._live.rowsInserted.connect(self.log.scrollToBottom)
         return self.log
 
     def _show_machine(self) -> None:
@@ -224,6 +243,13 @@ class SimulatorPanel(ResultPanel):
             self.context.runner.run_study("runner", project, self.context.document.folder, options)
 
     def _on_job_changed(self, job: Job) -> None:
+        is_run = not job.study and job.stage == "run"
+        if is_run and not job.over and self._running != job.id:
+            self._running = job.id
+            self._show_live()
+        elif job.over and self._running == job.id:
+            self._running = ""
+            self.show_results()
         if job.study == "runner":
             self._build_job = job.id
             self.machine.render_build(None if job.over else job.progress or 0.0)

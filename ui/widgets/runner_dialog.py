@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -102,6 +102,7 @@ class RunnerDialog(QDialog):
         self.state.setText(problem)
         self.state.setVisible(bool(problem))
         self.build.setEnabled(not problem)
+        QTimer.singleShot(0, self, self.adjustSize)
 
     def _on_accepted(self) -> None:
         self.wanted.emit({

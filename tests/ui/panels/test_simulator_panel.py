@@ -3,6 +3,8 @@
 import pytest
 
 from tests.fakes import checkout, fvp, runner_elf
+from tests.fakes.engine import Play
+from ui.models.log_lines import Role
 from ui.panels.simulator_panel import OPERATIONS
 from ui.widgets.runner_dialog import RunnerDialog
 from workbench.fvp.machine import load_settings
@@ -26,6 +28,11 @@ def named(panel, opened, qtbot, tmp_path):
     panel.machine.simulator_chosen.emit(str(fvp.install(tmp_path / "fvp", BINARY)))
     qtbot.waitUntil(lambda: opened.session.stage("run").state == "stale")
     return panel
+
+
+def lines(panel):
+    model = panel.log.model()
+    return [model.index(row, 0).data() for row in range(model.rowCount())]
 
 
 def test_that_what_is_missing_is_said_with_how_to_get_it(panel, qtbot):
@@ -53,8 +60,25 @@ def test_that_a_run_shows_measured_figures_and_the_serial_port(named, opened, qt
     assert "Equal to TOSA: 100.00 %, measured (FVP 11.27.42)" in named.cards.texts()
     assert "reading weights bounds the run" in named.text.text()
     assert "2 by -1 LSB, 1 by +1 LSB; most in sample 2" in named.text.text()
-    qtbot.waitUntil(lambda: named.log.model().rowCount() == 1)
-    assert named.log.model().index(0, 0).data().endswith("at work on run")
+    qtbot.waitUntil(lambda: named.log.model().rowCount() == 3)
+    assert lines(named)[0].endswith("Model run: 1")
+    assert named.log.model().index(1, 0).data(Role.LEVEL) == "error"
+    assert lines(named)[2] == "caf\xe9"
+
+
+@pytest.fixture
+def held(engines):
+    """Engines that stay in the simulation."""
+    engines.plays = [Play(hold="run")]
+
+
+def test_that_what_the_serial_port_says_now_is_shown_while_it_runs(held, named, opened, qtbot):
+    opened.runs.run_to("run")
+    qtbot.waitUntil(lambda: bool(lines(named)))
+    assert lines(named)[0].endswith("at work on run")
+    opened.runs.cancel()
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    assert lines(named)[0].endswith("at work on run")
 
 
 def test_that_measured_cycles_stand_beside_the_estimated_ones(named, opened, qtbot):
