@@ -6,6 +6,7 @@ from tests.engine.in_process import CALIBRATED, project
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.numerics.tensors import activations, choice_of, histogram_of
 from workbench.project import edits
+from workbench.project.model import DataSource
 from workbench.results import GRAPH_FILE, load_arrays
 
 pytestmark = pytest.mark.engine
@@ -44,11 +45,41 @@ def test_that_the_range_of_a_tensor_that_is_gone_is_a_warning(engine):
     assert "fixed range of gone has no effect" in warning
 
 
-def test_that_ranges_of_a_program_with_branches_are_refused(engine):
+def test_that_ranges_inside_branches_and_loops_are_told_apart_and_fixed(engine):
     made = project("branching", target="ethos-u85-256", **CALIBRATED)
-    assert engine.run(edits.fix_range(made, "x", -1.0, 1.0), "convert") == "failed"
-    assert "torch.cond" in engine.failure.message
-    assert engine.failure.where.id == "x"
+    assert engine.run(made, "convert") == "done"
+    before = scales(engine, made)
+    rows = engine.result(made, "calibrate").ranges
+    nodes = [row.node for row in rows]
+    assert {"x", "cond/true/x", "cond/true/relu", "cond/false/conv2d"} <= set(nodes)
+    assert len(nodes) == len(set(nodes))
+    known = GraphSnapshot.load(engine.path(made, "prepare") / GRAPH_FILE).nodes_by_id
+    assert set(nodes) <= set(known)
+    edited = edits.fix_range(made, "cond/true/relu", 0.0, 1.0)
+    edited = edits.choose_method(edited, "tensor", "x", "minmax")
+    assert engine.run(edited, "evaluate", "lower") == "done", engine.events
+    after = scales(engine, edited)
+    # The quantizer gives the result of the condition the grid of its first branch.
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {"x", "cond/true/relu", "getitem"}
+    assert after["cond/true/relu"].scale == (pytest.approx(1 / 255),)
+    assert engine.result(edited, "convert").warnings == ()
+
+
+def test_that_a_branch_that_never_runs_is_named_and_can_be_given_ranges(engine):
+    (engine.folder / "positive.py").write_text(
+        "import torch\n\n\ndef ones():\n    yield torch.ones(1, 3, 8, 8)\n"
+    )
+    made = project("branching", target="ethos-u85-256",
+                   calibration=DataSource(spec="positive.py:ones"))  # fmt: skip
+    made = edits.choose_method(made, "all", "", "mse")
+    assert engine.run(made, "convert") == "done", engine.events
+    rows = {row.node: row for row in engine.result(made, "calibrate").ranges}
+    assert "no calibration sample" in rows["cond/false/conv2d"].problem
+    assert rows["cond/true/relu"].problem == ""
+    fixed = edits.fix_range(made, "cond/false/conv2d", -2.0, 2.0)
+    assert engine.run(fixed, "convert") == "done"
+    assert scales(engine, fixed)["cond/false/conv2d"].scale == (pytest.approx(4 / 255),)
 
 
 def test_that_a_chosen_method_follows_the_calibration_and_never_feeds_it_again(engine):

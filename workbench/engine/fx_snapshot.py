@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from workbench.engine import fx_groups, fx_tensors, programs
 from workbench.engine.fx_groups import Location
 from workbench.engine.fx_modules import list_modules
+from workbench.engine.observers import BRANCHES
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from workbench.engine.fx_modules import Program
     from workbench.graph.snapshot import Module, NodeKind, TensorInfo
 
-_BRANCHES = {"cond": ("true", "false"), "while_loop": ("cond", "body")}
 _FOLLOWERS = ("quantize", "dequantize", "observer")
 _FOLDED = ("parameter", "constant")
 
@@ -197,7 +197,7 @@ class _Walk:
             flat = _named(node.args[1:], names)
         own = {names[argument.name] for argument, _ in graphs}
         draft.inputs = [(source, 0) for source, _ in draft.inputs if source not in own]
-        branches = _BRANCHES.get(draft.op, ())
+        branches = BRANCHES.get(draft.op, ())
         for position, (argument, module) in enumerate(graphs):
             name = str(getattr(module, "backend_id", argument.target))
             branch = branches[position] if position < len(branches) else name

@@ -35,6 +35,10 @@ class PercentileObserver(HistogramObserver):
         return self.min_val.new_tensor(low), self.max_val.new_tensor(high)
 
 
+# The graphs that control flow runs, in the order of its arguments.
+BRANCHES = {"cond": ("true", "false"), "while_loop": ("cond", "body")}
+
+
 class FixedRangeObserver(MinMaxObserver):
     """Reports the range it was given, whatever passes by."""
 
@@ -77,7 +81,27 @@ def fix_ranges(prepared: torch.fx.GraphModule, ranges: dict[str, tuple[float, fl
     return missed
 
 
-def _activation_observers(prepared: torch.fx.GraphModule) -> list[tuple[str, Any]]:
+def branches_of(graph_module: torch.fx.GraphModule) -> list[tuple[str, torch.fx.GraphModule]]:
+    """Return the branches of each condition and the parts of each loop, in order.
+
+    Each comes with what stands before the names of its nodes, e.g. ``cond/true/``.
+    """
+    found = []
+    for node in graph_module.graph.nodes:
+        names = BRANCHES.get(getattr(node.target, "__name__", ""), ())
+        graphs = [
+            getattr(graph_module, str(source.target), None)
+            for source in node.all_input_nodes
+            if names and source.op == "get_attr"
+        ]
+        inner = [graph for graph in graphs if isinstance(graph, torch.fx.GraphModule)]
+        found += [(f"{node.name}/{n}/", g) for n, g in zip(names, inner, strict=False)]
+    return found
+
+
+def _activation_observers(
+    prepared: torch.fx.GraphModule, inside: str = ""
+) -> list[tuple[str, Any]]:
     """Return the node that makes each observed tensor, and its observer."""
     observers = {
         node: prepared.get_submodule(str(node.target))
@@ -90,5 +114,7 @@ def _activation_observers(prepared: torch.fx.GraphModule) -> list[tuple[str, Any
         while source in observers:
             source = source.args[0]
         if hasattr(observer, "min_val") and source.op != "get_attr":
-            found.append((source.name, observer))
+            found.append((f"{inside}{source.name}", observer))
+    for below, branch in branches_of(prepared):
+        found += _activation_observers(branch, f"{inside}{below}")
     return found

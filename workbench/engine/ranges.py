@@ -10,6 +10,7 @@ import torch
 from torchao.quantization.pt2e import HistogramObserver, ObserverBase
 
 from workbench.engine import programs
+from workbench.engine.observers import branches_of
 from workbench.results import TensorRange
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ def _keeps_range(module: torch.nn.Module) -> bool:
 def activations(module: torch.fx.GraphModule) -> dict[str, tuple[str, Any]]:
     """Return every observer of activations by name, with the first node whose tensor it sees."""
     found: dict[str, tuple[str, Any]] = {}
-    for node, name, observer in _calls(module, ""):
+    for node, name, observer, inside in _calls(module):
         source = node.args[0]
         if source.op != "get_attr" and all(known is not observer for _, known in found.values()):
-            found[name] = (source.name, observer)
+            found[name] = (f"{inside}{source.name}", observer)
     return found
 
 
@@ -58,7 +59,7 @@ def collect(
     edges: list[tuple[float, float]] = []
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     seen: set[int] = set()
-    for node, name, observer in _calls(module, ""):
+    for node, name, observer, inside in _calls(module):
         if id(observer) in seen:
             continue
         seen.add(id(observer))
@@ -66,7 +67,8 @@ def collect(
         witness, weight = witnesses.by_name.get(name), _weight_of(module, source)
         counts, low, high = _histogram(observer, weight, witness)
         row = _row(name, len(rows), source, observer, counts, (low, high))
-        rows.append(row.model_copy(update=_of_values(observer, weight, witness)))
+        told = {"node": f"{inside}{row.node}", **_of_values(observer, weight, witness)}
+        rows.append(row.model_copy(update=told))
         histograms.append(counts)
         edges.append((low, high))
         if observer.min_val.numel() > 1:
@@ -77,16 +79,21 @@ def collect(
     return rows, arrays | witnesses.arrays([row.id for row in rows])
 
 
-def _calls(module: torch.fx.GraphModule, prefix: str) -> Iterator[tuple[torch.fx.Node, str, Any]]:
+def _calls(
+    module: torch.fx.GraphModule, prefix: str = "", inside: str = ""
+) -> Iterator[tuple[torch.fx.Node, str, Any, str]]:
+    """Yield each call of an observer, its name, itself, and what nodes there are named after."""
+    below = {id(graph): name for name, graph in branches_of(module)}
     for node in module.graph.nodes:
         if node.op == "call_module":
             child = module.get_submodule(str(node.target))
             if _keeps_range(child):
-                yield node, f"{prefix}{node.target}", child
+                yield node, f"{prefix}{node.target}", child, inside
         elif node.op == "get_attr":
             child = getattr(module, str(node.target), None)
             if isinstance(child, torch.fx.GraphModule):
-                yield from _calls(child, f"{prefix}{node.target}.")
+                named = f"{inside}{below.get(id(child), '')}"
+                yield from _calls(child, f"{prefix}{node.target}.", named)
 
 
 def _weight_of(module: torch.fx.GraphModule, source: torch.fx.Node) -> torch.Tensor | None:

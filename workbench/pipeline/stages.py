@@ -44,7 +44,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("prepare", "Prepare", "Inserting observers", ("export",),
           ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 1,
           _entry("prepare")),
-    Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 2,
+    Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 3,
           _entry("calibrate")),
     Stage("convert", "Quantize", "Quantizing", ("calibrate",), ("ranges", "range_methods"),
           ("torchao",), 3,

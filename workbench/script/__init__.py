@@ -116,7 +116,7 @@ def quantize(program, inputs):
     if any(n.op == "call_function" and getattr(n.target, "__name__", "") in ("cond", "while_loop")
            for n in module.graph.nodes):
         if RANGES:
-            sys.exit("Ranges cannot be fixed in a program with torch.cond or while_loop.")
+            sys.exit("No range can be fixed here beside torch.cond or while_loop.")
         with torch.inference_mode():
             data = list(samples(inputs))
         return quantizer()._quantize_with_submodules(module, data)

@@ -17,7 +17,6 @@ from workbench.engine.chosen_ranges import chosen_ranges
 from workbench.engine.fx_snapshot import snapshot
 from workbench.engine.observers import fix_ranges
 from workbench.engine.running import searching_ranges
-from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import GRAPH_FILE, ConvertResult, save_result
 
@@ -84,12 +83,6 @@ def _converted(context: StageContext) -> tuple[Converted, list[str]]:
 def _fix_ranges(context: StageContext, observed: torch.fx.GraphModule) -> list[str]:
     """Put the project's own ranges in place of those seen; return what could not be done."""
     ranges, declined = chosen_ranges(context)
-    if ranges and programs.has_control_flow(observed):
-        raise failure(
-            "Ranges cannot be fixed in a program with torch.cond or while_loop.",
-            "Give the tensors back the ranges that calibration finds.",
-            Place(kind="tensor", id=next(iter(ranges))),
-        )
     lost = (
         f"The fixed range of {tensor} has no effect: no such activation is quantized."
         for tensor in fix_ranges(observed, ranges)
