@@ -53,7 +53,9 @@ def test_that_the_integer_program_is_within_a_step_of_the_quantized_model(digits
 def test_that_the_deliverables_are_there_with_their_digests(digits):
     package = digits[2].document["package"]
     names = {Path(f["path"]).suffix for f in package["files"]}
-    assert names == {".pte", ".h", ".bpte", ".json"}
+    assert names == {
+        ".pte", ".h", ".S", ".bpte", ".cmake", ".conf", ".yml", ".txt", ".md", ".html", ".json",
+    }  # fmt: skip
     for file in package["files"]:
         data = Path(file["path"]).read_bytes()
         assert hashlib.sha256(data).hexdigest() == file["sha256"]

@@ -72,7 +72,8 @@ def pictures_and_own_ini(folder):
     made = project("small", calibration=DataSource(spec="pictures", preprocess=settings))
     (folder / "own dir").mkdir()
     (folder / "own dir" / "mine.ini").write_text(OWN_INI)
-    options = {"config_ini": "own dir/mine.ini", "system_config": "Mine", "memory_mode": "Flash"}
+    options = {"config_ini": "own dir/mine.ini", "system_config": "Mine", "memory_mode": "Flash",
+               "external_weights": True}  # fmt: skip
     return edits.set_target(made, TargetChoice(id="ethos-u55-64", options=options))
 
 
@@ -96,6 +97,10 @@ def test_that_the_script_makes_the_same_bytes(engine, made):
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     ours = (engine.path(wanted, "lower") / "program.pte").read_bytes()
     assert program.read_bytes() == ours
+    apart = program.with_name("weights.ptd")
+    assert apart.exists() == bool(wanted.target.options.get("external_weights"))
+    if apart.exists():
+        assert apart.read_bytes() == (engine.path(wanted, "lower") / "weights.ptd").read_bytes()
     # The program keeps Vela's flags; nothing of this machine may be among them.
     for trace in (str(engine.folder), "mine.ini", "tmp/"):
         assert trace.encode() not in ours

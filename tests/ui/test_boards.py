@@ -65,6 +65,6 @@ def test_that_the_verdict_stands_with_the_numbers_of_each_memory(opened, qtbot, 
     label.render_fit(fit, DARK)
     assert words in label.text()
     assert "scratch pool" in label.text()
-    assert "estimated by Vela" in label.toolTip()
+    assert "computed from the program" in label.toolTip()
     label.render_fit(None, DARK)
     assert label.isHidden()

@@ -19,7 +19,7 @@ from ui.theme import Theme
 from ui.widgets.board_fit import BoardFit
 from ui.widgets.figure_cards import Card, FigureCards
 from ui.widgets.figure_view import BarDelegate, FigureView
-from workbench.boards.fit import Fit, of_program
+from workbench.boards.fit import Fit, of_results
 from workbench.errors import WorkbenchError
 from workbench.numerics.occupancy import fullest_step
 from workbench.project.model import TargetChoice
@@ -134,8 +134,7 @@ class MemoryPanel(ResultPanel):
         key = (lowered.folder, project.board, project.target)
         if self._fitted[0] != key:
             try:
-                program = (lowered.folder / "program.pte").read_bytes()
-                self._fitted = (key, of_program(project, folder, program))
+                self._fitted = (key, of_results(project, folder, lowered.folder))
             except (OSError, WorkbenchError):
                 return None
         return self._fitted[1]

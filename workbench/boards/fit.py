@@ -9,6 +9,7 @@ from workbench.boards.board import Board, MemoryKind
 from workbench.boards.choosing import placed
 from workbench.project.frozen import Frozen
 from workbench.pte.description import memory
+from workbench.results import PROGRAM_FILE, WEIGHTS_FILE
 from workbench.targets.ethos_u_memory import memory_use
 
 if TYPE_CHECKING:
@@ -66,6 +67,20 @@ class Fit(Frozen):
         return tuple(f.name for f in self.fillings if f.demands and not f.confirmed)
 
 
+def of_results(project: Project, folder: Path, results: Path) -> Fit | None:
+    """Return how the program of a stage lower's results fits the project's board.
+
+    Raises:
+        OSError: there is no program.
+        WorkbenchError: as for ``of_program``.
+    """
+    if not project.board:
+        return None
+    weights = results / WEIGHTS_FILE
+    beside = weights.stat().st_size if weights.exists() else 0
+    return of_program(project, folder, (results / PROGRAM_FILE).read_bytes(), beside)
+
+
 def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) -> Fit | None:
     """Return how a program fits the project's board; None without a board.
 
@@ -107,7 +122,8 @@ def demands(choice: TargetChoice, program: int, needs: Needs, folder: Path) -> l
     found = [
         Demand(what="program", bytes=program, origin="measured: the file",
                kinds=sram if use.constants_in_sram else stored),
-        Demand(what="scratch pool", bytes=needs.scratch_pool_bytes, origin="estimated by Vela",
+        Demand(what="scratch pool", bytes=needs.scratch_pool_bytes,
+               origin="computed from the program",
                kinds=sram if use.arena_in_sram else ("dram",)),
         Demand(what="NPU cache", bytes=use.cache_bytes, origin="set by the memory mode",
                kinds=sram),

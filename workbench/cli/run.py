@@ -21,8 +21,11 @@ from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import problems
 from workbench.pipeline.stages import STAGES, optional_stages, stages_until
+from workbench.project import edits
+from workbench.project.model import TargetChoice
 from workbench.protocol import RunUntil, StageFailed, StageFinished, StageSkipped
 from workbench.results import PackageResult, load_result
+from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
 
 if TYPE_CHECKING:
     import argparse
@@ -51,6 +54,10 @@ def add(verbs: Any) -> None:
         help=f"leave out a stage that no other needs: {', '.join(optional_stages())}",
     )
     verb.add_argument("--out", type=Path, metavar="DIR", help="copy the deliverables there")
+    verb.add_argument(
+        "--external-weights", action="store_true",
+        help="weights in a .ptd beside the program, whatever the project says",
+    )  # fmt: skip
     verb.add_argument("--verbose", action="store_true", help="print the toolchain's own output")
     add_engine(verb)
     verb.set_defaults(perform=_run)  # fmt: skip
@@ -58,6 +65,9 @@ def add(verbs: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     project, folder = open_project(options)
+    if options.external_weights:
+        apart = {**project.target.options, EXTERNAL_WEIGHTS: True}
+        project = edits.set_target(project, TargetChoice(id=project.target.id, options=apart))
     errors = [p.info for p in problems(project, folder, None) if p.level == "error"]
     if errors:
         raise WorkbenchError(errors)

@@ -45,7 +45,7 @@ def summary(
         document["evaluate"] = result.model_dump(mode="json")
     if "lower" in folders:
         document["lower"] = load_result(LowerResult, folders["lower"]).model_dump(mode="json")
-        found = fit.of_program(project, base, (folders["lower"] / "program.pte").read_bytes())
+        found = fit.of_results(project, base, folders["lower"])
         if found is not None:
             document["board"] = fit.document(found)
     if "verify" in folders:

@@ -15,6 +15,7 @@ from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.pipeline.digests import Digests
 from workbench.pipeline.stages import PACKAGES, STAGES, Stage
 from workbench.project import sources
+from workbench.project.board_files import board_file
 from workbench.project.improvers import IMPROVERS
 from workbench.targets import target_of
 
@@ -147,6 +148,12 @@ def _target_files(reading: _Reading) -> JsonValue:
     return {option: reading.digests.of(path) for option, path in files.items()}
 
 
+def _board(reading: _Reading) -> JsonValue:
+    """Return what a note about the program says of its board."""
+    name = reading.project.board
+    return reading.digests.of(board_file(name, reading.folder)) if name else ""
+
+
 def simulator_setup(project: Project) -> Setup | ErrorInfo:
     """Return what this machine runs the project's program with, or why it cannot."""
     choice = target_of(project.target.id).complete(project.target)
@@ -185,6 +192,7 @@ READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
     "target.quantizer": _facet("quantizer"),
     "target.compile": _facet("compile"),
     "target.files": _target_files,
+    "board": _board,
     "machine": _machine,
 }
 

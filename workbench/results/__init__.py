@@ -53,8 +53,10 @@ __all__ = [
     "DEVICE_GRAPH_FILE",
     "EXAMPLE_ONLY",
     "GRAPH_FILE",
+    "PROGRAM_FILE",
     "RESULTS",
     "RESULT_FILE",
+    "WEIGHTS_FILE",
     "CalibrateResult",
     "ConvertResult",
     "CpuNode",
@@ -88,6 +90,8 @@ __all__ = [
 RESULT_FILE = "result.json"
 ARRAYS_FILE = "arrays.npz"
 GRAPH_FILE = "graph.json"
+# The compiled program, and its weights where they lie apart, in the results of the stage lower.
+PROGRAM_FILE, WEIGHTS_FILE = "program.pte", "weights.ptd"
 DEVICE_GRAPH_FILE = "device_graph.json"
 
 EXAMPLE_ONLY = "the example input only"

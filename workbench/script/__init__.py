@@ -13,6 +13,7 @@ from workbench.script.data_part import data_part
 from workbench.script.model_part import model_part
 from workbench.script.quantizer_part import observers_part, own_ini_part, quantizer_part
 from workbench.targets import target_of
+from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
 from workbench.targets.vela_ini import OPTION
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from executorch.backends.arm import ethosu
 from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
 from executorch.backends.arm.quantizer import (
     EthosUQuantizer,
@@ -93,9 +95,7 @@ from executorch.exir import (
     to_edge_transform_and_lower,
 )
 from torchao.quantization.pt2e import (
-    HistogramObserver,
-    MinMaxObserver,
-    MovingAverageMinMaxObserver,
+    HistogramObserver, MinMaxObserver, MovingAverageMinMaxObserver,
 )
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -154,11 +154,15 @@ _BORDER = """
 
 def _main(project: Project, ranges: Mapping[str, tuple[float, float]]) -> str:
     integer_io = bool(project.target.options.get("integer_io"))
+    apart = ""
+    if project.target.options.get(EXTERNAL_WEIGHTS):
+        apart = "    made.write_tensor_data_to_file(out.parent)  # the weights: weights.ptd\n"
     tail = f"""
     config = ExecutorchBackendConfig(extract_delegate_segments=False)
     out = Path(sys.argv[1] if len(sys.argv) > 1 else {project.name + ".pte"!r})
-    out.write_bytes(edge.to_executorch(config=config).buffer)
-    print(f"wrote {{out}}: {{out.stat().st_size}} bytes")
+    made = edge.to_executorch(config=config)
+    out.write_bytes(made.buffer)
+{apart}    print(f"wrote {{out}}: {{out.stat().st_size}} bytes")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.targets import target_of
+from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
 from workbench.targets.vela_ini import OWN_INI, ini_of
 
 if TYPE_CHECKING:
@@ -110,6 +111,12 @@ def quantizer_part(project: Project) -> str:
     if options["arena_cache_bytes"]:
         flags.append(f"--arena-cache-size={options['arena_cache_bytes']}")
     flags += str(options["extra_flags"]).split()
+    apart = ""
+    if options.get(EXTERNAL_WEIGHTS):
+        apart = (
+            ",\n        external_block_placements="
+            'ethosu.VelaExternalBlockPlacements(weight_data="weights")'
+        )
     own = f",\n        config_ini={OWN_INI!r}" if options.get("config_ini") else ""
     lines = [
         _WITH_OBSERVER,
@@ -118,7 +125,8 @@ def quantizer_part(project: Project) -> str:
         "    # Always a new one: lowering changes the object it is given.",
         f"    return EthosUCompileSpec({complete.id!r},",
         f"        system_config={options['system_config']!r},",
-        f"        memory_mode={options['memory_mode']!r}, extra_flags={flags or None!r}{own})",
+        f"        memory_mode={options['memory_mode']!r},",
+        f"        extra_flags={flags or None!r}{own}{apart})",
         "",
         "",
         "def quantizer():",

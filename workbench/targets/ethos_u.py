@@ -23,6 +23,7 @@ from workbench.targets.ethos_u_checks import (
 )
 from workbench.targets.ethos_u_devices import (
     CONFIGS_BY_NAME,
+    EXTERNAL_WEIGHTS,
     FAMILIES,
     MEMORY_MODES,
     family_of,
@@ -87,6 +88,11 @@ class EthosU:
             ),
             OptionSpec("extra_flags", "More Vela flags", "As on Vela's command line.", "text", ""),
             OptionSpec(
+                EXTERNAL_WEIGHTS, "Weights in a file of their own",
+                "A .ptd beside the program, for a runtime that loads named data.",
+                "switch", default=False,
+            ),
+            OptionSpec(
                 OWN_INI_OPTION, "Own Vela .ini",
                 "A file with system configurations and memory modes of your own, relative to the "
                 "project; empty for Vela's.", "file", "", patterns="Vela configurations (*.ini)",
@@ -96,13 +102,14 @@ class EthosU:
     def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
         """Return the choice with every option filled in; what does not fit gets the default.
 
-        An own .ini stands in the options only where there is one.
+        An own .ini, and weights in a file of their own, stand in the options only where they are.
         """
         if choice.id not in {v.id for v in self.variants}:
             return choice
         given = choice.options
         config, mode = _mended_memory(choice, _readable_ini(choice, folder))
         own = {OWN_INI_OPTION: given[OWN_INI_OPTION]} if given.get(OWN_INI_OPTION) else {}
+        apart = {EXTERNAL_WEIGHTS: given[EXTERNAL_WEIGHTS]} if given.get(EXTERNAL_WEIGHTS) else {}
         options: dict[str, JsonValue] = {
             "system_config": config,
             "memory_mode": mode,
@@ -111,6 +118,7 @@ class EthosU:
             "arena_cache_bytes": given.get("arena_cache_bytes"),
             "extra_flags": given.get("extra_flags", ""),
             **own,
+            **apart,
         }
         return TargetChoice(id=choice.id, options=options)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.targets.ethos_u_devices import (
     DEPRECATED_FLAGS,
+    EXTERNAL_WEIGHTS,
     RESERVED_FLAGS,
     family_of,
     memory_modes,
@@ -73,6 +74,7 @@ def check_values(choice: TargetChoice) -> list[ErrorInfo]:
     known = {
         "system_config": str, "memory_mode": str, "integer_io": bool, "optimise": str,
         "arena_cache_bytes": int, "extra_flags": str, OWN_INI_OPTION: str,
+        EXTERNAL_WEIGHTS: bool,
     }  # fmt: skip
     problems = []
     for name, value in choice.options.items():

@@ -69,6 +69,8 @@ MEMORY_MODES: Mapping[str, str] = {
 }
 
 # Flags that Vela 5.1.0 accepts and ignores, and flags the workbench sets itself.
+# The option that keeps the weights out of the program, in a file beside it.
+EXTERNAL_WEIGHTS = "external_weights"
 DEPRECATED_FLAGS = frozenset({
     "--debug-force-regor", "--disable-chaining", "--disable-fwd", "--disable-cascading",
     "--disable-buffering", "--disable-ifm-reuse", "--verbose-operators", "--verbose-packing",

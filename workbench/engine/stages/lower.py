@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING
 
 from workbench.engine.fx_snapshot import snapshot
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.results import DEVICE_GRAPH_FILE, GRAPH_FILE, save_result
+from workbench.results import DEVICE_GRAPH_FILE, GRAPH_FILE, PROGRAM_FILE, WEIGHTS_FILE, save_result
 
 if TYPE_CHECKING:
     from workbench.engine.context import StageContext
     from workbench.engine.toolchains.base import Lowered
 
 LEVEL = "edge"
-PTE_FILE = "program.pte"
 
 
 def run(context: StageContext) -> None:
     """Leave the program, one TOSA file for each delegate, the reports and both graphs."""
     lowered, result = context.toolchain().lower(context)
-    (context.out / PTE_FILE).write_bytes(lowered.pte)
+    (context.out / PROGRAM_FILE).write_bytes(lowered.pte)
+    if lowered.weights is not None:
+        (context.out / WEIGHTS_FILE).write_bytes(lowered.weights)
     for index, flatbuffer in enumerate(lowered.tosa):
         (context.out / f"delegate_{index}.tosa").write_bytes(flatbuffer)
     floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)

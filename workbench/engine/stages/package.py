@@ -2,86 +2,93 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from workbench.boards.fit import document
 from workbench.engine.bundling import bundle
 from workbench.engine.chosen_ranges import chosen_ranges
 from workbench.engine.quality import tensors_of
 from workbench.engine.samples import calibration_samples
+from workbench.handover.facts import Facts, digest, gather
+from workbench.handover.note import sections, title
+from workbench.handover.page import html, markdown
+from workbench.handover.settings import cmake, cproject, kconfig
+from workbench.handover.sources import assembly, c_header
 from workbench.pipeline.plan import tool_versions
-from workbench.pte.description import Memory, memory
-from workbench.results import Deliverable, LowerResult, PackageResult, save_result
+from workbench.results import (
+    PROGRAM_FILE,
+    WEIGHTS_FILE,
+    Deliverable,
+    LowerResult,
+    PackageResult,
+    save_result,
+)
+from workbench.targets import target_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from workbench.engine.context import StageContext
 
 BUNDLED_SAMPLES = 4
-_LINE = 12
-# Source: ExecuTorch's pte_to_header.py: section and alignment that the NPU driver wants.
-_SECTION, _ALIGNMENT = "network_model_sec", 16
 
 
 def run(context: StageContext) -> None:
     """Leave the deliverables; the same project gives the same bytes."""
-    program = (context.path("lower") / "program.pte").read_bytes()
+    source = context.path("lower")
+    weights = source / WEIGHTS_FILE
+    facts = gather(
+        context.project, context.folder, (source / PROGRAM_FILE).read_bytes(),
+        weights.read_bytes() if weights.exists() else None,
+    )  # fmt: skip
     lowered = context.result("lower", LowerResult)
-    stem = file_stem(context.project.name)
-    needs = memory(program)
     context.progress(0, None, "bundling test vectors")
-    files = {
-        f"{stem}.pte": (program, "the program for the ExecuTorch runtime"),
-        f"{stem}.h": (c_header(program, stem), "the program as a C array for flash"),
-        f"{stem}.bpte": (_bundle(context, program), "the program with test vectors"),
-    }
-    written = [_write(context.out, name, data, why) for name, (data, why) in files.items()]
-    manifest = _manifest(context, lowered, written, needs)
+    written = [_write(context.out, *file) for file in _files(facts, _bundle(context, facts))]
+    note = sections(facts, lowered, written, tool_versions(), _tolerances(context))
+    for suffix, write in (("md", markdown), ("html", html)):
+        page = write(title(facts), note).encode()
+        name = f"{facts.stem}.{suffix}"
+        written.append(_write(context.out, name, page, "the note for the firmware engineer"))
+    manifest = _manifest(context, lowered, written, facts)
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
     written.append(_write(context.out, "manifest.json", text.encode(), "what made it"))
     save_result(
         PackageResult(
             files=tuple(written),
             kernels=lowered.kernels,
-            method_pool_bytes=needs.method_pool_bytes,
-            scratch_pool_bytes=needs.scratch_pool_bytes,
-            planned_bytes=needs.planned_bytes,
+            method_pool_bytes=facts.needs.method_pool_bytes,
+            scratch_pool_bytes=facts.needs.scratch_pool_bytes,
+            planned_bytes=facts.needs.planned_bytes,
         ),
         context.out,
     )
 
 
-def file_stem(name: str) -> str:
-    """Return a project's name as a C identifier and file name."""
-    kept = "".join(c if c.isascii() and c.isalnum() else "_" for c in name).strip("_")
-    return kept if kept and not kept[0].isdigit() else f"model_{kept}".rstrip("_")
-
-
-def c_header(program: bytes, stem: str) -> bytes:
-    """Return a C header that places the program in the model section, aligned for the NPU."""
-    lines = (program[i : i + _LINE].hex(" ") for i in range(0, len(program), _LINE))
-    body = "0x" + "\n".join(lines).replace(" ", ", 0x").replace("\n", ",\n    0x")
-    guard = f"{stem.upper()}_PTE_H"
-    return (
-        f"#ifndef {guard}\n#define {guard}\n\n"
-        f"/* {len(program)} bytes, sha256 {hashlib.sha256(program).hexdigest()} */\n"
-        f'__attribute__((section("{_SECTION}"), aligned({_ALIGNMENT})))\n'
-        f"const unsigned char {stem}_pte[] = {{\n    {body}\n}};\n"
-        f"const unsigned int {stem}_pte_len = {len(program)}u;\n\n#endif\n"
-    ).encode()
+def _files(facts: Facts, bundled: bytes) -> Iterator[tuple[str, bytes, str]]:
+    stem = facts.stem
+    yield f"{stem}.pte", facts.program, "the program for the ExecuTorch runtime"
+    if facts.weights is not None:
+        yield f"{stem}.ptd", facts.weights, "its weights"
+    yield f"{stem}.h", c_header(facts.program, stem), "the program as a C array for flash"
+    yield f"{stem}.S", assembly(facts), "the same for the assembler, which includes the binary"
+    yield f"{stem}.bpte", bundled, "the program with test vectors"
+    yield f"{stem}.cmake", cmake(facts).encode(), "pools and kernels for CMake"
+    yield f"{stem}.conf", kconfig(facts).encode(), "pools for Zephyr"
+    yield f"{stem}.cproject.yml", cproject(facts).encode(), "components of the CMSIS-Pack"
+    kernels = "".join(f"{kernel}\n" for kernel in facts.kernels)
+    yield f"{stem}.kernels.txt", kernels.encode(), "the kernels the runtime must link"
 
 
 def _write(folder: Path, name: str, data: bytes, purpose: str) -> Deliverable:
     (folder / name).write_bytes(data)
-    digest = hashlib.sha256(data).hexdigest()
-    return Deliverable(name=name, bytes=len(data), sha256=digest, purpose=purpose)
+    return Deliverable(name=name, bytes=len(data), sha256=digest(data), purpose=purpose)
 
 
-def _bundle(context: StageContext, program: bytes) -> bytes:
+def _bundle(context: StageContext, facts: Facts) -> bytes:
     """Return a bundled program: inputs and the quantized model's outputs for a few samples."""
     module = context.hot("convert").module
     integer_io = bool(context.project.target.options.get("integer_io"))
@@ -93,16 +100,28 @@ def _bundle(context: StageContext, program: bytes) -> bytes:
             cases.append(toolchain.runtime_values(module, sample.inputs, outputs, integer_io))
             if len(cases) == BUNDLED_SAMPLES:
                 break
-    return bundle(program, cases)
+    return bundle(facts.program, cases)
+
+
+def _tolerances(context: StageContext) -> list[dict[str, float]]:
+    return context.toolchain().tolerance(context.hot("convert").module)
+
+
+def _options(context: StageContext) -> dict[str, Any]:
+    """Return the target's options; of files what they hold, not where they lie."""
+    choice = context.project.target
+    files = target_of(choice.id).files(choice, context.folder)
+    return choice.options | {name: digest(path.read_bytes()) for name, path in files.items()}
 
 
 def _manifest(
-    context: StageContext, lowered: LowerResult, files: list[Deliverable], needs: Memory
+    context: StageContext, lowered: LowerResult, files: list[Deliverable], facts: Facts
 ) -> dict[str, Any]:
     project = context.project
     return {
         "project": project.name,
-        "target": {"id": lowered.target, "options": context.project.target.options},
+        "target": {"id": lowered.target, "options": _options(context)},
+        "board": document(facts.fit) if facts.fit else None,
         "tools": tool_versions(),
         "rules": [
             {"call": kind, "match": match, "config": config.model_dump() if config else None}
@@ -116,9 +135,9 @@ def _manifest(
         "files": [file.model_dump() for file in files],
         "kernels": list(lowered.kernels),
         "memory": {
-            "method_pool_bytes": needs.method_pool_bytes,
-            "scratch_pool_bytes": needs.scratch_pool_bytes,
-            "planned_bytes": list(needs.planned_bytes),
+            "method_pool_bytes": facts.needs.method_pool_bytes,
+            "scratch_pool_bytes": facts.needs.scratch_pool_bytes,
+            "planned_bytes": list(facts.needs.planned_bytes),
         },
-        "test_vectors": {"tolerance": context.toolchain().tolerance(context.hot("convert").module)},
+        "test_vectors": {"tolerance": _tolerances(context)},
     }

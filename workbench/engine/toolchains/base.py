@@ -20,13 +20,15 @@ class Lowered:
 
     ``edge`` is the edge program with its delegates, ``tosa`` one flatbuffer for each of them,
     ``pte`` the bytes for the runtime, ``device_graph`` the program that the delegates hold, in the
-    device's own operators; None for a target that has no such form.
+    device's own operators; None for a target that has no such form. ``weights`` are the bytes of
+    the file that they lie in apart from the program; None where they lie in it.
     """
 
     edge: Any
     tosa: list[bytes]
     pte: bytes
     device_graph: GraphSnapshot | None = None
+    weights: bytes | None = None
 
 
 class Toolchain(Protocol):

@@ -7,16 +7,21 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from executorch.backends.arm.ethosu import EthosUCompileSpec
+from executorch.backends.arm.ethosu import EthosUCompileSpec, VelaExternalBlockPlacements
 
 from workbench.engine.compilers.vela import flags as vela_flags
 from workbench.targets import target_of
+from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
 from workbench.targets.vela_ini import OPTION, OWN_INI, ini_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from workbench.project.model import TargetChoice
+
+
+# The name of the file, without .ptd, that weights go to where they lie apart.
+WEIGHTS = "weights"
 
 
 def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
@@ -29,6 +34,9 @@ def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
         memory_mode=options["memory_mode"],
         extra_flags=vela_flags(options) or None,
         config_ini=OWN_INI if options.get(OPTION) else None,
+        external_block_placements=VelaExternalBlockPlacements(
+            weight_data=WEIGHTS if options.get(EXTERNAL_WEIGHTS) else None
+        ),
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from executorch.backends.arm.ethosu import EthosUPartitioner
@@ -22,13 +24,13 @@ from workbench.engine.acceleration.retarget import capture_tosa, has_same_tosa, 
 from workbench.engine.acceleration.table import accelerated
 from workbench.engine.toolchains.base import Lowered
 from workbench.engine.toolchains.ethos_u import vela
-from workbench.engine.toolchains.ethos_u.compile_spec import compile_spec, own_ini_at_hand
+from workbench.engine.toolchains.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.toolchains.ethos_u.tosa_graph import tosa_snapshot
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.pipeline.plan import tool_version
 from workbench.results import CpuNode, ExportResult, LowerResult
 from workbench.targets import target_of
-from workbench.targets.ethos_u_devices import has_control_flow
+from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS, has_control_flow
 from workbench.targets.ethos_u_memory import clock_of
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
                 edge = _lowered(context.hot("convert").program, choice, compiled)
             context.check_cancelled()
             context.store.keep("edge", key, edge)
-            lowered, runtime = _runtime(edge, integer_io=bool(choice.options["integer_io"]))
+            lowered, runtime = _runtime(edge, choice)
     except SystemExit as error:
         raise _vela_left(error) from error
     except RuntimeError as error:
@@ -114,15 +116,26 @@ def _lowered(program: Any, choice: TargetChoice, compiled: vela.Recording) -> _E
     return _Edge(manager, list(tosa), reasons, compiled.origins)
 
 
-def _runtime(edge: _Edge, *, integer_io: bool) -> tuple[Lowered, Any]:
+def _runtime(edge: _Edge, choice: TargetChoice) -> tuple[Lowered, Any]:
     """Return the compiled program with its bytes; ``edge`` stays as it is."""
     manager = copy.deepcopy(edge.manager)
-    if integer_io:
+    if choice.options["integer_io"]:
         manager = _integer_io(manager)
     program = copy.deepcopy(manager).exported_program()
     runtime = manager.to_executorch(config=ExecutorchBackendConfig(extract_delegate_segments=False))
     graph = tosa_snapshot(edge.tosa, edge.origins)
-    return Lowered(program, edge.tosa, bytes(runtime.buffer), graph), runtime
+    lowered = Lowered(program, edge.tosa, bytes(runtime.buffer), graph)
+    if choice.options.get(EXTERNAL_WEIGHTS):
+        lowered.weights = _weights(runtime)
+    return lowered, runtime
+
+
+def _weights(runtime: Any) -> bytes | None:
+    """Return what the program keeps in a file beside it; None where no delegate has weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        runtime.write_tensor_data_to_file(folder)
+        path = Path(folder) / f"{WEIGHTS}.ptd"
+        return path.read_bytes() if path.exists() else None
 
 
 def _integer_io(manager: Any) -> Any:

@@ -1,0 +1,142 @@
+"""The note of one page: what goes where on the board, and how to check that it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from workbench.boards.fit import sentence
+from workbench.handover.page import Block, Code, Section, Table
+from workbench.handover.placing import linker, region_settings
+from workbench.handover.settings import cmake, components, kconfig
+
+if TYPE_CHECKING:
+    from workbench.handover.facts import Facts
+    from workbench.results import Deliverable, LowerResult
+
+
+def title(facts: Facts) -> str:
+    """Return the page's title."""
+    return f"{facts.stem} on {facts.where}"
+
+
+def sections(
+    facts: Facts, lowered: LowerResult, files: Sequence[Deliverable], tools: Mapping[str, str],
+    tolerances: Sequence[Mapping[str, float]],
+) -> list[Section]:  # fmt: skip
+    """Return the page.
+
+    Args:
+        facts: The program and its board.
+        lowered: What Vela estimated for it.
+        files: What is handed over beside the page.
+        tools: Versions of what made it.
+        tolerances: "atol" of each output, in the unit of the output: a step of its grid.
+    """
+    return [
+        Section("Program", tuple(_program(facts, lowered))),
+        Section("Does it fit?", tuple(_fit(facts))),
+        Section("Pools", (
+            "Computed from the program. For CMake (ExecuTorch's Arm runner):", Code(cmake(facts)),
+            "For a Zephyr application:", Code(kconfig(facts)),
+        )),
+        Section("Where things must lie", (
+            "Program and scratch pool must lie in memory that the NPU reaches, never in the "
+            "core's TCM, and begin at multiples of 16 bytes. Clean and invalidate the data cache "
+            "around every inference.",
+            "For the linker script; the names of the regions are yours:",
+            Code(linker(facts)),
+            region_settings(facts.use),
+        )),
+        Section("Kernels and components", tuple(_kernels(facts))),
+        Section("Check it", (_check(facts, max((t["atol"] for t in tolerances), default=0.0)),)),
+        Section("Files", (_files(files),)),
+        Section("Made with", (Table(("tool", "version"), tuple(sorted(tools.items()))),)),
+    ]  # fmt: skip
+
+
+def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
+    options = facts.choice.options
+    yield (
+        f"{facts.choice.id}, {options['system_config']}, {options['memory_mode']}; "
+        f"{facts.delegates} delegate{'s' if facts.delegates != 1 else ''} on the NPU, "
+        f"{len(facts.kernels)} kernel{'s' if len(facts.kernels) != 1 else ''} on the CPU."
+    )
+    ports = [("input", each) for each in facts.inputs] + [("output", e) for e in facts.outputs]
+    rows = [
+        (side, str(port.get("dtype", port["type"])), str(port.get("shape", "")))
+        for side, port in ports
+    ]
+    yield Table(("", "type", "shape"), tuple(rows))
+    if lowered.vela:
+        cycles = sum(report.cycles_total for report in lowered.vela)
+        spent = sum(report.inference_ms for report in lowered.vela)
+        yield (
+            f"Estimated (Vela {lowered.vela_version}): {cycles:,} cycles, {spent:.3f} ms for one "
+            "inference on the NPU; the CPU's part is not in it."
+        )
+    yield from facts.departures
+
+
+def _fit(facts: Facts) -> Iterator[Block]:
+    if facts.board is None or facts.fit is None:
+        yield "No board was chosen. What the program needs:"
+        yield Table(("what", "bytes"), tuple(_needs(facts)))
+        return
+    yield sentence(facts.fit)
+    sources = {memory.name: memory.source for memory in facts.board.memory}
+    yield Table(
+        ("memory", "what lies there", "taken [bytes]", "size [bytes]", "source of the size"),
+        tuple(
+            (
+                filling.name,
+                ", ".join(f"{d.what} ({d.origin})" for d in filling.demands) or "-",
+                f"{filling.used:,}",
+                "not known" if filling.bytes is None else f"{filling.bytes:,}",
+                f"{'' if filling.confirmed else 'not confirmed: '}{sources[filling.name]}",
+            )
+            for filling in facts.fit.fillings
+        ),
+    )
+    npu = facts.board.npu_of(facts.choice.id)
+    if npu is not None:
+        yield f"NPU: {'' if npu.confirmed else 'not confirmed: '}{npu.source}. {npu.note}".strip()
+    yield from facts.board.notes
+
+
+def _needs(facts: Facts) -> Iterator[tuple[str, str]]:
+    yield "program", f"{len(facts.program):,}"
+    if facts.weights is not None:
+        yield "weights", f"{len(facts.weights):,}"
+    yield "method pool", f"{facts.needs.method_pool_bytes:,}"
+    yield "scratch pool", f"{facts.needs.scratch_pool_bytes:,}"
+    if facts.use.cache_bytes:
+        yield "NPU cache", f"{facts.use.cache_bytes:,}"
+
+
+def _kernels(facts: Facts) -> Iterator[Block]:
+    if facts.kernels:
+        yield "Kernels the runtime must link (selective build):"
+        yield Code("\n".join(facts.kernels))
+    else:
+        yield "The runtime needs no kernels: everything runs on the NPU."
+    yield (
+        "Components of the CMSIS-Pack PyTorch::ExecuTorch. Those of operators are called after "
+        "their source files, found here by the operator's name; the pack's own list decides."
+    )
+    yield Code("\n".join(components(facts)))
+
+
+def _check(facts: Facts, step: float) -> str:
+    return (
+        f"{facts.stem}.bpte holds inputs and the outputs expected of the quantized model. A runner "
+        "built with bundled input and output (ET_BUNDLE_IO) compares them; set ET_RTOL to 0 and "
+        f"ET_ATOL to {step:.6g}: one step of the output's grid, the widest of all outputs."
+    )
+
+
+def _files(files: Sequence[Deliverable]) -> Table:
+    return Table(
+        ("file", "bytes", "what it is", "sha256"),
+        tuple((f.name, f"{f.bytes:,}", f.purpose, f.sha256[:16]) for f in files),
+    )
