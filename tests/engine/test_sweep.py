@@ -116,3 +116,15 @@ def test_that_points_of_an_own_ini_equal_lowering_with_it(swept, tmp_path):
     (report,) = done.document["lower"]["vela"]
     figures = ("cycles_total", "inference_ms", "sram_bytes", "flash_bytes")
     assert {n: report[n] for n in figures} == {n: points[1][n] for n in figures}
+
+
+def test_that_less_sram_is_estimated_from_the_same_program(swept):
+    workbench, path, _ = swept
+    done = workbench("sweep", path, "--sram-budgets", "--json", "--trust")
+    assert done.code == 0, done.err
+    fast, small, *_ = done.document["points"]
+    assert (fast["optimise"], small["optimise"]) == ("Performance", "Size")
+    assert small["sram_bytes"] <= fast["sram_bytes"]
+    both = workbench("sweep", path, "--sram-budgets", "--targets", "all", "--trust")
+    assert both.code == 2
+    assert "--targets does not go with it" in both.err

@@ -11,8 +11,10 @@ from tests.fakes.results import write_result
 from workbench.fvp.machine import adopt_runner, runners_folder
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
+from workbench.project.model import TargetChoice
 from workbench.protocol import JobFinished, StudyProgress
 from workbench.results import VelaTotals
+from workbench.studies.budget import between, ends
 from workbench.studies.documents import save_study, study_folder, study_key
 from workbench.studies.sample import SampleTensor, save_values
 from workbench.studies.search import Candidate, Limits, SearchResult, with_choices
@@ -76,6 +78,23 @@ def _play_sweep(command, key, folder):
     yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
 
 
+def _play_budget(command, key, folder):
+    """Yield what an engine says of SRAM budgets: half the SRAM costs a tenth more cycles."""
+    base = TargetChoice.model_validate(command.options["base"])
+    fast, small = ends(base)
+    costs = [(fast, 8192, 1000), (small, 2048, 1200), (between(base, 2048, 8192)[0], 4096, 1100)]
+    done = [
+        point.model_copy(update={"totals": VelaTotals(
+            cycles_total=cycles, cycles_npu=1, inference_ms=cycles / 1000, sram_bytes=sram,
+            flash_bytes=1024, macs=7,
+        )})
+        for point, sram, cycles in costs
+    ]  # fmt: skip
+    save_study(SweepResult(tool="Vela 5.1.0", total=3, points=tuple(done)), folder)
+    yield StudyProgress(job=command.job, study=command.study, key=key, done=3, total=3)
+    yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
+
+
 def _play_runner(command, key, held_at):
     """Yield what an engine says of a build, which stays after ``held_at`` per cent."""
     for percent in (0, 42, 100):
@@ -103,6 +122,9 @@ def play(command, held_at=0):
         return
     if command.study == "sweep":
         yield from _play_sweep(command, key, study_folder(cache, key))
+        return
+    if command.study == "budget":
+        yield from _play_budget(command, key, study_folder(cache, key))
         return
     total = int(command.options.get("samples") or command.options["trials"])
     for done in range(1, total + 1):

@@ -15,15 +15,21 @@ from ui.outline import inside
 from ui.plots.memory_plot import MemoryPlot
 from ui.result_panel import ResultPanel, Shown, StageFrame
 from ui.selection import Selected
+from ui.study_desk import StudyDesk
 from ui.theme import Theme
 from ui.widgets.board_fit import BoardFit
 from ui.widgets.figure_cards import Card, FigureCards
 from ui.widgets.figure_view import BarDelegate, FigureView
+from ui.widgets.sram_budget import SramBudget
 from workbench.boards.fit import Fit, of_results
 from workbench.errors import WorkbenchError
 from workbench.numerics.occupancy import fullest_step
+from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import LiveRange, LowerResult, PackageResult
+from workbench.studies.budget import asked, positions
+from workbench.studies.sweep import SweepResult
+from workbench.targets import target_of
 
 NO_MEMORY = "Where tensors lie on the device, and when, appears here once it has been compiled."
 _SHARE = 1
@@ -39,6 +45,11 @@ class MemoryPanel(ResultPanel):
         self._places: dict[str, tuple[LiveRange, ...]] = {}
         self._key: tuple[Path, bool] | None = None
         self._fitted: tuple[tuple[Path, str, TargetChoice] | None, Fit | None] = (None, None)
+        context = self.context
+        self.desk = StudyDesk(
+            "budget", SweepResult, context.document, context.runner, context.session.cache, self
+        )
+        self.desk.changed.connect(lambda: self._mark("state"))
         self.frames["lower"] = StageFrame("Estimates", NO_MEMORY, self._make, self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
@@ -57,6 +68,7 @@ class MemoryPanel(ResultPanel):
             return
         self._show_cards(lowered)
         self.fit.render_fit(self._fit(lowered), self.context.theme)
+        self._show_budget()
         key = (lowered.folder, lowered.current)
         if key != self._key:
             self._key = key
@@ -75,6 +87,9 @@ class MemoryPanel(ResultPanel):
     def _make(self, content: QWidget) -> None:
         self.cards = FigureCards(content)
         self.fit = BoardFit(content)
+        self.budget = SramBudget(content)
+        self.budget.estimate_asked.connect(self._on_estimate_asked)
+        self.budget.chosen.connect(self._on_budget_chosen)
         self.memory = QComboBox(content)
         self.memory.setAccessibleName("Memory")
         self.memory.activated.connect(lambda _index: self._show_memory())
@@ -103,6 +118,7 @@ class MemoryPanel(ResultPanel):
         layout.setSpacing(6)
         layout.addWidget(self.cards)
         layout.addWidget(self.fit)
+        layout.addWidget(self.budget)
         layout.addLayout(row)
         layout.addWidget(split, 1)
 
@@ -138,6 +154,36 @@ class MemoryPanel(ResultPanel):
             except (OSError, WorkbenchError):
                 return None
         return self._fitted[1]
+
+    def _show_budget(self) -> None:
+        """Show what is known of programs with less SRAM on the project's device."""
+        project, folder = self.context.document.project, self.context.document.folder
+        if project is None:
+            return
+        present = target_of(project.target.id).complete(project.target, folder)
+        self.desk.options = asked(present)
+        self.desk.look()
+        found = self.desk.found if self.desk.is_current else None
+        job = self.desk.job
+        working = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
+        points = positions(found.points, present) if found and not job else []
+        tool = found.tool if found else ""
+        self.budget.render_points(points, present, tool, working=working)
+
+    def _on_estimate_asked(self) -> None:
+        if self.desk.job is not None:
+            self.desk.pause()
+        else:
+            self.desk.start()
+
+    def _on_budget_chosen(self, choice: TargetChoice) -> None:
+        limit = choice.options.get("arena_cache_bytes")
+        what = "Take the SRAM limit away"
+        if choice.options["optimise"] == "Size":
+            what = "Optimise for size"
+        elif isinstance(limit, int):
+            what = f"Limit SRAM to {size(limit)}"
+        self.context.document.apply(what, lambda project: edits.set_target(project, choice))
 
     def _show_memories(self, lowered: Shown[LowerResult]) -> None:
         several = len(lowered.value.vela) > 1

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
 from workbench.cli.study import run_study
+from workbench.errors import failure
 from workbench.project import edits
 from workbench.project.model import TargetChoice
+from workbench.studies import budget
 from workbench.studies.sweep import SweepResult, points, refused, remark
 from workbench.targets import target_of
 from workbench.targets.vela_ini import OPTION, load
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
+    from workbench.project.model import Project
     from workbench.studies.sweep import SweepPoint
 
 # Flag, option of the target, and what it means.
@@ -51,6 +54,11 @@ def add(verbs: Any) -> None:
             type=int if name == "arena_cache_bytes" else str,
         )  # fmt: skip
     verb.add_argument(
+        "--sram-budgets", action="store_true",
+        help="the project's device only: optimised for size, and SRAM limits from there to the "
+        "most it takes",
+    )  # fmt: skip
+    verb.add_argument(
         "--ini", type=Path, metavar="FILE",
         help="system configurations and memory modes of your own, instead of the project's",
     )  # fmt: skip
@@ -77,6 +85,8 @@ def _perform(options: argparse.Namespace) -> int:
     project, folder = open_project(options)
     if options.ini is not None:
         project = edits.set_target(project, _with_ini(project.target, options.ini, folder))
+    if options.sram_budgets:
+        return _budgets(options, project, folder)
     axes: dict[str, Sequence[JsonValue]] = {
         name: list(getattr(options, name)) for _, name, _ in _AXES if getattr(options, name)
     }
@@ -91,8 +101,27 @@ def _perform(options: argparse.Namespace) -> int:
         "workers": options.workers,
         "scheduler": options.scheduler,
     }
+    return _run("sweep", options, project, folder, asked)
+
+
+def _budgets(options: argparse.Namespace, project: Project, folder: Path) -> int:
+    given = [flag for flag, name, _ in _AXES if getattr(options, name)]
+    given += ["--targets"] if options.targets else []
+    if given:
+        raise failure(
+            f"--sram-budgets chooses its points itself; {given[0]} does not go with it.",
+            "Leave one of them out.",
+        )
+    present = target_of(project.target.id).complete(project.target, folder)
+    return _run("budget", options, project, folder, budget.asked(present))
+
+
+def _run(
+    study: str, options: argparse.Namespace, project: Project, folder: Path,
+    asked: dict[str, JsonValue],
+) -> int:  # fmt: skip
     with opened_cache(options) as cache:
-        found = run_study("sweep", SweepResult, (project, folder), cache, options, asked)
+        found = run_study(study, SweepResult, (project, folder), cache, options, asked)
     if found is None:
         return EXIT_FAILED
     if options.json:

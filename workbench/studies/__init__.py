@@ -37,6 +37,8 @@ STUDIES: tuple[Study, ...] = (
           "workbench.engine.studies.search:run"),
     Study("sweep", "Sweep", "Estimating on devices", "convert", ("target.files",), 1,
           "workbench.engine.studies.sweep:run"),
+    Study("budget", "SRAM budget", "Estimating what less SRAM costs", "convert",
+          ("target.files",), 1, "workbench.engine.studies.budget:run"),
     Study("sample", "One sample", "Looking at a sample", "convert",
           ("evaluation.data", "target.compile"), 1, "workbench.engine.studies.sample:run"),
     Study("runner", "Build a runner", "Building a runner", "lower", (), 1,

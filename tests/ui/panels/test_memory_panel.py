@@ -1,6 +1,7 @@
 """The Memory panel: tensors where and when they lie, the peak, one selection with the rest."""
 
 import pytest
+from PySide6.QtCore import Qt
 
 
 @pytest.fixture
@@ -37,3 +38,31 @@ def test_that_a_tensor_chosen_here_is_chosen_everywhere(memory, opened):
 def test_that_a_module_chosen_elsewhere_is_marked_here(memory, opened, qtbot):
     opened.context.selection.choose_modules(["head"], "modules")
     qtbot.waitUntil(lambda: memory.table.chosen_rows() == [2])
+
+
+def test_that_less_sram_is_tried_with_a_slider_and_used_in_one_step(memory, opened, qtbot):
+    budget = memory.budget
+    assert budget.slider.isHidden()
+    qtbot.mouseClick(budget.estimate, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: not budget.slider.isHidden())
+    assert "SRAM 8.0 KiB, 1.000 ms (the quickest), no limit, as now" in budget.figures.text()
+    assert not budget.take.isEnabled()
+    budget.slider.setValue(0)
+    assert "SRAM 2.0 KiB, 1.200 ms (+20.0% cycles), optimised for size" in budget.figures.text()
+    assert "estimated (Vela 5.1.0)" in budget.figures.text()
+    qtbot.mouseClick(budget.take, Qt.MouseButton.LeftButton)
+    assert opened.document.undo_stack.undoText() == "Optimise for size"
+    assert opened.document.project.target.options["optimise"] == "Size"
+    qtbot.waitUntil(lambda: "as now" in budget.figures.text())
+    opened.document.undo_stack.undo()
+    qtbot.waitUntil(lambda: "as now" not in budget.figures.text())
+    assert budget.slider.value() == 0
+
+
+def test_that_a_limit_is_used_under_its_own_name(memory, opened, qtbot):
+    qtbot.mouseClick(memory.budget.estimate, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: not memory.budget.slider.isHidden())
+    memory.budget.slider.setValue(1)
+    qtbot.mouseClick(memory.budget.take, Qt.MouseButton.LeftButton)
+    assert opened.document.undo_stack.undoText() == "Limit SRAM to 3.0 KiB"
+    assert opened.document.project.target.options["arena_cache_bytes"] == 3072

@@ -19,6 +19,7 @@ from workbench.studies.sweep import SweepPoint, SweepResult, points, refused
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from workbench.engine.studies.context import StudyContext
@@ -42,36 +43,58 @@ def run(study: StudyContext) -> None:
     asked = points(target, base, options["targets"] or [], options["axes"] or {}, folder)  # type: ignore[arg-type]
     if all(point.problem for point in asked):
         raise refused(asked)
-    before = load_study(SweepResult, study.folder)
-    listed = (*before.points, *before.earlier) if before else ()
-    known = {_name(point.target): point for point in listed if point.totals}
-    wanted = [known.pop(_name(point.target), point) for point in asked]
-    sweep = _Sweep(study, wanted, tuple(known.values()))
+    sweep = Sweep(study, asked, known_points(study))
     if sweep.missing:
-        with estimators(_count(options), str(options.get("scheduler") or "")) as crew:
+        with estimators(worker_count(options), str(options.get("scheduler") or "")) as crew:
             sweep.run(crew)
     else:
         sweep.tell("", at_once=True)
+
+
+def known_points(study: StudyContext) -> dict[str, SweepPoint]:
+    """Return what was estimated before, by the name of the target."""
+    before = load_study(SweepResult, study.folder)
+    listed = (*before.points, *before.earlier) if before else ()
+    return {_name(point.target): point for point in listed if point.totals}
 
 
 def _name(choice: TargetChoice) -> str:
     return json.dumps(choice.model_dump(mode="json"), sort_keys=True)
 
 
-def _count(options: Any) -> int:
+def worker_count(options: Any) -> int:
+    """Return how many processes compile: as many as asked for, at most one for each core."""
     most = os.cpu_count() or 1
     return max(1, min(int(options.get("workers") or most), most))
 
 
-class _Sweep:
+class Sweep:
+    """Estimates points, and keeps and says what has come at every moment.
+
+    Args:
+        study: Where it is kept.
+        asked: The points, in the order in which they are told.
+        known: Those estimated before, by name: asked for again they are taken from here.
+    """
+
     def __init__(
-        self, study: StudyContext, asked: list[SweepPoint], earlier: tuple[SweepPoint, ...]
+        self, study: StudyContext, asked: Sequence[SweepPoint], known: Mapping[str, SweepPoint]
     ) -> None:
-        self._study, self._points, self._earlier = study, asked, earlier
+        rest = dict(known)
+        self._study = study
+        self._points = [
+            point if point.totals else rest.pop(_name(point.target), point) for point in asked
+        ]
+        self._earlier = tuple(rest.values())
         self._target = target_of(study.stage.project.target.id)
         self._programs: dict[str, tuple[Path, ...]] = {}
         self._running: dict[Future[Any], int] = {}
         self._told = 0.0
+
+    @property
+    def points(self) -> list[SweepPoint]:
+        """The points, with what has come."""
+        return self._points
 
     @property
     def missing(self) -> list[int]:

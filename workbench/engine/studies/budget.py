@@ -1,0 +1,30 @@
+"""Estimate what less SRAM costs, from the saved TOSA of the project's own program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.engine.estimating import estimators
+from workbench.engine.studies.sweep import Sweep, known_points, worker_count
+from workbench.project.model import TargetChoice
+from workbench.studies.budget import between, ends
+
+if TYPE_CHECKING:
+    from workbench.engine.studies.context import StudyContext
+
+
+def run(study: StudyContext) -> None:
+    """Estimate both ends, then limits between them; what was estimated before is not again.
+
+    Raises:
+        WorkbenchError: the program cannot be lowered.
+    """
+    base = TargetChoice.model_validate(study.options["base"])
+    known = known_points(study)
+    with estimators(worker_count(study.options), "") as crew:
+        outer = Sweep(study, ends(base), known)
+        outer.run(crew)
+        found = [point.totals.sram_bytes for point in outer.points if point.totals]
+        if len(found) == len(outer.points):
+            inner = between(base, min(found), max(found))
+            Sweep(study, [*outer.points, *inner], known).run(crew)
