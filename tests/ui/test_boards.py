@@ -7,6 +7,7 @@ import pytest
 from ui.theme import DARK
 from ui.widgets.board_box import BoardBox
 from ui.widgets.board_fit import BoardFit
+from ui.widgets.sram_budget import SramBudget
 from workbench.boards.fit import of_program
 from workbench.project.board_files import own_folder
 
@@ -68,3 +69,11 @@ def test_that_the_verdict_stands_with_the_numbers_of_each_memory(opened, qtbot, 
     assert "computed from the program" in label.toolTip()
     label.render_fit(None, DARK)
     assert label.isHidden()
+
+
+def test_that_a_budget_without_positions_says_why(qtbot):
+    budget = SramBudget()
+    qtbot.addWidget(budget)
+    budget.render_points([], None, "", problem="Nothing runs on the NPU.")
+    assert budget.figures.text() == "Nothing runs on the NPU."
+    assert budget.slider.isHidden()

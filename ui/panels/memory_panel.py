@@ -168,7 +168,8 @@ class MemoryPanel(ResultPanel):
         working = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
         points = positions(found.points, present) if found and not job else []
         tool = found.tool if found else ""
-        self.budget.render_points(points, present, tool, working=working)
+        problem = next((p.problem for p in found.points if p.problem), "") if found else ""
+        self.budget.render_points(points, present, tool, working=working, problem=problem)
 
     def _on_estimate_asked(self) -> None:
         if self.desk.job is not None:

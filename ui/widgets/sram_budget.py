@@ -53,7 +53,7 @@ class SramBudget(QWidget):
         layout.addWidget(self.slider)
         layout.addWidget(self.figures, 1)
         layout.addWidget(self.take)
-        self.render_points([], None, "", working="")
+        self.render_points([], None, "")
 
     @property
     def point(self) -> SweepPoint | None:
@@ -61,8 +61,9 @@ class SramBudget(QWidget):
         return self._points[self.slider.value()] if self._points else None
 
     def render_points(
-        self, points: Sequence[SweepPoint], present: TargetChoice | None, tool: str, *, working: str
-    ) -> None:
+        self, points: Sequence[SweepPoint], present: TargetChoice | None, tool: str, *,
+        working: str = "", problem: str = "",
+    ) -> None:  # fmt: skip
         """Show positions by SRAM.
 
         Args:
@@ -70,6 +71,7 @@ class SramBudget(QWidget):
             present: The project's complete choice.
             tool: Who estimated.
             working: What is being done meanwhile; "" is nothing.
+            problem: Why there are no positions.
         """
         moved = list(points) != self._points
         before = self.point
@@ -85,7 +87,7 @@ class SramBudget(QWidget):
             self.slider.setValue(targets.index(wanted) if wanted in targets else len(points) - 1)
         self._show_position()
         if not points:
-            self.figures.setText(working or _HINT)
+            self.figures.setText(working or problem or _HINT)
 
     def _show_position(self) -> None:
         point = self.point

@@ -40,14 +40,7 @@ def sections(
             "Computed from the program. For CMake (ExecuTorch's Arm runner):", Code(cmake(facts)),
             "For a Zephyr application:", Code(kconfig(facts)),
         )),
-        Section("Where things must lie", (
-            "Program and scratch pool must lie in memory that the NPU reaches, never in the "
-            "core's TCM, and begin at multiples of 16 bytes. Clean and invalidate the data cache "
-            "around every inference.",
-            "For the linker script; the names of the regions are yours:",
-            Code(linker(facts)),
-            region_settings(facts.use),
-        )),
+        Section("Where things must lie", tuple(_places(facts))),
         Section("Kernels and components", tuple(_kernels(facts))),
         Section("Check it", (_check(facts, max((t["atol"] for t in tolerances), default=0.0)),)),
         Section("Files", (_files(files),)),
@@ -76,6 +69,21 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
             "inference on the NPU; the CPU's part is not in it."
         )
     yield from facts.departures
+
+
+def _places(facts: Facts) -> Iterator[Block]:
+    if facts.delegates:
+        yield (
+            "Program and scratch pool must lie in memory that the NPU reaches, never in the "
+            "core's TCM, and begin at multiples of 16 bytes. Clean and invalidate the data cache "
+            "around every inference."
+        )
+    else:
+        yield "Nothing runs on the NPU: no operator was delegated."
+    yield "For the linker script; the names of the regions are yours:"
+    yield Code(linker(facts))
+    if facts.delegates:
+        yield region_settings(facts.use)
 
 
 def _fit(facts: Facts) -> Iterator[Block]:

@@ -35,7 +35,7 @@ STUDIES: tuple[Study, ...] = (
           ("rules.io", "ranges", "range_methods", "improvers", "calibration", "evaluation",
            "target.quantizer", "target.compile"), 1,
           "workbench.engine.studies.search:run"),
-    Study("sweep", "Sweep", "Estimating on devices", "convert", ("target.files",), 1,
+    Study("sweep", "Sweep", "Estimating on devices", "convert", ("target.files",), 2,
           "workbench.engine.studies.sweep:run"),
     Study("budget", "SRAM budget", "Estimating what less SRAM costs", "convert",
           ("target.files",), 1, "workbench.engine.studies.budget:run"),

@@ -146,3 +146,11 @@ def test_that_a_projects_name_becomes_a_c_identifier():
     assert [file_stem(n) for n in ("a b-c", "3d", "\u00e9t\u00e9", "")] == [
         "a_b_c", "model_3d", "t", "model",
     ]  # fmt: skip
+
+
+def test_that_without_a_delegate_the_note_says_that_nothing_runs_on_the_npu():
+    facts = facts_of("no_delegate.pte")
+    text = markdown(title(facts), note(facts))
+    assert "Nothing runs on the NPU" in text
+    assert "tensor_arena" not in text
+    assert "QCONFIG" not in text

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from workbench.engine.studies.context import StudyContext
     from workbench.project.model import TargetChoice
 
+_NO_DELEGATE = "Nothing runs on the NPU: there is no delegate to estimate."
 _POLL_S = 0.2
 # A document of thousands of points is not written anew for each of them.
 _TELL_S = 0.3
@@ -121,6 +122,9 @@ class Sweep:
             files = self._target.files(choice, self._study.stage.folder)
         except WorkbenchError as error:
             self._settle(place, None, error.infos[0].message)
+            return
+        if not programs:
+            self._settle(place, None, _NO_DELEGATE)
             return
         point = Point(self._target.estimator, programs, choice.id, choice.options, files)
         self._running[crew.submit(point)] = place
