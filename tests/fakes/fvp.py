@@ -69,6 +69,7 @@ SIMULATORS = {
 FAILURES = (
     "licence", "silent", "crash", "hang", "deaf", "early", "garbled", "flood", "kernel", "child",
     "forgets-outputs", "no-trace", "cut-trace",
+    "full-disk",
 )  # fmt: skip
 # The placements of runners whose inputs and outputs are files.
 FILES = ("semihosting", "embedded")
@@ -255,8 +256,12 @@ class Runner:
                 continue
             name = f"{self.stem}-{number}.bin"
             log("I", f"Writing output to file: {name}")
+            data = array.tobytes()
+            if self.fail == "full-disk":
+                log("E", f"Failed to write whole output file {name}, wrote 0 of {len(data)} bytes")
+                data = b""
             if self.fail != "forgets-outputs":
-                Path(name).write_bytes(array.tobytes())
+                Path(name).write_bytes(data)
         log("I", "Model run: 1")
         return True
 

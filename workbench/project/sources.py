@@ -6,6 +6,7 @@ import ast
 import importlib.machinery
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -197,20 +198,29 @@ def _import_closure(start: Path) -> set[Path]:
 
 def _local_imports(path: Path) -> Iterator[Path]:
     try:
+        state = path.stat()
+    except OSError:
+        return
+    for name in _imported_names(path, state.st_mtime_ns, state.st_size):
+        stem = path.parent / Path(*name.split("."))
+        for candidate in (stem.with_suffix(".py"), stem / "__init__.py"):
+            if candidate.is_file():
+                yield candidate
+
+
+@lru_cache(maxsize=512)
+def _imported_names(path: Path, modified_ns: int, size: int) -> tuple[str, ...]:
+    """Return the modules a file imports that may lie beside it; every plan asks."""
+    del modified_ns, size
+    try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return
+        return ()
+    names: list[str] = []
     for node in ast.walk(tree):
-        names: list[str] = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
-            names = [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]
-        for name in names:
-            if name.split(".")[0] in sys.stdlib_module_names:
-                continue
-            stem = path.parent / Path(*name.split(".")) if name else path.parent
-            for candidate in (stem.with_suffix(".py"), stem / "__init__.py"):
-                if name and candidate.is_file():
-                    yield candidate
+            names += [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]
+    return tuple(n for n in names if n and n.split(".")[0] not in sys.stdlib_module_names)

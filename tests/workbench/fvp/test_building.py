@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
-
 import pytest
 
 from tests.fakes import checkout
+from tests.processes import command_lines
 from tests.workbench.fvp.conftest import PROGRAMS, TARGETS, samples
 from workbench.errors import Cancelled, WorkbenchError
 from workbench.fvp.building import SETUP, Build, Watching, arguments, build_runner
@@ -32,13 +30,6 @@ def build(tmp_path, monkeypatch):
         return build_runner(wanted, tmp_path / "tree", place, watching or Watching())
 
     return made
-
-
-def _commands():
-    """The command lines of all processes of this machine."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            yield path.read_bytes().decode(errors="replace")
 
 
 def _tools(folder):
@@ -133,7 +124,7 @@ def test_that_a_cancelled_build_leaves_no_process(build, monkeypatch, tmp_path):
     heard = []
     with pytest.raises(Cancelled):
         build(watching=Watching(heard.append, cancelled=lambda: len(heard) > 1))
-    assert not [line for line in _commands() if str(tmp_path) in line]
+    assert not [line for line in command_lines() if str(tmp_path) in line]
 
 
 def test_that_a_build_that_fails_keeps_the_runner_of_before(build, monkeypatch):

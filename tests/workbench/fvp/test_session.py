@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from tests.fakes.fvp import reference
 from tests.workbench.fvp.conftest import DEDICATED, PROGRAMS, TARGETS, samples
 from workbench.errors import WorkbenchError
+from workbench.fvp.session import run
 
 
 @pytest.fixture
@@ -172,3 +175,27 @@ def test_that_fast_runs_say_that_their_cycles_mean_nothing(bench):
     assert report.explanation == (
         "Run with --fast: outputs are exact, cycles and counters mean nothing.",
     )
+
+
+def test_that_a_disk_that_is_full_when_outputs_are_written_is_no_success(bench):
+    bench.fails("full-disk")
+    outcome = bench.run()
+    assert not outcome.report.succeeded
+    assert outcome.report.exit_reason.endswith("but not every output was written.")
+    assert "the disk is full" in told(outcome)
+
+
+def test_that_a_log_that_cannot_be_kept_costs_only_the_log(bench):
+    outcome = run(bench.job(), Path("/dev/full"))
+    assert outcome.report.succeeded, outcome.report.last_lines
+    assert any("The log was cut" in note for note in outcome.report.notes)
+
+
+def test_that_a_run_without_room_for_its_files_is_not_started(bench, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(WorkbenchError, match="No space left on device") as caught:
+        bench.run()
+    assert "TMPDIR" in caught.value.infos[0].hint
