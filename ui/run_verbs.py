@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, QTimer
 
 from ui.jobs import Job, duration, goal
 from ui.live import LiveMode
@@ -29,6 +31,7 @@ class RunVerbs(QObject):
     def __init__(self, context: PanelContext, trust: TrustStore, window: MainWindow) -> None:
         super().__init__(window)
         self._context, self._trust, self._window = context, trust, window
+        self._asked: list[Callable[[], object]] = []
         self.live = LiveMode(context, window)
         runner = context.runner
         runner.trust_asked.connect(self._on_trust_asked)
@@ -74,15 +77,25 @@ class RunVerbs(QObject):
         else:
             self.show_result(job.until)
 
-    def _on_trust_asked(self, error: TrustRequiredError, run: object) -> None:
+    def _forget_asked(self) -> None:
+        self._asked = []
+
+    def _on_trust_asked(self, error: TrustRequiredError, run: Callable[[], object]) -> None:
         lines = "\n".join(f"\u2022 {info.message}" for info in error.infos)
+
+        # One question is for all that one action asks for.
+        if not self._asked:
+            QTimer.singleShot(0, self, self._forget_asked)
+        self._asked.append(run)
+        asked = self._asked
 
         def allow() -> None:
             document = self._context.document
-            if document.project is not None and callable(run):
+            if document.project is not None:
                 uses = code_used(document.project, document.folder)
                 self._trust.grant(uses, document.title)
-                run()
+                for each in asked:
+                    each()
 
         self._context.notices.question(
             "This project runs Python code.",

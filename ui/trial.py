@@ -42,7 +42,6 @@ class Trial(QObject):
     ) -> None:
         super().__init__(parent)
         self._document, self._runner, self._history = document, runner, history
-        self._jobs: list[str] = []
         self.candidate: Candidate | None = None
         history.changed.connect(self.changed)
         runner.job_changed.connect(lambda _job: self.changed.emit())
@@ -55,15 +54,17 @@ class Trial(QObject):
             return
         self.candidate = Candidate(label, before, after)
         folder = self._document.folder
-        self._jobs = self._runner.run_until(before, folder, _STAGES, set())
-        self._jobs += self._runner.run_until(after, folder, _STAGES, set())
+        for project in (before, after):
+            self._runner.run_until(project, folder, _STAGES, set())
         self.changed.emit()
 
     @property
     def is_running(self) -> bool:
-        """Whether figures are still to come."""
-        jobs = [self._runner.job(job) for job in self._jobs]
-        return any(job is not None and not job.over for job in jobs)
+        """Whether figures are still to come, also from work that had to be allowed first."""
+        if self.candidate is None:
+            return False
+        wanted = (self.candidate.before, self.candidate.after)
+        return any(job.project in wanted for job in self._runner.running)
 
     @property
     def fits(self) -> bool:

@@ -188,6 +188,52 @@ class Normed(nn.Module):
         return self.a(y) + self.b(y)
 
 
+class Overwriting(nn.Module):
+    """Convolutions whose activations write into what the convolutions gave."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
+        self.last = nn.Conv2d(8, 4, 1)
+
+    def forward(self, x):
+        x = self.first(x).relu_()
+        y = self.second(x).relu_()
+        return self.last(y.mul_(0.5) + y)
+
+
+class WritingNowhere(Overwriting):
+    """The same without a write."""
+
+    def forward(self, x):
+        x = self.first(x).relu()
+        y = self.second(x).relu().mul(0.5)
+        return self.last(y + y)
+
+
+def writing_nowhere():
+    return _made(WritingNowhere, (1, 3, 8, 8))
+
+
+def overwriting():
+    return _made(Overwriting, (1, 3, 8, 8))
+
+
+class Clamped(nn.Module):
+    """Two convolutions with a ReLU6 between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU6(), nn.Conv2d(8, 4, 1))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def clamped():
+    return _made(Clamped, (1, 3, 8, 8))
+
+
 def uneven():
     return _made(Uneven, (1, 3, 8, 8))
 

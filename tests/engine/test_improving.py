@@ -5,6 +5,7 @@ import torch
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
+from workbench.engine import programs
 from workbench.engine.improving.equalizing import equalize
 from workbench.engine.improving.smoothing import smooth
 from workbench.errors import WorkbenchError
@@ -60,12 +61,34 @@ def test_that_smoothed_linears_compute_the_same_in_float():
         ("uneven", "a8w8-per-tensor", "equalize"),
         ("normed", "a8w8", "smooth"),
         ("uneven", "a8w4", "bias"),
+        ("overwriting", "a8w4", "bias"),
     ],
 )
 def test_that_an_improver_is_worth_it_where_it_fits(engine, model, config, improver):
     target = "ethos-u85-256" if model == "normed" else "ethos-u55-128"
     plain = project(model, config, target, **CALIBRATED)
     assert sqnr(engine, improved(plain, improver)) > sqnr(engine, plain) + 0.3
+
+
+def test_that_values_stay_what_they_were_where_operators_write_into_their_input():
+    module = exported(networks.overwriting)
+    before = outputs(module)
+    programs.write_nowhere(module)
+    assert torch.equal(outputs(module), before)
+    schemas = [getattr(node.target, "_schema", None) for node in module.graph.nodes]
+    assert not any(schema is not None and schema.is_mutable for schema in schemas)
+
+
+def test_that_what_improvers_change_and_leave_alone_is_said(engine):
+    made = improved(project("clamped", "a8w4", **CALIBRATED), "equalize", "smooth", "bias")
+    assert engine.run(made, "prepare") == "done", engine.events
+    said = [each.sentence for each in engine.result(made, "prepare").improvements]
+    assert said == [
+        "Finds no pairs of layers to change. 1 pair stays as it is: ReLU6 stands between, which "
+        "no scale of a channel passes.",
+        "Finds no layer norms with linears behind them to change.",
+        "Changes 2 biases.",
+    ]
 
 
 def test_that_improvers_are_undone_by_taking_them_out(engine):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
@@ -18,8 +19,12 @@ from PySide6.QtWidgets import (
 
 from ui.panel import Panel
 from ui.trial import Trial
+from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.improvers import IMPROVERS, Improver, ImproverId
+
+if TYPE_CHECKING:
+    from workbench.results import Improvement
 
 _WIDTH_PX = 640
 
@@ -99,8 +104,26 @@ class ImproversPanel(Panel):
             attempt.setText("Try without" if is_on else "Try with")
             attempt.setEnabled(project is not None and not self.trial.is_running)
             said = self.trial.sentence() if name == self._tried else ""
+            done = next((i.sentence for i in self._improvements(name) if i.improver == name), "")
+            said = "\n".join(text for text in (done, said) if text)
             self.outcomes[name].setText(said)
             self.outcomes[name].setVisible(bool(said))
+
+    def _improvements(self, name: ImproverId) -> tuple[Improvement, ...]:
+        """Return what improvers did to the present project, or to the one that was tried."""
+        from workbench.results import PrepareResult, load_result
+
+        project = self.context.document.project
+        candidate = self.trial.candidate if name == self._tried else None
+        if candidate is not None and name in candidate.after.improvers:
+            cache = self.context.session.cache
+            planned = plan(candidate.after, self.context.document.folder, cache).of("prepare")
+            if planned.state != "cached":
+                return ()
+            return load_result(PrepareResult, cache.folder(planned.key)).improvements
+        prepared = self.context.load(PrepareResult, "prepare")
+        is_on = project is not None and name in project.improvers
+        return prepared.improvements if prepared is not None and is_on else ()
 
     def _on_switched(self, improver: Improver) -> None:
         on = self.switches[improver.id].isChecked()

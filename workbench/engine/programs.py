@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -42,6 +42,37 @@ def is_control_flow(node: torch.fx.Node) -> bool:
 def has_control_flow(graph_module: torch.fx.GraphModule) -> bool:
     """Return whether a graph holds ``torch.cond`` or ``while_loop``."""
     return any(is_control_flow(node) for node in graph_module.graph.nodes)
+
+
+def write_nowhere(graph_module: torch.fx.GraphModule) -> None:
+    """Put operators that return a new tensor in place of those that write into their input.
+
+    Then the value of every node stays what it was when it was computed. Whoever read the input
+    after the write reads the result.
+    """
+    order = {node: place for place, node in enumerate(graph_module.graph.nodes)}
+    for node, place in order.items():
+        packet = _without_write(node)
+        if packet is None:
+            continue
+        written = node.args[0]
+        assert isinstance(written, torch.fx.Node)
+        for user in list(written.users):
+            if order[user] > place:
+                user.replace_input_with(written, node)
+        node.target = packet
+    graph_module.recompile()
+
+
+def _without_write(node: torch.fx.Node) -> Any:
+    """Return the operator that computes what one that writes into its input does, or None."""
+    if not isinstance(node.target, torch._ops.OpOverload):  # noqa: SLF001
+        return None
+    packet, _, overload = node.target.name().rpartition("::")[2].partition(".")
+    if not node.target._schema.is_mutable or not packet.endswith("_"):  # noqa: SLF001
+        return None
+    found = getattr(torch.ops.aten, packet[:-1], None)
+    return getattr(found, overload or "default", None)
 
 
 def module_of(node: torch.fx.Node) -> str:

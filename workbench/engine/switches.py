@@ -42,6 +42,7 @@ class SwitchedProgram:
                 Place(kind="stage", id="sensitivity"),
             )
         self.module = convert_pt2e(copy.deepcopy(calibrated), fold_quantize=False)
+        programs.write_nowhere(self.module)
         self.nodes = list(self.module.graph.nodes)
         self.switches = frozenset(n for n in self.nodes if _is(n, "dequantize"))
         self._constants: Values = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,9 @@ class Watched(torch.fx.Interpreter):
     def __init__(
         self, module: torch.fx.GraphModule, see: Callable[[str, torch.Tensor], None]
     ) -> None:
-        super().__init__(module)
+        shown = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        programs.write_nowhere(shown)
+        super().__init__(shown)
         self._see = see
 
     def run_node(self, n: torch.fx.Node) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workbench.project.frozen import Frozen
+from workbench.project.improvers import ImproverId
 
 
 class TensorSpec(Frozen):
@@ -44,11 +45,34 @@ class NodeAnnotation(Frozen):
     reason: str = ""
 
 
+class Improvement(Frozen):
+    """What one improver did: how many ``places`` it changed, and what it left alone, in words."""
+
+    improver: ImproverId
+    places: int
+    left: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Say it, with the unit of the places."""
+        what = _PLACES[self.improver]
+        said = f"Changes {self.places} {what}." if self.places else f"Finds no {what} to change."
+        return f"{said} {self.left}".strip()
+
+
+_PLACES: dict[ImproverId, str] = {
+    "equalize": "pairs of layers",
+    "smooth": "layer norms with linears behind them",
+    "bias": "biases",
+}
+
+
 class PrepareResult(Frozen):
-    """The quantizer's own report."""
+    """The quantizer's own report, and what improvers did before."""
 
     observers: int
     annotations: tuple[NodeAnnotation, ...]
+    improvements: tuple[Improvement, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -29,7 +29,7 @@ class Study:
 
 STUDIES: tuple[Study, ...] = (
     Study("sensitivity", "Sensitivity", "Measuring sensitivity", "calibrate",
-          ("evaluation", "ranges", "range_methods"), 1,
+          ("evaluation", "ranges", "range_methods"), 2,
           "workbench.engine.studies.sensitivity:run"),
     Study("search", "Search", "Searching for precisions", "export",
           ("rules.io", "ranges", "range_methods", "improvers", "calibration", "evaluation",
@@ -40,7 +40,7 @@ STUDIES: tuple[Study, ...] = (
     Study("budget", "SRAM budget", "Estimating what less SRAM costs", "convert",
           ("target.files",), 1, "workbench.engine.studies.budget:run"),
     Study("sample", "One sample", "Looking at a sample", "convert",
-          ("evaluation.data", "target.compile"), 1, "workbench.engine.studies.sample:run"),
+          ("evaluation.data", "target.compile"), 2, "workbench.engine.studies.sample:run"),
     Study("runner", "Build a runner", "Building a runner", "lower", (), 1,
           "workbench.engine.studies.runner:run", "machine"),
 )  # fmt: skip

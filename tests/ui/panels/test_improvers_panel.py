@@ -2,6 +2,11 @@
 
 import pytest
 
+from tests.fakes.results import write_result
+from workbench.project import edits
+from workbench.project.model import ModelSource
+from workbench.results import Improvement, PrepareResult, load_result, save_result
+
 
 @pytest.fixture
 def panel(opened):
@@ -23,3 +28,40 @@ def test_that_a_try_shows_figures_and_changes_nothing(opened, panel, qtbot):
     qtbot.waitUntil(lambda: "cycles: 1,000" in panel.outcomes["smooth"].text())
     assert opened.document.project.improvers == ()
     assert panel.outcomes["bias"].text() == ""
+
+
+def test_that_what_an_improver_leaves_alone_stands_under_it(opened, panel, qtbot, monkeypatch):
+    left = "17 pairs stay as they are: ReLU6 stands between."
+    done = Improvement(improver="equalize", places=0, left=left)
+
+    def leave(stage, folder):
+        write_result(stage, folder)
+        if stage == "prepare":
+            found = load_result(PrepareResult, folder)
+            save_result(found.model_copy(update={"improvements": (done,)}), folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    panel.tries["equalize"].click()
+    said = panel.outcomes["equalize"].text
+    qtbot.waitUntil(lambda: "Finds no pairs of layers to change. 17 pairs stay" in said())
+    qtbot.waitUntil(lambda: "cycles: 1,000" in said())
+    panel.trial.apply()
+    qtbot.waitUntil(panel.switches["equalize"].isChecked)
+    panel.refresh()
+    assert left in said()
+
+
+def test_that_a_try_of_code_nobody_trusts_yet_is_asked_for_once_and_then_measured(
+    opened, panel, qtbot, notices
+):
+    (opened.document.folder / "net.py").write_text("net = None")
+    with qtbot.waitSignal(opened.planner.planned):
+        opened.document.apply("Code", lambda p: edits.set_model(p, ModelSource(spec="net.py:net")))
+    panel.tries["smooth"].click()
+    (question,) = opened.notices.open.values()
+    while notices.says("Python code"):
+        notices.take("Python code")
+    opened.notices.choose(question.id, question.actions[0].title)
+    assert "Measuring" in panel.outcomes["smooth"].text()
+    qtbot.waitUntil(lambda: "cycles: 1,000" in panel.outcomes["smooth"].text())
+    assert len(opened.history.runs) == 2

@@ -9,6 +9,7 @@ from torch import fx
 from torchao.quantization.pt2e import ObserverBase
 
 from workbench.engine.acceleration.evaluation import fast_quantized_module
+from workbench.engine.programs import write_nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,13 +36,14 @@ def tapped_float(prepared: fx.GraphModule, names: Collection[str]) -> Tapped:
         if node.op == "call_module" and _observes(module, node):
             node.replace_all_uses_with(node.args[0])
             module.graph.erase_node(node)
-    module.recompile()
+    write_nowhere(module)
     return Tapped(module, kept)
 
 
 def tapped_quantized(converted: fx.GraphModule, names: Collection[str]) -> Tapped:
     """Return a converted module that runs fast; the values are its own for finite inputs."""
     module, kept = _with_values(converted, names)
+    write_nowhere(module)
     return Tapped(fast_quantized_module(module), kept)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from workbench.engine.improving.bias import correct_biases
-from workbench.engine.improving.equalizing import equalize
+from workbench.engine.improving.equalizing import equalize, left_alone
 from workbench.engine.improving.smoothing import smooth
 from workbench.project.improvers import IMPROVERS
+from workbench.results import Improvement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +27,7 @@ def improve(
     wanted: Iterable[str],
     samples: Callable[[], Iterable[Inputs]],
     quantizer: Callable[[], Any],
-) -> dict[str, int]:
+) -> list[Improvement]:
     """Apply improvers to a float module in place, in the order of the table.
 
     Args:
@@ -36,18 +37,20 @@ def improve(
         quantizer: Gives a quantizer for a trial quantization.
 
     Returns:
-        How many places each improver changed.
+        What each improver changed and left alone.
     """
     chosen = set(wanted)
-    changed: dict[str, int] = {}
+    done: list[Improvement] = []
     for improver in IMPROVERS:
         if improver.id not in chosen:
             continue
+        left = ""
         match improver.id:
             case "equalize":
-                changed[improver.id] = equalize(module)
+                places, left = equalize(module), left_alone(module)
             case "smooth":
-                changed[improver.id] = smooth(module, samples())
+                places = smooth(module, samples())
             case "bias":
-                changed[improver.id] = correct_biases(module, list(samples()), quantizer)
-    return changed
+                places = correct_biases(module, list(samples()), quantizer)
+        done.append(Improvement(improver=improver.id, places=places, left=left))
+    return done

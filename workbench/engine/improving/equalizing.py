@@ -23,6 +23,12 @@ _COMMUTE = frozenset(
         _ATEN.avg_pool2d.default, _ATEN.adaptive_avg_pool2d.default, _ATEN.leaky_relu.default,
     )
 )  # fmt: skip
+# Operators on each value by itself that bend, so that no scale of a channel passes.
+_BENDS = {
+    "hardtanh": "a clamp", "hardtanh_": "a clamp", "clamp": "a clamp", "relu6": "ReLU6",
+    "relu6_": "ReLU6", "hardswish": "hard-swish", "hardswish_": "hard-swish", "silu": "SiLU",
+    "silu_": "SiLU", "gelu": "GELU", "sigmoid": "a sigmoid", "tanh": "tanh",
+}  # fmt: skip
 _ROUNDS = 20
 _CLOSE = 1e-4
 # A channel that is all zero on one side is left alone.
@@ -56,6 +62,37 @@ def _pairs(module: fx.GraphModule) -> list[tuple[Layer, Layer]]:
                 break
             end = user
     return pairs
+
+
+def left_alone(module: fx.GraphModule) -> str:
+    """Say which pairs stay as they are because of what stands between them; "" if none does."""
+    found = list(layers(module))
+    by_input = {layer.node.all_input_nodes[0]: layer for layer in found}
+    counts: dict[str, int] = {}
+    for first in found:
+        end, bend = first.end, ""
+        while len(end.users) == 1 and end not in by_input:
+            end = next(iter(end.users))
+            if end.target not in _COMMUTE:
+                named = _bend(end)
+                if not named:
+                    break
+                bend = named
+        second = by_input.get(end)
+        if bend and second is not None and _fit(first, second):
+            counts[bend] = counts.get(bend, 0) + 1
+    said = [
+        f"{count} {'pairs stay as they are: ' if count > 1 else 'pair stays as it is: '}"
+        f"{bend} stands between, which no scale of a channel passes."
+        for bend, count in counts.items()
+    ]
+    return " ".join(said)
+
+
+def _bend(node: fx.Node) -> str:
+    name = getattr(node.target, "_opname", "")
+    is_relu6 = tuple(node.args[1:3]) in {(0, 6), (0.0, 6.0)}
+    return "ReLU6" if is_relu6 and name in _BENDS else _BENDS.get(name, "")
 
 
 def _fit(first: Layer, second: Layer) -> bool:

@@ -20,7 +20,7 @@ from workbench.engine.samples import calibration_samples
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.improvers import IMPROVERS
-from workbench.results import GRAPH_FILE, PrepareResult, save_result
+from workbench.results import GRAPH_FILE, Improvement, PrepareResult, save_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +37,7 @@ class Prepared:
 
     module: torch.fx.GraphModule
     quantizer: Any
+    improvements: tuple[Improvement, ...] = ()
 
 
 def run(context: StageContext) -> None:
@@ -53,8 +54,9 @@ def run(context: StageContext) -> None:
     if not observers:
         warnings.append("Nothing is quantized: no rule matches an operator the target can take.")
     result = PrepareResult(
-        observers=len(observers), annotations=tuple(annotations), warnings=tuple(warnings)
-    )
+        observers=len(observers), annotations=tuple(annotations),
+        improvements=prepared.improvements, warnings=tuple(warnings),
+    )  # fmt: skip
     save_result(result, context.out)
     context.keep(prepared)
 
@@ -68,15 +70,17 @@ def _prepare(context: StageContext) -> Prepared:
     quantizer = context.toolchain().quantizer(context.project)
     with accelerated(context.accelerate, log=context.log), float_module(context) as floating:
         improves = bool(context.project.improvers)
-        module = _improved(context, floating) if improves else floating
+        module, done = _improved(context, floating) if improves else (floating, [])
         prepared = prepare_pt2e(module, quantizer)
         if programs.has_control_flow(prepared):
             _prepare_branches(prepared, prepared, quantizer, "")
-    return Prepared(prepared, quantizer)
+    return Prepared(prepared, quantizer, tuple(done))
 
 
-def _improved(context: StageContext, module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Return a copy of the float module with improved weights."""
+def _improved(
+    context: StageContext, module: torch.fx.GraphModule
+) -> tuple[torch.fx.GraphModule, list[Improvement]]:
+    """Return a copy of the float module with improved weights, and what was done."""
     if programs.has_control_flow(module):
         raise failure(
             "Improvers do not take models with branches or loops.",
@@ -95,13 +99,13 @@ def _improved(context: StageContext, module: torch.fx.GraphModule) -> torch.fx.G
     mine = copy.deepcopy(module)
     project = context.project
     with torch.no_grad():
-        changed = improve(
+        done = improve(
             mine, project.improvers, samples, lambda: context.toolchain().quantizer(project)
         )
-    for improver in IMPROVERS:
-        if improver.id in changed:
-            context.log(f"{improver.title}: {changed[improver.id]} places changed.")
-    return mine
+    titles = {improver.id: improver.title for improver in IMPROVERS}
+    for each in done:
+        context.log(f"{titles[each.improver]}: {each.sentence}")
+    return mine, done
 
 
 def _prepare_branches(
