@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pydantic import JsonValue
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -11,17 +11,20 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPushButton,
     QSplitter,
+    QTabWidget,
     QVBoxLayout,
     QWidget,
 )
 
 from ui.models.device_table import DeviceRow, DeviceTableModel, describe_point, device_rows
 from ui.models.figure_table import Role
+from ui.models.heat_map import FIGURES, HeatMapModel
 from ui.panel import Panel
 from ui.plots.device_plot import DevicePlot, DevicePoint
 from ui.study_desk import StudyDesk
 from ui.theme import Theme
 from ui.widgets.figure_view import BarDelegate, FigureView
+from ui.widgets.heat_map import HeatMap
 from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.project.model import TargetChoice
@@ -57,17 +60,25 @@ class DevicesPanel(Panel):
             self.table.setItemDelegateForColumn(column, bars)
         self.plot = DevicePlot(self._describe, self)
         self.plot.dot_chosen.connect(self._on_dot_chosen)
+        self.heat = HeatMapModel(lambda: self.context.theme, self)
+        titles = [f"{title}, estimated (Vela)" for title, _, _ in FIGURES]
+        self.map = HeatMap(self.heat, titles, self)
+        self.map.figure_chosen.connect(self.heat.show_figure)
+        self.map.cell_chosen.connect(self._on_cell_chosen)
         self._make_head()
         split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(self.table)
         split.addWidget(self.plot)
         split.setSizes([620, 380])
+        self.views = QTabWidget(self)
+        self.views.addTab(split, "Table and plot")
+        self.views.addTab(self.map, "Heat map")
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(4)
         layout.addLayout(self._head)
         layout.addWidget(self.note)
-        layout.addWidget(split, 1)
+        layout.addWidget(self.views, 1)
 
     def refresh(self) -> None:
         self.desk.options = self._options() or {}
@@ -83,6 +94,9 @@ class DevicesPanel(Panel):
         self.start.clicked.connect(self._on_start)
         self.devices = _choices(self, "Devices", (_ALL, _FAMILY, _PRESENT))
         self.modes = _choices(self, "Memory modes", ("All memory modes", "This memory mode"))
+        self.configs = _choices(
+            self, "System configurations", ("Usual configuration", "All system configurations")
+        )
         self.limits = QLineEdit(self)
         self.limits.setPlaceholderText("SRAM limits [KiB], e.g. 256 512")
         self.limits.setAccessibleName("SRAM limits in KiB")
@@ -93,7 +107,7 @@ class DevicesPanel(Panel):
         self.note.setObjectName("Hint")
         self.note.setWordWrap(True)
         self._head = QHBoxLayout()
-        for widget in (self.start, self.devices, self.modes, self.limits):
+        for widget in (self.start, self.devices, self.configs, self.modes, self.limits):
             self._head.addWidget(widget)
         self._head.addStretch(1)
         self._head.addWidget(self.take)
@@ -108,6 +122,8 @@ class DevicesPanel(Panel):
             _ALL: ["all"], _FAMILY: [present.rpartition("-")[0]], _PRESENT: [present],
         }  # fmt: skip
         axes: dict[str, JsonValue] = {}
+        if self.configs.currentIndex() == 1:
+            axes["system_config"] = ["all"]
         if self.modes.currentIndex() == 0:
             axes["memory_mode"] = ["all"]
         try:
@@ -126,6 +142,7 @@ class DevicesPanel(Panel):
         self.note.setText(self._sentence(found))
         rows = self._rows(found)
         self.model.set_rows(rows)
+        self.heat.set_points([row.point for row in rows])
         self._plotted = [n for n, row in enumerate(rows) if _can_plot(row.point)]
         self.plot.render_points([_dot(rows[n]) for n in self._plotted])
         self.plot.set_stale(found is not None and not self.desk.is_current)
@@ -174,8 +191,15 @@ class DevicesPanel(Panel):
         return describe_point(found.points[self._plotted[dot]]) if found else ""
 
     def _on_dot_chosen(self, dot: int) -> None:
+        self._on_place_chosen(self._plotted[dot])
+
+    def _on_cell_chosen(self, index: QModelIndex) -> None:
+        place = self.heat.place(index)
+        if place is not None:
+            self._on_place_chosen(place)
+
+    def _on_place_chosen(self, place: int) -> None:
         if self.desk.found:
-            place = self._plotted[dot]
             self._choose(self.desk.found.points[place])
             self.table.choose_rows([self.model.shown_at(place)], reveal=True)
 

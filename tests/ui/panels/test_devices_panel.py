@@ -1,6 +1,7 @@
 """The Devices panel over fake engines: points come in, one is taken over."""
 
 import pytest
+from PySide6.QtCore import Qt
 
 from workbench.protocol import RunStudy
 
@@ -72,3 +73,37 @@ def test_that_the_present_device_cannot_be_taken_again(estimated):
 def test_that_a_dot_chooses_its_row(estimated):
     estimated.plot.dot_chosen.emit(3)
     assert estimated.table.chosen_rows() == [3]
+
+
+def test_that_the_heat_map_has_a_warm_cell_for_every_point_that_fits(estimated):
+    heat = estimated.heat
+    assert heat.rowCount() == 11
+    cells = [heat.index(r, c) for r in range(heat.rowCount()) for c in range(heat.columnCount())]
+    filled = [cell for cell in cells if heat.place(cell) is not None]
+    assert len(filled) == 50
+    warmth = {cell.data(): cell.data(Qt.ItemDataRole.BackgroundRole).alphaF() for cell in filled}
+    assert max(warmth, key=warmth.get) == "31.250 ms"
+    assert min(warmth, key=warmth.get) == "0.488 ms"
+    empty = next(cell for cell in cells if heat.place(cell) is None)
+    assert empty.data() == "\u2013"
+
+
+def test_that_a_cell_of_the_heat_map_is_a_point_to_be_used(estimated, opened, qtbot):
+    heat = estimated.heat
+    rows = [heat.headerData(r, Qt.Orientation.Vertical) for r in range(heat.rowCount())]
+    modes = [heat.headerData(c, Qt.Orientation.Horizontal) for c in range(heat.columnCount())]
+    cell = heat.index(rows.index("ethos-u65-512"), modes.index("Sram_Only"))
+    estimated.map.view.clicked.emit(cell)
+    estimated.take.click()
+    target = opened.document.project.target
+    assert (target.id, target.options["memory_mode"]) == ("ethos-u65-512", "Sram_Only")
+    estimated.map.figure.activated.emit(1)
+    assert cell.data() == "64.0 KiB"
+
+
+def test_that_all_system_configurations_make_rows_of_their_own(panel, opened, engines, qtbot):
+    panel.devices.setCurrentText("This device")
+    panel.configs.setCurrentIndex(1)
+    panel.start.click()
+    qtbot.waitUntil(lambda: not opened.runner.running and panel.heat.rowCount() == 2)
+    assert panel.heat.headerData(0, Qt.Orientation.Vertical).startswith("ethos-u55-128, Ethos_U55")
