@@ -110,3 +110,25 @@ def test_that_a_runner_built_for_the_program_runs_it(
     assert result.cycles > 0
     assert (result.against_reference.elements > 0) == (wanted != "address")
     assert result.against_reference.exact == result.against_reference.elements
+
+
+@pytest.mark.parametrize("fails", ["", "cut-events"])
+def test_that_recorded_events_are_read_by_executorchs_inspector(
+    engine, machine, monkeypatch, tmp_path, fails
+):
+    made = integer("small")
+    runner = tmp_path / "recording.elf"
+    runner.write_bytes(runner_elf.runner("u55", etdump=True))
+    save_settings(load_settings().model_copy(update={"runners": (str(runner),)}))
+    assert engine.run(made, "lower", "evaluate") == "done"
+    monkeypatch.setenv("FVP_DOUBLE_LOWERED", str(engine.path(made, "lower")))
+    monkeypatch.setenv("FVP_DOUBLE_FAIL", fails)
+    assert engine.run(made, "run", "evaluate", "verify") == "done", engine.events
+    result = engine.result(made, "run")
+    if fails:
+        assert result.events == ()
+        assert any("cannot be read" in note for note in result.report.notes)
+        return
+    kernels = [event.name for event in result.events if event.kind == "cpu"]
+    assert kernels == ["convolution.out", "relu.out", "mean.out", "permute_copy.out", "addmm.out"]
+    assert all(event.cycles > 0 and event.calls == 1 for event in result.events)

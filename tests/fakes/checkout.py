@@ -109,7 +109,7 @@ def main(words):
     (output / "nested" / "arm_executor_runner").write_bytes(
         runner(
             family, placement=placement, pools=pools, serves=placement == "semihosting",
-            kernels=kernels, program=program,
+            kernels=kernels, program=program, etdump="--etdump" in values,
         )
     )  # fmt: skip
     say("[100%] Built target arm_executor_runner")

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.fakes.fvp_trace import Trace
+from tests.fakes.fvp_trace import Trace, leave_events
 from tests.fakes.runner_elf import EVENTS, acted_out
 from workbench.pte.description import describe, memory
 
@@ -69,7 +69,7 @@ SIMULATORS = {
 FAILURES = (
     "licence", "silent", "crash", "hang", "deaf", "early", "garbled", "flood", "kernel", "child",
     "forgets-outputs", "no-trace", "cut-trace",
-    "full-disk",
+    "full-disk", "cut-events",
 )  # fmt: skip
 # The placements of runners whose inputs and outputs are files.
 FILES = ("semihosting", "embedded")
@@ -172,6 +172,7 @@ class Runner:
         if not self.infer():
             return 1
         self.tell_memory()
+        leave_events(self.acted, semihosting, self.fail)
         log("I", "Program complete, exiting.")
         if not semihosting:
             log("I", "\x04")

@@ -1,7 +1,8 @@
-"""The trace that the double of a simulator writes, in the form of the real one."""
+"""What the double of a simulator records: the NPU's trace and the runtime's events."""
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from pathlib import Path
@@ -39,3 +40,24 @@ class Trace:
         text = json.dumps({"displayTimeUnit": "ns", "traceEvents": self.events}).encode()
         data = gzip.compress(text)
         self.path.write_bytes(data[: len(data) // 2] if self.cut else data)
+
+
+ETDUMP = Path(__file__).parents[1] / "data" / "etdump.bin"
+
+
+def leave_events(acted, files, fail):
+    """Leave an ETDump that ExecuTorch's own runtime has made, if the runner records any."""
+    if not acted["etdump"]:
+        return
+    data = ETDUMP.read_bytes()
+    if fail == "cut-events":
+        data = data[: len(data) // 3]
+    if files:
+        print(
+            "I [executorch:arm_executor_runner.cpp:123 main()] Writing etdump to file: etdump.bin"
+        )
+        Path("etdump.bin").write_bytes(data)
+        return
+    print("#[RUN THIS]\n# Writing etdump.bin [base64]")
+    print(f'echo "{base64.b64encode(data).decode()}" | base64 -d >etdump.bin')
+    print("#[END]", flush=True)

@@ -30,7 +30,13 @@ from workbench.results import (
     VerifyResult,
     save_result,
 )
-from workbench.results.simulation import Agreement, Pool, SimulationReport, TracedOperation
+from workbench.results.simulation import (
+    Agreement,
+    Pool,
+    RuntimeEvent,
+    SimulationReport,
+    TracedOperation,
+)
 
 _IN = TensorSpec(name="x", shape=(1, 8, 8, 8), dtype="float32")
 _LEVELS = {"export": "float", "prepare": "prepared", "convert": "quantized", "lower": "edge"}
@@ -117,6 +123,7 @@ def result_of(stage):
             runner="arm_executor_runner", samples=16, cycles=1180.0, estimated_cycles=1000,
             traced=(TracedOperation(delegate=0, operator="Conv2D", name="conv2d",
                                     module="stem.conv", estimated=900, cycles=1098.0),),
+            events=(RuntimeEvent(name="add.out", kind="cpu", cycles=321.0, calls=1),),
             against_reference=Agreement(elements=160, exact=160, max_lsb=0, argmax_equal=16,
                                         histogram={0: 160}, sample_max_lsb=(0,) * 16),
             against_quantized=Agreement(elements=160, exact=157, max_lsb=1, argmax_equal=16,

@@ -33,7 +33,7 @@ MIB = 1 << 20
 
 def runner(
     family="u55", *, placement="semihosting", pools=None, serves=False, kernels=(), backend=True,
-    stripped=False, machine=40, program=b"",
+    stripped=False, machine=40, program=b"", etdump=False,
 ):  # fmt: skip
     """Return the bytes of a runner built for an NPU generation."""
     pools = {"method": MIB, "scratch": 2 * MIB, "files": MIB} | (pools or {})
@@ -43,6 +43,7 @@ def runner(
         f"Ethos-U PMU Events:[{', '.join('ETHOSU_PMU_' + e for e in EVENTS[family].split())}]",
         "SERVER_INFERENCE_DONE" if serves else "",
         "EthosUBackend" if backend else "",
+        "etdump.bin" if etdump else "",
         *kernels,
     ]
     data = b"\0".join(text.encode() for text in texts) + b"\0" + program
@@ -53,7 +54,7 @@ def runner(
         table += struct.pack("<IIIBBH", at, 0x31000000, size, 0x11, 0, 1)
     acted = {
         "family": family, "placement": placement, "pools": pools, "serves": serves,
-        "kernels": list(kernels),
+        "kernels": list(kernels), "etdump": etdump,
     }  # fmt: skip
     content = data + names + table + MARK + json.dumps(acted).encode()
     at, sections = 52, [(0, 0, 0), (1, 52, len(data))]

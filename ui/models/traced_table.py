@@ -1,4 +1,4 @@
-"""Operations on the NPU as they were measured, beside what Vela estimated."""
+"""What a simulator measured: operations on the NPU beside Vela's estimate, and events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject
 
 from ui.figures import DASH, count, percent
 from ui.models.figure_table import Column, FigureTableModel
-from workbench.results import TracedOperation
+from workbench.results import RuntimeEvent, TracedOperation
 
 
 def excess(row: TracedOperation) -> float | None:
@@ -48,6 +48,23 @@ TRACED_COLUMNS: tuple[Column[TracedOperation], ...] = (
     Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
     Column("Name", lambda r: r.name),
 )  # fmt: skip
+
+
+_KINDS = {"cpu": "CPU kernel", "npu": "NPU delegate", "runtime": "Runtime"}
+EVENT_COLUMNS: tuple[Column[RuntimeEvent], ...] = (
+    Column("Event", lambda r: r.name),
+    Column("Where", lambda r: _KINDS.get(r.kind, r.kind)),
+    Column("CPU cycles", lambda r: count(r.cycles), lambda r: r.cycles,
+           "Of one call, a mean; a delegate's with the wait for the NPU"),
+    Column("Calls", lambda r: count(r.calls), lambda r: r.calls),
+)  # fmt: skip
+
+
+class EventTableModel(FigureTableModel[RuntimeEvent]):
+    """What the runtime recorded."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(EVENT_COLUMNS, lambda r: f"{r.name}\nmeasured (FVP, ETDump)", parent)
 
 
 class TracedTableModel(FigureTableModel[TracedOperation]):

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 from ui.jobs import Job
 from ui.models.log_lines import Role
 from ui.models.text_file import TextFileModel
-from ui.models.traced_table import TracedTableModel
+from ui.models.traced_table import EventTableModel, TracedTableModel
 from ui.outline import inside
 from ui.result_panel import ResultPanel, StageFrame
 from ui.selection import Selected
@@ -56,7 +56,7 @@ NOTHING = (
     "and the TOSA reference model, its cycles with Vela's estimate."
 )
 _DIFFERENCE, _DELEGATE = 4, 6
-TOLD, OPERATIONS = range(2)
+TOLD, OPERATIONS, EVENTS = range(3)
 LOG_FILE = "uart.log"
 
 
@@ -113,6 +113,9 @@ class SimulatorPanel(ResultPanel):
         self.traced.set_rows(shown.value.traced)
         self.traced_table.set_look(self.context.theme, stale=not shown.current)
         self.tabs.setTabVisible(OPERATIONS, bool(shown.value.traced))
+        self.events.set_rows(shown.value.events)
+        self.event_table.set_look(self.context.theme, stale=not shown.current)
+        self.tabs.setTabVisible(EVENTS, bool(shown.value.events))
         several = len({row.delegate for row in shown.value.traced}) > 1
         self.traced_table.setColumnHidden(_DELEGATE, not several)
 
@@ -164,6 +167,9 @@ class SimulatorPanel(ResultPanel):
         self.tabs.setDocumentMode(True)
         self.tabs.addTab(scroll, "What it told")
         self.tabs.addTab(self.traced_table, "Estimated and measured")
+        self.events = EventTableModel(self)
+        self.event_table = FigureView("Recorded events", self.events, content)
+        self.tabs.addTab(self.event_table, "Recorded events")
         layout = QVBoxLayout(content)
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(8)

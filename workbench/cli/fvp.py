@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
         log = (options.out or Path(folder)) / "uart.log"
         outcome = run(job, log, live=_show if options.verbose else lambda _: None)
     files = _write_outputs(outcome, options.out) if options.out else []
-    notes = [*notes, *outcome.report.notes]
+    notes = [*notes, *outcome.report.notes, *_keep_events(outcome, options.out)]
     if options.json:
         document = outcome.report.model_dump(mode="json")
         print_json({**document, "notes": notes, "outputs": files})
@@ -180,6 +180,20 @@ def _write_outputs(outcome: Outcome, folder: Path) -> list[dict[str, Any]]:
                 "shape": list(array.shape), "path": str(path.absolute()),
             })  # fmt: skip
     return written
+
+
+def _keep_events(outcome: Outcome, folder: Path | None) -> list[str]:
+    """Write the recorded events beside the outputs; return what to know of them."""
+    from workbench.fvp.etdump import FILE
+
+    if not outcome.events:
+        return []
+    if folder is None:
+        return ["The runner recorded events (ETDump); --out keeps them."]
+    path = folder / FILE
+    path.write_bytes(outcome.events)
+    reader = "python -m executorch.devtools.inspector.inspector_cli --source_time_scale cycles"
+    return [f"Events: {path}; read them with {reader} --target_time_scale cycles --etdump_path."]
 
 
 def _set(options: argparse.Namespace) -> int:

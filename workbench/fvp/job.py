@@ -44,10 +44,11 @@ class Job:
     def serves(self) -> bool:
         """Whether all samples are computed in one start.
 
-        A simulator that has served is ended from outside, which would cut its trace.
+        A simulator that has served is ended from outside, which would cut its trace and the
+        runner's events.
         """
-        many = len(self.samples) > 1 and not self.traces
-        return self.runner.serves and many and self.reads_files
+        many = len(self.samples) > 1 and self.reads_files
+        return self.runner.serves and many and not self.traces and not self.runner.records
 
     @property
     def traces(self) -> bool:

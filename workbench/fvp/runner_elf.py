@@ -60,6 +60,11 @@ class RunnerElf:
         """Whether it computes several samples in one start."""
         return b"SERVER_INFERENCE_DONE" in self.data
 
+    @cached_property
+    def records(self) -> bool:
+        """Whether it records events (ETDump), in a file or on the serial port."""
+        return b"etdump.bin" in self.data
+
     @property
     def dedicated(self) -> bool | None:
         """Whether it gives the NPU an SRAM of its own; None if nothing tells."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workbench.errors import Place, failure
-from workbench.fvp import command, finding, fit
+from workbench.fvp import command, etdump, finding, fit
 from workbench.fvp.job import Array, Job, Sample
 from workbench.fvp.process import Ending, Hooks, execute
 from workbench.fvp.reporting import ended_well, report_of
@@ -31,12 +31,14 @@ _GRACE_S = 5.0
 class Outcome:
     """The report, the outputs of each sample, None where the runner wrote none, and the trace.
 
-    ``invocations`` has what the NPU read in each invocation of a delegate, of all samples.
+    ``invocations`` has what the NPU read in each invocation of a delegate, of all samples;
+    ``events`` what the runtime recorded of the first sample (ETDump).
     """
 
     report: SimulationReport
     outputs: list[list[Array | None]] = field(default_factory=list)
     invocations: list[list[Reading]] = field(default_factory=list)
+    events: bytes = b""
 
 
 def prepare(job: Job) -> list[str]:
@@ -84,13 +86,14 @@ def run(
     whole = job.serves or not job.reads_files or not job.samples
     starts = [job.samples] if whole else [[sample] for sample in job.samples]
     outputs: list[list[Array | None]] = []
-    elapsed, ending, trace = 0.0, Ending("itself"), Trace()
+    elapsed, ending, trace, events = 0.0, Ending("itself"), Trace(), b""
     for number, samples in enumerate(starts):
         part = _Start(job, reader, samples, live)
         place = log if number == 0 else log.with_name(f"{log.stem}-{number}{log.suffix}")
         ending = part.run(place, cancelled)
         elapsed += ending.elapsed_s
         outputs += part.outputs
+        events = events or part.events
         trace.invocations += part.trace.invocations
         trace.problem = trace.problem or part.trace.problem
         if not ended_well(ending, reader, serve=job.serves):
@@ -105,7 +108,7 @@ def run(
         reason = "The program ran to its end, but not every output was written."
         report = report.model_copy(update={"succeeded": False, "exit_reason": reason})
     report = report.model_copy(update={"elapsed_s": round(elapsed, 3)})
-    return Outcome(report, outputs, trace.invocations)
+    return Outcome(report, outputs, trace.invocations, events)
 
 
 class _Start:
@@ -124,6 +127,7 @@ class _Start:
         self._asked = 0
         self.outputs: list[list[Array | None]] = []
         self.trace = Trace()
+        self.events = b""
 
     def run(self, log: Path, cancelled: Callable[[], bool]) -> Ending:
         """Run, and collect the outputs."""
@@ -148,6 +152,8 @@ class _Start:
             self._reader.close()
             if not self._serve and self._samples and job.reads_files:
                 self.outputs.append(self._collect())
+            if job.runner.records:
+                self.events = etdump.recorded(self._folder, log)
             if job.traces:
                 self.trace = read_trace(self._folder / command.TRACE_FILE)
         return ending

@@ -41,7 +41,7 @@ from workbench.results.quality import (
     VerifyResult,
 )
 from workbench.results.ranges import CalibrateResult, TensorRange
-from workbench.results.simulation import SimulationResult, TracedOperation
+from workbench.results.simulation import RuntimeEvent, SimulationResult, TracedOperation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -74,6 +74,7 @@ __all__ = [
     "OutputQuality",
     "PackageResult",
     "PrepareResult",
+    "RuntimeEvent",
     "SampleQuality",
     "SimulationResult",
     "TensorQuality",

@@ -109,11 +109,23 @@ class TracedOperation(Frozen):
         return None if self.cycles is None else self.cycles - self.estimated
 
 
+class RuntimeEvent(Frozen):
+    """One event that the runtime recorded (ETDump). ``cycles`` are the CPU's, a mean of ``calls``.
+
+    ``kind`` is "cpu" (a kernel), "npu" (a delegate, with the wait for it) or "runtime".
+    """
+
+    name: str
+    kind: str
+    cycles: float
+    calls: int
+
+
 class SimulationResult(Frozen):
     """A project's program on a simulator. ``cycles`` are NPU cycles of one inference, a mean.
 
     ``estimated_cycles`` are Vela's; ``cycles`` is None for a functional run; ``traced`` is empty
-    where no operations were traced.
+    where no operations were traced, ``events`` where the runner records none.
     """
 
     report: SimulationReport
@@ -122,5 +134,6 @@ class SimulationResult(Frozen):
     cycles: float | None
     estimated_cycles: int
     traced: tuple[TracedOperation, ...] = ()
+    events: tuple[RuntimeEvent, ...] = ()
     against_quantized: Agreement
     against_reference: Agreement

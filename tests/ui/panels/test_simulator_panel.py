@@ -92,6 +92,8 @@ def test_that_measured_cycles_stand_beside_the_estimated_ones(named, opened, qtb
     assert shown == ["Conv2D", "stem.conv", "900", "1,098", "+198", "+22 %"]
     named.traced_table.selectRow(0)
     assert opened.window.context.selection.value.modules == {"stem.conv"}
+    model = named.event_table.model()
+    assert [model.index(0, c).data() for c in range(4)] == ["add.out", "CPU kernel", "321", "1"]
     named.machine.fast.click()
     assert not named.machine.trace.isEnabled()
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.fakes.fvp import reference
+from tests.fakes.fvp_trace import ETDUMP
 from tests.workbench.fvp.conftest import DEDICATED, PROGRAMS, TARGETS, samples
 from workbench.errors import WorkbenchError
 from workbench.fvp.session import run
@@ -199,3 +200,13 @@ def test_that_a_run_without_room_for_its_files_is_not_started(bench, monkeypatch
     with pytest.raises(WorkbenchError, match="No space left on device") as caught:
         bench.run()
     assert "TMPDIR" in caught.value.infos[0].hint
+
+
+@pytest.mark.parametrize("placement", ["semihosting", "embedded", "bare"])
+def test_that_recorded_events_come_back_as_a_file_or_as_text(bench, placement):
+    program = bench.program().read_bytes() if placement != "semihosting" else b""
+    runner = bench.runner(placement=placement, program=program, etdump=True, serves=True)
+    outcome = bench.run("u55", 2, runner=runner)
+    assert outcome.report.succeeded, outcome.report.last_lines
+    assert outcome.events == ETDUMP.read_bytes()
+    assert bench.run(runner=bench.runner()).events == b""

@@ -11,9 +11,11 @@ import torch
 from workbench.engine.quality import tensors_of
 from workbench.engine.running import quantized_module
 from workbench.engine.samples import evaluation_samples
+from workbench.engine.toolchains.ethos_u.etdump import events_of
 from workbench.engine.toolchains.ethos_u.grids import Grid, output_grids, runtime_values
 from workbench.engine.toolchains.ethos_u.reference import IntegerProgram, Tally
 from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.fvp.etdump import FILE as ETDUMP_FILE
 from workbench.fvp.fit import Program
 from workbench.fvp.job import Job
 from workbench.fvp.session import Outcome, run
@@ -27,7 +29,7 @@ from workbench.results.simulation import Agreement
 if TYPE_CHECKING:
     from workbench.engine.context import StageContext
     from workbench.protocol import Level
-    from workbench.results import VerifyResult
+    from workbench.results import RuntimeEvent, VerifyResult
     from workbench.results.simulation import SimulationReport
 
 _LOG, _LOGGED_LINES = "uart.log", 2000
@@ -61,13 +63,15 @@ def simulate(context: StageContext) -> SimulationResult:
     cycles = [m.cycles_per_inference for m in outcome.report.measurements]
     known = [c for c in cycles if c is not None] if not setup.settings.fast else []
     lowered = context.result("lower", LowerResult)
+    report, events = _with_events(context, outcome)
     return SimulationResult(
-        report=outcome.report,
+        report=report,
         runner=setup.runner.path.name,
         samples=len(inputs),
         cycles=sum(known) / len(known) if known else None,
         estimated_cycles=sum(report.cycles_total for report in lowered.vela),
         traced=traced(outcome.invocations, lowered.vela),
+        events=events,
         against_quantized=_agreement(quantized, outputs, grids, integer_io=integer_io),
         against_reference=_agreement(reference, outputs, grids, integer_io=integer_io),
     )
@@ -114,6 +118,21 @@ def _run(context: StageContext, setup: Setup, inputs: list[Tensors]) -> Outcome:
     outcome = run(job, context.out / _LOG, context.cancelled.is_set, live)
     context.check_cancelled()
     return outcome
+
+
+def _with_events(
+    context: StageContext, outcome: Outcome
+) -> tuple[SimulationReport, tuple[RuntimeEvent, ...]]:
+    """Keep the recorded events for the user's own tools, and read them."""
+    if not outcome.events:
+        return outcome.report, ()
+    (context.out / ETDUMP_FILE).write_bytes(outcome.events)
+    try:
+        return outcome.report, events_of(outcome.events)
+    except ValueError:
+        note = "The events that the runner recorded (ETDump) cannot be read."
+        notes = (*outcome.report.notes, note)
+        return outcome.report.model_copy(update={"notes": notes}), ()
 
 
 def _failures(report: SimulationReport) -> list[ErrorInfo]:
