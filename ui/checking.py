@@ -10,7 +10,8 @@ from ui.panel import PanelContext
 from ui.planner import Planned
 from ui.problems import Problem, of_info, project_problems, stage_problems, warnings_of
 from ui.wording import differences
-from workbench.errors import ErrorInfo, Place
+from workbench.boards import fit
+from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.pipeline.resolution import lost_ranges
 from workbench.pipeline.stages import STAGES_BY_ID
 
@@ -74,11 +75,26 @@ class Checker(QObject):
                 where = Place(kind="module", id=module)
                 text = f"Not quantized as the rules say: {reason}"
                 yield Problem("warning", text, "", where, "Prepare")
+        yield from self._board()
         lowered = self._context.load(LowerResult, "lower")
         for node in lowered.cpu_nodes if lowered is not None else ():
             where = Place(kind="node", id=node.node)
             text = f"{node.op} stays on the CPU: {node.reason}"
             yield Problem("warning", text, "", where, "Lower")
+
+    def _board(self) -> Iterator[Problem]:
+        """Yield that the compiled program does not fit the project's board."""
+        project, results = self._context.document.project, self._context.result("lower")
+        if project is None or results is None:
+            return
+        try:
+            found = fit.of_results(project, self._context.document.folder, results)
+        except (OSError, WorkbenchError):
+            return
+        if found is not None and not found.fits:
+            where = Place(kind="option", id="board")
+            hint = "Memory shows what lies where, and what less SRAM would cost."
+            yield Problem("error", fit.sentence(found), hint, where, "Board")
 
     def _on_stage_changed(self, stage_id: str) -> None:
         if self._context.session.stage(stage_id).state in {"failed", "stale", "cached", "blocked"}:

@@ -77,3 +77,21 @@ def test_that_a_budget_without_positions_says_why(qtbot):
     budget.render_points([], None, "", problem="Nothing runs on the NPU.")
     assert budget.figures.text() == "Nothing runs on the NPU."
     assert budget.slider.isHidden()
+
+
+def test_that_a_program_that_does_not_fit_is_a_problem(opened, qtbot):
+    small = (
+        'title = "Small"\n[[npu]]\ndevices = ["ethos-u55-128"]\nsource = "me"\n'
+        'system_config = "Ethos_U55_High_End_Embedded"\nmemory_modes = ["Shared_Sram"]\n'
+        '[[memory]]\nname = "RAM"\nkind = "sram"\nbytes = 4096\nsource = "me"\n'
+        '[[memory]]\nname = "flash"\nkind = "flash"\nbytes = 1048576\nsource = "me"\n'
+    )
+    (opened.document.folder / "small.toml").write_text(small)
+    opened.window.pipeline.board.chosen.emit("small.toml")
+    opened.runs.run_to("lower")
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    (opened.session.result("lower") / "program.pte").write_bytes(PROGRAM.read_bytes())
+    opened.checker.check()
+    model = opened.context.problems
+    said = [model.index(row, 1).data() for row in range(model.rowCount())]
+    assert any("Does not fit Small" in text for text in said)

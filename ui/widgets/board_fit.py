@@ -29,7 +29,8 @@ class BoardFit(QLabel):
             return
         colour = theme.bad if not fit.fits else theme.warning if fit.doubts else theme.good
         verdict = f'<span style="color:{colour}">{escape(sentence(fit))}</span>'
-        places = " \u00b7 ".join(escape(_line(f)) for f in fit.fillings if f.demands)
+        shown = [f for f in fit.fillings if f.demands or not fit.fits]
+        places = " \u00b7 ".join(escape(_line(f)) for f in shown)
         self.setText(f"{verdict}<br>{places}" if places else verdict)
         self.setToolTip("\n".join(
             f"{d.what}: {size(d.bytes)} in {f.name}, {d.origin}"
@@ -41,4 +42,4 @@ def _line(filling: Filling) -> str:
     room = "size not known" if filling.bytes is None else size(filling.bytes)
     doubt = " (not confirmed)" if filling.bytes is not None and not filling.confirmed else ""
     what = ", ".join(f"{d.what} {size(d.bytes)}" for d in filling.demands)
-    return f"{filling.name}: {size(filling.used)} of {room}{doubt} ({what})"
+    return f"{filling.name}: {size(filling.used)} of {room}{doubt}{f' ({what})' if what else ''}"

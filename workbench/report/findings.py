@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from workbench.boards.fit import Fit, of_results, sentence
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.history.comparison import front_of, newest_accuracy, point_of, rules_line
@@ -83,6 +84,8 @@ class Findings:
     verify: VerifyResult | None
     simulated: SimulationResult | None
     package: PackageResult | None
+    fit: Fit | None
+    verdict: str
     modules: tuple[ModuleCost, ...] = ()
     runs: tuple[Run, ...] = ()
     best: frozenset[int] = frozenset()
@@ -100,6 +103,7 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     planned = plan(project, path.absolute().parent, cache)
     lower = _load(LowerResult, "lower", planned, cache)
     runs = _history(path)
+    fitting = _fit(project, path, planned, cache) if lower else None
     best = frozenset(front_of(runs))
     plotted = [(run, point_of(run)) for run in runs]
     told = ("evaluate", "lower", "verify", "package")
@@ -115,6 +119,8 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         verify=_load(VerifyResult, "verify", planned, cache),
         simulated=_load(SimulationResult, "run", planned, cache),
         package=_load(PackageResult, "package", planned, cache),
+        fit=fitting,
+        verdict=sentence(fitting) if fitting else "",
         modules=tuple(_modules(lower)) if lower else (),
         runs=tuple(runs),
         best=best,
@@ -126,6 +132,14 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         accuracy_name=newest_accuracy(runs),
         lines={run.number: rules_line(run) for run in runs},
     )
+
+
+def _fit(project: Project, path: Path, planned: Plan, cache: Cache) -> Fit | None:
+    """Return how the program fits the project's board; None too where its file cannot be used."""
+    try:
+        return of_results(project, path.absolute().parent, cache.folder(planned.key("lower")))
+    except (OSError, WorkbenchError):
+        return None
 
 
 def _done(stage_id: str, planned: Plan) -> bool:

@@ -1,16 +1,20 @@
 """The report stands alone, and says what is missing."""
 
 import re
+from pathlib import Path
 
 from tests.fakes import fvp, runner_elf
 from tests.fakes.results import write_result
 from tests.workbench.project.builders import make_project, rule
+from workbench.boards import choosing
 from workbench.fvp.machine import MachineSettings, save_settings
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import store
 from workbench.project.model import TargetChoice
 from workbench.report import page
+
+PROGRAM = Path(__file__).parents[2] / "data" / "programs" / "u55.pte"
 
 
 def text_of(html):
@@ -62,3 +66,17 @@ def test_that_a_run_on_a_simulator_is_told_beside_the_estimate(tmp_path):
     assert "Measured on FVP_Corstone_SSE-300_Ethos-U55 11.27.42 with arm_executor_runner." in text
     assert "NPU cycles of one inference 1,180 1,000" in text
     assert "Conv2D stem.conv 900 1,098 198" in text
+
+
+def test_that_the_board_stands_with_what_lies_in_each_memory(tmp_path):
+    (tmp_path / "model.py").write_text("def net(): ...\n")
+    project = choosing.put(make_project(rule("r1", "global")), "himax-we2", tmp_path)
+    cache, path = Cache(tmp_path / "cache"), tmp_path / "net.qwb"
+    store.save(project, path)
+    with cache.writing(plan(project, tmp_path, cache).key("lower")) as folder:
+        write_result("lower", folder)
+        (folder / "program.pte").write_bytes(PROGRAM.read_bytes())
+    text = text_of(page(project, path, cache))
+    assert "Fits Himax WiseEye2 (Grove Vision AI Module V2), if the sizes" in text
+    assert "scratch pool (computed from the program)" in text
+    assert "2,048.0 KiB, not confirmed" in text
