@@ -1,4 +1,4 @@
-"""Preferences: look, engines, the cache, and the code that is trusted."""
+"""Preferences: look, engines, the cache, simulations, and the code that is trusted."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ from PySide6.QtWidgets import (
 from ui.appearance import Appearance
 from ui.settings import Settings
 from ui.theme import THEMES
+from ui.widgets.path_field import PathField
+from workbench.errors import WorkbenchError
+from workbench.fvp.machine import MachineSettings, load_settings, save_settings
 from workbench.pipeline.cache import Cache
 from workbench.project.trust import TrustStore
 
@@ -109,7 +112,34 @@ class PreferencesDialog(QDialog):
         form.addRow("Theme", self.theme)
         form.addRow("", self.warm)
         form.addRow("Results take up to", self.limit)
+        self._add_machine(form)
         return form
+
+    def _add_machine(self, form: QFormLayout) -> None:
+        """Add what holds for simulations; simulators and runners are chosen where they are used."""
+        try:
+            settings = load_settings()
+        except WorkbenchError:
+            settings = MachineSettings()
+        self.checkout = PathField("ExecuTorch checkout", "", self, kind="folder")
+        self.checkout.line.setPlaceholderText("for building runners")
+        self.checkout.set_text(settings.executorch)
+        self.time_limit = QSpinBox(self)
+        self.time_limit.setAccessibleName("Time limit of a simulation")
+        self.time_limit.setRange(1, 24 * 60)
+        self.time_limit.setSuffix(" min")
+        self.time_limit.setValue(max(1, round(settings.timeout_s / 60)))
+        self.time_limit.editingFinished.connect(self._on_machine_edited)
+        self.checkout.edited.connect(self._on_machine_edited)
+        form.addRow("ExecuTorch checkout", self.checkout)
+        form.addRow("A simulation may take", self.time_limit)
+
+    def _on_machine_edited(self, *_: object) -> None:
+        changes = {
+            "executorch": self.checkout.text(), "timeout_s": 60.0 * self.time_limit.value(),
+        }  # fmt: skip
+        with contextlib.suppress(WorkbenchError):
+            save_settings(load_settings().model_copy(update=changes))
 
     def _cache_row(self) -> QHBoxLayout:
         self.used = QLabel("Measuring\u2026", self)

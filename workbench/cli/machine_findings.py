@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _TOOLCHAIN = "arm-none-eabi-gcc"
 _TOOL_TIMEOUT_S = 10.0
+_LICENCE_VARIABLES = ("ARMLMD_LICENSE_FILE", "LM_LICENSE_FILE")
 
 
 def machine_findings() -> Iterator[Finding]:
@@ -34,6 +36,7 @@ def machine_findings() -> Iterator[Finding]:
         settings = MachineSettings()
     for simulator, installed in finding.find_all(settings):
         yield _simulator(simulator, installed)
+    yield _licence()
     yield from _runners(settings)
     yield _toolchain()
     yield _checkout(settings)
@@ -62,6 +65,19 @@ def _simulator(simulator: Simulator, installed: finding.Installed | None) -> Fin
         why="it does not answer --version: its installation is not complete",
         remedy="Start it with --version in a terminal and read what it says; Corstone-320 needs "
         "the folder python/lib beside its folder models.",
+    )  # fmt: skip
+
+
+def _licence() -> Finding:
+    """Tell of licences that are set up; none is accepted and none asked for here."""
+    named = [f"{name}={os.environ[name]}" for name in _LICENCE_VARIABLES if os.environ.get(name)]
+    folder = Path.home() / ".armlm"
+    found = [*named, *([str(folder)] if folder.is_dir() else [])]
+    return Finding(
+        name="Arm licence", state="ok" if found else "optional", version=", ".join(found),
+        why="Corstone-300 and Corstone-320 of version 11.27 need none beside the terms that their "
+        "installer shows; later ones ask for a user-based licence",
+        remedy="" if found else "Use version 11.27, or activate a licence yourself: armlm activate",
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from ui.dialogs.target_dialog import TargetDialog
 from ui.settings import Settings
 from ui.widgets.config_form import FIELDS, ConfigForm
 from ui.widgets.target_form import TargetForm
+from workbench.fvp.machine import load_settings
 from workbench.pipeline.cache import Cache
 from workbench.project.model import TargetChoice
 from workbench.project.qconfig import A16W8, QuantConfig
@@ -186,4 +187,19 @@ def test_that_results_can_be_cleared(parent, qapp, tmp_path, qtbot):
     with qtbot.waitSignal(dialog.cache_cleared):
         dialog._on_clear_clicked()
     assert not cache.has("ab" * 32)
+    dialog.reject()
+
+
+def test_that_a_checkout_and_a_time_limit_hold_for_simulations(parent, qapp, tmp_path, qtbot):
+    dialog = PreferencesDialog(
+        Settings(tmp_path / "config"), Appearance(qapp, "dark"), Cache(tmp_path / "cache"),
+        TrustStore(tmp_path / "trust.json"), parent,
+    )  # fmt: skip
+    assert dialog.time_limit.text() == "10 min"
+    dialog.checkout.set_text(str(tmp_path))
+    dialog.time_limit.setValue(45)
+    dialog.time_limit.editingFinished.emit()
+    settings = load_settings()
+    assert (settings.executorch, settings.timeout_s) == (str(tmp_path), 2700.0)
+    qtbot.waitUntil(lambda: dialog.used.text().startswith("Results on the disk"))
     dialog.reject()

@@ -119,7 +119,8 @@ def test_that_an_interrupted_run_leaves_no_simulator(bench, monkeypatch, tmp_pat
         time.sleep(0.02)
 
 
-def test_that_doctor_tells_simulators_and_runners_it_was_told_of(bench, capsys):
+def test_that_doctor_tells_simulators_and_runners_it_was_told_of(bench, capsys, monkeypatch):
+    monkeypatch.setenv("ARMLMD_LICENSE_FILE", "8224@licences")
     simulator = bench.simulator()
     named = ["--simulator", f"u55={simulator.parent}", "--runner", str(bench.runner(serves=True))]
     assert main(["fvp", "set", *named]) == 0
@@ -131,6 +132,7 @@ def test_that_doctor_tells_simulators_and_runners_it_was_told_of(bench, capsys):
     assert found["runner runner.elf"]["version"] == (
         "Ethos-U55 or Ethos-U65, shared SRAM, semihosting, several samples a start"
     )
+    assert found["Arm licence"]["version"] == "ARMLMD_LICENSE_FILE=8224@licences"
     assert found["FVP_Corstone_SSE-320"]["state"] == "optional"
     assert "accept its licence yourself" in found["FVP_Corstone_SSE-320"]["remedy"]
     assert found["ExecuTorch checkout"]["state"] == "optional"
