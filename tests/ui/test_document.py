@@ -11,6 +11,7 @@ from ui.document import ChangedOnDiskError, Document
 from ui.project_files import AUTOSAVE_SUFFIX, ProjectInUseError, left_behind
 from workbench.errors import WorkbenchError, failure
 from workbench.project import edits, store
+from workbench.project.model import TargetChoice
 
 
 @pytest.fixture
@@ -197,6 +198,28 @@ def test_that_saving_elsewhere_keeps_pointing_at_the_same_files(document, projec
     assert document.project.model.spec == "../mine/net.pt2"
     assert document.folder == tmp_path / "other"
     assert store.load(project_file).model.spec == "net.pt2"
+
+
+def test_that_an_own_board_and_its_ini_are_found_from_elsewhere_too(
+    document, project_file, tmp_path
+):
+    document.open(project_file)
+    (tmp_path / "other").mkdir()
+
+    def put(board, ini):
+        options = {**document.project.target.options, "config_ini": ini}
+        target = TargetChoice(id="ethos-u55-128", options=options)
+        document.apply("Put", lambda project: edits.set_board(project, board, target))
+        document.save_as(tmp_path / "other" / "copy.qwb")
+        moved = document.project
+        document.save_as(project_file)
+        return moved.board, moved.target.options["config_ini"]
+
+    own = ("../mine/b.toml", "board:../mine/b.toml/x.ini")
+    assert put("b.toml", "board:b.toml/x.ini") == own
+    assert put("b.toml", "x.ini") == ("../mine/b.toml", "../mine/x.ini")
+    known = ("himax-we2", "board:himax-we2/himax-we2.ini")
+    assert put(*known) == known
 
 
 def test_that_a_file_that_cannot_be_read_leaves_the_open_project(document, project_file, tmp_path):

@@ -88,7 +88,7 @@ def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) 
         project: Names board and target.
         folder: Where the project's relative paths start.
         program: The .pte.
-        beside: Size of the weights that lie beside the program [bytes].
+        beside: Size of the weights that lie beside the program [bytes], 0 for none.
 
     Raises:
         WorkbenchError: the board cannot be read, or the bytes are no program.
@@ -97,10 +97,12 @@ def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) 
     if found is None:
         return None
     board, choice = found
-    return fit(board, demands(choice, len(program) + beside, memory(program), folder))
+    return fit(board, demands(choice, (len(program), beside), memory(program), folder))
 
 
-def demands(choice: TargetChoice, program: int, needs: Needs, folder: Path) -> list[Demand]:
+def demands(
+    choice: TargetChoice, stored: tuple[int, int], needs: Needs, folder: Path
+) -> list[Demand]:
     """Return what a program asks of a board, the largest first.
 
     Pools are those of ``pte.description.memory``; where things may lie follows from the memory
@@ -108,7 +110,7 @@ def demands(choice: TargetChoice, program: int, needs: Needs, folder: Path) -> l
 
     Args:
         choice: A complete target.
-        program: Size of the .pte and of what lies beside it [bytes].
+        stored: Sizes of the program and of weights beside it [bytes], 0 for none.
         needs: The pools it asks for.
         folder: Where the project's relative paths start.
 
@@ -118,10 +120,10 @@ def demands(choice: TargetChoice, program: int, needs: Needs, folder: Path) -> l
     use = memory_use(choice, folder)
     sram: tuple[MemoryKind, ...] = ("sram",)
     ram: tuple[MemoryKind, ...] = ("sram", "dram") if use.arena_in_sram else ("dram", "sram")
-    stored: tuple[MemoryKind, ...] = ("flash", "dram")
+    lasting: tuple[MemoryKind, ...] = sram if use.constants_in_sram else ("flash", "dram")
     found = [
-        Demand(what="program", bytes=program, origin="measured: the file",
-               kinds=sram if use.constants_in_sram else stored),
+        Demand(what="program", bytes=stored[0], origin="measured: the file", kinds=lasting),
+        Demand(what="weights", bytes=stored[1], origin="measured: the file", kinds=lasting),
         Demand(what="scratch pool", bytes=needs.scratch_pool_bytes,
                origin="computed from the program",
                kinds=sram if use.arena_in_sram else ("dram",)),

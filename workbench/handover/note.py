@@ -55,6 +55,11 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
         f"{facts.delegates} delegate{'s' if facts.delegates != 1 else ''} on the NPU, "
         f"{len(facts.kernels)} kernel{'s' if len(facts.kernels) != 1 else ''} on the CPU."
     )
+    if facts.weights is not None:
+        yield (
+            f"Its weights lie beside it in {facts.stem}.ptd: the runtime must be given that file "
+            "as named data when it loads the program."
+        )
     ports = [("input", each) for each in facts.inputs] + [("output", e) for e in facts.outputs]
     rows = [
         (side, str(port.get("dtype", port["type"])), str(port.get("shape", "")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from workbench.handover.sources import ALIGNMENT, SECTION
+from workbench.handover.sources import ALIGNMENT, SECTION, WEIGHTS_SECTION
 
 if TYPE_CHECKING:
     from workbench.handover.facts import Facts
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # Source: ExecuTorch 1.5.1, examples/arm/executor_runner/arm_executor_runner.cpp.
 _SECTIONS = (
     ("program", SECTION),
+    ("weights", WEIGHTS_SECTION),
     ("scratch pool", ".bss.tensor_arena"),
     ("NPU cache", ".bss.ethosu_scratch"),
     ("method pool", ".bss.method_allocator_sec"),
@@ -30,7 +31,7 @@ def linker(facts: Facts) -> str:
 
 def _statement(what: str, section: str, home: str) -> str:
     name = "." + section.removeprefix(".bss.").removesuffix("_sec").replace("network_", "")
-    if what == "program":
+    if what in {"program", "weights"}:
         held = f"{name} : {{ . = ALIGN({ALIGNMENT}); KEEP(*({section})) }}"
     else:
         held = f"{name} (NOLOAD) : {{ . = ALIGN({ALIGNMENT}); *({section}) }}"
@@ -44,6 +45,8 @@ def _homes(facts: Facts) -> dict[str, str]:
         "program": "SRAM" if use.constants_in_sram else "FLASH_OR_DRAM",
         "method pool": "SRAM" if use.arena_in_sram else "DRAM",
     }
+    if facts.weights is not None:
+        homes["weights"] = homes["program"]
     if facts.delegates:
         homes["scratch pool"] = "SRAM" if use.arena_in_sram else "DRAM"
     if use.cache_bytes:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 _LINE = 12
 # Source: ExecuTorch's pte_to_header.py: section and alignment that the NPU driver wants.
 SECTION, ALIGNMENT = "network_model_sec", 16
+# A section of our own for weights that lie apart: they may go to another memory.
+WEIGHTS_SECTION = "network_weights_sec"
 
 
 def c_header(program: bytes, stem: str) -> bytes:
@@ -34,15 +36,17 @@ def assembly(facts: Facts) -> bytes:
     It compiles in an instant where the header takes minutes; the symbols are those of the header,
     and ``STEM_ptd`` with ``STEM_ptd_len`` for the weights.
     """
-    parts = [f"{facts.stem}.pte", *([f"{facts.stem}.ptd"] if facts.weights is not None else [])]
+    parts = [(f"{facts.stem}.pte", SECTION)]
+    if facts.weights is not None:
+        parts.append((f"{facts.stem}.ptd", WEIGHTS_SECTION))
     lines = [
         "/* For the C preprocessor and the assembler of GCC or Clang; the assembler must find the",
         "   files named below (-I, or -Wa,-I). Use this or the header, not both. */",
     ]
-    for name in parts:
+    for name, section in parts:
         symbol = name.replace(".", "_")
         lines += [
-            f'    .section {SECTION}, "a"',
+            f'    .section {section}, "a"',
             f"    .balign {ALIGNMENT}",
             f"    .global {symbol}",
             f"{symbol}:",

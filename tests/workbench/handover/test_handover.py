@@ -91,6 +91,20 @@ def test_that_pools_and_kernels_are_those_of_the_program(name, tmp_path):
     assert ("Backend EthosU" in cproject(facts)) == asks
 
 
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no CMake")
+def test_that_cmake_reads_the_settings(tmp_path):
+    facts = facts_of("no_delegate.pte")
+    (tmp_path / "net.cmake").write_text(cmake(facts))
+    (tmp_path / "all.cmake").write_text(
+        "include(${CMAKE_CURRENT_LIST_DIR}/net.cmake)\n"
+        'message("${ET_ARM_BAREMETAL_METHOD_ALLOCATOR_POOL_SIZE} ${EXECUTORCH_SELECT_OPS_LIST}")\n'
+    )
+    said = subprocess.run(
+        ["cmake", "-P", tmp_path / "all.cmake"], capture_output=True, text=True, check=True
+    ).stderr
+    assert said.split() == [str(facts.needs.method_pool_bytes), ",".join(facts.kernels)]
+
+
 def test_that_a_cache_gets_its_pool_and_its_section():
     target = TargetChoice(
         id="ethos-u65-256",
@@ -154,3 +168,13 @@ def test_that_without_a_delegate_the_note_says_that_nothing_runs_on_the_npu():
     assert "Nothing runs on the NPU" in text
     assert "tensor_arena" not in text
     assert "QCONFIG" not in text
+
+
+def test_that_weights_beside_the_program_have_a_section_and_a_place_of_their_own():
+    weights = b"w" * 70_000
+    facts = facts_of(weights=weights, board="renesas-ra8p1")
+    held = {d.what: d.bytes for f in facts.fit.fillings for d in f.demands}
+    assert (held["program"], held["weights"]) == (len(facts.program), len(weights))
+    assert "KEEP(*(network_weights_sec)) } > MRAM" in linker(facts)
+    assert b".section network_weights_sec" in assembly(facts)
+    assert "lie beside it in net.ptd" in markdown(title(facts), note(facts))
