@@ -126,16 +126,20 @@ def traced(result: SimulationResult, rows: Sequence[CompiledRow], level: str) ->
     if not pairs:
         return []
 
-    def measure(name: str, title: str, amounts: Sequence[float], middle: float | None) -> Measure:
+    def measure(
+        name: str, title: str, merge: Merge, amounts: Sequence[float], middle: float | None = None
+    ) -> Measure:
         values = _summed([row.owner for row, _ in pairs], amounts)
         exact = _summed([row.device for row, _ in pairs], amounts)
         log = False if middle is None else None
-        return Measure(name, title, "measured (FVP)", values, level, "sum", log, middle=middle,
+        return Measure(name, title, "measured", values, level, merge, log, middle=middle,
                        exact={DEVICE: exact} if exact else {})  # fmt: skip
 
+    cycles = [found.cycles or 0.0 for _, found in pairs]
+    more = [found.difference or 0.0 for _, found in pairs]
     return [
-        measure("measured", "Measured cycles", [f.cycles or 0.0 for _, f in pairs], None),
-        measure("more", "Cycles more than estimated", [f.difference or 0.0 for _, f in pairs], 0.0),
+        measure("measured", "FVP cycles", "sum", cycles),
+        measure("more", "FVP cycles above the estimate", "farthest", more, 0.0),
     ]
 
 
