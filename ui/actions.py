@@ -16,7 +16,7 @@ class ActionRow:
     icon: str = ""
 
 
-MENUS = ("&File", "&Edit", "&Run", "&View")
+MENUS = ("&File", "&Edit", "&Run", "&View", "&Help")
 LINE = "-"
 
 ACTIONS: tuple[ActionRow, ...] = (
@@ -42,4 +42,5 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("theme", "&View", "&Dark or light", "Ctrl+Shift+L", "moon"),
     ActionRow("default_layout", "&View", "&Arrange panels as at first"),
     ActionRow("save_layout", "&View", "&Keep this arrangement\u2026"),
+    ActionRow("doctor", "&Help", "&What this machine has\u2026"),
 )

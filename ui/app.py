@@ -173,6 +173,7 @@ class Workbench(QObject):
             "theme": self.frame.switch_theme,
             "default_layout": self.window.arrange_at_first,
             "save_layout": self.frame.ask_layout_name,
+            "doctor": self.frame.show_doctor,
         }
         for stage in STAGES:
             verbs[f"run_to_{stage.id}"] = partial(self.runs.run_to, stage.id)

@@ -112,3 +112,9 @@ class WindowVerbs(QObject):
         )
         dialog.cache_cleared.connect(self.cache_cleared)
         dialog.open()
+
+    def show_doctor(self) -> None:
+        """Tell what this machine has and lacks."""
+        from ui.dialogs.doctor import DoctorDialog
+
+        DoctorDialog(self._context.theme, self._window).open()

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QDialogButtonBox, QLineEdit, QWidget
 from tests.fakes.projects import make_project, write_project
 from ui.appearance import Appearance
 from ui.assigning import refusal
+from ui.dialogs.doctor import DoctorDialog
 from ui.dialogs.new_project import NewProjectDialog
 from ui.dialogs.preferences import PreferencesDialog
 from ui.dialogs.project_draft import callables_of, parse_shapes
@@ -202,4 +203,17 @@ def test_that_a_checkout_and_a_time_limit_hold_for_simulations(parent, qapp, tmp
     settings = load_settings()
     assert (settings.executorch, settings.timeout_s) == (str(tmp_path), 2700.0)
     qtbot.waitUntil(lambda: dialog.used.text().startswith("Results on the disk"))
+    dialog.reject()
+
+
+def test_that_the_doctor_tells_what_is_there_and_how_to_get_the_rest(opened, qtbot, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    opened.window.actions_by_id["doctor"].trigger()
+    dialog = opened.window.findChild(DoctorDialog)
+    qtbot.waitUntil(dialog.again.isEnabled)
+    text = dialog.page.toPlainText()
+    assert "torch" in text
+    assert "FVP_Corstone_SSE-320" in text
+    assert "accept its licence yourself" in text
+    assert "workbench fvp build" in text
     dialog.reject()

@@ -1,4 +1,4 @@
-"""What ``doctor`` finds: one thing looked for, in words."""
+"""What the doctor finds: one thing looked for, in words."""
 
 from __future__ import annotations
 

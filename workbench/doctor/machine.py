@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.cli.findings import Finding
+from workbench.doctor.findings import Finding
 from workbench.errors import WorkbenchError
 from workbench.fvp import finding
 from workbench.fvp.building import SCRIPT, known_checkouts
