@@ -19,9 +19,12 @@ from PySide6.QtWidgets import (
 
 from ui.assigning import preset_ids, preset_title
 from ui.dialogs.project_draft import Draft, build, callables_of
+from ui.widgets.board_box import BoardBox
 from ui.widgets.emphasis import make_primary
 from ui.widgets.path_field import PathField
 from ui.widgets.target_form import LABELS_PX, TargetForm
+from workbench.boards import choosing
+from workbench.boards.board import load
 from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice
 
@@ -43,7 +46,7 @@ class NewProjectDialog(QDialog):
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("New project")
-        self._touched = bool(model)
+        self._touched, self._board = bool(model), ""
         self._build()
         self.target.render_choice(FIRST_TARGET)
         self.target.chosen.connect(lambda _: self._check())
@@ -63,6 +66,7 @@ class NewProjectDialog(QDialog):
         """Return what the form holds."""
         return Draft(
             folder=self.folder,
+            board=self._board,
             target=self.target.choice or FIRST_TARGET,
             name=self.name.text().strip(),
             model=self.model.text(),
@@ -101,6 +105,8 @@ class NewProjectDialog(QDialog):
         self.preset.setAccessibleName("Precision to start with")
         for preset in preset_ids(None):
             self.preset.addItem(preset_title(preset), preset)
+        self.board = BoardBox(self)
+        self.board.chosen.connect(self._on_board_chosen)
         self.target = TargetForm(self)
         for path in (self.model, self.weights, self.data, self.labels):
             path.edited.connect(self._on_edited)
@@ -134,7 +140,11 @@ class NewProjectDialog(QDialog):
         layout.setContentsMargins(18, 16, 18, 14)
         layout.setSpacing(10)
         layout.addLayout(self._form)
+        board = QFormLayout()
+        board.setHorizontalSpacing(10)
+        board.addRow(self._label("Board"), self.board)
         layout.addWidget(heading)
+        layout.addLayout(board)
         layout.addWidget(self.target)
         layout.addWidget(self._problems)
         layout.addWidget(self.buttons)
@@ -175,6 +185,7 @@ class NewProjectDialog(QDialog):
     def _check(self) -> None:
         path = self.folder / self.model.text()
         self.target.set_folder(self.folder)
+        self.board.render_board(self._board, self.folder)
         is_code = self.model.text().endswith(".py")
         self._form.setRowVisible(self.attribute, is_code)
         self._form.setRowVisible(self._pictures, self._wants_pictures())
@@ -189,6 +200,20 @@ class NewProjectDialog(QDialog):
             problem = "\n".join(info.message for info in error.infos)
         self._problems.setText(problem if self._touched else "")
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not problem)
+
+    def _on_board_chosen(self, name: str) -> None:
+        self._touched = True
+        try:
+            if name:
+                choice = self.target.choice or FIRST_TARGET
+                made = choosing.choice_for(name, load(name, self.folder), self.folder, choice)
+                self.target.render_choice(made, self.folder)
+        except WorkbenchError as error:
+            self._problems.setText("\n".join(info.message for info in error.infos))
+            return
+        self._board = name
+        self.board.render_board(name, self.folder)
+        self._check()
 
     def _on_accepted(self) -> None:
         self.made.emit(build(self.draft()), self.folder)

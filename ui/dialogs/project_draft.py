@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from ui.edit_step import translated
 from ui.relocate import relative_to
+from workbench.boards import choosing
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.project.edits import assign
 from workbench.project.model import (
@@ -43,6 +44,7 @@ class Draft:
     labels: str = ""
     metric: str = ""
     preset: str = "a8w8"
+    board: str = ""
 
 
 def callables_of(path: Path) -> list[str]:
@@ -98,6 +100,7 @@ def build(draft: Draft) -> Project:
     except ValidationError as error:
         raise translated(error) from None
     problems = list(target_of(project.target.id).check(project.target, draft.folder))
+    problems += choosing.problems(project, draft.folder)
     if (lacking := missing(project, draft.folder)) is not None:
         problems += lacking.infos
     if problems:
@@ -124,6 +127,7 @@ def _assemble(
         calibration=data,
         evaluation=Evaluation(metric=draft.metric or None),
         target=target_of(draft.target.id).complete(draft.target, draft.folder),
+        board=draft.board,
     )
     return assign(project, "global", "", draft.preset)
 

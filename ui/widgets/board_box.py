@@ -14,7 +14,6 @@ from workbench.errors import WorkbenchError
 from workbench.project.board_files import SUFFIX
 
 _OTHER = "\n"
-_WIDTH_PX = 230
 _TITLE_CHARACTERS = 44
 
 
@@ -32,7 +31,6 @@ class BoardBox(QComboBox):
         self._board, self._folder = "", Path()
         self.setAccessibleName("Board")
         self.setToolTip("The board that the program is for: sets device, memory mode and limits")
-        self.setMaximumWidth(_WIDTH_PX)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.activated.connect(self._on_activated)
         self.render_board("", Path())

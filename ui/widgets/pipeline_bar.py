@@ -19,6 +19,8 @@ from ui.widgets.target_form import TargetForm
 from workbench.pipeline.stages import STAGES
 from workbench.project.model import Project
 
+_BOARD_PX = 230
+
 
 class _Chevron(QWidget):
     """The mark between two stages."""
@@ -94,6 +96,7 @@ class PipelineBar(QWidget):
         self.target = TargetForm(self, compact=True)
         self.target.chosen.connect(self.target_chosen)
         self.board = BoardBox(self)
+        self.board.setMaximumWidth(_BOARD_PX)
         self.board.chosen.connect(self.board_chosen)
         self.options = QPushButton("Options\u2026", self)
         self.options.setToolTip("All options of the target, and an own .ini for Vela")

@@ -217,3 +217,22 @@ def test_that_the_doctor_tells_what_is_there_and_how_to_get_the_rest(opened, qtb
     assert "accept its licence yourself" in text
     assert "workbench fvp build" in text
     dialog.reject()
+
+
+def test_that_a_new_project_can_be_made_for_a_board(parent, folder, qtbot):
+    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
+    dialog.board.chosen.emit("renesas-ra8p1")
+    assert values(dialog.target._fields["system_config"]) == ["RA8P1"]
+    with qtbot.waitSignal(dialog.made) as made:
+        qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
+    project, _ = made.args
+    assert (project.board, project.target.id) == ("renesas-ra8p1", "ethos-u55-256")
+    assert project.target.options["arena_cache_bytes"] == 1664 * 1024
+
+
+def test_that_a_board_that_cannot_be_used_is_told_in_the_new_project(parent, folder):
+    (folder / "b.toml").write_text("title = 5\n")
+    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
+    dialog.board.chosen.emit("b.toml")
+    assert "b.toml, title" in dialog._problems.text()
+    assert dialog.draft().board == ""
