@@ -7,7 +7,9 @@ import torch
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
 from workbench.engine.quality import Accumulator
+from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.model import DataSource, Evaluation
+from workbench.results import GRAPH_FILE
 
 pytestmark = pytest.mark.engine
 
@@ -103,3 +105,20 @@ def test_that_tensors_are_compared_as_they_were_before_others_wrote_into_them(en
         tensors = engine.result(made, "evaluate").tensors
         found.append([(t.op.replace("relu_", "relu"), t.sqnr_db, t.cosine) for t in tensors])
     assert found[0] == found[1]
+
+
+def test_that_results_name_the_operation_of_the_exported_program_they_are_about(engine):
+    """A layer norm is taken apart, and its inner sum takes the name of the sum behind it."""
+    made = project("normed", target="ethos-u85-256", **CALIBRATED)
+    assert engine.run(made, "evaluate") == "done", engine.events
+    exported = GraphSnapshot.load(engine.path(made, "export") / GRAPH_FILE).nodes_by_id
+    rows = [r for r in engine.result(made, "calibrate").ranges if r.kind == "activation"]
+    tensors = engine.result(made, "evaluate").tensors
+    notes = engine.result(made, "prepare").annotations
+    assert any(row.node in exported and row.node != row.origin for row in rows)
+    for row in (*rows, *tensors, *notes):
+        assert not row.origin or exported[row.origin].module == row.module
+    (last,) = [tensor for tensor in tensors if tensor.origin == "add"]
+    assert last == tensors[-1]
+    weights = [r for r in engine.result(made, "calibrate").ranges if r.kind == "weight"]
+    assert {"linear", "linear_1"} <= {weight.origin for weight in weights}

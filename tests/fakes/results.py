@@ -44,6 +44,7 @@ _LEVELS = {"export": "float", "prepare": "prepared", "convert": "quantized", "lo
 
 def _range(index, node, module):
     return TensorRange(
+        origin=node,
         id=f"obs_{index}", node=node, op=node, module=module, kind="activation", index=index,
         minimum=-1.0, maximum=1.0, p_low=-0.9, p_high=0.9, dtype="int8", qmin=-128, qmax=127,
         scale=1 / 127, zero_point=0, observer="histogram",
@@ -72,10 +73,10 @@ _VELA = VelaReport(
 def result_of(stage):
     """Return a stage's result."""
     notes = [
-        NodeAnnotation(node="conv2d", op="aten.conv2d.default", module="stem.conv",
+        NodeAnnotation(node="conv2d", origin="conv2d", op="aten.conv2d.default", module="stem.conv",
                        config="a8w8", quantized=True),
-        NodeAnnotation(node="linear", op="aten.linear.default", module="head", config="",
-                       quantized=False, reason="no pattern takes it"),
+        NodeAnnotation(node="linear", origin="linear", op="aten.linear.default", module="head",
+                       config="", quantized=False, reason="no pattern takes it"),
     ]  # fmt: skip
     quality = {"sqnr_db": 34.5, "cosine": 0.999, "max_abs_error": 0.02}
     return {
@@ -92,7 +93,10 @@ def result_of(stage):
         "evaluate": EvaluateResult(
             samples=16, data="data.npz", calibrated_on="data.npz", **quality,
             outputs=(OutputQuality(name="output", **quality),),
-            tensors=(TensorQuality(tensor="conv2d", module="stem.conv", op="conv2d", **quality),),
+            tensors=(
+                TensorQuality(tensor="conv2d", origin="conv2d", module="stem.conv", op="conv2d",
+                              **quality),
+            ),
         ),
         "lower": LowerResult(
             target="ethos-u55-128", system_config="Ethos_U55_High_End_Embedded",

@@ -38,7 +38,7 @@ def reasons(
     """
     found: dict[str, str] = {}
     for note in prepared.annotations if prepared else ():
-        wanted = nodes.get(note.node)
+        wanted = nodes.get(note.origin)
         if note.reason and not note.quantized and wanted and wanted.label != "float":
             for node_id in _same(lineage, PREPARED, note.node, level):
                 found[node_id] = f"Not quantized: {note.reason}"

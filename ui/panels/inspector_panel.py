@@ -184,14 +184,14 @@ class InspectorPanel(Panel):
 
         prepared = self.context.load(PrepareResult, "prepare")
         for note in prepared.annotations if prepared else ():
-            if note.node == node.id:
+            if note.origin == node.id:
                 done = f"quantized as {note.config}" if note.quantized else "left in float"
                 reason = f": {note.reason}" if note.reason else ""
                 yield f"<h4>Quantizer</h4><p>{escape(done + reason)}</p>"
         evaluated = self.context.load(EvaluateResult, "evaluate")
-        for tensor in evaluated.tensors if evaluated else ():
-            if tensor.tensor == node.id and tensor.sqnr_db is not None:
-                yield f"<h4>Quality</h4><p>SQNR {tensor.sqnr_db:.1f} dB</p>"
+        mine = [t for t in evaluated.tensors if t.origin == node.id] if evaluated else []
+        if mine and mine[-1].sqnr_db is not None:
+            yield f"<h4>Quality</h4><p>SQNR {mine[-1].sqnr_db:.1f} dB</p>"
         lowered = self.context.load(LowerResult, "lower")
         for left in lowered.cpu_nodes if lowered else ():
             if node.id == left.node or (node.module and node.module == left.module):

@@ -89,7 +89,7 @@ class NumericsPanel(ResultPanel):
         if not self.has("evaluate"):
             return
         nodes = chosen_nodes(selected, self.context.outline)
-        places = [i for i, tensor in enumerate(self._tensors) if tensor.tensor in nodes]
+        places = [i for i, tensor in enumerate(self._tensors) if tensor.origin in nodes]
         at = {place: bar for bar, place in enumerate(self._order)}
         self.bars.choose(at[place] for place in places)
         shown = [self.model.shown_at(place) for place in places]
@@ -230,7 +230,7 @@ class NumericsPanel(ResultPanel):
         self._show_bars()
 
     def _choose(self, places: Sequence[int]) -> None:
-        nodes = [self._tensors[place].tensor for place in places]
+        nodes = {self._tensors[place].origin for place in places} - {""}
         self.context.selection.choose_nodes(nodes, self.panel_id)
 
     def _on_bars_chosen(self, bars: Sequence[int]) -> None:

@@ -191,9 +191,7 @@ class RangesPanel(ResultPanel):
         side.samples.drop_asked.connect(self.verbs.drop)
         side.samples.restore_asked.connect(self.verbs.restore)
         side.chosen.free_asked.connect(self.verbs.take_back)
-        side.chosen.tensor_chosen.connect(
-            lambda tensor: self.context.selection.choose_nodes([tensor], "chosen")
-        )
+        side.chosen.tensor_chosen.connect(self._on_tensor_named)
         return side
 
     def _show_large(self, place: int | None) -> None:
@@ -226,14 +224,7 @@ class RangesPanel(ResultPanel):
         nodes = chosen_nodes(selected, self.context.outline)
         if not nodes:
             return []
-        known = self.context.outline.snapshot
-        kinds = {(n.module, n.op) for n in known.nodes if n.id in nodes} if known else set()
-        return [
-            place
-            for place, row in rows
-            if row.node in nodes
-            or (row.tensor.kind == "weight" and (row.tensor.module, row.tensor.op) in kinds)
-        ]
+        return [place for place, row in rows if row.tensor.origin in nodes]
 
     def _read_histograms(self, folder: Path) -> Arrays:
         try:
@@ -263,17 +254,14 @@ class RangesPanel(ResultPanel):
 
     def _on_tensors_chosen(self, places: Sequence[int]) -> None:
         snapshot = self.context.outline.snapshot
-        nodes: set[str] = set()
-        for row in (self._rows[place] for place in places):
-            if row.tensor.kind != "weight":
-                nodes.add(row.node)
-            elif snapshot is not None:
-                user = (row.tensor.module, row.tensor.op)
-                nodes |= {n.id for n in snapshot.nodes if (n.module, n.op) == user}
-        if snapshot is not None:
-            nodes &= snapshot.nodes_by_id.keys()
-        ids = [self._rows[place].tensor.id for place in places]
+        tensors = [self._rows[place].tensor for place in places]
+        nodes = {tensor.origin for tensor in tensors}
+        nodes &= snapshot.nodes_by_id.keys() if snapshot is not None else nodes - {""}
+        ids = [tensor.id for tensor in tensors]
         self.context.selection.choose_tensors(ids, nodes, self.panel_id)
+
+    def _on_tensor_named(self, name: str) -> None:
+        self._on_tensors_chosen([place for place, row in enumerate(self._rows) if row.node == name])
 
     def _on_rows_chosen(self, shown: Sequence[int]) -> None:
         self._on_tensors_chosen([self.model.place_of(row) for row in shown])

@@ -99,17 +99,25 @@ class SamplePanel(Panel):
 
     def render_selection(self, selected: Selected) -> None:
         names = sorted(selected.nodes)
-        if names and names[0] != self._tensor:
-            self._tensor = names[0]
+        name = self._tensor_of(names[0]) if names else ""
+        if name and name != self._tensor:
+            self._tensor = name
             self.chosen.setText(f"Tensor {self._tensor}")
         self.show_button.setEnabled(bool(self._tensor) and self.desk.job is None)
+
+    def _tensor_of(self, node: str) -> str:
+        """Return the tensor that an operation of the float program makes."""
+        measured = self.context.load(EvaluateResult, "evaluate")
+        tensors = measured.tensors if measured is not None else ()
+        found = [tensor.tensor for tensor in tensors if tensor.origin == node]
+        return found[-1] if found else node
 
     def look_at(self, sample: int) -> None:
         """Show a sample at the chosen tensor, or at the last one compared if none is chosen."""
         self.sample.setValue(sample)
         measured = self.context.load(EvaluateResult, "evaluate")
         if not self._tensor and measured is not None and measured.tensors:
-            self.context.selection.choose_nodes([measured.tensors[-1].tensor])
+            self.context.selection.choose_nodes([measured.tensors[-1].origin])
             self.render_selection(self.context.selection.value)
         if self.show_button.isEnabled():
             self._on_show()

@@ -34,7 +34,10 @@ class ExportResult(Frozen):
 
 
 class NodeAnnotation(Frozen):
-    """What the quantizer did with one node of the prepared graph; ``reason`` when it did not."""
+    """What the quantizer did with one node of the prepared graph; ``reason`` when it did not.
+
+    ``origin`` is the operation of the exported graph that it is.
+    """
 
     node: str
     op: str
@@ -43,6 +46,7 @@ class NodeAnnotation(Frozen):
     by: str = ""
     quantized: bool
     reason: str = ""
+    origin: str = ""
 
 
 class Improvement(Frozen):

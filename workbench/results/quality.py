@@ -9,7 +9,8 @@ class TensorQuality(Frozen):
     """Float against quantized at one tensor, over the evaluated samples.
 
     ``error_share`` is its noise over signal as a part of the sum of all tensors' noise over
-    signal: where in the program the error is, whatever the tensors' sizes.
+    signal: where in the program the error is, whatever the tensors' sizes. ``tensor`` is a node of
+    the prepared graph, ``origin`` what it is in the exported one.
     """
 
     tensor: str
@@ -19,6 +20,7 @@ class TensorQuality(Frozen):
     cosine: float | None
     max_abs_error: float | None
     error_share: float | None = None
+    origin: str = ""
 
 
 class IntegerQuality(Frozen):

@@ -19,7 +19,9 @@ class TensorRange(Frozen):
     ``zeros`` is the share of values that are exactly zero and ``mean_square`` the mean of the
     squared values; ``dead`` counts channels without any other value. ``searched`` is the scale and
     zero point that the search of the histogram observer gives where another observer is used.
-    ``symmetric`` and ``eps`` (the smallest scale) are the observer's scheme.
+    ``symmetric`` and ``eps`` (the smallest scale) are the observer's scheme. ``node`` names the
+    tensor in the prepared graph, ``origin`` the operation of the exported one that makes it, or
+    that reads the weight; "" where nobody knows.
     """
 
     id: str
@@ -46,6 +48,7 @@ class TensorRange(Frozen):
     mean_square: float | None = None
     dead: int = 0
     searched: tuple[float, int] | None = None
+    origin: str = ""
 
 
 class CalibrateResult(Frozen):

@@ -20,7 +20,7 @@ NODES = (("conv2d", "stem.conv", 40.0), ("relu", "stem.relu", None), ("linear", 
 
 def evaluated(**changes):
     tensors = tuple(
-        TensorQuality(tensor=n, module=m, op=f"aten.{n}.default", sqnr_db=s, cosine=0.99,
+        TensorQuality(tensor=n, origin=n, module=m, op=f"aten.{n}.default", sqnr_db=s, cosine=0.99,
                       max_abs_error=0.1)
         for n, m, s in NODES
     )  # fmt: skip

@@ -11,6 +11,7 @@ import torch
 
 from workbench.engine import ranges
 from workbench.engine.acceleration.table import accelerated
+from workbench.engine.origins import with_origins
 from workbench.engine.running import Calibration, searching_ranges
 from workbench.engine.samples import calibration_samples
 from workbench.engine.witness import Witnesses
@@ -48,7 +49,7 @@ def run(context: StageContext) -> None:
     result = CalibrateResult(
         samples=len(witnesses.samples),
         calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,
-        ranges=tuple(found),
+        ranges=with_origins(context, found),
     )
     np.savez(context.out / ARRAYS_FILE, **arrays, **_state(calibrated.module))
     save_result(result, context.out)

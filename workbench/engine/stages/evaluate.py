@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.engine import user_code
+from workbench.engine.origins import with_origins
 from workbench.engine.quality import Accumulator, merged, tensors_of, top_k_hit
 from workbench.engine.references import pairs
 from workbench.engine.running import float_reference, quantized_module, tensor_comparison
@@ -50,7 +51,9 @@ def run(context: StageContext) -> None:
     calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
     result = tally.result(samples.name, calibrated_on, metric)
     save_result(
-        result.model_copy(update={"tensors": tuple(tensors.result()), "worst": worst.result()}),
+        result.model_copy(
+            update={"tensors": with_origins(context, tensors.result()), "worst": worst.result()}
+        ),
         context.out,
     )
 

@@ -15,6 +15,7 @@ from workbench.engine import programs
 from workbench.engine.acceleration.table import accelerated
 from workbench.engine.fx_snapshot import snapshot
 from workbench.engine.improving import improve
+from workbench.engine.origins import keep_origins, with_origins
 from workbench.engine.running import float_module
 from workbench.engine.samples import calibration_samples
 from workbench.errors import Place, failure
@@ -47,6 +48,7 @@ def run(context: StageContext) -> None:
     floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
     graph = snapshot(prepared.module, LEVEL, floating.modules)
     graph.save(context.out / GRAPH_FILE)
+    keep_origins(context, floating, graph)
     toolchain = context.toolchain()
     annotations = toolchain.report(prepared.quantizer, prepared.module, context.project)
     observers = [m for m in prepared.module.modules() if isinstance(m, ObserverBase)]
@@ -54,7 +56,7 @@ def run(context: StageContext) -> None:
     if not observers:
         warnings.append("Nothing is quantized: no rule matches an operator the target can take.")
     result = PrepareResult(
-        observers=len(observers), annotations=tuple(annotations),
+        observers=len(observers), annotations=with_origins(context, annotations),
         improvements=prepared.improvements, warnings=tuple(warnings),
     )  # fmt: skip
     save_result(result, context.out)
