@@ -132,7 +132,8 @@ def result_of(stage):
                                         histogram={0: 160}, sample_max_lsb=(0,) * 16),
             against_quantized=Agreement(elements=160, exact=157, max_lsb=1, argmax_equal=16,
                                         histogram={-1: 2, 0: 157, 1: 1},
-                                        sample_max_lsb=(0, 1) + (0,) * 14),
+                                        sample_max_lsb=(0, 1) + (0,) * 14,
+                                        sample_argmax=(True,) * 16),
         ),
         "package": PackageResult(
             files=(Deliverable(name="net.pte", bytes=4, sha256="0" * 64, purpose="program"),),

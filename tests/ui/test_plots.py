@@ -159,7 +159,7 @@ def test_that_grid_lines_hide_when_they_cannot_be_told_apart(qtbot):
 
 def test_that_bars_and_differences_say_their_figures(qtbot):
     bars = BarPlot("b", "tensors", "SQNR [dB]", lambda place: f"bar {place}")
-    differences = DifferencePlot()
+    differences = DifferencePlot("quantized model")
     modules = ModuleBars("m", "estimated cycles", lambda place: f"module {place}")
     for plot in (bars, differences, modules):
         qtbot.addWidget(plot)

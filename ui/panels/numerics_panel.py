@@ -152,7 +152,7 @@ class NumericsPanel(ResultPanel):
         self.verify_cards = FigureCards(content)
         self.verify_note = _hint("", content)
         self.verify_note.setWordWrap(True)
-        self.differences = DifferencePlot(content)
+        self.differences = DifferencePlot("quantized model", content)
         self.log = QCheckBox("Logarithmic counts", content)
         self.log.clicked.connect(self.differences.set_log)
         self.verify_outputs = OutputTableModel(self)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import JsonValue
 from PySide6.QtCore import QSortFilterProxyModel, Qt
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
-    QLabel,
     QListView,
-    QScrollArea,
     QSplitter,
-    QTabWidget,
     QVBoxLayout,
     QWidget,
 )
@@ -22,14 +19,12 @@ from PySide6.QtWidgets import (
 from ui.jobs import Job
 from ui.models.log_lines import Role
 from ui.models.text_file import TextFileModel
-from ui.models.traced_table import EventTableModel, TracedTableModel
-from ui.outline import inside
 from ui.result_panel import ResultPanel, StageFrame
 from ui.selection import Selected
-from ui.simulation_texts import simulation_cards, simulation_text
+from ui.simulation.texts import simulation_cards, simulation_text
+from ui.simulation.view import SimulationView
 from ui.theme import Theme
 from ui.widgets.figure_cards import FigureCards
-from ui.widgets.figure_view import FigureView
 from ui.widgets.line_delegate import LineDelegate
 from ui.widgets.machine_bar import MachineBar
 from ui.widgets.runner_dialog import RunnerDialog
@@ -55,8 +50,6 @@ NOTHING = (
     "The program runs on Arm's simulator here: its outputs are compared with the quantized model "
     "and the TOSA reference model, its cycles with Vela's estimate."
 )
-_DIFFERENCE, _DELEGATE = 4, 6
-TOLD, OPERATIONS, EVENTS = range(3)
 LOG_FILE = "uart.log"
 
 
@@ -109,15 +102,10 @@ class SimulatorPanel(ResultPanel):
         self.cards.render_cards(cards, self.context.theme, stale=not shown.current)
         log = f"Everything that was printed: {shown.folder / LOG_FILE}"
         self._show_printed(shown.folder / LOG_FILE)
-        self.text.setText(f"{simulation_text(shown.value)}\n{log}")
-        self.traced.set_rows(shown.value.traced)
-        self.traced_table.set_look(self.context.theme, stale=not shown.current)
-        self.tabs.setTabVisible(OPERATIONS, bool(shown.value.traced))
-        self.events.set_rows(shown.value.events)
-        self.event_table.set_look(self.context.theme, stale=not shown.current)
-        self.tabs.setTabVisible(EVENTS, bool(shown.value.events))
-        several = len({row.delegate for row in shown.value.traced}) > 1
-        self.traced_table.setColumnHidden(_DELEGATE, not several)
+        text = f"{simulation_text(shown.value)}\n{log}"
+        self.view.render_result(
+            shown.value, text, self.context.theme, stale=not shown.current
+        )  # fmt: skip
 
     def _show_printed(self, log: Path) -> None:
         """Show all that a finished run printed; while one runs, what comes in."""
@@ -136,45 +124,19 @@ class SimulatorPanel(ResultPanel):
         if not self.has("run") or selected.origin == self.panel_id:
             return
         modules = selected.modules or self.context.outline.modules_of(selected.nodes)
-        rows = [
-            shown for shown in range(self.traced.rowCount())
-            if (row := self.traced.row_at(shown)) and row.module and inside(row.module, modules)
-        ]  # fmt: skip
-        self.traced_table.choose_rows(rows, reveal=True)
-
-    def _on_operations_chosen(self, shown: Sequence[int]) -> None:
-        rows = [self.traced.row_at(number) for number in shown]
-        modules = [row.module for row in rows if row is not None and row.module]
-        self.context.selection.choose_modules(modules, self.panel_id)
+        self.view.choose_modules(modules)
 
     def _make(self, content: QWidget) -> None:
         self.cards = FigureCards(content)
-        self.text = QLabel()
-        self.text.setWordWrap(True)
-        self.text.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        scroll = QScrollArea(content)
-        scroll.setWidget(self.text)
-        scroll.setWidgetResizable(True)
-        scroll.setFrameShape(QScrollArea.Shape.NoFrame)
-        scroll.viewport().setAutoFillBackground(False)
-        self.text.setAutoFillBackground(False)
-        self.traced = TracedTableModel(self)
-        self.traced_table = FigureView("Cycles of each operation", self.traced, content)
-        self.traced_table.rows_chosen.connect(self._on_operations_chosen)
-        self.traced_table.sortByColumn(_DIFFERENCE, Qt.SortOrder.DescendingOrder)
-        self.tabs = QTabWidget(content)
-        self.tabs.setDocumentMode(True)
-        self.tabs.addTab(scroll, "What it told")
-        self.tabs.addTab(self.traced_table, "Estimated and measured")
-        self.events = EventTableModel(self)
-        self.event_table = FigureView("Recorded events", self.events, content)
-        self.tabs.addTab(self.event_table, "Recorded events")
+        self.view = SimulationView(content)
+        self.view.modules_chosen.connect(
+            lambda modules: self.context.selection.choose_modules(modules, self.panel_id)
+        )
         layout = QVBoxLayout(content)
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(8)
         layout.addWidget(self.cards)
-        layout.addWidget(self.tabs, 1)
+        layout.addWidget(self.view, 1)
 
     def _make_log(self) -> QListView:
         self._live = QSortFilterProxyModel(self)

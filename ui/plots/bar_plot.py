@@ -115,9 +115,9 @@ class BarPlot(Chart):
 class DifferencePlot(Chart):
     """How many output elements differ by how many steps."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, other: str, parent: QWidget | None = None) -> None:
         super().__init__(
-            "Differences to the quantized model", "difference [LSB]", "output elements", parent
+            f"Differences to the {other}", "difference [LSB]", "output elements", parent
         )
         self.counts: dict[int, int] = {}
         self._is_log = False

@@ -79,7 +79,10 @@ class SimulationReport(Frozen):
 
 
 class Agreement(Frozen):
-    """Outputs of the simulator against others, in steps (LSB) of each output's grid."""
+    """Outputs of the simulator against others, in steps (LSB) of each output's grid.
+
+    ``sample_max_lsb`` and ``sample_argmax`` have one entry for each sample.
+    """
 
     elements: int
     exact: int
@@ -87,6 +90,7 @@ class Agreement(Frozen):
     argmax_equal: int
     histogram: dict[int, int]
     sample_max_lsb: tuple[int, ...]
+    sample_argmax: tuple[bool, ...] = ()
 
 
 class TracedOperation(Frozen):

@@ -5,7 +5,7 @@ import pytest
 from tests.fakes import checkout, fvp, runner_elf
 from tests.fakes.engine import Play
 from ui.models.log_lines import Role
-from ui.panels.simulator_panel import OPERATIONS
+from ui.simulation.view import OPERATIONS, OUTPUTS
 from ui.widgets.runner_dialog import RunnerDialog
 from workbench.fvp.machine import load_settings
 
@@ -58,8 +58,8 @@ def test_that_a_run_shows_measured_figures_and_the_serial_port(named, opened, qt
     qtbot.waitUntil(lambda: "NPU cycles: 1,180, measured (FVP 11.27.42)" in named.cards.texts())
     assert "Of the estimate: 118 %, measured (FVP 11.27.42)" in named.cards.texts()
     assert "Equal to TOSA: 100.00 %, measured (FVP 11.27.42)" in named.cards.texts()
-    assert "reading weights bounds the run" in named.text.text()
-    assert "2 by -1 LSB, 1 by +1 LSB; most in sample 2" in named.text.text()
+    assert "reading weights bounds the run" in named.view.text.text()
+    assert "2 by -1 LSB, 1 by +1 LSB; most in sample 2" in named.view.text.text()
     qtbot.waitUntil(lambda: named.log.model().rowCount() == 3)
     assert lines(named)[0].endswith("Model run: 1")
     assert named.log.model().index(1, 0).data(Role.LEVEL) == "error"
@@ -86,13 +86,17 @@ def test_that_measured_cycles_stand_beside_the_estimated_ones(named, opened, qtb
     assert load_settings().trace
     opened.runs.run_to("run")
     qtbot.waitUntil(lambda: named.has("run"))
-    named.tabs.setCurrentIndex(OPERATIONS)
-    model = named.traced_table.model()
+    named.view.setCurrentIndex(OPERATIONS)
+    model = named.view.traced_table.model()
     shown = [model.index(0, column).data() for column in range(6)]
     assert shown == ["Conv2D", "stem.conv", "900", "1,098", "+198", "+22 %"]
-    named.traced_table.selectRow(0)
+    named.view.setCurrentIndex(OUTPUTS)
+    model = named.view.sample_table.model()
+    assert [model.index(1, column).data() for column in range(4)] == ["2", "0", "1", "yes"]
+    assert named.view.to_quantized.counts == {-1: 2, 0: 157, 1: 1}
+    named.view.traced_table.selectRow(0)
     assert opened.window.context.selection.value.modules == {"stem.conv"}
-    model = named.event_table.model()
+    model = named.view.event_table.model()
     assert [model.index(0, c).data() for c in range(4)] == ["add.out", "CPU kernel", "321", "1"]
     named.machine.fast.click()
     assert not named.machine.trace.isEnabled()

@@ -170,4 +170,5 @@ def _agreement(
         argmax_equal=sum(r.argmax_equal for r in each),
         histogram=dict(sorted(histogram.items())),
         sample_max_lsb=tuple(r.max_lsb for r in each),
+        sample_argmax=tuple(bool(r.argmax_equal) for r in each),
     )

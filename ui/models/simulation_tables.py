@@ -1,12 +1,14 @@
-"""What a simulator measured: operations on the NPU beside Vela's estimate, and events."""
+"""What a simulator measured: operations beside Vela's estimate, samples, events."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from PySide6.QtCore import QObject
 
 from ui.figures import DASH, count, percent
 from ui.models.figure_table import Column, FigureTableModel
-from workbench.results import RuntimeEvent, TracedOperation
+from workbench.results import RuntimeEvent, SimulationResult, TracedOperation
 
 
 def excess(row: TracedOperation) -> float | None:
@@ -65,6 +67,46 @@ class EventTableModel(FigureTableModel[RuntimeEvent]):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(EVENT_COLUMNS, lambda r: f"{r.name}\nmeasured (FVP, ETDump)", parent)
+
+
+@dataclass(frozen=True)
+class SampleRow:
+    """One sample: how far its outputs are off [LSB], and whether the greatest is the same."""
+
+    number: int
+    to_reference: int
+    to_quantized: int
+    same_argmax: bool
+
+
+def sample_rows(result: SimulationResult) -> list[SampleRow]:
+    """Return a row for each sample whose outputs were compared."""
+    reference, quantized = result.against_reference, result.against_quantized
+    return [
+        SampleRow(number, *figures)
+        for number, figures in enumerate(
+            zip(reference.sample_max_lsb, quantized.sample_max_lsb, quantized.sample_argmax,
+                strict=False), 1,
+        )
+    ]  # fmt: skip
+
+
+SAMPLE_COLUMNS: tuple[Column[SampleRow], ...] = (
+    Column("Sample", lambda r: str(r.number), lambda r: r.number),
+    Column("To TOSA [LSB]", lambda r: str(r.to_reference), lambda r: r.to_reference,
+           "Largest difference to the TOSA reference model, in steps of the output's grid"),
+    Column("To quantized [LSB]", lambda r: str(r.to_quantized), lambda r: r.to_quantized,
+           "Largest difference to the quantized model, in steps of the output's grid"),
+    Column("Same arg-max", lambda r: "yes" if r.same_argmax else "no", None,
+           "Whether the greatest output is the quantized model's"),
+)  # fmt: skip
+
+
+class SampleTableModel(FigureTableModel[SampleRow]):
+    """All samples that were run."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(SAMPLE_COLUMNS, lambda r: f"Sample {r.number}\nmeasured (FVP)", parent)
 
 
 class TracedTableModel(FigureTableModel[TracedOperation]):
