@@ -93,11 +93,11 @@ def sample_rows(result: SimulationResult) -> list[SampleRow]:
 
 SAMPLE_COLUMNS: tuple[Column[SampleRow], ...] = (
     Column("Sample", lambda r: str(r.number), lambda r: r.number),
-    Column("To TOSA [LSB]", lambda r: str(r.to_reference), lambda r: r.to_reference,
-           "Largest difference to the TOSA reference model, in steps of the output's grid"),
-    Column("To quantized [LSB]", lambda r: str(r.to_quantized), lambda r: r.to_quantized,
-           "Largest difference to the quantized model, in steps of the output's grid"),
-    Column("Same arg-max", lambda r: "yes" if r.same_argmax else "no", None,
+    Column("TOSA", lambda r: str(r.to_reference), lambda r: r.to_reference,
+           "Largest difference to the TOSA reference model [LSB of the output]"),
+    Column("Quantized", lambda r: str(r.to_quantized), lambda r: r.to_quantized,
+           "Largest difference to the quantized model [LSB of the output]"),
+    Column("Arg-max", lambda r: "same" if r.same_argmax else "other", None,
            "Whether the greatest output is the quantized model's"),
 )  # fmt: skip
 

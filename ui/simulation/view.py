@@ -95,19 +95,18 @@ class SimulationView(QTabWidget):
         self.to_quantized = DifferencePlot("quantized model", self)
         self.samples = SampleTableModel(self)
         self.sample_table = FigureView("Samples", self.samples, self)
-        plots = QWidget(self)
-        layout = QVBoxLayout(plots)
-        layout.setContentsMargins(0, 6, 0, 0)
+        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split.addWidget(self.sample_table)
         for title, plot in (
             ("Differences to the TOSA reference model", self.to_reference),
             ("Differences to the quantized model", self.to_quantized),
         ):
-            layout.addWidget(QLabel(title, plots))
+            page = QWidget(split)
+            layout = QVBoxLayout(page)
+            layout.setContentsMargins(6, 6, 0, 0)
+            layout.addWidget(QLabel(title, page))
             layout.addWidget(plot, 1)
-        split = QSplitter(Qt.Orientation.Horizontal, self)
-        split.addWidget(self.sample_table)
-        split.addWidget(plots)
-        split.setSizes([420, 380])
+        split.setSizes([430, 270, 270])
         return split
 
     def _on_operations_chosen(self, shown: Sequence[int]) -> None:

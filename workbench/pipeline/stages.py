@@ -56,7 +56,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools",), 3, _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
-          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 3, _entry("run")),
+          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 4, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
           ("name", "rules.listed", "calibration", "board"), ("executorch",), 4, _entry("package")),
 )  # fmt: skip

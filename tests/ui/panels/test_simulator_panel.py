@@ -92,7 +92,7 @@ def test_that_measured_cycles_stand_beside_the_estimated_ones(named, opened, qtb
     assert shown == ["Conv2D", "stem.conv", "900", "1,098", "+198", "+22 %"]
     named.view.setCurrentIndex(OUTPUTS)
     model = named.view.sample_table.model()
-    assert [model.index(1, column).data() for column in range(4)] == ["2", "0", "1", "yes"]
+    assert [model.index(1, column).data() for column in range(4)] == ["2", "0", "1", "same"]
     assert named.view.to_quantized.counts == {-1: 2, 0: 157, 1: 1}
     named.view.traced_table.selectRow(0)
     assert opened.window.context.selection.value.modules == {"stem.conv"}
