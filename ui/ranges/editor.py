@@ -91,7 +91,7 @@ class RangeEditor(QWidget):
         self._enable(can_apply=grid is not None and self._ends is not None)
         if row is None or row.refusal or grid is None:
             self.fields.show_ends(None, None)
-            self.told.setText(row.refusal if row is not None else "")
+            self.told.setText(_without_grid(row) if row is not None else "")
             return
         decided = row.decided
         ends = self._ends or (decided.ends if decided is not None else None)
@@ -163,3 +163,10 @@ class RangeEditor(QWidget):
     def _on_free(self) -> None:
         if self._row is not None:
             self.free_asked.emit([self._row.node])
+
+
+def _without_grid(row: RangeRow) -> str:
+    """Say why there is no range to show."""
+    decided = row.decided
+    is_searched = decided is not None and not decided.is_known
+    return f"By {decided.who}: being searched\u2026" if is_searched and decided else row.refusal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QLabel, QSplitter, QTabWidget, QVBoxLayout, QWidget
 
 from ui.models.range_arrays import Arrays, Channels
@@ -13,11 +13,15 @@ from ui.ranges.editor import RangeEditor
 from ui.ranges.methods_view import MethodsView
 from ui.ranges.samples_view import SamplesView
 from ui.theme import Theme
+from workbench.numerics.histogram import Histogram
 from workbench.numerics.tensors import choices, histogram_of
 from workbench.project.model import Project
+from workbench.results import TensorRange
 
 NO_CHOICE = "There is no range to choose here; the reason stands under the histogram."
 NO_SPREAD = "Calibration saw no spread of values here, so all methods would say the same."
+# How long a selection rests before all methods are searched [ms].
+_REST_MS = 60
 UNCHOSEN_TEXT = "Choose a tensor in the plot or the table to see its histogram."
 
 
@@ -51,6 +55,9 @@ class TensorSide(QWidget):
         layout.addWidget(self.title)
         layout.addWidget(split, 1)
         self.editor.hide()
+        self._asked: tuple[TensorRange, Histogram] | None = None
+        self._later = QTimer(self, interval=_REST_MS, singleShot=True)
+        self._later.timeout.connect(self._on_rest)
 
     def render_project(self, project: Project | None) -> None:
         """Show what the project chooses."""
@@ -61,6 +68,7 @@ class TensorSide(QWidget):
     def render_nothing(self, text: str = UNCHOSEN_TEXT) -> None:
         """Show that no tensor is chosen."""
         self.title.setText(text)
+        self._asked = None
         self.editor.hide()
         self.methods.setEnabled(False)
         self.samples.setEnabled(False)
@@ -77,15 +85,21 @@ class TensorSide(QWidget):
         self.editor.render_tensor(row, view, histogram, theme)
         why = NO_SPREAD if histogram is None else ""
         why = NO_CHOICE if row.refusal else why
-        offered = choices(row.tensor, histogram) if histogram is not None and not why else []
         self.methods.setEnabled(True)
-        self.methods.render_choices(offered, row.tensor.module, why)
+        self.methods.render_choices([], row.tensor.module, why)
+        self._asked = (row.tensor, histogram) if histogram is not None and not why else None
+        self._later.start()
         data = project.calibration if project is not None else None
         self.samples.setEnabled(True)
         self.samples.render_samples(
             samples_of(arrays, row.tensor.index), data.dropped if data is not None else (),
             can_drop=data is not None,
         )  # fmt: skip
+
+    def _on_rest(self) -> None:
+        """Search by every method once the selection rests: that takes longer than a frame."""
+        if self._asked is not None:
+            self.methods.render_choices(choices(*self._asked), self._asked[0].module)
 
     def set_theme(self, theme: Theme, *, stale: bool) -> None:
         """Take on the colours of a theme."""

@@ -31,6 +31,7 @@ def conv(panel, opened, qtbot):
     """The panel with the first activation chosen."""
     click(panel, qtbot, 0)
     qtbot.waitUntil(lambda: "conv2d" in panel.side.title.text())
+    qtbot.waitUntil(lambda: panel.side.methods.model.rowCount() == 5)
     return panel
 
 
