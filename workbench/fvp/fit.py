@@ -85,6 +85,7 @@ def check(program: Program, runner: RunnerElf, device: Device, input_bytes: int 
         *_family(runner, device),
         *_memory_mode(program, runner),
         *_linked(program, runner),
+        *_whole(program),
         *_pools(program, runner, input_bytes),
     ]
     if problems:
@@ -124,6 +125,15 @@ def _memory_mode(program: Program, runner: RunnerElf) -> Iterator[ErrorInfo]:
             f"{program.name} was compiled for {mode}; the runner {runner.path.name} was built "
             f"{has} an SRAM dedicated to the NPU.",
             f"Choose the runner that was built with --memory_mode={mode}.",
+        )
+
+
+def _whole(program: Program) -> Iterator[ErrorInfo]:
+    if any(delegate["external_blocks"] for delegate in program.delegates):
+        yield _problem(
+            f"The weights of {program.name} lie in a file beside it, which a run cannot give to "
+            "the runner.",
+            "Compile it with its weights inside to simulate it.",
         )
 
 

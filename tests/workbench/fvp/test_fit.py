@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from workbench.errors import WorkbenchError
@@ -14,6 +16,7 @@ from workbench.fvp.runner_elf import read_runner
 from workbench.fvp.simulators import SIMULATORS, device_of
 
 U55 = SIMULATORS[0]
+PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
 
 
 @pytest.mark.parametrize(
@@ -154,3 +157,9 @@ def test_that_machine_settings_survive_and_damaged_ones_are_told():
     settings_path().write_text("{")
     with pytest.raises(WorkbenchError, match="cannot be understood"):
         load_settings()
+
+
+def test_that_a_program_without_its_weights_is_refused(bench):
+    program = Program("net", (PROGRAMS / "u55_external.pte").read_bytes())
+    with pytest.raises(WorkbenchError, match="weights of net lie in a file beside it"):
+        check_fit(program, read_runner(bench.runner()), device_of("ethos-u55-256"))
