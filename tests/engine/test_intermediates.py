@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from tests.engine.in_process import CALIBRATED, project
+from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
+from workbench.results import GRAPH_FILE
 
 pytestmark = pytest.mark.engine
 
@@ -20,6 +22,16 @@ def test_that_every_tensor_inside_is_compared_and_the_first_divergence_named(eng
     assert all(t.sqnr_db is None or t.sqnr_db > 25 for t in tensors.values())
     unequal = [t.tensor for t in found.tensors if t.max_lsb]
     assert found.first_divergence == (unequal[0] if unequal else "")
+
+
+def test_that_tensors_inside_name_the_operation_that_makes_them(engine):
+    made = project("normed", target="ethos-u85-256", **CALIBRATED)
+    assert engine.run(made, "verify") == "done", engine.events
+    graph = GraphSnapshot.load(engine.path(made, "export") / GRAPH_FILE).nodes_by_id
+    tensors = engine.result(made, "verify").tensors
+    assert {"linear", "linear_1", "add"} <= {tensor.origin for tensor in tensors}
+    assert all(tensor.max_lsb <= 2 and tensor.exact > 0.5 for tensor in tensors)
+    assert all(graph[t.origin].module == t.module for t in tensors if t.origin)
 
 
 def test_that_outputs_stay_the_same_bits_when_inner_tensors_are_exposed(engine):

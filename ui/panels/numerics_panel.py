@@ -238,7 +238,8 @@ class NumericsPanel(ResultPanel):
 
     def _on_integers_chosen(self, rows: Sequence[int]) -> None:
         found = [self.integers.row_at(row) for row in rows]
-        self.context.selection.choose_nodes([t.tensor for t in found if t], "integers")
+        nodes = [t.origin for t in found if t and t.origin]
+        self.context.selection.choose_nodes(nodes, "integers")
 
     def _look_at(self, row: int) -> None:
         found = self.samples.row_at(row)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from workbench.graph.lineage import Lineage
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.results import GRAPH_FILE, NodeAnnotation, TensorQuality, TensorRange
+from workbench.results import (
+    GRAPH_FILE,
+    IntegerQuality,
+    NodeAnnotation,
+    TensorQuality,
+    TensorRange,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
 
 _NAME = "origins"
 _FLOAT, _PREPARED = "float", "prepared"
-Told = TypeVar("Told", NodeAnnotation, TensorQuality, TensorRange)
+Told = TypeVar("Told", IntegerQuality, NodeAnnotation, TensorQuality, TensorRange)
 
 
 def keep_origins(context: StageContext, floating: GraphSnapshot, prepared: GraphSnapshot) -> None:
@@ -40,5 +46,5 @@ def with_origins(context: StageContext, rows: Iterable[Told]) -> tuple[Told, ...
     return tuple(row.model_copy(update={"origin": known.get(_node(row), "")}) for row in rows)
 
 
-def _node(row: NodeAnnotation | TensorQuality | TensorRange) -> str:
-    return row.tensor if isinstance(row, TensorQuality) else row.node
+def _node(row: IntegerQuality | NodeAnnotation | TensorQuality | TensorRange) -> str:
+    return row.tensor if isinstance(row, IntegerQuality | TensorQuality) else row.node

@@ -27,7 +27,7 @@ class IntegerQuality(Frozen):
     """Quantized model against the integer program at one tensor; computed.
 
     ``exact`` is the share of elements that are equal, ``max_lsb`` how many steps of the grid the
-    others differ at most.
+    others differ at most. ``origin`` is the operation of the exported graph that makes the tensor.
     """
 
     tensor: str
@@ -38,6 +38,7 @@ class IntegerQuality(Frozen):
     max_abs_error: float | None
     max_lsb: int
     exact: float
+    origin: str = ""
 
 
 class SampleQuality(Frozen):

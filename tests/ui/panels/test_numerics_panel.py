@@ -153,8 +153,12 @@ def test_that_tensors_inside_the_program_are_listed_with_the_first_divergence(
 ):
     figures = {"op": "x", "sqnr_db": None, "cosine": 1.0, "max_abs_error": 0.0}
     tensors = (
-        IntegerQuality(tensor="conv2d", module="stem.conv", max_lsb=0, exact=1.0, **figures),
-        IntegerQuality(tensor="linear", module="head", max_lsb=3, exact=0.9, **figures),
+        IntegerQuality(
+            tensor="conv2d", origin="conv2d", module="stem.conv", max_lsb=0, exact=1.0, **figures
+        ),
+        IntegerQuality(
+            tensor="linear", origin="linear", module="head", max_lsb=3, exact=0.9, **figures
+        ),
     )
     verified = result_of("verify").model_copy(
         update={"tensors": tensors, "tensor_samples": 4, "first_divergence": "linear"}

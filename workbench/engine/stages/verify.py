@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from workbench.engine.origins import with_origins
 from workbench.results import save_result
 
 if TYPE_CHECKING:
@@ -12,4 +13,6 @@ if TYPE_CHECKING:
 
 def run(context: StageContext) -> None:
     """Leave how many output elements agree, and by how many steps the others differ."""
-    save_result(context.toolchain().verify(context), context.out)
+    found = context.toolchain().verify(context)
+    told = with_origins(context, found.tensors)
+    save_result(found.model_copy(update={"tensors": told}), context.out)

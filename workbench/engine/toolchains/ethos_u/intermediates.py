@@ -83,9 +83,11 @@ def pairs(
 ) -> list[Pair]:
     """Return the tensors that exist on both sides, in the order of the program.
 
-    An operator that was fused into the one before it has that one's integers.
+    An operator that was fused into the one before it has that one's integers. The device tells
+    operators of the exported program; of those that the quantizer took apart, the last part counts.
     """
     nodes = {node.name: node for node in converted.graph.nodes}
+    final = {_origin(n): n for n in converted.graph.nodes if _computes(n)}
     last: dict[str, Node] = {}
     for made in device.nodes:
         if made.kind == "call" and made.outputs and made.outputs[0].dtype in _INTEGERS:
@@ -96,21 +98,32 @@ def pairs(
             continue
         seen = nodes[visible(converted, node.name)]
         grid = grid_of(seen) if "dequantize_per_tensor" in str(seen.target) else None
-        integers = _integers(nodes[node.name], last) if grid is not None else None
+        integers = _integers(nodes[node.name], last, final) if grid is not None else None
         if grid is not None and integers is not None:
             delegate, _, name = integers.id.removeprefix("delegate_").partition("/")
             found.append(Pair(nodes[node.name], seen.name, grid, int(delegate), name))
     return found
 
 
-def _integers(node: torch.fx.Node, last: Mapping[str, Node]) -> Node | None:
+def _integers(
+    node: torch.fx.Node, last: Mapping[str, Node], final: Mapping[str, torch.fx.Node]
+) -> Node | None:
     """Return the TOSA operator that made a node's integers, its own or of what it is fused into."""
     at: torch.fx.Node | None = node
-    while at is not None and at.op == "call_function" and "quantize" not in str(at.target):
-        if at.name in last:
-            return last[at.name]
+    while at is not None and _computes(at):
+        origin = _origin(at)
+        if origin in last:
+            return last[origin] if final[origin] is at else None
         at = at.all_input_nodes[0] if at.all_input_nodes else None
     return None
+
+
+def _computes(node: torch.fx.Node) -> bool:
+    return node.op == "call_function" and "quantize" not in str(node.target)
+
+
+def _origin(node: torch.fx.Node) -> str:
+    return programs.origin_of(node) or node.name
 
 
 class IntegerComparison:
