@@ -13,6 +13,7 @@ import numpy as np
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.pte.description import describe
 from workbench.pte.vela_stream import ETHOS_U
+from workbench.targets.ethos_u_devices import MEMORY_MODES
 
 if TYPE_CHECKING:
     from workbench.fvp.runner_elf import RunnerElf
@@ -117,7 +118,8 @@ def _family(runner: RunnerElf, device: Device) -> Iterator[ErrorInfo]:
 
 def _memory_mode(program: Program, runner: RunnerElf) -> Iterator[ErrorInfo]:
     mode = program.memory_mode
-    if not mode or runner.dedicated is None:
+    # What a mode of the user's own keeps where is not in the program.
+    if mode not in MEMORY_MODES or runner.dedicated is None:
         return
     if mode.startswith("Dedicated") != runner.dedicated:
         has = "with" if runner.dedicated else "without"

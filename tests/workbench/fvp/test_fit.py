@@ -163,3 +163,13 @@ def test_that_a_program_without_its_weights_is_refused(bench):
     program = Program("net", (PROGRAMS / "u55_external.pte").read_bytes())
     with pytest.raises(WorkbenchError, match="weights of net lie in a file beside it"):
         check_fit(program, read_runner(bench.runner()), device_of("ethos-u55-256"))
+
+
+def test_that_a_memory_mode_of_the_users_own_fits_any_runner(bench):
+    data = bench.program().read_bytes()
+    own = data.replace(b"--memory-mode=Shared_Sram", b"--memory-mode=Mine_______")
+    assert own != data
+    runner = read_runner(bench.runner(pools={"fast scratch": 4096}))
+    check_fit(Program("net", own), runner, device_of("ethos-u55-128"))
+    with pytest.raises(WorkbenchError, match="compiled for Shared_Sram"):
+        check_fit(Program("net", data), runner, device_of("ethos-u55-128"))
