@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from workbench.boards.board import Board, MemoryKind
 from workbench.boards.choosing import placed
 from workbench.project.frozen import Frozen
-from workbench.pte.description import memory
 from workbench.results import PROGRAM_FILE, WEIGHTS_FILE
 from workbench.targets.ethos_u_memory import memory_use
 
@@ -93,6 +92,9 @@ def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) 
     Raises:
         WorkbenchError: the board cannot be read, or the bytes are no program.
     """
+    # Decoding programs is nothing that the start of the window should wait for.
+    from workbench.pte.description import memory
+
     found = placed(project, folder)
     if found is None:
         return None

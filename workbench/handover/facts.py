@@ -42,8 +42,8 @@ class Facts:
 
     @property
     def where(self) -> str:
-        """The board, or the device where none was chosen."""
-        return self.board.title if self.board else self.choice.id
+        """The board in one line, or the device where none was chosen."""
+        return " ".join(self.board.title.split()) if self.board else self.choice.id
 
 
 def gather(project: Project, folder: Path, program: bytes, weights: bytes | None) -> Facts:

@@ -15,6 +15,7 @@ from workbench.handover.placing import linker, region_settings
 from workbench.handover.settings import cmake, components, cproject, kconfig
 from workbench.handover.sources import assembly, c_header
 from workbench.project import edits
+from workbench.project.board_files import SHIPPED
 from workbench.project.model import TargetChoice
 from workbench.pte.description import describe
 from workbench.results import LowerResult
@@ -178,3 +179,14 @@ def test_that_weights_beside_the_program_have_a_section_and_a_place_of_their_own
     assert "KEEP(*(network_weights_sec)) } > MRAM" in linker(facts)
     assert b".section network_weights_sec" in assembly(facts)
     assert "lie beside it in net.ptd" in markdown(title(facts), note(facts))
+
+
+def test_that_the_name_of_a_board_cannot_become_a_line_of_a_build_file(tmp_path):
+    text = (SHIPPED / "himax-we2.toml").read_text().replace('ini = "himax-we2.ini"\n', "")
+    text = text.replace("My_Sys_Cfg", "Ethos_U55_High_End_Embedded")
+    text = text.replace("My_Mem_Mode_Parent", "Shared_Sram")
+    title = 'title = "Himax WiseEye2 (Grove Vision AI Module V2)"'
+    (tmp_path / "b.toml").write_text(text.replace(title, 'title = "A\\nset(X 1)"'))
+    facts = facts_of(folder=tmp_path, board="b.toml")
+    assert facts.where == "A set(X 1)"
+    assert all(line.startswith(("#", "set(ET_", "set(EXEC")) for line in cmake(facts).splitlines())
