@@ -1,5 +1,7 @@
 """Small networks and data of every kind, as user files that projects name."""
 
+import math
+
 import torch
 from torch import nn
 
@@ -240,3 +242,22 @@ def uneven():
 
 def normed():
     return _made(Normed, (1, 3, 8, 8))
+
+
+class Masked(nn.Module):
+    """A leaky ReLU, and scores of which some are minus infinity before a softmax."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(16, 16)
+        self.act = nn.LeakyReLU(0.1)
+        self.register_buffer("mask", torch.eye(8, dtype=torch.bool))
+
+    def forward(self, x):
+        x = self.act(self.first(x))
+        scores = torch.softmax((x @ x.transpose(1, 2)).masked_fill(self.mask, -math.inf), -1)
+        return scores @ x
+
+
+def masked():
+    return _made(Masked, (1, 8, 16))

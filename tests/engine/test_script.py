@@ -29,7 +29,13 @@ def own_observers_and_integer_io(folder):
     made = edits.assign(made, "module_type", "torch.nn.modules.activation.ReLU",
                         observed("moving_average"))  # fmt: skip
     made = edits.assign(made, "io", "", observed("minmax"))
-    options = {"integer_io": True, "optimise": "Size"}
+    options = {
+        "integer_io": True,
+        "optimise": "Size",
+        "tensor_allocator": "Greedy",
+        "softmax": "STABLE",
+        "positive_infinity": 200.0,
+    }
     return edits.set_target(made, TargetChoice(id="ethos-u55-64", options=options))
 
 

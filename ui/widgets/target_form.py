@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class TargetForm(QWidget):
                 self._device.addItem(variant.title, variant.id)
         self._device.activated.connect(self._on_device_activated)
         self._fields: dict[str, QWidget] = {}
+        self._groups: list[str] = []
         self._layout: QBoxLayout | QFormLayout
         if compact:
             self._layout = QHBoxLayout(self)
@@ -114,7 +116,8 @@ class TargetForm(QWidget):
         elif not field.hasFocus():
             line = field.line if isinstance(field, PathField) else field
             assert isinstance(line, QLineEdit)
-            line.setText("" if value is None else str(value))
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            line.setText("" if value is None else text)
 
     def _make(self, option: OptionSpec) -> QWidget:
         field: QWidget
@@ -138,6 +141,11 @@ class TargetForm(QWidget):
         field.setToolTip(option.description)
         self._fields[option.name] = field
         if isinstance(self._layout, QFormLayout):
+            if option.group and option.group not in self._groups:
+                self._groups.append(option.group)
+                heading = QLabel(option.group, self)
+                heading.setObjectName("Subheading")
+                self._layout.addRow(heading)
             self._layout.addRow("" if option.kind == "switch" else option.title, field)
         else:
             self._layout.addWidget(field)
@@ -154,13 +162,13 @@ class TargetForm(QWidget):
 
     def _on_line_edited(self, option: OptionSpec, line: QLineEdit) -> None:
         text = line.text().strip()
-        if option.kind != "number":
+        if option.kind not in {"number", "real"}:
             self._take(option.name, text)
-        elif not text or text.isdecimal():
-            line.setProperty("invalid", False)
-            self._take(option.name, int(text) if text else None)
-        else:
-            line.setProperty("invalid", True)
+            return
+        is_number = not text or (text.isdecimal() if option.kind == "number" else _is_real(text))
+        line.setProperty("invalid", not is_number)
+        if is_number:
+            self._take(option.name, _number(option, text))
         line.style().polish(line)
 
     def _on_path_edited(self, name: str, text: str) -> None:
@@ -180,3 +188,16 @@ class TargetForm(QWidget):
         if choice != self._choice:
             self.render_choice(choice)
             self.chosen.emit(choice)
+
+
+def _is_real(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _number(option: OptionSpec, text: str) -> JsonValue:
+    if not text:
+        return option.default
+    return int(text) if option.kind == "number" else float(text)

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
+from workbench.targets.ethos_u_extras import (
+    NEGATIVE_INFINITY,
+    POSITIVE_INFINITY,
+    given_passes,
+    vela_flags,
+)
 from workbench.targets.vela_ini import OWN_INI, ini_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from workbench.project.model import Project
     from workbench.project.qconfig import QuantConfig
 
@@ -101,16 +109,18 @@ def own_ini_part(project: Project, folder: Path) -> list[str]:
     return [_AT_HAND.replace("{text}", repr(ini.text)).replace("{name!r}", repr(OWN_INI))]
 
 
+_ENUMS = {
+    "softmax": ("softmax", "SoftmaxDecompositionConfig"),
+    "leaky_relu": ("leaky_relu", "LeakyReLULoweringConfig"),
+    "sdpa_guard": ("sdpa_safe_softmax_guard", "SDPASafeSoftmaxGuardPolicy"),
+}
+
+
 def quantizer_part(project: Project) -> str:
     """Return the functions that make the compile spec and the quantizer."""
     complete = target_of(project.target.id).complete(project.target)
     options: dict[str, Any] = dict(complete.options)
-    flags = []
-    if options["optimise"] != "Performance":
-        flags.append(f"--optimise={options['optimise']}")
-    if options["arena_cache_bytes"]:
-        flags.append(f"--arena-cache-size={options['arena_cache_bytes']}")
-    flags += str(options["extra_flags"]).split()
+    flags = vela_flags(options)
     apart = ""
     if options.get(EXTERNAL_WEIGHTS):
         apart = (
@@ -123,10 +133,12 @@ def quantizer_part(project: Project) -> str:
         "",
         "def compile_spec():",
         "    # Always a new one: lowering changes the object it is given.",
-        f"    return EthosUCompileSpec({complete.id!r},",
+        f"    made = EthosUCompileSpec({complete.id!r},",
         f"        system_config={options['system_config']!r},",
         f"        memory_mode={options['memory_mode']!r},",
         f"        extra_flags={flags or None!r}{own}{apart})",
+        *_transformations(options),
+        "    return made",
         "",
         "",
         "def quantizer():",
@@ -135,6 +147,26 @@ def quantizer_part(project: Project) -> str:
         "    return made",
     ]
     return "\n".join(lines)
+
+
+def _transformations(options: Mapping[str, Any]) -> list[str]:
+    """Return the lines that set what transforms a program before it is quantized and compiled."""
+    passes = given_passes(options)
+    if not passes:
+        return []
+    lines = [
+        "    # What transforms the program before it is quantized and compiled.",
+        "    from executorch.backends.arm.common import pipeline_config as passes",
+        "    config = passes.ArmPassPipelineConfig.from_dict(",
+        "        made._get_pass_pipeline_config().to_dict())",
+    ]
+    for name, (field, kind) in _ENUMS.items():
+        if name in passes:
+            lines.append(f"    config.{field} = passes.{kind}[{passes[name]!r}]")
+    least = passes.get("negative_infinity", NEGATIVE_INFINITY)
+    most = passes.get("positive_infinity", POSITIVE_INFINITY)
+    lines.append(f"    config.quantize_inf = passes.QuantizeInfConfig({least!r}, {most!r})")
+    return [*lines, "    made.set_pass_pipeline_config(config)"]
 
 
 def _call(kind: str, match: str, config: QuantConfig | None) -> str:

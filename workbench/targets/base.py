@@ -28,8 +28,8 @@ class Choice:
 class OptionSpec:
     """One option of a target as a form shows it; ``choices`` empty means free input.
 
-    ``kind`` is "choice", "switch", "text", "number" or "file"; a dialog for a file lists those
-    that fit ``patterns``.
+    ``kind`` is "choice", "switch", "text", "number", "real" or "file"; a dialog for a file lists
+    those that fit ``patterns``. Options of a ``group`` stand together under its name.
     """
 
     name: str
@@ -39,6 +39,7 @@ class OptionSpec:
     default: JsonValue
     choices: tuple[Choice, ...] = field(default=())
     patterns: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from workbench.targets.ethos_u_devices import (
     memory_modes,
     system_configs,
 )
+from workbench.targets.ethos_u_extras import EXTRAS, given_extras, given_passes
 from workbench.targets.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.vela_ini import VelaIni, ini_of, ini_path
 
@@ -97,12 +98,14 @@ class EthosU:
                 "A file with system configurations and memory modes of your own, relative to the "
                 "project; empty for Vela's.", "file", "", patterns="Vela configurations (*.ini)",
             ),
+            *EXTRAS,
         )  # fmt: skip
 
     def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
         """Return the choice with every option filled in; what does not fit gets the default.
 
-        An own .ini, and weights in a file of their own, stand in the options only where they are.
+        An own .ini, weights in a file of their own and the extras stand in the options only where
+        they are.
         """
         if choice.id not in {v.id for v in self.variants}:
             return choice
@@ -119,6 +122,7 @@ class EthosU:
             "extra_flags": given.get("extra_flags", ""),
             **own,
             **apart,
+            **given_extras(given),
         }
         return TargetChoice(id=choice.id, options=options)
 
@@ -128,9 +132,11 @@ class EthosU:
         return {OWN_INI_OPTION: ini_path(str(reference), folder)} if reference else {}
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
-        """Return what one stage depends on; the quantizer sees only the TOSA specification."""
+        """Return what one stage depends on: the quantizer, the TOSA and what transforms before."""
         if name == "quantizer":
-            return {"tosa_spec": family_of(choice.id).tosa_spec}
+            spec: dict[str, JsonValue] = {"tosa_spec": family_of(choice.id).tosa_spec}
+            passes = given_passes(choice.options)
+            return {**spec, "passes": passes} if passes else spec
         complete = self.complete(choice)
         return {"id": complete.id, **complete.options}
 

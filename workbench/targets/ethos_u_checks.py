@@ -14,6 +14,7 @@ from workbench.targets.ethos_u_devices import (
     memory_modes,
     system_configs,
 )
+from workbench.targets.ethos_u_extras import EXTRAS_BY_NAME, FLAGS, wrong_extras
 from workbench.targets.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.vela_ini import ini_of
 
@@ -79,6 +80,8 @@ def check_values(choice: TargetChoice) -> list[ErrorInfo]:
     problems = []
     for name, value in choice.options.items():
         place = f"target.options.{name}"
+        if name in EXTRAS_BY_NAME:
+            continue
         if name not in known:
             problems.append(problem(place, f"There is no option {name}."))
         elif value is not None and not isinstance(value, known[name]):
@@ -88,7 +91,8 @@ def check_values(choice: TargetChoice) -> list[ErrorInfo]:
     limit = choice.options.get("arena_cache_bytes")
     if isinstance(limit, int) and not 0 < limit <= 1 << 32:
         problems.append(problem("target.options.arena_cache_bytes", f"{limit} is out of range."))
-    return problems
+    wrong = wrong_extras(choice.options)
+    return [*problems, *(problem(f"target.options.{name}", said) for name, said in wrong)]
 
 
 def check_flags(choice: TargetChoice) -> list[ErrorInfo]:
@@ -101,7 +105,7 @@ def check_flags(choice: TargetChoice) -> list[ErrorInfo]:
             problems.append(problem(
                 "target.options.extra_flags", f"Vela 5.1 ignores {name}.", "Leave it out."
             ))  # fmt: skip
-        elif name in RESERVED_FLAGS:
+        elif name in RESERVED_FLAGS or name in FLAGS.values():
             problems.append(problem(
                 "target.options.extra_flags", f"{name} is set by the workbench.",
                 "Use the option of that name.",

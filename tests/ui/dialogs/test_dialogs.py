@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialogButtonBox, QLineEdit, QWidget
+from PySide6.QtWidgets import QDialogButtonBox, QLabel, QLineEdit, QWidget
 
 from tests.fakes.projects import make_project, write_project
 from ui.appearance import Appearance
@@ -129,6 +129,28 @@ def test_that_a_limit_that_is_no_number_is_marked_and_not_taken(parent, qtbot):
     line.setText("65536")
     line.editingFinished.emit()
     assert form.choice.options["arena_cache_bytes"] == 65536
+
+
+def test_that_options_of_the_tools_stand_in_groups_and_take_real_numbers(parent, qtbot):
+    form = TargetForm(parent)
+    form.render_choice(TargetChoice(id="ethos-u85-256"))
+    assert [g.text() for g in form.findChildren(QLabel) if g.objectName() == "Subheading"] == [
+        "Vela", "Before compiling",
+    ]  # fmt: skip
+    (line,) = [w for w in form.findChildren(QLineEdit)
+               if w.accessibleName() == "In the place of minus infinity"]  # fmt: skip
+    assert line.text() == "-256"
+    with qtbot.waitSignal(form.chosen) as told:
+        line.setText("-60.5")
+        line.editingFinished.emit()
+    assert told.args[0].options["negative_infinity"] == -60.5
+    line.setText("nan")
+    line.editingFinished.emit()
+    assert line.property("invalid")
+    assert form.choice.options["negative_infinity"] == -60.5
+    line.setText("")
+    line.editingFinished.emit()
+    assert "negative_infinity" not in form.choice.options
 
 
 def test_that_what_the_target_refuses_is_disabled_with_the_reason(parent, qtbot):

@@ -34,6 +34,11 @@ def test_that_every_offered_combination_is_accepted(variant):
         ("ethos-u55-128", {"arena_cache_bytes": -1}, "arena_cache_bytes"),
         ("ethos-u55-128", {"integer_io": "yes"}, "integer_io"),
         ("ethos-u55-128", {"colour": "red"}, "colour"),
+        ("ethos-u55-128", {"extra_flags": "--cop-format=COP2"}, "extra_flags"),
+        ("ethos-u55-128", {"tensor_allocator": "Best"}, "tensor_allocator"),
+        ("ethos-u55-128", {"separate_io_regions": 1}, "separate_io_regions"),
+        ("ethos-u85-256", {"negative_infinity": float("-inf")}, "negative_infinity"),
+        ("ethos-u85-256", {"negative_infinity": 300.0}, "negative_infinity"),
     ],
 )  # fmt: skip
 def test_that_what_vela_would_take_in_silence_is_refused_with_its_place(variant, options, place):
@@ -79,3 +84,15 @@ def test_that_sixteen_bit_activations_must_be_symmetric():
     choice = TargetChoice(id="ethos-u55-128")
     affine = QuantConfig(activation=Activation(dtype="int16", symmetric=False))
     assert "symmetric" in target_of(choice.id).refusal(choice, affine, "global")
+
+
+def test_that_an_option_left_as_the_tools_choose_changes_no_key():
+    target, plain = target_of("ethos-u85-256"), TargetChoice(id="ethos-u85-256")
+    same = {"softmax": "", "negative_infinity": -256.0, "separate_io_regions": False}
+    chosen = plain.model_copy(update={"options": same})
+    for facet in ("quantizer", "compile"):
+        assert target.facet(chosen, facet) == target.facet(plain, facet)
+    other = plain.model_copy(update={"options": {"leaky_relu": "TABLE", "cop_format": "COP2"}})
+    assert target.facet(other, "quantizer") != target.facet(plain, "quantizer")
+    assert "passes" in target.facet(other, "quantizer")
+    assert "cop_format" not in str(target.facet(other, "quantizer"))

@@ -14,6 +14,7 @@ from ethosu.vela import vela
 from workbench.errors import failure
 from workbench.results import VelaTotals
 from workbench.targets.ethos_u_devices import clock_hz
+from workbench.targets.ethos_u_extras import vela_flags
 from workbench.targets.vela_ini import OPTION, OWN_INI, parse
 
 if TYPE_CHECKING:
@@ -37,16 +38,6 @@ class _OnlyCompiling:
     def compile(self, *arguments: Any, **rest: Any) -> Any:
         """Compile, and go no further."""
         raise _Compiled(regor.compile(*arguments, **rest))
-
-
-def flags(options: Mapping[str, Any]) -> list[str]:
-    """Return Vela's flags for a choice of options, beside those that are always passed."""
-    made = []
-    if options["optimise"] != "Performance":
-        made.append(f"--optimise={options['optimise']}")
-    if options["arena_cache_bytes"]:
-        made.append(f"--arena-cache-size={options['arena_cache_bytes']}")
-    return [*made, *str(options["extra_flags"]).split()]
 
 
 def totals(model: Any, clock: float) -> VelaTotals:
@@ -106,7 +97,7 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
             f"--accelerator-config={device}", f"--config={config}", "--output-format=raw",
             f"--system-config={options['system_config']}",
             f"--memory-mode={options['memory_mode']}", f"--output-dir={folder}",
-            *flags(options), str(network),
+            *vela_flags(options), str(network),
         ]  # fmt: skip
         vela.regor = _OnlyCompiling()
         try:

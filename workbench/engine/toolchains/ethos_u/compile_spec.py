@@ -7,15 +7,22 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from executorch.backends.arm.common.pipeline_config import (
+    ArmPassPipelineConfig,
+    LeakyReLULoweringConfig,
+    QuantizeInfConfig,
+    SDPASafeSoftmaxGuardPolicy,
+    SoftmaxDecompositionConfig,
+)
 from executorch.backends.arm.ethosu import EthosUCompileSpec, VelaExternalBlockPlacements
 
-from workbench.engine.compilers.vela import flags as vela_flags
 from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
+from workbench.targets.ethos_u_extras import given_passes, vela_flags
 from workbench.targets.vela_ini import OPTION, OWN_INI, ini_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from workbench.project.model import TargetChoice
 
@@ -28,7 +35,7 @@ def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
     """Return a new compile spec; system configuration and memory mode are always explicit."""
     complete = target_of(choice.id).complete(choice)
     options: dict[str, Any] = dict(complete.options)
-    return EthosUCompileSpec(
+    spec = EthosUCompileSpec(
         complete.id,
         system_config=options["system_config"],
         memory_mode=options["memory_mode"],
@@ -38,6 +45,25 @@ def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
             weight_data=WEIGHTS if options.get(EXTERNAL_WEIGHTS) else None
         ),
     )
+    if passes := given_passes(options):
+        spec.set_pass_pipeline_config(_transformations(spec, passes))
+    return spec
+
+
+def _transformations(spec: EthosUCompileSpec, passes: Mapping[str, Any]) -> ArmPassPipelineConfig:
+    """Return what transforms a program before it is quantized and compiled."""
+    usual = ArmPassPipelineConfig.from_dict(spec._get_pass_pipeline_config().to_dict())  # noqa: SLF001
+    if "softmax" in passes:
+        usual.softmax = SoftmaxDecompositionConfig[passes["softmax"]]
+    if "leaky_relu" in passes:
+        usual.leaky_relu = LeakyReLULoweringConfig[passes["leaky_relu"]]
+    if "sdpa_guard" in passes:
+        usual.sdpa_safe_softmax_guard = SDPASafeSoftmaxGuardPolicy[passes["sdpa_guard"]]
+    usual.quantize_inf = QuantizeInfConfig(
+        float(passes.get("negative_infinity", usual.quantize_inf.neg_inf)),
+        float(passes.get("positive_infinity", usual.quantize_inf.pos_inf)),
+    )
+    return usual
 
 
 @contextlib.contextmanager

@@ -1,0 +1,127 @@
+"""EXTRAS: options of Vela and of ExecuTorch's transformations that most programs leave alone.
+
+They stand in a choice only where they differ from what the tools do by themselves, so that a new
+row changes no project. Source: ``vela --help`` of 5.1.0 and ExecuTorch 1.5.1,
+``backends/arm/common/pipeline_config.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from workbench.targets.base import Choice, OptionSpec
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+COMPILER, TRANSFORMATIONS = "Vela", "Before compiling"
+_ITSELF = Choice("", "As the tools choose")
+# Values that ExecuTorch puts in the place of infinities when nothing else is said.
+NEGATIVE_INFINITY, POSITIVE_INFINITY = -256.0, 255.0
+
+EXTRAS: tuple[OptionSpec, ...] = (
+    OptionSpec(
+        "tensor_allocator", "Placing of tensors",
+        "HillClimb searches longest for the smallest SRAM; LinearAlloc never reuses memory.",
+        "choice", "",
+        (_ITSELF, Choice("HillClimb", "HillClimb"), Choice("Greedy", "Greedy"),
+         Choice("LinearAlloc", "LinearAlloc")), group=COMPILER,
+    ),
+    OptionSpec(
+        "cop_format", "Form of the driver's actions",
+        "COP2 is for drivers of direct drive under Linux.", "choice", "",
+        (_ITSELF, Choice("COP1", "COP1"), Choice("COP2", "COP2")), group=COMPILER,
+    ),
+    OptionSpec(
+        "separate_io_regions", "Inputs and outputs in regions of their own",
+        "For drivers that map them apart; asks for COP2.", "switch", default=False, group=COMPILER,
+    ),
+    OptionSpec(
+        "softmax", "Softmax",
+        "Masked keeps rows that are masked as a whole from becoming NaN; stable is shorter.",
+        "choice", "",
+        (_ITSELF, Choice("MASKED", "Masked"), Choice("STABLE", "Stable")), group=TRANSFORMATIONS,
+    ),
+    OptionSpec(
+        "leaky_relu", "Leaky ReLU", "As clamp, multiply and add, or as one table.", "choice", "",
+        (_ITSELF, Choice("DECOMPOSE", "Decomposed"), Choice("TABLE", "Table")),
+        group=TRANSFORMATIONS,
+    ),
+    OptionSpec(
+        "sdpa_guard", "Guard of attention rows that are masked",
+        "What scaled_dot_product_attention adds for rows of minus infinity; removing it is right "
+        "only where no row is masked as a whole.", "choice", "",
+        (_ITSELF, Choice("PRESERVE", "Keep"), Choice("REMOVE", "Remove"),
+         Choice("REMOVE_WHEN_PROVEN", "Remove where proven needless")), group=TRANSFORMATIONS,
+    ),
+    OptionSpec(
+        "negative_infinity", "In the place of minus infinity",
+        "Infinities cannot be quantized; attention masks are full of them.", "real",
+        NEGATIVE_INFINITY, group=TRANSFORMATIONS,
+    ),
+    OptionSpec(
+        "positive_infinity", "In the place of infinity", "Infinities cannot be quantized.", "real",
+        POSITIVE_INFINITY, group=TRANSFORMATIONS,
+    ),
+)  # fmt: skip
+EXTRAS_BY_NAME = {option.name: option for option in EXTRAS}
+FLAGS = {"tensor_allocator": "--tensor-allocator", "cop_format": "--cop-format",
+         "separate_io_regions": "--separate-io-regions"}  # fmt: skip
+_PASSES = tuple(option.name for option in EXTRAS if option.group == TRANSFORMATIONS)
+
+
+def given_extras(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the extras of a choice that differ from their defaults."""
+    return {
+        option.name: options[option.name]
+        for option in EXTRAS
+        if options.get(option.name) not in {None, option.default}
+    }
+
+
+def given_passes(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return those that change the program before it is quantized or compiled."""
+    return {name: value for name, value in given_extras(options).items() if name in _PASSES}
+
+
+def vela_flags(options: Mapping[str, Any]) -> list[str]:
+    """Return Vela's flags for complete options, beside those that are always passed."""
+    made = []
+    if options["optimise"] != "Performance":
+        made.append(f"--optimise={options['optimise']}")
+    if options["arena_cache_bytes"]:
+        made.append(f"--arena-cache-size={options['arena_cache_bytes']}")
+    for name, value in given_extras(options).items():
+        if name in FLAGS:
+            made.append(FLAGS[name] if value is True else f"{FLAGS[name]}={value}")
+    return [*made, *str(options["extra_flags"]).split()]
+
+
+def wrong_extras(options: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each extra with a value it cannot have, and a sentence."""
+    for option in EXTRAS:
+        value = options.get(option.name)
+        if value is None:
+            continue
+        if option.kind == "choice" and value not in {choice.value for choice in option.choices}:
+            known = ", ".join(str(c.value) for c in option.choices if c.value)
+            yield option.name, f"{value!r} is none of {known}."
+        elif option.kind == "switch" and not isinstance(value, bool):
+            yield option.name, f"{value!r} is neither true nor false."
+        elif option.kind == "real" and not _is_finite(value):
+            yield option.name, f"{value!r} is no finite number."
+    least, most = (
+        options.get(name, default)
+        for name, default in (
+            ("negative_infinity", NEGATIVE_INFINITY), ("positive_infinity", POSITIVE_INFINITY)
+        )
+    )  # fmt: skip
+    if _is_finite(least) and _is_finite(most) and not float(str(least)) < float(str(most)):
+        yield "negative_infinity", "It must be less than what stands for infinity."
+
+
+def _is_finite(value: JsonValue) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(float(str(value)))
