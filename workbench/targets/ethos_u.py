@@ -40,6 +40,36 @@ if TYPE_CHECKING:
     from workbench.project.qconfig import QuantConfig
 
 
+_PLAIN: tuple[OptionSpec, ...] = (
+    OptionSpec(
+        "integer_io", "Integer input and output",
+        "The program takes and gives integers; no quantize or dequantize on the CPU.",
+        "switch", default=False,
+    ),
+    OptionSpec(
+        "optimise", "Optimise for", "Size uses the least SRAM and ignores the cache size.",
+        "choice", "Performance",
+        (Choice("Performance", "Performance"), Choice("Size", "Size")),
+    ),
+    OptionSpec(
+        "arena_cache_bytes", "SRAM limit [bytes]",
+        "Upper limit for the scheduler; empty leaves it to the memory mode.", "number",
+        None,
+    ),
+    OptionSpec("extra_flags", "More Vela flags", "As on Vela's command line.", "text", ""),
+    OptionSpec(
+        EXTERNAL_WEIGHTS, "Weights in a file of their own",
+        "A .ptd beside the program, for a runtime that loads named data.",
+        "switch", default=False,
+    ),
+    OptionSpec(
+        OWN_INI_OPTION, "Own Vela .ini",
+        "A file with system configurations and memory modes of your own, relative to the "
+        "project; empty for Vela's.", "file", "", patterns="Vela configurations (*.ini)",
+    ),
+)  # fmt: skip
+
+
 class EthosU:
     """The row of the target table for Ethos-U."""
 
@@ -72,32 +102,7 @@ class EthosU:
                 "memory_mode", "Memory mode", "Where weights and tensors live.", "choice",
                 family.memory_mode, modes,
             ),
-            OptionSpec(
-                "integer_io", "Integer input and output",
-                "The program takes and gives integers; no quantize or dequantize on the CPU.",
-                "switch", default=False,
-            ),
-            OptionSpec(
-                "optimise", "Optimise for", "Size uses the least SRAM and ignores the cache size.",
-                "choice", "Performance",
-                (Choice("Performance", "Performance"), Choice("Size", "Size")),
-            ),
-            OptionSpec(
-                "arena_cache_bytes", "SRAM limit [bytes]",
-                "Upper limit for the scheduler; empty leaves it to the memory mode.", "number",
-                None,
-            ),
-            OptionSpec("extra_flags", "More Vela flags", "As on Vela's command line.", "text", ""),
-            OptionSpec(
-                EXTERNAL_WEIGHTS, "Weights in a file of their own",
-                "A .ptd beside the program, for a runtime that loads named data.",
-                "switch", default=False,
-            ),
-            OptionSpec(
-                OWN_INI_OPTION, "Own Vela .ini",
-                "A file with system configurations and memory modes of your own, relative to the "
-                "project; empty for Vela's.", "file", "", patterns="Vela configurations (*.ini)",
-            ),
+            *_PLAIN,
             *EXTRAS,
         )  # fmt: skip
 
