@@ -123,6 +123,8 @@ class TargetForm(QWidget):
         field: QWidget
         if option.kind == "choice":
             combo = QComboBox(self)
+            if self._compact:
+                combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
             combo.activated.connect(partial(self._on_option_activated, option.name, combo))
             field = combo
         elif option.kind == "switch":
