@@ -34,7 +34,9 @@ def _output_tip(row: OutputQuality) -> str:
 
 def describe_quality(row: TensorQuality) -> str:
     """Return the figures of a tensor in lines."""
-    lines = (row.tensor, f"{row.op}  {row.module}".strip(), f"SQNR  {decibel(row.sqnr_db)}",
+    is_renamed = row.origin and row.origin != row.tensor
+    name = f"{row.tensor}, in {row.origin} of the graph" if is_renamed else row.tensor
+    lines = (name, f"{row.op}  {row.module}".strip(), f"SQNR  {decibel(row.sqnr_db)}",
              f"cosine  {cosine_text(row.cosine)}",
              f"max error  {figure(row.max_abs_error)}", "measured on host (PyTorch)")  # fmt: skip
     return "\n".join(lines)

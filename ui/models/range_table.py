@@ -127,9 +127,11 @@ def range_rows(
         node = again.node if again is not None else tensor.node
         is_weight = tensor.kind == "weight"
         name = f"{tensor.module or tensor.op} weight" if is_weight else node
-        if again is not None or tensor.op == "call_module":
-            name = f"{node} \u2192 {tensor.dtype}"
-        refusal = WEIGHT_REFUSAL if is_weight else _follows(node) if again is not None else ""
+        is_second = again is not None or tensor.op == "call_module"
+        if is_second:
+            source = node if again is not None else tensor.origin or node
+            name = f"{source} \u2192 {tensor.dtype}"
+        refusal = WEIGHT_REFUSAL if is_weight else _follows(source) if is_second else ""
         mine = known.get(node) if not refusal else None
         row = RangeRow(tensor, name, node, None, None, None, mine)
         sqnr_db = None if is_weight or again is not None else quality.get(node)
@@ -143,8 +145,8 @@ def range_rows(
 
 def _follows(node: str) -> str:
     return (
-        f"This is the second grid of {node}, for a neighbour of another precision. It takes the "
-        f"range that {node} has: choose it there."
+        f"This is the second grid of {node}, for a neighbour of another precision. Its range "
+        f"follows that of {node} and is not chosen by itself."
     )
 
 
@@ -180,6 +182,8 @@ def describe(row: RangeRow) -> str:
             f"grid  {figure(row.grid[0])} to {figure(row.grid[1])}",
             f"step  {figure(row.step)}{each}",
         ]
+    if tensor.origin and tensor.origin != tensor.node and tensor.kind != "weight":
+        lines.insert(2, f"in {tensor.origin} of the graph")
     if row.clipped is not None:
         lines.append(f"outside the grid  {percent(row.clipped)}")
     if row.sqnr_db is not None:

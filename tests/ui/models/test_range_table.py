@@ -127,3 +127,17 @@ def test_that_damaged_arrays_say_what_to_do(tmp_path):
         read_histograms(tmp_path)
     with pytest.raises(WorkbenchError, match="damaged"):
         list(read_channels(tmp_path, rows_of({})))
+
+
+def test_that_a_tensor_the_quantizer_named_anew_tells_its_operation_in_the_graph():
+    (row, same) = rows_of({"node": "add_26", "origin": "add_8"}, {"origin": "relu"})
+    assert "in add_8 of the graph" in describe(row)
+    assert "of the graph" not in describe(same)
+
+
+def test_that_a_second_grid_is_named_after_its_source_and_says_why_it_is_not_chosen():
+    second = {"node": "activation_post_process_24", "op": "call_module", "origin": "mean",
+              "dtype": "int16"}  # fmt: skip
+    (row,) = rows_of(second)
+    assert row.name == "mean \u2192 int16"
+    assert "second grid of mean" in row.refusal
