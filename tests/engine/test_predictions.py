@@ -86,6 +86,28 @@ def test_that_the_least_squared_error_beats_every_other_method():
     assert real["mse"] > real["minmax"] + 0.5
 
 
+@pytest.mark.parametrize("lopsided", [(-1.0, 1.0), (-1.0, 1.7), (-1.7, 1.0), (0.0, 1.0)])
+@pytest.mark.parametrize(
+    "scheme",
+    [BYTE, Scheme(-128, 127, symmetric=True), Scheme(-32767, 32767, symmetric=True, eps=2**-12)],
+)
+def test_that_the_least_squared_error_is_never_worse_than_the_extremes(scheme, lopsided):
+    x = drawn("tails")
+    x = torch.where(x < 0, -x * lopsided[0], x * lopsided[1])
+    histogram = histogram_of(x)
+    by_id = {m.id: m.range(histogram, scheme) for m in METHODS}
+    assert measured(x, scheme.grid(*by_id["mse"])) >= (
+        measured(x, scheme.grid(*by_id["minmax"])) - 0.1
+    )
+
+
+def test_that_of_equal_errors_the_widest_range_is_taken():
+    """A smallest step that is larger than the range needs makes all grids the same."""
+    scheme = Scheme(-32767, 32767, symmetric=True, eps=2**-6)
+    by_id = {m.id: m.range(histogram_of(drawn("tails")), scheme) for m in METHODS}
+    assert by_id["mse"][1] == pytest.approx(by_id["minmax"][1])
+
+
 @pytest.mark.parametrize("observer", ["histogram", "minmax", "percentile", "moving_average"])
 def test_that_stored_histograms_predict_the_samples_within_1_db(engine, observer):
     config = QuantConfig(activation=Activation(observer=Observer(kind=observer)))

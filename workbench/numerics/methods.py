@@ -24,6 +24,8 @@ SEARCHED = "histogram"
 PERCENTILE = 99.99
 _SEARCH_BINS = 512
 _TRIALS = 33
+# Errors of the same grid differ by rounding.
+_EQUAL = 1.0 + 1e-9
 _ROUNDS = 3
 _KL_LEVELS, _KL_STRIDE, _KL_BINS = 128, 16, 2048
 _TINY = 1e-12
@@ -52,22 +54,28 @@ def _percentile(histogram: Histogram, scheme: Scheme) -> Range:
 
 
 def _mse(histogram: Histogram, scheme: Scheme) -> Range:
-    """Shrink both ends in turn, ever finer around the best so far."""
+    """Shrink both ends in turn, ever finer around the best so far; of equals the widest.
+
+    A symmetric grid follows from the end that is farther from zero.
+    """
     few = histogram.coarser(_SEARCH_BINS)
     widest = _with_zero(few.low, few.high)
     best, spread = list(widest), 1.0
     for _ in range(_ROUNDS):
         for end in (1, 0):
-            if widest[end] == 0.0:
+            is_outer = abs(widest[end]) == max(map(abs, widest))
+            if widest[end] == 0.0 or (scheme.symmetric and not is_outer):
                 continue
             middle = best[end] / widest[end]
-            shares = np.linspace(max(0.01, middle - spread), min(1.0, middle + spread), _TRIALS)
-            trials = np.repeat([best], _TRIALS, axis=0)
+            ends = max(0.01, middle - spread), min(1.0, middle + spread)
+            shares = np.sort(np.append(np.linspace(*ends, _TRIALS), middle))
+            trials = np.repeat([best], shares.size, axis=0)
             trials[:, end] = shares * widest[end]
             if scheme.symmetric:
                 trials[:, 1 - end] = np.clip(-trials[:, end], *widest)
             noises = _noises(few, scheme, trials)
-            best = trials[int(np.argmin(noises))].tolist()
+            least = np.flatnonzero(noises <= noises.min() * _EQUAL)
+            best = trials[int(least[-1])].tolist()
         spread /= 6.0
     return best[0], best[1]
 

@@ -101,4 +101,8 @@ def activations(ranges: Sequence[TensorRange]) -> list[TensorRange]:
     A tensor with a second grid behind its first has one row here.
     """
     observers = {row.id for row in ranges}
-    return [row for row in ranges if row.kind == "activation" and row.node not in observers]
+    return [
+        row
+        for row in ranges
+        if row.kind == "activation" and row.node not in observers and row.op != "call_module"
+    ]

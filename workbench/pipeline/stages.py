@@ -47,7 +47,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 4,
           _entry("calibrate")),
     Stage("convert", "Quantize", "Quantizing", ("calibrate",), ("ranges", "range_methods"),
-          ("torchao",), 3,
+          ("torchao",), 4,
           _entry("convert")),
     Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 4,
           _entry("evaluate")),
