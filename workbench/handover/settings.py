@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from workbench.handover.facts import Facts
 
 # Source: ExecuTorch 1.5.1, examples/arm/executor_runner/CMakeLists.txt (pools of the Arm runner)
-# and zephyr/Kconfig (pools of the Zephyr module); the list of kernels is that of selective build.
+# and zephyr/Kconfig (pools of the Zephyr module, which takes the cache as a definition); the NPU's
+# own line as in Arm's learning path for Corstone-320; the list of kernels is of selective build.
 _METHOD = "ET_ARM_BAREMETAL_METHOD_ALLOCATOR_POOL_SIZE"
 _SCRATCH = "ET_ARM_BAREMETAL_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE"
 _FAST = "ET_ARM_BAREMETAL_FAST_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE"
@@ -52,8 +53,13 @@ def kconfig(facts: Facts) -> str:
     if facts.delegates:
         lines += [
             "CONFIG_ETHOS_U=y",
+            f"CONFIG_{facts.choice.id.replace('-', '_').upper()}=y",
             f"CONFIG_EXECUTORCH_TEMP_ALLOCATOR_POOL_SIZE={facts.needs.scratch_pool_bytes}",
         ]
+    if facts.use.cache_bytes:
+        lines.append(
+            f"# In CMakeLists.txt: add_compile_definitions({_FAST}={facts.use.cache_bytes})"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -89,6 +89,7 @@ def test_that_pools_and_kernels_are_those_of_the_program(name, tmp_path):
     assert f'SELECT_OPS_LIST "{",".join(seen["kernels"])}"' in cmake(facts)
     asks = bool(seen["delegates"])
     assert (f"TEMP_ALLOCATOR_POOL_SIZE={pools['scratch_pool_bytes']}\n" in kconfig(facts)) == asks
+    assert ("CONFIG_ETHOS_U55_128=y\n" in kconfig(facts)) == asks
     assert ("Backend EthosU" in cproject(facts)) == asks
 
 
@@ -113,6 +114,7 @@ def test_that_a_cache_gets_its_pool_and_its_section():
     )
     facts = facts_of("u65.pte", target=target)
     assert "FAST_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE 262144 " in cmake(facts)
+    assert "FAST_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE=262144)" in kconfig(facts)
     assert "*(.bss.ethosu_scratch) } > SRAM" in linker(facts)
     assert "*(.bss.tensor_arena) } > DRAM" in linker(facts)
     assert "NPU_QCONFIG=3" in region_settings(facts.use)
