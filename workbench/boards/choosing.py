@@ -37,11 +37,10 @@ def choice_for(
     npu = _npu(board, device or (present.id if present else ""), asked=bool(device))
     wanted = device or (present.id if present else "")
     kept = dict(present.options) if present else {}
-    mode = kept.get("memory_mode")
     options: dict[str, JsonValue] = {
         **kept,
         "system_config": npu.system_config,
-        "memory_mode": mode if mode in npu.memory_modes else npu.memory_modes[0],
+        "memory_mode": npu.memory_modes[0],
         OPTION: f"{BOARD_PREFIX}{name}/{npu.ini}" if npu.ini else "",
         "arena_cache_bytes": None,
     }

@@ -52,12 +52,17 @@ def write(folder, name="mine.toml", text=SMALL, ram=1 << 20, flash=1 << 20):
 def test_that_every_device_of_a_board_makes_a_complete_and_valid_target(name, tmp_path):
     board = load(name, tmp_path)
     for device in (d for npu in board.npu for d in npu.devices):
-        for mode in board.npu_of(device).memory_modes:
-            present = TargetChoice(id=device, options={"memory_mode": mode})
-            choice = choosing.choice_for(name, board, tmp_path, present, device)
+        made = choosing.choice_for(name, board, tmp_path, device=device)
+        usual, *others = board.npu_of(device).memory_modes
+        assert made.options["memory_mode"] == usual
+        assert target_of(device).complete(made, tmp_path) == made
+        for mode in (usual, *others):
+            choice = TargetChoice(id=device, options={**made.options, "memory_mode": mode})
             assert target_of(device).check(choice, tmp_path) == []
-            assert choice.options["memory_mode"] == mode
-            assert target_of(device).complete(choice, tmp_path) == choice
+            assert choosing.lacking(board, choice, tmp_path) == []
+            assert choosing.departures(board, choice, tmp_path) == choosing.departures(
+                board, made, tmp_path
+            )
 
 
 def test_that_the_boards_of_the_issue_are_there_and_say_what_is_not_confirmed():
@@ -101,6 +106,12 @@ def test_that_a_mode_changed_later_to_one_the_board_cannot_do_is_a_problem(tmp_p
     moved = edits.set_target(project, TargetChoice(id="ethos-u65-256", options=options))
     assert "has none" in next(choosing.problems(moved, tmp_path)).message
     assert "does not have" in next(choosing.oddities(moved, tmp_path)).message
+
+
+def test_that_a_board_sets_its_usual_memory_mode_whatever_was_set_before(tmp_path):
+    project = choosing.put(make_project(), "nxp-imx93", tmp_path)
+    assert project.target.options["memory_mode"] == "Dedicated_Sram_384KB"
+    assert project.target.options["arena_cache_bytes"] is None
 
 
 def test_that_another_clock_than_the_configurations_is_told(tmp_path):
