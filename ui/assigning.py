@@ -21,7 +21,8 @@ Config = str | QuantConfig
 def preset_ids(project: Project | None, kind: RuleKind = "module_name") -> list[str]:
     """Return the configs that fit a kind of rule by name; their order gives the keys 1 to 9."""
     own = list(project.presets) if project else []
-    return [p.id for p in PRESETS if not p.io_only or kind == "io"] + own
+    fitting = [p for p in PRESETS if (not p.places if kind == "io" else not p.io_only)]
+    return [p.id for p in fitting] + own
 
 
 def preset_title(preset_id: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from workbench.project.rules import ON_CPU
+
 STYLESHEET = Path(__file__).parent.parent / "resources" / "style.qss"
 
 # Okabe and Ito's palette for colour-blind readers (2008), darkened or lightened per theme.
@@ -54,7 +56,7 @@ class Theme:
 
     def precision_colour(self, label: str) -> str:
         """Return the chip colour of a config by its label; unknown labels are 'custom'."""
-        return self.precision.get(label, self.precision["custom"])
+        return self.precision.get(label.removesuffix(f" {ON_CPU}"), self.precision["custom"])
 
 
 DARK = Theme(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from workbench.project.model import RULE_CALLS, Rule
+from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Rule
 from workbench.project.rules import Effective
 
 if TYPE_CHECKING:
@@ -27,18 +27,23 @@ def why(effective: Effective, rules: Sequence[Rule], module: str = "") -> str:
     numbers = rule_numbers(rules)
     known = {rule.id: rule for rule in rules}
     winner = known.get(effective.rule or "")
+    keeping = known.get(effective.kept_off or "")
+    place = f"; rule {numbers[keeping.id]} keeps it off the NPU" if keeping else ""
     if winner is None:
-        return f"{effective.label}: no rule speaks of it, so it stays in float"
+        return f"{effective.label}: no rule speaks of it, so it stays in float{place}"
     deeper = ".*" if winner.kind == "module_name" and module != winner.match else ""
     text = f"{effective.label} from rule {numbers[winner.id]} {rule_name(winner)}{deeper}"
     beaten = [str(numbers[r]) for r in effective.overridden if r in numbers]
     if beaten:
         text += f", overrides rule{'s' if len(beaten) > 1 else ''} {', '.join(beaten)}"
-    return text
+    return text + place
 
 
 def call_text(rule: Rule, label: str) -> str:
     """Return a rule as the call it stands for, e.g. ``set_module_name("encoder", a16w8)``."""
+    if rule.keeps_off:
+        quoted = f'"{rule.match}"' if rule.match else ""
+        return f"{KEEPING_CALLS[rule.kind]}({quoted})"
     match = f'"{rule.match}", ' if rule.match else ""
     return f"{RULE_CALLS[rule.kind]}({match}{label})"
 

@@ -50,6 +50,7 @@ def program_and_arrays(folder):
     made = edits.fix_range(made, "relu", 0.0, 1.25)
     made = edits.fix_range(made, "x", -2.5, 3.0)
     made = edits.assign(made, "node_target", "aten.conv2d.default", "a8w4")
+    made = edits.assign(made, "node_target", "aten.relu.default", "cpu")
     return edits.assign(made, "node_name", "linear", "a16w8")
 
 

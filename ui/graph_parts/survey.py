@@ -122,7 +122,7 @@ class Surveyor:
         known = lineage.levels[level].nodes_by_id if level in lineage.levels else {}
         tips = {i: why(e, inquiry.rules, known[i].module) for i, e in mine.items() if i in known}
         return Survey(
-            level, lineage, {i: e.label for i, e in mine.items()}, tips,
+            level, lineage, {i: e.chip for i, e in mine.items()}, tips,
             reasons(prepared, lowered, lineage, level, inquiry.nodes), rows,
             {m.id: m for m in found}, {m.id: m.at(level, lineage) for m in found},
         )  # fmt: skip

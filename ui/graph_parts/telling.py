@@ -88,7 +88,7 @@ class Telling(QObject):
             return
         mine, known = float_configs(outline.snapshot, outline.resolution.nodes), outline.snapshot
         nodes = known.nodes_by_id
-        self._view.set_chips({i: e.label for i, e in mine.items()})
+        self._view.set_chips({i: e.chip for i, e in mine.items()})
         self._view.set_tooltips(
             {i: why(e, project.rules, nodes[i].module) for i, e in mine.items()}
         )

@@ -177,7 +177,7 @@ class ModuleTreeModel(QAbstractItemModel):
                 return f"{module.parameters:,}".replace(",", "\u202f") if module.parameters else ""
             case Column.CONFIG:
                 mark = " \u2260" if module.path in self._marks else ""
-                return f"{config.label}{mark}" if config else ""
+                return f"{config.chip}{mark}" if config else ""
 
     def _tooltip(self, module: Module) -> str:
         lines = [module.path or WHOLE_MODEL, self._reasons.get(module.path, "")]

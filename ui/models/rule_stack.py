@@ -17,7 +17,7 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from workbench.project.model import RULE_CALLS, Rule, RuleKind
+from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Rule, RuleKind
 from workbench.project.rules import RuleCount
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -56,7 +56,8 @@ class RuleRow:
     @property
     def count_text(self) -> str:
         """How much it decides, in words."""
-        call = RULE_CALLS[self.rule.kind]
+        calls = KEEPING_CALLS if self.rule.keeps_off else RULE_CALLS
+        call = calls[self.rule.kind]
         if not self.rule.enabled:
             return f"{call} \u00b7 switched off"
         if self.trouble:

@@ -160,7 +160,8 @@ def _add(options: argparse.Namespace) -> int:
     config = _config(options.config, project)
     kind = _KINDS[options.kind]
     changed = edits.assign(project, kind, options.match, config)
-    rule = next(r for r in changed.rules if (r.kind, r.match) == (kind, options.match))
+    rule = next(r for r in changed.rules
+                if (r.kind, r.match, r.config) == (kind, options.match, config))  # fmt: skip
     refusal = target_of(project.target.id).refusal(project.target, changed.config_of(rule), kind)
     if refusal:
         raise failure(refusal, where=Place(kind="rule", id=rule.id))

@@ -108,6 +108,10 @@ def _rules_io(reading: _Reading) -> JsonValue:
     return [c.model_dump(mode="json") if c else None for kind, _, c in calls if kind == "io"]
 
 
+def _rules_placing(reading: _Reading) -> JsonValue:
+    return [list(pair) for pair in reading.project.kept_off()]
+
+
 def _rules_listed(reading: _Reading) -> JsonValue:
     project = reading.project
     return [[r.kind, r.match, project.label_of(r)] for r in project.rules if r.enabled]
@@ -183,6 +187,7 @@ READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
     "improvers": _improvers,
     "rules.io": _rules_io,
     "rules.listed": _rules_listed,
+    "rules.placing": _rules_placing,
     "ranges": lambda r: [[f.tensor, f.minimum, f.maximum] for f in r.project.ranges],
     "range_methods": lambda r: [m.model_dump() for m in r.project.range_methods],
     "calibration": lambda r: r.data(r.project.calibration, "calibration"),

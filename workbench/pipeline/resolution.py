@@ -99,6 +99,8 @@ def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
         if not rule.enabled:
             continue
         refusal = target.refusal(project.target, project.config_of(rule), rule.kind)
+        if rule.keeps_off and rule.kind == "io":
+            refusal = "inputs and outputs run nowhere; name operators, modules or nodes."
         if refusal:
             yield ErrorInfo(
                 message=f"{rule_name(rule)}: {refusal}",

@@ -64,14 +64,16 @@ def assign(project: Project, kind: RuleKind, match: str, config: str | QuantConf
     """Return the project in which ``kind`` and ``match`` get ``config``.
 
     A rule for the same thing is replaced in place; a new one is put behind all that are as
-    general or more general, so that it is stronger than those.
+    general or more general, so that it is stronger than those. Rules for precision and rules that
+    keep off the NPU stand beside each other.
     """
+    new = Rule(id=next_rule_id(project), kind=kind, match=match, config=config)
     for index, rule in enumerate(project.rules):
-        if (rule.kind, rule.match) == (kind, match):
+        same = (rule.kind, rule.match) == (kind, match) and rule.keeps_off == new.keeps_off
+        if same:
             changed = rule.model_copy(update={"config": config, "enabled": True})
             rules = [*project.rules[:index], changed, *project.rules[index + 1 :]]
             return revise(project, rules=tuple(rules))
-    new = Rule(id=next_rule_id(project), kind=kind, match=match, config=config)
     at = 0
     for index, rule in enumerate(project.rules):
         if _strength(rule) <= _strength(new):

@@ -28,6 +28,17 @@ RULE_CALLS: dict[RuleKind, str] = {
 }
 
 
+# What the partitioner of ExecuTorch calls the like; nodes and operators go by the float program.
+KEEPING_CALLS: dict[RuleKind, str] = {
+    "global": "DontPartition",
+    "module_type": "DontPartitionModule",
+    "module_name": "DontPartitionModule",
+    "node_target": "DontPartition",
+    "node_name": "DontPartitionName",
+    "io": "DontPartition",
+}
+
+
 class ModelSource(Frozen):
     """Where the float model comes from.
 
@@ -85,6 +96,12 @@ class Rule(Frozen):
     config: str | QuantConfig
     enabled: bool = True
 
+    @property
+    def keeps_off(self) -> bool:
+        """Whether it keeps what it matches off the NPU, and says nothing of precision."""
+        preset = PRESETS_BY_ID.get(self.config) if isinstance(self.config, str) else None
+        return preset is not None and preset.places
+
 
 class Verification(Frozen):
     """How many samples the integer program is compared on."""
@@ -141,7 +158,12 @@ class Project(Frozen):
 
     def quantizer_calls(self) -> list[tuple[RuleKind, str, QuantConfig | None]]:
         """Return what will be called, in order: enabled rules only, presets resolved."""
-        return [(r.kind, r.match, self.config_of(r)) for r in self.rules if r.enabled]
+        called = (rule for rule in self.rules if rule.enabled and not rule.keeps_off)
+        return [(rule.kind, rule.match, self.config_of(rule)) for rule in called]
+
+    def kept_off(self) -> list[tuple[RuleKind, str]]:
+        """Return what rules keep off the NPU: kind and match, sorted."""
+        return sorted({(r.kind, r.match) for r in self.rules if r.enabled and r.keeps_off})
 
 
 def config_label(config: QuantConfig | None) -> str:

@@ -60,13 +60,18 @@ class QuantConfig(Frozen):
 
 
 class Preset(Frozen):
-    """A named config; ``config`` None leaves the part in float."""
+    """A named config; ``config`` None leaves the part in float.
+
+    ``io_only`` is for inputs and outputs alone; ``places`` says where a part runs and leaves its
+    precision to other rules.
+    """
 
     id: str
     title: str
     description: str
     config: QuantConfig | None
     io_only: bool = False
+    places: bool = False
 
 
 A8W8 = QuantConfig()
@@ -109,6 +114,13 @@ PRESETS: tuple[Preset, ...] = (
         title="Float",
         description="not quantized: stays in float32 on the CPU",
         config=None,
+    ),
+    Preset(
+        id="cpu",
+        title="Off the NPU",
+        description="runs on the CPU; other rules decide its precision",
+        config=None,
+        places=True,
     ),
 )
 PRESETS_BY_ID = {preset.id: preset for preset in PRESETS}

@@ -9,7 +9,7 @@ behind all others. A module name covers all modules below it; a module type is c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,11 +36,20 @@ class NodeRef:
 
 @dataclass(frozen=True)
 class Effective:
-    """The outcome for one thing: label of the config, the rule that won, the rules it beat."""
+    """The outcome for one thing: label of the config, the rule that won, the rules it beat.
+
+    ``kept_off`` is the rule that keeps it off the NPU; precision and place are decided apart.
+    """
 
     label: str
     rule: str | None
     overridden: tuple[str, ...] = ()
+    kept_off: str | None = None
+
+    @property
+    def chip(self) -> str:
+        """The config, and the CPU where it is kept there."""
+        return f"{self.label} {ON_CPU}" if self.kept_off else self.label
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,7 @@ class Resolution:
     counts: Mapping[str, RuleCount] = field(default_factory=dict)
 
 
+ON_CPU = "CPU"
 UNASSIGNED = Effective(label="float", rule=None)
 
 
@@ -124,33 +134,45 @@ def resolve(
         modules: All modules of the model.
         nodes: The nodes of the exported graph, if there is one yet.
     """
+    tally = _Tally(project)
     ordered = by_strength(project.rules)
-    labels = {rule.id: project.label_of(rule) for rule in ordered}
-    wins = dict.fromkeys((rule.id for rule in project.rules), 0)
-    loses = dict(wins)
-
-    def decide(matching: list[Rule], *, count: bool) -> Effective:
-        if not matching:
-            return UNASSIGNED
-        winner, *beaten = matching
-        if count:
-            wins[winner.id] += 1
-            for rule in beaten:
-                loses[rule.id] += 1
-        return Effective(labels[winner.id], winner.id, tuple(rule.id for rule in beaten))
-
-    chains = module_chains(modules)
     by_module = {
-        path: decide([r for r in ordered if matches_module(r, chain)], count=True)
-        for path, chain in chains.items()
+        path: tally.decide([r for r in ordered if matches_module(r, chain)], _EVERY)
+        for path, chain in module_chains(modules).items()
     }
-    by_node: dict[str, Effective] = {}
-    for node in nodes:
-        matching = [rule for rule in ordered if matches_node(rule, node)]
-        by_node[node.id] = decide(matching, count=False)
-        for position, rule in enumerate(matching):
-            if rule.kind in {"io", "node_name", "node_target"}:
-                tally = loses if position else wins
-                tally[rule.id] += 1
-    counts = {rule.id: RuleCount(wins[rule.id], loses[rule.id]) for rule in project.rules}
-    return Resolution(by_module, by_node, counts)
+    by_node = {
+        node.id: tally.decide([r for r in ordered if matches_node(r, node)], _OF_NODES)
+        for node in nodes
+    }
+    return Resolution(by_module, by_node, tally.counts())
+
+
+_OF_NODES = frozenset({"io", "node_name", "node_target"})
+_EVERY = _OF_NODES | {"global", "module_type", "module_name"}
+
+
+class _Tally:
+    """Decides for one thing after the other, and counts what rules win and lose."""
+
+    def __init__(self, project: Project) -> None:
+        self._labels = {rule.id: project.label_of(rule) for rule in project.rules}
+        self._wins = dict.fromkeys(self._labels, 0)
+        self._loses = dict(self._wins)
+
+    def decide(self, matching: Sequence[Rule], counted: frozenset[str]) -> Effective:
+        """Return the outcome; ``matching`` stand strongest first, ``counted`` kinds are tallied."""
+        precise = [rule for rule in matching if not rule.keeps_off]
+        keeping = [rule for rule in matching if rule.keeps_off]
+        for rules in (precise, keeping):
+            for position, rule in enumerate(rules):
+                if rule.kind in counted:
+                    (self._loses if position else self._wins)[rule.id] += 1
+        found = UNASSIGNED
+        if precise:
+            beaten = tuple(rule.id for rule in precise[1:])
+            found = Effective(self._labels[precise[0].id], precise[0].id, beaten)
+        return replace(found, kept_off=keeping[0].id) if keeping else found
+
+    def counts(self) -> dict[str, RuleCount]:
+        """Return what every rule wins and loses."""
+        return {name: RuleCount(self._wins[name], self._loses[name]) for name in self._wins}

@@ -11,7 +11,12 @@ from workbench.errors import Place, failure
 from workbench.pipeline.plan import tool_versions
 from workbench.script.data_part import data_part
 from workbench.script.model_part import model_part
-from workbench.script.quantizer_part import observers_part, own_ini_part, quantizer_part
+from workbench.script.quantizer_part import (
+    kept_off_part,
+    observers_part,
+    own_ini_part,
+    quantizer_part,
+)
 from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
 from workbench.targets.vela_ini import OPTION
@@ -55,6 +60,7 @@ def script(
         model_part(project, folder),
         data_part(project, folder),
         *own_ini_part(project, folder),
+        *kept_off_part(project),
         quantizer_part(project),
         _main(project, project.fixed_ranges() if ranges is None else ranges),
     ]
@@ -138,7 +144,7 @@ def main():
 
 _LOWER = """    edge = to_edge_transform_and_lower(
         quantized,
-        partitioner=[EthosUPartitioner(compile_spec())],
+        partitioner=[EthosUPartitioner(compile_spec(){checks})],
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
 """
@@ -150,6 +156,17 @@ _BORDER = """
     border = [QuantizeInputs(edge, list(ins)), QuantizeOutputs(edge, list(outs))]
     edge = edge.transform(passes=border)
 """
+
+
+def _checks(project: Project) -> str:
+    """Return what the partitioner is told of rules that keep off the NPU."""
+    if not project.kept_off():
+        return ""
+    operators = "{n.name: str(n.target) for n in program.graph.nodes}"
+    return (
+        f", additional_checks=[\n            KeptOff({project.kept_off()!r},\n"
+        f"                    {operators})]"
+    )
 
 
 def _main(project: Project, ranges: Mapping[str, tuple[float, float]]) -> str:
@@ -171,8 +188,8 @@ if __name__ == "__main__":
     fix = "    fix_ranges(prepared, RANGES)\n" if ranges else ""
     taken = any(tensor not in project.fixed_ranges() for tensor in ranges)
     flow = _FLOW.replace("{ranges}", f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}")
-    lower = _LOWER
+    lower = _LOWER.replace("{checks}", _checks(project))
     if project.target.options.get(OPTION):
-        lower = "    with own_ini_at_hand():\n" + indent(_LOWER, "    ")
+        lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
     flow = flow.replace("{fix}", fix).replace("{lower}", lower)
     return flow.rstrip() + (_BORDER.rstrip() if integer_io else "") + "\n" + tail.lstrip("\n")

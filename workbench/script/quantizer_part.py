@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from workbench.project.model import Project
     from workbench.project.qconfig import QuantConfig
 
+_KEEPING_OFF = Path(__file__).parents[1] / "engine" / "keeping_off.py"
 _OBSERVERS = Path(__file__).parents[1] / "engine" / "observers.py"
 _FACTORIES = {
     ("int8", 8): "get_symmetric_quantization_config",
@@ -107,6 +108,14 @@ def own_ini_part(project: Project, folder: Path) -> list[str]:
     if ini is None:
         return []
     return [_AT_HAND.replace("{text}", repr(ini.text)).replace("{name!r}", repr(OWN_INI))]
+
+
+def kept_off_part(project: Project) -> list[str]:
+    """Return the check that keeps off the NPU what rules name, where there are such rules."""
+    if not project.kept_off():
+        return []
+    text = _KEEPING_OFF.read_text()
+    return [text[text.index("from collections") :]]
 
 
 _ENUMS = {

@@ -123,7 +123,7 @@ def with_choices(project: Project, units: tuple[Unit, ...], choices: Mapping[str
         return project
     named = [choices[unit.name] for unit in units if unit.name in choices]
     general = max(dict.fromkeys(named), key=named.count)
-    kept = tuple(rule for rule in project.rules if rule.kind == "io")
+    kept = tuple(rule for rule in project.rules if rule.kind == "io" or rule.keeps_off)
     made = edits.assign(edits.revise(project, rules=()), "global", "", general)
     for unit in units:
         if choices.get(unit.name, general) != general:

@@ -80,3 +80,27 @@ def test_that_io_and_node_rules_reach_nodes_only():
     }  # fmt: skip
     assert resolution.counts["n"].wins == 1
     assert resolution.modules[""].label == "a8w8"
+
+
+def test_that_precision_and_place_are_decided_apart():
+    project = make_project(
+        rule("r1", "global"), rule("r2", "module_name", "body", "cpu"),
+        rule("r3", "module_name", "body.0", "a16w8"),
+    )  # fmt: skip
+    modules = [ModuleRef("", "net.Net"), ModuleRef("body", "B"), ModuleRef("body.0", "C")]
+    found = resolve(project, modules)
+    body, inner = found.modules["body"], found.modules["body.0"]
+    assert (body.label, body.rule, body.kept_off, body.chip) == ("a8w8", "r1", "r2", "a8w8 CPU")
+    assert (inner.label, inner.rule, inner.kept_off) == ("a16w8", "r3", "r2")
+    assert inner.overridden == ("r1",)
+    assert found.modules[""].kept_off is None
+    assert (found.counts["r2"].wins, found.counts["r2"].loses) == (2, 0)
+    assert project.kept_off() == [("module_name", "body")]
+    assert [kind for kind, _, _ in project.quantizer_calls()] == ["global", "module_name"]
+
+
+def test_that_a_rule_for_place_stands_beside_one_for_precision():
+    project = edits.assign(make_project(rule("r1", "global")), "module_name", "head", "a16w8")
+    project = edits.assign(project, "module_name", "head", "cpu")
+    project = edits.assign(project, "module_name", "head", "a8w4")
+    assert [r.config for r in project.rules] == ["a8w8", "a8w4", "cpu"]

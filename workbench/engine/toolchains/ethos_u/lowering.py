@@ -22,13 +22,15 @@ from torch._higher_order_ops.executorch_call_delegate import executorch_call_del
 from workbench.engine import programs
 from workbench.engine.acceleration.retarget import capture_tosa, has_same_tosa, retarget
 from workbench.engine.acceleration.table import accelerated
+from workbench.engine.keeping_off import KeptOff
 from workbench.engine.toolchains.base import Lowered
 from workbench.engine.toolchains.ethos_u import vela
 from workbench.engine.toolchains.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.toolchains.ethos_u.tosa_graph import tosa_snapshot
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_version
-from workbench.results import CpuNode, ExportResult, LowerResult
+from workbench.results import GRAPH_FILE, CpuNode, ExportResult, LowerResult
 from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS, has_control_flow
 from workbench.targets.ethos_u_memory import clock_of
@@ -63,7 +65,8 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     """
     choice = target_of(context.project.target.id).complete(context.project.target)
     _refuse_control_flow(context, choice)
-    key = context.plan.key("convert")
+    off = context.project.kept_off()
+    key = f"{context.plan.key('convert')} {off}"
     known: _Edge | None = context.store.get("edge", key) if context.accelerate else None
     retargeted = known is not None and has_same_tosa(known.manager, compile_spec(choice))
     context.progress(0, None, "compiling" if retargeted else "partitioning and compiling")
@@ -77,7 +80,8 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
                 manager = retarget(known.manager, known.tosa, lambda: compile_spec(choice))
                 edge = replace(known, manager=manager)
             else:
-                edge = _lowered(context.hot("convert").program, choice, compiled)
+                check = KeptOff(off, _operators(context)) if off else None
+                edge = _lowered(context.hot("convert").program, choice, compiled, check)
             context.check_cancelled()
             context.store.keep("edge", key, edge)
             lowered, runtime = _runtime(edge, choice)
@@ -101,12 +105,24 @@ def _refuse_control_flow(context: StageContext, choice: TargetChoice) -> None:
         )
 
 
-def _lowered(program: Any, choice: TargetChoice, compiled: vela.Recording) -> _Edge:
+def _operators(context: StageContext) -> dict[str, str]:
+    """Return the operator of each node of the float program, as rules name them."""
+    graph = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
+    return {node.id: node.op for node in graph.nodes}
+
+
+def _lowered(
+    program: Any, choice: TargetChoice, compiled: vela.Recording, kept_off: KeptOff | None
+) -> _Edge:
     reports: list[Any] = []
     with capture_tosa() as tosa, _kept_reports(reports):
         manager = to_edge_transform_and_lower(
             program,
-            partitioner=[EthosUPartitioner(compile_spec(choice))],
+            partitioner=[
+                EthosUPartitioner(
+                    compile_spec(choice), additional_checks=[kept_off] if kept_off else None
+                )
+            ],
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
     reasons: dict[str, str] = {}
@@ -210,6 +226,8 @@ def _cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
 
 
 def _in_words(reason: str, op: str) -> str:
+    if KeptOff.__name__ in reason:
+        return "A rule keeps it off the NPU."
     if "quantize_per" in op and not reason.startswith("Op "):
         return (
             "Converts between float and integer at the border of the program; "

@@ -160,6 +160,8 @@ def _labels(project: Project) -> dict[str, str]:
     """Return our names for the labels that the Arm configs carry."""
     names: dict[str, str] = {}
     for rule in project.rules:
+        if rule.keeps_off:
+            continue
         config = project.config_of(rule)
         arm = arm_config(config)
         if arm is not None:
