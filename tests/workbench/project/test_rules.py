@@ -1,4 +1,5 @@
 from tests.workbench.project.builders import make_project, rule
+from workbench.project import edits
 from workbench.project.rules import ModuleRef, NodeRef, resolve
 
 LINEAR = "torch.nn.modules.linear.Linear"
