@@ -37,6 +37,7 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("run_lower", "&Run", "Run to &compilation", "F7"),
     ActionRow("live", "&Run", "Li&ve figures", "F8"),
     ActionRow("cancel", "&Run", "Cancel all &work", "Ctrl+.", "stop"),
+    ActionRow("blame", "&Run", "&Find what the compiler refuses"),
     ActionRow("deliver", "&Run", "Copy the &deliverables to\u2026", "", "save"),
     ActionRow("report", "&Run", "Write the &report\u2026"),
     ActionRow("theme", "&View", "&Dark or light", "Ctrl+Shift+L", "moon"),

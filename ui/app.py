@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QApplication
 
 from ui.appearance import Appearance
 from ui.assigning import Assigner
+from ui.blame_verbs import BlameVerbs
 from ui.checking import Checker
 from ui.deliver_verbs import DeliverVerbs
 from ui.document import Document
@@ -41,7 +42,7 @@ from workbench.project.trust import TrustStore
 from workbench.protocol import Event, LogLine
 
 _WARM_UP_MS = 700
-_OF_A_PROJECT = {"save", "save_as", "close", "target", "deliver", "report"}
+_OF_A_PROJECT = {"save", "save_as", "close", "target", "blame", "deliver", "report"}
 
 
 class Workbench(QObject):
@@ -63,6 +64,7 @@ class Workbench(QObject):
         self.files = FileVerbs(self.document, self.notices, self.settings, self.window)
         self.runs = RunVerbs(self.context, self.trust, self.window)
         self.deliveries = DeliverVerbs(self.context, self.window, self.runs.run_to)
+        self.blame = BlameVerbs(self.context, self)
         self.targets = TargetVerbs(self.context, self.window)
         self.navigation = Navigation(self.context, self.window)
         self.checker = Checker(self.context, self)
@@ -168,6 +170,7 @@ class Workbench(QObject):
             "run_evaluate": lambda: self.runs.run_to("evaluate"),
             "run_lower": lambda: self.runs.run_to("lower"),
             "cancel": self.runs.cancel,
+            "blame": self.blame.find,
             "deliver": self.deliveries.ask_deliver,
             "report": self.deliveries.ask_report,
             "theme": self.frame.switch_theme,

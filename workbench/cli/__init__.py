@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from workbench.cli import (
+    blame,
     boards,
     doctor,
     formats,
@@ -41,6 +42,7 @@ VERBS = (
     improve,
     rules,
     ranges,
+    blame,
     sweep,
     inspect,
     report,

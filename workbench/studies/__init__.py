@@ -41,6 +41,8 @@ STUDIES: tuple[Study, ...] = (
           ("target.files",), 1, "workbench.engine.studies.budget:run"),
     Study("sample", "One sample", "Looking at a sample", "convert",
           ("evaluation.data", "target.compile"), 2, "workbench.engine.studies.sample:run"),
+    Study("blame", "What the compiler refuses", "Looking for what the compiler refuses",
+          "convert", ("target.compile", "rules.placing"), 1, "workbench.engine.studies.blame:run"),
     Study("runner", "Build a runner", "Building a runner", "lower", (), 1,
           "workbench.engine.studies.runner:run", "machine"),
 )  # fmt: skip

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
     from workbench.engine.context import StageContext
@@ -46,6 +48,13 @@ class Toolchain(Protocol):
 
     def lower(self, context: StageContext) -> tuple[Lowered, LowerResult]:
         """Compile the quantized program."""
+        ...
+
+    def refusal(self, context: StageContext, kept_off: Sequence[tuple[str, str]]) -> str:
+        """Return why the quantized program cannot be compiled with this kept off the NPU.
+
+        "" when it can be compiled. ``kept_off`` are kinds of rules and what they match.
+        """
         ...
 
     def integers(

@@ -1,7 +1,7 @@
 """The torch side of Ethos-U: quantizer, partitioner, Vela and the TOSA reference model."""
 
 from workbench.engine.toolchains.ethos_u.grids import runtime_values, tolerance
-from workbench.engine.toolchains.ethos_u.lowering import lower
+from workbench.engine.toolchains.ethos_u.lowering import lower, refusal
 from workbench.engine.toolchains.ethos_u.quantizing import quantizer, report
 from workbench.engine.toolchains.ethos_u.reference import integers, verify
 from workbench.engine.toolchains.ethos_u.simulation import simulate
@@ -10,6 +10,7 @@ __all__ = [
     "integers",
     "lower",
     "quantizer",
+    "refusal",
     "report",
     "runtime_values",
     "simulate",

@@ -26,8 +26,9 @@ from workbench.engine.keeping_off import KeptOff
 from workbench.engine.toolchains.base import Lowered
 from workbench.engine.toolchains.ethos_u import vela
 from workbench.engine.toolchains.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
+from workbench.engine.toolchains.ethos_u.refusals import in_words, vela_left, vela_refused
 from workbench.engine.toolchains.ethos_u.tosa_graph import tosa_snapshot
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_version
 from workbench.results import GRAPH_FILE, CpuNode, ExportResult, LowerResult
@@ -36,7 +37,7 @@ from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS, has_control_flow
 from workbench.targets.ethos_u_memory import clock_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from workbench.engine.context import StageContext
     from workbench.project.model import TargetChoice
@@ -71,11 +72,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     retargeted = known is not None and has_same_tosa(known.manager, compile_spec(choice))
     context.progress(0, None, "compiling" if retargeted else "partitioning and compiling")
     try:
-        with (
-            own_ini_at_hand(choice, context.folder),
-            accelerated(context.accelerate, log=context.log),
-            vela.recorded() as compiled,
-        ):
+        with _compiling(context, choice) as compiled:
             if known is not None and retargeted:
                 manager = retarget(known.manager, known.tosa, lambda: compile_spec(choice))
                 edge = replace(known, manager=manager)
@@ -86,11 +83,38 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
             context.store.keep("edge", key, edge)
             lowered, runtime = _runtime(edge, choice)
     except SystemExit as error:
-        raise _vela_left(error) from error
+        raise vela_left(error) from error
     except RuntimeError as error:
-        raise _vela_refused(error) from error
+        raise vela_refused(error) from error
     result = _result(context, lowered, compiled, edge, runtime)
     return lowered, result.model_copy(update={"retargeted": retargeted})
+
+
+@contextmanager
+def _compiling(context: StageContext, choice: TargetChoice) -> Iterator[vela.Recording]:
+    with (
+        own_ini_at_hand(choice, context.folder),
+        accelerated(context.accelerate, log=context.log),
+        vela.recorded() as compiled,
+    ):
+        yield compiled
+
+
+def refusal(context: StageContext, kept_off: Sequence[tuple[str, str]]) -> str:
+    """Return why the quantized program cannot be compiled with this kept off; "" when it can."""
+    choice = target_of(context.project.target.id).complete(context.project.target)
+    check = KeptOff(kept_off, _operators(context)) if kept_off else None
+    try:
+        with _compiling(context, choice) as compiled:
+            _lowered(context.hot("convert").program, choice, compiled, check)
+    except SystemExit as error:
+        return vela_left(error).infos[0].message
+    except RuntimeError as error:
+        return vela_refused(error).infos[0].message
+    except ValueError as error:
+        # The passes before Vela complain in this way.
+        return str(error)
+    return ""
 
 
 def _refuse_control_flow(context: StageContext, choice: TargetChoice) -> None:
@@ -221,28 +245,8 @@ def _cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
             continue
         yield CpuNode(
             node=node.name, op=op, module=programs.module_of(node),
-            reason=_in_words(reasons.get(node.name, ""), op),
+            reason=in_words(reasons.get(node.name, ""), op),
         )  # fmt: skip
-
-
-def _in_words(reason: str, op: str) -> str:
-    if KeptOff.__name__ in reason:
-        return "A rule keeps it off the NPU."
-    if "quantize_per" in op and not reason.startswith("Op "):
-        return (
-            "Converts between float and integer at the border of the program; "
-            "integer input and output avoids it."
-        )
-    known = {
-        "Node was not marked as quantized in the Arm backend.":
-            "It was not quantized: no rule covers it, or the quantizer has no pattern for it.",
-        "One or more inputs were not quantized.": "One of its inputs is float.",
-        "Not included in BaseTOSASupportList or a registered tosa_support_check":
-            "The NPU has no such operator for float tensors, and this one was not quantized.",
-    }  # fmt: skip
-    if "fp dtype" in reason:
-        return f"Its input is float, and the NPU takes integers only. ({reason})"
-    return known.get(reason, reason or "The partitioner gave no reason.")
 
 
 def _kernels(runtime: Any) -> list[str]:
@@ -250,30 +254,3 @@ def _kernels(runtime: Any) -> list[str]:
     plan = runtime.executorch_program.execution_plan[0]
     names = (f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators)
     return sorted(set(names))
-
-
-def _vela_left(error: SystemExit) -> WorkbenchError:
-    info = ErrorInfo(
-        message=f"Vela refused its arguments and left with exit code {error.code}.",
-        hint="Check the additional Vela flags; the log has Vela's own words.",
-        where=Place(kind="option", id="target.options.extra_flags"),
-    )
-    return WorkbenchError([info])
-
-
-def _vela_refused(error: RuntimeError) -> WorkbenchError:
-    text = str(error).strip().splitlines()
-    first = text[0] if text else type(error).__name__
-    hint = "The log has the details."
-    if "could not run on NPU" in str(error):
-        hint = (
-            "Vela has no way back to the CPU. Usual cause: a config the device cannot compute, "
-            "such as 16-bit softmax on U55 and U65. Set the module to a8w8 or float."
-        )
-    info = ErrorInfo(
-        message=f"The program could not be compiled: {first}"[:600],
-        hint=hint,
-        where=Place(kind="stage", id="lower"),
-        details=str(error),
-    )
-    return WorkbenchError([info])

@@ -1,0 +1,48 @@
+"""What Vela refuses is found, and the rest compiles once it is kept off the NPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.in_process import project
+from workbench.project import edits
+from workbench.protocol import RunStudy
+from workbench.studies.blame import Blame
+from workbench.studies.documents import load_study, study_folder, study_key
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def blamed(engine):
+    """A function that runs the search and returns what it found."""
+
+    def run(made):
+        engine.send(
+            RunStudy(job="b", study="blame", project=made, folder=str(engine.folder),
+                     cache_root=str(engine.cache.root))
+        )  # fmt: skip
+        assert engine.follow() == "done", engine.failure
+        key = study_key("blame", made, engine.folder, engine.cache, {})
+        return load_study(Blame, study_folder(engine.cache, key))
+
+    return run
+
+
+def test_that_the_module_vela_refuses_is_found_and_keeping_it_off_helps(engine, blamed):
+    made = project("softmax", "a16w8")
+    assert engine.run(made, "lower", "evaluate") == "failed"
+    assert "workbench blame" in engine.failure.hint
+    found = blamed(made)
+    assert found.reason == engine.failure.message
+    assert found.is_done
+    (culprit,) = found.culprits
+    assert "softmax" in culprit.match
+    mended = edits.assign(made, culprit.kind, culprit.match, "cpu")
+    assert engine.run(mended, "lower", "evaluate") == "done", engine.failure
+    assert engine.result(mended, "lower").delegates >= 1
+
+
+def test_that_a_program_the_compiler_takes_has_nothing_to_blame(blamed):
+    found = blamed(project("small"))
+    assert (found.reason, found.culprits, found.compilations) == ("", (), 1)

@@ -1,0 +1,46 @@
+"""``blame``: what has to stay off the NPU for the compiler to take the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
+from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json
+from workbench.cli.study import run_study
+from workbench.project.model import KEEPING_CALLS
+from workbench.studies.blame import Blame
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "blame",
+        help="what the compiler refuses, when it refuses a program as a whole",
+        description="Compiles with ever fewer modules kept off the NPU. What is named can be kept "
+        "off by a rule: workbench rules add PROJECT --kind ... --match ... --config cpu.",
+    )
+    add_project(verb)
+    add_engine(verb)
+    verb.set_defaults(perform=_perform)
+
+
+def _perform(options: argparse.Namespace) -> int:
+    project, folder = open_project(options)
+    with opened_cache(options) as cache:
+        found = run_study("blame", Blame, (project, folder), cache, options, {})
+    if found is None:
+        return EXIT_FAILED
+    if options.json:
+        print_json(found.model_dump(mode="json"))
+        return EXIT_DONE
+    if not found.reason:
+        print("The compiler takes the program as it is.")
+        return EXIT_DONE
+    print(found.reason)
+    for culprit in found.culprits:
+        print(f'  {KEEPING_CALLS[culprit.kind]}("{culprit.match}")')
+    print(f"Found in {found.compilations} compilations.")
+    return EXIT_DONE

@@ -1,0 +1,57 @@
+"""What Vela and the partitioner say when they refuse, in words and with what helps."""
+
+from __future__ import annotations
+
+from workbench.engine.keeping_off import KeptOff
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+
+
+def vela_left(error: SystemExit) -> WorkbenchError:
+    """Return an error for a Vela that did not understand its arguments."""
+    info = ErrorInfo(
+        message=f"Vela refused its arguments and left with exit code {error.code}.",
+        hint="Check the additional Vela flags; the log has Vela's own words.",
+        where=Place(kind="option", id="target.options.extra_flags"),
+    )
+    return WorkbenchError([info])
+
+
+def vela_refused(error: RuntimeError) -> WorkbenchError:
+    """Return an error for a program that Vela refused as a whole, with what usually helps."""
+    text = str(error).strip().splitlines()
+    first = text[0] if text else type(error).__name__
+    hint = "The log has the details."
+    if "could not run on NPU" in str(error):
+        hint = (
+            "Vela has no way back to the CPU. Usual cause: a config the device cannot compute, "
+            "such as 16-bit softmax on U55 and U65. Set the module to a8w8 or float; Run, "
+            "Find what the compiler refuses (workbench blame) tells which it is."
+        )
+    info = ErrorInfo(
+        message=f"The program could not be compiled: {first}"[:600],
+        hint=hint,
+        where=Place(kind="stage", id="lower"),
+        details=str(error),
+    )
+    return WorkbenchError([info])
+
+
+def in_words(reason: str, op: str) -> str:
+    """Return the partitioner's reason for leaving an operator on the CPU, in plain words."""
+    if KeptOff.__name__ in reason:
+        return "A rule keeps it off the NPU."
+    if "quantize_per" in op and not reason.startswith("Op "):
+        return (
+            "Converts between float and integer at the border of the program; "
+            "integer input and output avoids it."
+        )
+    known = {
+        "Node was not marked as quantized in the Arm backend.":
+            "It was not quantized: no rule covers it, or the quantizer has no pattern for it.",
+        "One or more inputs were not quantized.": "One of its inputs is float.",
+        "Not included in BaseTOSASupportList or a registered tosa_support_check":
+            "The NPU has no such operator for float tensors, and this one was not quantized.",
+    }  # fmt: skip
+    if "fp dtype" in reason:
+        return f"Its input is float, and the NPU takes integers only. ({reason})"
+    return known.get(reason, reason or "The partitioner gave no reason.")
