@@ -23,6 +23,7 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("new", "&File", "&New project\u2026", "Ctrl+N", "new"),
     ActionRow("open", "&File", "&Open\u2026", "Ctrl+O", "open"),
     ActionRow("sample", "&File", "Open the sample"),
+    ActionRow("take_over", "&File", "&Take over a command line\u2026"),
     ActionRow(LINE, "&File"),
     ActionRow("save", "&File", "&Save", "Ctrl+S", "save"),
     ActionRow("save_as", "&File", "Save &as\u2026", "Ctrl+Shift+S"),

@@ -159,6 +159,7 @@ class Workbench(QObject):
             "new": self.files.ask_new,
             "open": self.files.ask_open,
             "sample": self.files.open_sample,
+            "take_over": self.files.ask_take_over,
             "save": self.files.save,
             "save_as": self.files.ask_save_as,
             "close": self.files.close_project,

@@ -58,6 +58,14 @@ class FileVerbs(QObject):
         dialog.made.connect(lambda p, folder: self.leave(lambda: self._document.new(p, folder)))
         dialog.open()
 
+    def ask_take_over(self) -> None:
+        """Let the user paste a command line, and open the project it becomes."""
+        from ui.dialogs.take_command import TakeCommandDialog
+
+        dialog = TakeCommandDialog(self._window)
+        dialog.made.connect(self.open_path)
+        dialog.open()
+
     def save(self, then: Then | None = None, *, overwrite: bool = False) -> None:
         """Save; ask for a name where there is none or it may not be used."""
         if self._document.project is None:

@@ -37,10 +37,14 @@ def _add_new(verbs: Any) -> None:
     new.add_argument("project", type=Path, metavar="PROJECT", help="the .qwb file to write")
     new.add_argument(
         "--model",
-        required=True,
+        default="",
         metavar="SPEC",
         help="FILE.pt2, FILE.py:callable or package.module:callable",
     )
+    new.add_argument(
+        "--aot", default="", metavar="COMMAND",
+        help="take over a command line of ExecuTorch's aot_arm_compiler, in quotes",
+    )  # fmt: skip
     new.add_argument("--target", default="", metavar="T", help="e.g. ethos-u55-128")
     new.add_argument(
         "--board", default="", metavar="BOARD", help="sets the target too; see workbench boards"
@@ -69,8 +73,12 @@ def _add_new(verbs: Any) -> None:
 
 def _new(options: argparse.Namespace) -> int:
     path: Path = options.project
+    if options.aot:
+        return _take_over(options)
     if path.exists() and not options.force:
         raise failure(f"{path} exists already.", "Add --force to overwrite it.")
+    if not options.model:
+        raise failure("No model is named.", "Add --model, or --aot for a command line.")
     project = _made(options, path)
     infos = [p.info for p in problems(project, path.absolute().parent, None) if p.level == "error"]
     if infos:
@@ -80,6 +88,21 @@ def _new(options: argparse.Namespace) -> int:
         print_json({"project": str(path), "target": project.target.model_dump(mode="json")})
     else:
         print(f"Wrote {path}. Next: workbench run {path} --out dist")
+    return EXIT_DONE
+
+
+def _take_over(options: argparse.Namespace) -> int:
+    from workbench.script.aot_command import take_command, write_taken
+
+    path: Path = options.project
+    taken = take_command(options.aot, path.absolute().parent, options.name or path.stem)
+    write_taken(taken, path, overwrite=options.force)
+    if options.json:
+        print_json({"project": str(path), "files": [*taken.files], "notes": [*taken.notes]})
+        return EXIT_DONE
+    print(f"Wrote {path} and {', '.join(taken.files)}. Next: workbench run {path} --out dist")
+    for note in taken.notes:
+        print(f"  {note}")
     return EXIT_DONE
 
 

@@ -14,6 +14,7 @@ from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import problems
 from workbench.project.store import write_atomically
 from workbench.script import script
+from workbench.script.aot_writing import give_command
 
 if TYPE_CHECKING:
     import argparse
@@ -30,6 +31,10 @@ def add(verbs: Any) -> None:
     )
     add_project(verb)
     verb.add_argument("--out", type=Path, required=True, metavar="FILE.py")
+    verb.add_argument(
+        "--aot", action="store_true",
+        help="write the model for ExecuTorch's aot_arm_compiler instead, and print its command",
+    )  # fmt: skip
     verb.set_defaults(perform=_script)
 
 
@@ -56,13 +61,20 @@ def _script(options: argparse.Namespace) -> int:
     errors = [p.info for p in problems(project, folder, None) if p.level == "error"]
     if errors:
         raise WorkbenchError(errors)
-    text = script(project, folder, options.out, _ranges(project, folder))
+    commands: list[str] = []
+    if options.aot:
+        commands, text = give_command(project, folder, options.out)
+    else:
+        text = script(project, folder, options.out, _ranges(project, folder))
+        commands = [f"python {options.out}"]
     try:
         write_atomically(options.out, text.encode())
     except OSError as error:
         raise failure(f"{options.out} cannot be written: {error.strerror}.") from error
     if options.json:
-        print_json({"script": str(options.out)})
-    else:
-        print(f"Wrote {options.out}. Run: python {options.out}")
+        print_json({"script": str(options.out), "commands": commands})
+        return EXIT_DONE
+    print(f"Wrote {options.out}. Run{f' in {options.out.parent}' if options.aot else ''}:")
+    for command in commands:
+        print(f"  {command}")
     return EXIT_DONE

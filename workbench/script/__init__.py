@@ -43,9 +43,7 @@ def script(
     Raises:
         WorkbenchError: the target makes no ``.pte``.
     """
-    if target_of(project.target.id).id != "ethos-u":
-        where = Place(kind="option", id="target.id")
-        raise failure("Only Ethos-U projects have a script that makes a .pte.", where=where)
+    demand_arm(project)
     if project.improvers:
         where = Place(kind="option", id="improvers")
         raise failure(
@@ -65,6 +63,17 @@ def script(
         _main(project, project.fixed_ranges() if ranges is None else ranges),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def demand_arm(project: Project) -> None:
+    """Return if the project's target makes a ``.pte``.
+
+    Raises:
+        WorkbenchError: it does not.
+    """
+    if target_of(project.target.id).id != "ethos-u":
+        where = Place(kind="option", id="target.id")
+        raise failure("Only Ethos-U projects have a script that makes a .pte.", where=where)
 
 
 def _head(project: Project, base: str) -> str:

@@ -13,6 +13,7 @@ from ui.dialogs.doctor import DoctorDialog
 from ui.dialogs.new_project import NewProjectDialog
 from ui.dialogs.preferences import PreferencesDialog
 from ui.dialogs.project_draft import callables_of, parse_shapes
+from ui.dialogs.take_command import TakeCommandDialog
 from ui.dialogs.target_dialog import TargetDialog
 from ui.settings import Settings
 from ui.widgets.config_form import FIELDS, ConfigForm
@@ -258,3 +259,19 @@ def test_that_a_board_that_cannot_be_used_is_told_in_the_new_project(parent, fol
     dialog.board.chosen.emit("b.toml")
     assert "b.toml, title" in dialog._problems.text()
     assert dialog.draft().board == ""
+
+
+def test_that_a_pasted_command_becomes_the_open_project(opened, qtbot, tmp_path):
+    opened.window.actions_by_id["take_over"].trigger()
+    dialog = opened.window.findChild(TakeCommandDialog)
+    assert not dialog.ok.isEnabled()
+    dialog.command.setPlainText("vela net.tflite")
+    dialog.folder.set_text(str(tmp_path))
+    assert "no command line" in dialog.told.text()
+    dialog.command.setPlainText("python -m x.aot_arm_compiler -m mv2 -d -q -t ethos-u55-64")
+    assert "example input alone" in dialog.told.text()
+    dialog.name.setText("taken")
+    dialog.ok.click()
+    qtbot.waitUntil(lambda: opened.document.title.startswith("taken"))
+    assert opened.document.project.target.id == "ethos-u55-64"
+    assert (tmp_path / "taken_model.py").is_file()
