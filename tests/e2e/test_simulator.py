@@ -12,6 +12,7 @@ from tests.engine.in_process import CALIBRATED, NETWORKS, project
 from tests.fakes import fvp, runner_elf
 from tests.processes import command_lines
 from ui.app import Workbench
+from workbench.engine_process import EngineProcess
 from workbench.fvp.machine import MachineSettings, save_settings
 from workbench.project import store
 
@@ -33,7 +34,8 @@ def window(qtbot, tmp_path, monkeypatch, notices):
     made = project("small", **CALIBRATED)
     target = made.target.model_copy(update={"options": {"integer_io": True}})
     store.save(made.model_copy(update={"target": target}), tmp_path / "small.qwb")
-    made = Workbench(QApplication.instance())
+    # An engine of its own: a warm one has the settings of the first test.
+    made = Workbench(QApplication.instance(), lambda: EngineProcess(warm=False))
     made.notices.posted.connect(notices.posted.append)
     made.start(tmp_path / "small.qwb")
     qtbot.waitUntil(lambda: made.session.planned, timeout=10_000)
