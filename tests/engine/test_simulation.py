@@ -90,10 +90,7 @@ def test_that_a_runner_built_for_the_program_runs_it(
     engine, machine, monkeypatch, tmp_path, wanted
 ):
     made = integer("small")
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "cmake").write_text("#!/bin/sh\nexit 1\n")
-    (tools / "cmake").chmod(0o755)
+    tools = checkout.tools(tmp_path / "tools")
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     save_settings(load_settings().model_copy(update={"runners": ()}))
     options = {"checkout": str(checkout.make(tmp_path / "executorch")), "wanted": wanted}

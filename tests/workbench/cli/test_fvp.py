@@ -152,11 +152,7 @@ def test_that_a_named_simulator_that_is_gone_is_told(bench, capsys):
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
     """A checkout, and a CMake that the double of its script never starts."""
-    tool = tmp_path / "tools" / "cmake"
-    tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\nexit 1\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{checkout.tools(tmp_path / 'tools')}:/usr/bin:/bin")
     return checkout.make(tmp_path / "executorch")
 
 

@@ -20,7 +20,7 @@ from workbench.fvp.simulators import device_of
 @pytest.fixture
 def build(tmp_path, monkeypatch):
     """A function that builds in folders of the test's own."""
-    monkeypatch.setenv("PATH", f"{_tools(tmp_path)}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{checkout.tools(tmp_path / 'tools')}:/usr/bin:/bin")
     sources = checkout.make(tmp_path / "executorch")
 
     def made(family="u55", watching=None, **fields):
@@ -30,15 +30,6 @@ def build(tmp_path, monkeypatch):
         return build_runner(wanted, tmp_path / "tree", place, watching or Watching())
 
     return made
-
-
-def _tools(folder):
-    """A folder with a CMake, which not every machine has; the double never starts it."""
-    tools = folder / "tools"
-    tools.mkdir()
-    (tools / "cmake").write_text("#!/bin/sh\nexit 1\n")
-    (tools / "cmake").chmod(0o755)
-    return tools
 
 
 @pytest.mark.parametrize("family", TARGETS)
@@ -150,7 +141,7 @@ def test_that_a_checkout_that_cannot_build_is_refused_before(build, tmp_path, sp
 
 
 def test_that_a_path_with_a_space_is_refused_before(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", f"{_tools(tmp_path)}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{checkout.tools(tmp_path / 'tools')}:/usr/bin:/bin")
     sources = checkout.make(tmp_path / "my sources")
     program = Program("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
     with pytest.raises(WorkbenchError, match="has a space"):
