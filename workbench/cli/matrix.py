@@ -1,0 +1,85 @@
+"""``matrix``: models on devices in precisions, each verified or with the reason why not."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_engine, open_project, opened_cache
+from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
+from workbench.cli.study import run_study
+from workbench.studies.matrix import MatrixResult
+
+if TYPE_CHECKING:
+    from workbench.studies.matrix import Cell
+
+_TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
+_CONFIGS = ("a8w8", "a16w8", "a8w4")
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "matrix",
+        help="lower and verify models on several devices in several precisions",
+        description="Each model gets one config for everything. The program on the TOSA reference "
+        "model is compared with the quantized model.",
+    )
+    verb.add_argument("projects", nargs="+", type=Path, metavar="PROJECT")
+    verb.add_argument("--targets", nargs="+", default=list(_TARGETS), metavar="T")
+    verb.add_argument("--configs", nargs="+", default=list(_CONFIGS), metavar="C")
+    verb.add_argument("--markdown", action="store_true", help="print a table for a README")
+    add_engine(verb)
+    verb.set_defaults(perform=_perform)
+
+
+def _perform(options: argparse.Namespace) -> int:
+    asked = {"targets": options.targets, "configs": options.configs}
+    found: dict[str, MatrixResult] = {}
+    failed = False
+    for path in options.projects:
+        project, folder = open_project(argparse.Namespace(**{**vars(options), "project": path}))
+        with opened_cache(options) as cache:
+            result = run_study("matrix", MatrixResult, (project, folder), cache, options, asked)
+        failed |= result is None
+        if result is not None:
+            found[project.name] = result
+    if options.json:
+        print_json({name: result.model_dump(mode="json") for name, result in found.items()})
+    elif options.markdown:
+        _print_markdown(found, options.targets, options.configs)
+    else:
+        for name, result in found.items():
+            print(f"{name}:")
+            print_table(("device", "config", ""), [(c.target, c.config, _said(c))
+                                                   for c in result.cells])  # fmt: skip
+    return EXIT_FAILED if failed else EXIT_DONE
+
+
+def _said(cell: Cell) -> str:
+    if cell.problem:
+        before = " (said before)" if cell.warned else ""
+        return f"no: {cell.problem}{before}"
+    exact = f"{100 * cell.exact:.1f} %" if cell.exact is not None else "-"
+    rest = f", {cell.cpu_nodes} on the CPU" if cell.cpu_nodes else ""
+    return f"verified, {exact} equal, at most {cell.max_lsb} LSB, {cell.cycles:,} cycles{rest}"
+
+
+def _print_markdown(found: dict[str, MatrixResult], targets: list[str], configs: list[str]) -> None:
+    columns = [(target, config) for target in targets for config in configs]
+    heads = [f"{t.removeprefix('ethos-')} {c}" for t, c in columns]
+    print(f"| model | {' | '.join(heads)} |")
+    print(f"|---|{'---|' * len(columns)}")
+    for name, result in found.items():
+        cells = {(c.target, c.config): c for c in result.cells}
+        row = [_short(cells.get(column)) for column in columns]
+        print(f"| {name} | {' | '.join(row)} |")
+
+
+def _short(cell: Cell | None) -> str:
+    if cell is None:
+        return "not run"
+    if cell.problem:
+        return "no, said before" if cell.warned else "no"
+    return f"{cell.max_lsb} LSB" + (f", {cell.cpu_nodes} CPU" if cell.cpu_nodes else "")
