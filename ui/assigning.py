@@ -13,16 +13,39 @@ from workbench.errors import WorkbenchError, failure
 from workbench.project import edits
 from workbench.project.model import Project, Rule, RuleKind, config_label
 from workbench.project.qconfig import PRESETS, PRESETS_BY_ID, QuantConfig
+from workbench.project.qconfig import Config as OwnConfig
 from workbench.targets import target_of
 
-Config = str | QuantConfig
+Config = str | OwnConfig
 
 
-def preset_ids(project: Project | None, kind: RuleKind = "module_name") -> list[str]:
-    """Return the configs that fit a kind of rule by name; their order gives the keys 1 to 9."""
-    own = list(project.presets) if project else []
-    fitting = [p for p in PRESETS if (not p.places if kind == "io" else not p.io_only)]
-    return [p.id for p in fitting] + own
+def preset_ids(
+    project: Project | None, kind: RuleKind = "module_name", device: str = ""
+) -> list[str]:
+    """Return the configs that fit a kind of rule by name; their order gives the keys 1 to 9.
+
+    Configs of the kind that the project's target takes, or the ``device`` named.
+    """
+    own = dict(project.presets) if project else {}
+    takes = _config_type(device or (project.target.id if project else ""))
+    places = kind != "io" and issubclass(QuantConfig, takes)
+    fitting = [p for p in PRESETS if (places or not p.places) and (kind == "io" or not p.io_only)]
+    offered = [p.id for p in fitting if p.config is None or isinstance(p.config, takes)]
+    return offered + [name for name, config in own.items() if isinstance(config, takes)]
+
+
+def first_config(project: Project) -> OwnConfig:
+    """Return the config that a form begins with: the one that the target begins with."""
+    config = PRESETS_BY_ID[target_of(project.target.id).first_config].config
+    assert config is not None
+    return config
+
+
+def _config_type(device: str) -> type[OwnConfig]:
+    try:
+        return target_of(device).config_type
+    except WorkbenchError:
+        return QuantConfig
 
 
 def preset_title(preset_id: str) -> str:

@@ -15,6 +15,7 @@ from workbench.errors import ErrorInfo, TrustRequiredError, WorkbenchError, fail
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project.trust import TrustStore, code_used
 from workbench.protocol import EngineExit, Event, StageFailed
+from workbench.targets import target_of
 
 EVERYTHING = ("evaluate", "verify", "package")
 NOTABLE_S = 10.0
@@ -45,7 +46,8 @@ class RunVerbs(QObject):
         project = document.project
         if project is None:
             return
-        stages = [stage_id] if stage_id else list(EVERYTHING)
+        offered = target_of(project.target.id).stages
+        stages = [stage_id] if stage_id else [s for s in EVERYTHING if s in offered]
         views = {view.id: view for view in session.stages()}
         blocked = [s for s in stages if views[s].state in {"blocked", "unavailable"}]
         if blocked:

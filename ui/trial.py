@@ -13,6 +13,7 @@ from ui.run_history import RunHistory
 from ui.runner import Runner
 from workbench.history.runs import Run
 from workbench.project.model import Project
+from workbench.targets import target_of
 
 _STAGES = ["evaluate", "lower"]
 # What a run and a project share when the one is of the other.
@@ -55,7 +56,9 @@ class Trial(QObject):
         self.candidate = Candidate(label, before, after)
         folder = self._document.folder
         for project in (before, after):
-            self._runner.run_until(project, folder, _STAGES, set())
+            offered = target_of(project.target.id).stages
+            stages = [stage for stage in _STAGES if stage in offered]
+            self._runner.run_until(project, folder, stages, set())
         self.changed.emit()
 
     @property

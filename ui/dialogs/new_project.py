@@ -103,8 +103,6 @@ class NewProjectDialog(QDialog):
         self.quality_metric = self._line("Metric", "optional: FILE.py:callable")
         self.preset = QComboBox(self)
         self.preset.setAccessibleName("Precision to start with")
-        for preset in preset_ids(None):
-            self.preset.addItem(preset_title(preset), preset)
         self.board = BoardBox(self)
         self.board.chosen.connect(self._on_board_chosen)
         self.target = TargetForm(self)
@@ -193,6 +191,7 @@ class NewProjectDialog(QDialog):
         if names != [self.attribute.itemText(i) for i in range(self.attribute.count())]:
             self.attribute.clear()
             self.attribute.addItems(names)
+        self._offer_presets()
         problem = ""
         try:
             build(self.draft())
@@ -200,6 +199,15 @@ class NewProjectDialog(QDialog):
             problem = "\n".join(info.message for info in error.infos)
         self._problems.setText(problem if self._touched else "")
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not problem)
+
+    def _offer_presets(self) -> None:
+        """Offer the configs that the target takes."""
+        choice = self.target.choice or FIRST_TARGET
+        names = preset_ids(None, device=choice.id)
+        if names != [self.preset.itemData(row) for row in range(self.preset.count())]:
+            self.preset.clear()
+            for name in names:
+                self.preset.addItem(preset_title(name), name)
 
     def _on_board_chosen(self, name: str) -> None:
         self._touched = True

@@ -31,6 +31,7 @@ KIND_WORDS: Mapping[RuleKind, str] = {
     "module_name": "Module",
     "node_target": "Operator",
     "node_name": "Node",
+    "pattern": "Pattern",
 }
 
 

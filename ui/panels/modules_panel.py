@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.assigning import preset_ids, preset_title, refusal
+from ui.assigning import first_config, preset_ids, preset_title, refusal
 from ui.models.module_tree import WHOLE_MODEL, Column, ModuleTreeModel, Role
 from ui.panel import Panel
 from ui.selection import Selected
@@ -29,7 +29,7 @@ from ui.widgets.chip import ChipDelegate
 from ui.widgets.config_dialog import ConfigDialog
 from ui.wording import differences, why
 from workbench.project import edits
-from workbench.project.qconfig import A8W8, QuantConfig
+from workbench.project.qconfig import Config
 
 EMPTY_TEXT = "The modules appear here once the model has been exported.\nPress Export above."
 
@@ -247,13 +247,16 @@ class ModulesPanel(Panel):
         subject = ", ".join(path or WHOLE_MODEL for path in paths[:3])
         subject += f" and {len(paths) - 3} more" if len(paths) > 3 else ""
         dialog = ConfigDialog(
-            subject, A8W8, lambda config: refusal(project, "module_name", config), self
+            subject,
+            first_config(project),
+            lambda config: refusal(project, "module_name", config),
+            self,
         )
         dialog.chosen.connect(lambda config: self.context.assigner.modules(paths, config))
         dialog.preset_named.connect(self._on_preset_named)
         dialog.open()
 
-    def _on_preset_named(self, name: str, config: QuantConfig) -> None:
+    def _on_preset_named(self, name: str, config: Config) -> None:
         self.context.document.apply(
             f"Save preset {name}", lambda p: edits.save_preset(p, name, config)
         )

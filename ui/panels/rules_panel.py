@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.assigning import preset_ids, preset_title, refusal
+from ui.assigning import first_config, preset_ids, preset_title, refusal
 from ui.icons import icon
 from ui.models.rule_stack import RuleRow, RuleStackModel, call_position, shown_order
 from ui.panel import Panel
@@ -27,7 +27,7 @@ from ui.widgets.rule_view import RuleView
 from ui.wording import rule_name, rule_numbers
 from workbench.project import edits
 from workbench.project.model import Rule, RuleKind
-from workbench.project.qconfig import A8W8, QuantConfig
+from workbench.project.qconfig import Config
 
 EMPTY_TEXT = (
     "No rules yet: everything stays in float.\nAdd one below, or choose modules and press 1."
@@ -178,9 +178,11 @@ class RulesPanel(Panel):
             if self.context.assigner.rule(kind, match, preset):
                 self.form.match.clear()
             return
-        self._ask_config(kind, match, A8W8)
+        project = self.context.document.project
+        if project is not None:
+            self._ask_config(kind, match, first_config(project))
 
-    def _ask_config(self, kind: RuleKind, match: str, config: QuantConfig) -> None:
+    def _ask_config(self, kind: RuleKind, match: str, config: Config) -> None:
         project = self.context.document.project
         if project is None:
             return
@@ -193,10 +195,10 @@ class RulesPanel(Panel):
     def _edit(self, row: int) -> None:
         project, rule = self.context.document.project, self.model.rule_at(row)
         if project is not None and rule is not None:
-            config = project.config_of(rule) or A8W8
+            config = project.config_of(rule) or first_config(project)
             self._ask_config(rule.kind, rule.match, config)
 
-    def _on_preset_named(self, name: str, config: QuantConfig) -> None:
+    def _on_preset_named(self, name: str, config: Config) -> None:
         self.context.document.apply(
             f"Save preset {name}", lambda p: edits.save_preset(p, name, config)
         )

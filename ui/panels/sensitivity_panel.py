@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.assigning import preset_ids
 from ui.figures import count, decibel, percent
 from ui.panel import Panel
 from ui.plots.bar_plot import ModuleBars
@@ -68,9 +69,21 @@ class SensitivityPanel(Panel):
         layout.addWidget(split, 1)
 
     def refresh(self) -> None:
+        self._offer_configs()
         self.desk.options = {"samples": self.samples.value()}
         self.desk.look()
         self._show_found()
+
+    def _offer_configs(self) -> None:
+        """Offer what the target takes, what is tried most first."""
+        project = self.context.document.project
+        known = preset_ids(project)
+        wanted = [name for name in CHOICES if name in known]
+        offered = wanted if len(wanted) > 1 else [*wanted, *known]
+        names = list(dict.fromkeys(offered))
+        if names != [self.config.itemText(row) for row in range(self.config.count())]:
+            self.config.clear()
+            self.config.addItems(names)
 
     def set_theme(self, theme: Theme) -> None:
         self.bars.set_theme(theme)
@@ -110,7 +123,6 @@ class SensitivityPanel(Panel):
         self.about = _lines(side)
         self.config = QComboBox(side)
         self.config.setAccessibleName("Precision to try")
-        self.config.addItems(CHOICES)
         self.attempt = QPushButton("Try it", side)
         self.attempt.setToolTip("Quantize, measure and compile a copy; the project stays as it is")
         self.attempt.clicked.connect(self._on_try)

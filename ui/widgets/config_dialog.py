@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QVBoxLayout, QWidget
 
-from ui.widgets.config_form import ConfigForm, Refusal
+from ui.widgets.config_form import ConfigForm
 from ui.widgets.emphasis import make_primary
-from workbench.project.qconfig import QuantConfig
+from ui.widgets.format_form import FormatForm
+from workbench.project.qconfig import Config, QuantConfig
+
+Refusal = Callable[[Any], str]
+
+
+def form_for(config: Config, refusal: Refusal, parent: QWidget) -> ConfigForm | FormatForm:
+    """Return the form for a kind of config, showing it."""
+    form: ConfigForm | FormatForm
+    if isinstance(config, QuantConfig):
+        form = ConfigForm(parent)
+        form.render_config(config, refusal)
+    else:
+        form = FormatForm(parent)
+        form.render_config(config, refusal)
+    return form
 
 
 class ConfigDialog(QDialog):
     """Asks for a config.
 
     Signals:
-        chosen: the ``QuantConfig``.
-        preset_named: a name to keep it under, and the ``QuantConfig``.
+        chosen: the config.
+        preset_named: a name to keep it under, and the config.
     """
 
     chosen = Signal(object)
     preset_named = Signal(str, object)
 
-    def __init__(
-        self, subject: str, config: QuantConfig, refusal: Refusal, parent: QWidget
-    ) -> None:
+    def __init__(self, subject: str, config: Config, refusal: Refusal, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(f"Precision of {subject}")
         self._refusal = refusal
-        self.form = ConfigForm(self)
-        self.form.render_config(config, refusal)
+        self.form = form_for(config, refusal, self)
         self.form.changed.connect(self._on_changed)
         self.form.save_asked.connect(lambda name: self.preset_named.emit(name, self.form.config))
         kinds = QDialogButtonBox.StandardButton
@@ -50,7 +65,7 @@ class ConfigDialog(QDialog):
         self.setMinimumWidth(400)
         self._on_changed(config)
 
-    def _on_changed(self, config: QuantConfig) -> None:
+    def _on_changed(self, config: Config) -> None:
         ok = self.buttons.button(QDialogButtonBox.StandardButton.Ok)
         ok.setEnabled(not self._refusal(config))
         QTimer.singleShot(0, self, self.adjustSize)

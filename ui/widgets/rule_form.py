@@ -25,6 +25,7 @@ KINDS: tuple[tuple[RuleKind, str, str], ...] = (
     ("io", "Inputs and outputs", ""),
     ("node_target", "Every node of an operator", "aten.conv2d.default"),
     ("node_name", "One node of the graph", "conv2d_3"),
+    ("pattern", "Nodes and modules by a pattern", "layers_[0-3].*"),
 )
 
 

@@ -64,7 +64,7 @@ def _add_new(verbs: Any) -> None:
     )
     new.add_argument("--system-config", metavar="NAME", help="Vela system configuration")
     new.add_argument("--memory-mode", metavar="NAME", help="Vela memory mode")
-    new.add_argument("--config", default="a8w8", help="config for the whole model (a8w8)")
+    new.add_argument("--config", help="config for the whole model (a8w8; formats: integer-8)")
     new.add_argument("--name", help="name of the project and its deliverables")
     new.add_argument("--force", action="store_true", help="overwrite an existing file")
     add_json(new)
@@ -123,7 +123,8 @@ def _made(options: argparse.Namespace, path: Path) -> Project:
         board=options.board,
         target=_target(options, path.absolute().parent),
     )
-    return store.parse(store.dump(edits.assign(project, "global", "", options.config)).encode(), "")
+    config = options.config or target_of(project.target.id).first_config
+    return store.parse(store.dump(edits.assign(project, "global", "", config)).encode(), "")
 
 
 def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:

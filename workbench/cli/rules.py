@@ -11,7 +11,7 @@ from workbench.errors import Place, failure
 from workbench.pipeline.resolution import float_graph, resolve_graph
 from workbench.project import edits, store
 from workbench.project.model import RULE_CALLS, Project, RuleKind
-from workbench.project.qconfig import PRESETS_BY_ID, QuantConfig
+from workbench.project.qconfig import PRESETS_BY_ID, Config
 from workbench.protocol import RunUntil, StageFailed
 from workbench.targets import target_of
 
@@ -136,7 +136,7 @@ def _print_resolution(options: argparse.Namespace, project: Project, graph: Grap
     return EXIT_DONE
 
 
-def _config(text: str, project: Project) -> str | QuantConfig:
+def _config(text: str, project: Project) -> str | Config:
     if not text.lstrip().startswith("{"):
         if text not in PRESETS_BY_ID and text not in project.presets:
             known = ", ".join([*PRESETS_BY_ID, *project.presets])
@@ -144,8 +144,9 @@ def _config(text: str, project: Project) -> str | QuantConfig:
         return text
     from pydantic import ValidationError
 
+    kind: type[Config] = target_of(project.target.id).config_type
     try:
-        return QuantConfig.model_validate_json(text)
+        return kind.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])

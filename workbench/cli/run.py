@@ -25,6 +25,7 @@ from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.protocol import RunUntil, StageFailed, StageFinished, StageSkipped
 from workbench.results import PackageResult, load_result
+from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ def add(verbs: Any) -> None:
     add_project(verb)
     verb.add_argument(
         "--until",
-        default="package",
         choices=[stage.id for stage in STAGES],
         metavar="STAGE",
-        help=f"the last stage: {', '.join(stage.id for stage in STAGES)}",
+        help="the last stage, by default the target's last: "
+        f" {', '.join(stage.id for stage in STAGES)}",
     )
     verb.add_argument(
         "--skip",
@@ -71,8 +72,15 @@ def _run(options: argparse.Namespace) -> int:
     errors = [p.info for p in problems(project, folder, None) if p.level == "error"]
     if errors:
         raise WorkbenchError(errors)
+    options.until = options.until or target_of(project.target.id).stages[-1]
     if options.out and options.until != "package":
         raise failure("--out needs the stage package.", "Leave out --until.")
+    if options.out and "package" not in target_of(project.target.id).stages:
+        raise failure(
+            "The target makes no program to copy: its numbers are emulated.",
+            "Leave out --out; the figures are printed.",
+            Place(kind="option", id="target.id"),
+        )
     with opened_cache(options) as cache:
         reports = _reports_from_cache(project, folder, cache, options)
         if reports is None:

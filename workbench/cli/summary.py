@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.boards import fit
 from workbench.pipeline.plan import tool_versions
 from workbench.results import (
+    ConvertResult,
     EvaluateResult,
     LowerResult,
     PackageResult,
@@ -14,6 +15,7 @@ from workbench.results import (
     VerifyResult,
     load_result,
 )
+from workbench.targets import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +42,15 @@ def summary(
         "tools": tool_versions(),
         "stages": stages,
     }
+    target = target_of(project.target.id)
+    if target.emulation:
+        document["emulated"] = {"target": target.id, "sentence": target.emulation}
+        if "convert" in folders:
+            memory = load_result(ConvertResult, folders["convert"]).memory
+            assert memory is not None
+            document["emulated"] |= memory.model_dump(mode="json") | {
+                "weight_density": memory.weight_density, "data_density": memory.data_density,
+            }  # fmt: skip
     if "evaluate" in folders:
         result = load_result(EvaluateResult, folders["evaluate"])
         document["evaluate"] = result.model_dump(mode="json")
@@ -75,6 +86,7 @@ def _package(folder: Path, out: Path | None) -> dict[str, Any]:
 def print_summary(document: dict[str, Any]) -> None:
     """Print the figures a person wants to see after a run."""
     for name, write in (
+        ("emulated", _print_emulated),
         ("evaluate", _print_evaluate),
         ("lower", _print_lower),
         ("board", _print_board),
@@ -84,6 +96,16 @@ def print_summary(document: dict[str, Any]) -> None:
     ):
         if name in document:
             write(document[name])
+
+
+def _print_emulated(part: dict[str, Any]) -> None:
+    print(f"Formats      {part['sentence']}")
+    for name, words in (("weight", "weights"), ("data", "what flows")):
+        if part.get(f"{name}_bits") is not None:
+            print(
+                f"             {words}: {part[f'{name}_bits']:.2f} bits on average, memory density "
+                f"{part[f'{name}_density']:.2f} (32 bits over them; computed)"
+            )
 
 
 def _db(value: float | None) -> str:

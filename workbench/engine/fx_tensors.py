@@ -55,7 +55,7 @@ def op_name(node: torch.fx.Node) -> str:
 
 def quantize_kind(op: str) -> NodeKind | None:
     """Return whether an operator quantizes or dequantizes, or None."""
-    name = op.partition(".")[2]
+    name = op.partition(".")[2] or op
     if name.startswith("dequantize_"):
         return "dequantize"
     return "quantize" if name.startswith("quantize_") else None

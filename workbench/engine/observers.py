@@ -113,7 +113,9 @@ def _activation_observers(
         source = node.args[0]
         while source in observers:
             source = source.args[0]
-        if hasattr(observer, "min_val") and source.op != "get_attr":
+        # An observer in front of an emulated format has no grid that a range could decide.
+        is_plain = hasattr(observer, "min_val") and not hasattr(observer, "placing")
+        if is_plain and source.op != "get_attr":
             found.append((f"{inside}{source.name}", observer))
     for below, branch in branches_of(prepared):
         found += _activation_observers(branch, f"{inside}{below}")

@@ -15,19 +15,24 @@ from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_q
 from torchao.quantization.pt2e import MinMaxObserver, MovingAverageMinMaxObserver
 
 from workbench.engine.observers import FixedRangeObserver, PercentileObserver
+from workbench.project.qconfig import integers_of
 
 if TYPE_CHECKING:
-    from workbench.project.qconfig import Activation, Observer, QuantConfig
+    from workbench.project.qconfig import Activation, Config, Observer, QuantConfig
 
 # Smallest scale per activation width, as the Arm backend's factories set it (ExecuTorch 1.5.1).
 _EPS = {"int8": 2**-16, "int16": 2**-12, "uint8": 2**-16}
 
 
-def arm_config(config: QuantConfig | None) -> Any:
+def arm_config(given: Config | None) -> Any:
     """Return the Arm backend's config; None leaves the part in float.
 
     Stock choices return the factory's own object, so that bytes equal those of the plain API.
+
+    Raises:
+        WorkbenchError: it is a number format.
     """
+    config = integers_of(given)
     if config is None:
         return None
     stock = _stock(config)

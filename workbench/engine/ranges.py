@@ -67,7 +67,10 @@ def collect(
         witness, weight = witnesses.by_name.get(name), _weight_of(module, source)
         counts, low, high = _histogram(observer, weight, witness)
         row = _row(name, len(rows), source, observer, counts, (low, high))
-        told = {"node": f"{inside}{row.node}", **_of_values(observer, weight, witness)}
+        told = {
+            "node": f"{inside}{row.node}", **_of_values(observer, weight, witness),
+            **_of_format(observer),
+        }  # fmt: skip
         rows.append(row.model_copy(update=told))
         histograms.append(counts)
         edges.append((low, high))
@@ -134,6 +137,17 @@ def _of_values(
             grid = observer._calculate_qparams(*ends)  # noqa: SLF001
         found["searched"] = (float(grid[0].max()), int(grid[1].reshape(-1)[0]))
     return found
+
+
+def _of_format(observer: Any) -> dict[str, Any]:
+    """Return the fields of a range whose values go to an emulated format: no grid of integers."""
+    placing = getattr(observer, "placing", None)
+    if placing is None:
+        return {}
+    return {
+        "format": placing.text, "dtype": placing.config.label, "scale": 0.0, "zero_point": 0,
+        "qmin": 0, "qmax": 0, "searched": None,
+    }  # fmt: skip
 
 
 def _histogram(

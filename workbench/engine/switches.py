@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from workbench.engine import programs
 from workbench.engine.acceleration.evaluation import requantized
@@ -17,6 +16,8 @@ from workbench.studies.sensitivity import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from workbench.engine.toolchains.base import Toolchain
 
 Values = dict[fx.Node, Any]
 
@@ -34,14 +35,14 @@ class SwitchedProgram:
         WorkbenchError: the program has branches or loops.
     """
 
-    def __init__(self, calibrated: fx.GraphModule) -> None:
+    def __init__(self, calibrated: fx.GraphModule, toolchain: Toolchain) -> None:
         if programs.has_control_flow(calibrated):
             raise failure(
                 "Sensitivity is not measured for models with branches or loops.",
                 "Compare configurations in Runs instead.",
                 Place(kind="stage", id="sensitivity"),
             )
-        self.module = convert_pt2e(copy.deepcopy(calibrated), fold_quantize=False)
+        self.module = toolchain.convert(copy.deepcopy(calibrated), fold=False)
         programs.write_nowhere(self.module)
         self.nodes = list(self.module.graph.nodes)
         self.switches = frozenset(n for n in self.nodes if _is(n, "dequantize"))
@@ -168,7 +169,7 @@ class Switching:
             if node in self._unit_of:
                 members.setdefault(self._unit_of[node], []).append(node)
         self._members = [m for m in members.values() if self._touched(m)]
-        folded = _folded(exported)
+        folded = _folded(exported, {node.name for node in program.nodes})
         self.units = [
             _unit(each, program, self._members, folded, self._origins) for each in self._members
         ]
@@ -191,7 +192,8 @@ class Switching:
         return frozenset(
             switch
             for switch in self.program.switches
-            if inside & set(switch.users) and _is_own(_source(switch), inside)
+            if inside & set(switch.users)
+            and ((held := _source(switch)) is None or held.op == "get_attr" or held in inside)
         )
 
     def _touched(self, members: list[fx.Node]) -> bool:
@@ -203,10 +205,6 @@ def _source(switch: fx.Node) -> fx.Node | None:
     quantize = switch.args[0]
     source = quantize.args[0] if isinstance(quantize, fx.Node) else None
     return source if isinstance(source, fx.Node) else None
-
-
-def _is_own(source: fx.Node | None, inside: set[fx.Node]) -> bool:
-    return source is None or source.op == "get_attr" or source in inside
 
 
 def _origins(program: SwitchedProgram, exported: fx.Graph) -> dict[fx.Node, str]:
@@ -252,12 +250,13 @@ def _is_operator(node: fx.Node) -> bool:
     return node.op == "call_function" and not _is(node, "quantize") and not _is(node, "dequantize")
 
 
-def _folded(exported: fx.Graph) -> dict[str, str]:
-    """Return the batch norm that is folded into a module, by that module."""
+def _folded(exported: fx.Graph, left: set[str]) -> dict[str, str]:
+    """Return the batch norm that is folded into a module, by it; those ``left`` are not."""
+    norms = (n for n in exported.nodes if n.op == "call_function" and n.name not in left)
     return {
         programs.module_of(node.all_input_nodes[0]): programs.module_of(node)
-        for node in exported.nodes
-        if node.op == "call_function" and "batch_norm" in programs.op_of(node)
+        for node in norms
+        if "batch_norm" in programs.op_of(node)
     }
 
 

@@ -13,7 +13,7 @@ from workbench.project.fixed_range import FixedRange
 from workbench.project.frozen import Frozen
 from workbench.project.improvers import ImproverId
 from workbench.project.model import Rule, TargetChoice
-from workbench.project.qconfig import QuantConfig
+from workbench.project.qconfig import Config
 from workbench.project.range_method import RangeMethod, without_origins
 from workbench.results import (
     EvaluateResult,
@@ -86,7 +86,7 @@ class Run(Frozen):
     origin: str = ""
     target: TargetChoice
     rules: tuple[Rule, ...]
-    presets: dict[str, QuantConfig] = Field(default_factory=dict)
+    presets: dict[str, Config] = Field(default_factory=dict)
     improvers: tuple[ImproverId, ...] = ()
     ranges: tuple[FixedRange, ...] = ()
     range_methods: tuple[RangeMethod, ...] = ()

@@ -16,12 +16,12 @@ from workbench.project.model import (
     RuleKind,
     TargetChoice,
 )
-from workbench.project.qconfig import QuantConfig
+from workbench.project.qconfig import Config
 from workbench.project.range_method import MethodId, MethodScope, RangeMethod
 
 # General before specific, borders last: each later call beats the earlier ones.
 _ORDER: tuple[RuleKind, ...] = (
-    "global", "module_type", "module_name", "node_target", "node_name", "io",
+    "global", "module_type", "module_name", "node_target", "pattern", "node_name", "io",
 )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def find_rule(project: Project, rule_id: str) -> Rule:
     )
 
 
-def assign(project: Project, kind: RuleKind, match: str, config: str | QuantConfig) -> Project:
+def assign(project: Project, kind: RuleKind, match: str, config: str | Config) -> Project:
     """Return the project in which ``kind`` and ``match`` get ``config``.
 
     A rule for the same thing is replaced in place; a new one is put behind all that are as
@@ -82,7 +82,7 @@ def assign(project: Project, kind: RuleKind, match: str, config: str | QuantConf
 
 
 def assign_many(
-    project: Project, kind: RuleKind, matches: list[str], config: str | QuantConfig
+    project: Project, kind: RuleKind, matches: list[str], config: str | Config
 ) -> Project:
     """Return the project in which each of several things gets ``config``."""
     for match in matches:
@@ -146,7 +146,7 @@ def set_improver(project: Project, improver: ImproverId, *, on: bool) -> Project
     return revise(project, improvers=tuple(i.id for i in IMPROVERS if i.id in wanted))
 
 
-def save_preset(project: Project, name: str, config: QuantConfig) -> Project:
+def save_preset(project: Project, name: str, config: Config) -> Project:
     """Return the project with a config kept under a name."""
     return revise(project, presets={**project.presets, name: config})
 

@@ -30,7 +30,12 @@ def _from_2(raw: Raw) -> Raw:
     return raw
 
 
-MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {0: _from_0, 1: _from_1, 2: _from_2}
+def _from_3(raw: Raw) -> Raw:
+    """Version 3 knew no number formats and no patterns; a project without any stays as it is."""
+    return raw
+
+
+MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3}
 
 
 def migrate(raw: Raw) -> Raw:

@@ -7,16 +7,19 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from workbench.project.fixed_range import FixedRange
+from workbench.project.format_config import FormatConfig
 from workbench.project.frozen import Frozen
 from workbench.project.graph_notes import GraphNotes
 from workbench.project.improvers import ImproverId
-from workbench.project.qconfig import PRESETS_BY_ID, QuantConfig
+from workbench.project.qconfig import PRESETS_BY_ID, Config
 from workbench.project.range_method import RangeMethod
 
-PROJECT_VERSION = 3
+PROJECT_VERSION = 4
 PROJECT_SUFFIX = ".qwb"
 
-RuleKind = Literal["global", "module_type", "module_name", "node_target", "node_name", "io"]
+RuleKind = Literal[
+    "global", "module_type", "module_name", "node_target", "node_name", "pattern", "io"
+]
 
 RULE_CALLS: dict[RuleKind, str] = {
     "global": "set_global",
@@ -24,6 +27,7 @@ RULE_CALLS: dict[RuleKind, str] = {
     "module_name": "set_module_name",
     "node_target": "set_node_target",
     "node_name": "set_node_name",
+    "pattern": "regex_name",
     "io": "set_io",
 }
 
@@ -35,6 +39,7 @@ KEEPING_CALLS: dict[RuleKind, str] = {
     "module_name": "DontPartitionModule",
     "node_target": "DontPartition",
     "node_name": "DontPartitionName",
+    "pattern": "DontPartition",
     "io": "DontPartition",
 }
 
@@ -88,12 +93,16 @@ class TargetChoice(Frozen):
 
 
 class Rule(Frozen):
-    """One assignment of precision; ``config`` is a preset's id or a config of its own."""
+    """One assignment of precision; ``config`` is a preset's id or a config of its own.
+
+    A ``pattern`` is a regular expression that fits the whole name of a node, or of the module it
+    is called in, with underscores or dots.
+    """
 
     id: str = Field(min_length=1)
     kind: RuleKind
     match: str = ""
-    config: str | QuantConfig
+    config: str | Config
     enabled: bool = True
 
     @property
@@ -128,7 +137,7 @@ class Project(Frozen):
     target: TargetChoice
     board: str = ""
     rules: tuple[Rule, ...] = ()
-    presets: dict[str, QuantConfig] = Field(default_factory=dict)
+    presets: dict[str, Config] = Field(default_factory=dict)
     ranges: tuple[FixedRange, ...] = ()
     range_methods: tuple[RangeMethod, ...] = ()
     improvers: tuple[ImproverId, ...] = ()
@@ -136,13 +145,13 @@ class Project(Frozen):
     notes: str = ""
     graph: GraphNotes = GraphNotes()
 
-    def config_of(self, rule: Rule) -> QuantConfig | None:
+    def config_of(self, rule: Rule) -> Config | None:
         """Return the config that ``rule`` assigns; None is float.
 
         Raises:
             KeyError: the rule names a preset that neither the program nor the project has.
         """
-        if isinstance(rule.config, QuantConfig):
+        if not isinstance(rule.config, str):
             return rule.config
         if rule.config in self.presets:
             return self.presets[rule.config]
@@ -156,7 +165,7 @@ class Project(Frozen):
         """Return the short name shown for the rule's config."""
         return rule.config if isinstance(rule.config, str) else config_label(rule.config)
 
-    def quantizer_calls(self) -> list[tuple[RuleKind, str, QuantConfig | None]]:
+    def quantizer_calls(self) -> list[tuple[RuleKind, str, Config | None]]:
         """Return what will be called, in order: enabled rules only, presets resolved."""
         called = (rule for rule in self.rules if rule.enabled and not rule.keeps_off)
         return [(rule.kind, rule.match, self.config_of(rule)) for rule in called]
@@ -166,12 +175,14 @@ class Project(Frozen):
         return sorted({(r.kind, r.match) for r in self.rules if r.enabled and r.keeps_off})
 
 
-def config_label(config: QuantConfig | None) -> str:
+def config_label(config: Config | None) -> str:
     """Return a short name for a config: a preset's id, or its widths when it is nobody's preset."""
     for preset in PRESETS_BY_ID.values():
         if preset.config == config:
             return preset.id
     assert config is not None
+    if isinstance(config, FormatConfig):
+        return config.label
     width = "16" if config.activation.dtype == "int16" else "8"
     per = "" if config.weight.per_channel else " per tensor"
     return f"a{width}w{config.weight.bits}{per} ({config.activation.observer.kind})"

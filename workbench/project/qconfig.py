@@ -6,7 +6,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from workbench.errors import failure
 from workbench.project.fixed_range import range_fault
+from workbench.project.format_config import FormatConfig
 from workbench.project.frozen import Frozen
 
 ObserverKind = Literal["histogram", "minmax", "moving_average", "percentile", "fixed"]
@@ -59,6 +61,24 @@ class QuantConfig(Frozen):
     weight: Weight = Weight()
 
 
+# What a rule can assign: integers on ranges, or an emulated number format.
+Config = QuantConfig | FormatConfig
+
+
+def integers_of(config: Config | None) -> QuantConfig | None:
+    """Return a config that is for integers; None is float.
+
+    Raises:
+        WorkbenchError: it is a number format, which no device computes.
+    """
+    if isinstance(config, FormatConfig):
+        raise failure(
+            f"{config.label} is a number format, and those are emulated only.",
+            "Choose the target Number formats, or a config of integers for the rule.",
+        )
+    return config
+
+
 class Preset(Frozen):
     """A named config; ``config`` None leaves the part in float.
 
@@ -69,7 +89,7 @@ class Preset(Frozen):
     id: str
     title: str
     description: str
-    config: QuantConfig | None
+    config: Config | None
     io_only: bool = False
     places: bool = False
 
@@ -121,6 +141,48 @@ PRESETS: tuple[Preset, ...] = (
         description="runs on the CPU; other rules decide its precision",
         config=None,
         places=True,
+    ),
+    *(
+        Preset(id=name, title=title, description=title, config=config)
+        for name, title, config in (
+            (
+                "integer-8",
+                "Fixed point, 8 bits, 4 after the point",
+                FormatConfig(scheme="integer", parameters={"width": 8, "frac_width": 4}),
+            ),
+            (
+                "minifloat-8",
+                "Minifloat E4M3, all codes finite",
+                FormatConfig(
+                    scheme="minifloat_ieee",
+                    parameters={"width": 8, "exponent_width": 4, "exponent_bias": 7},
+                ),
+            ),
+            (
+                "block-fp-8",
+                "Block floating point, 16 elements share 8 bits",
+                FormatConfig(
+                    scheme="block_fp",
+                    parameters={"width": 8, "exponent_width": 8, "block_size": [1, 16]},
+                ),
+            ),
+            (
+                "mxint-8",
+                "Microscaling integers, MXINT8",
+                FormatConfig(scheme="mxint", parameters={"width": 8}),
+            ),
+            (
+                "mxfp-8",
+                "Microscaling floats, MXFP8 E4M3",
+                FormatConfig(scheme="mxfp", parameters={"exponent_width": 4, "frac_width": 3}),
+            ),
+            (
+                "mxfp-4",
+                "Microscaling floats, MXFP4 E2M1",
+                FormatConfig(scheme="mxfp", parameters={"exponent_width": 2, "frac_width": 1}),
+            ),
+            ("nvfp4", "NVFP4: E2M1 with E4M3 scales", FormatConfig(scheme="nvfp4")),
+        )
     ),
 )
 PRESETS_BY_ID = {preset.id: preset for preset in PRESETS}

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from workbench.project.fixed_range import FixedRange
     from workbench.project.improvers import ImproverId
     from workbench.project.model import Project, Rule
-    from workbench.project.qconfig import QuantConfig
+    from workbench.project.qconfig import Config
     from workbench.project.range_method import RangeMethod
 
 
 def restore_rules(
-    project: Project, rules: Sequence[Rule], presets: Mapping[str, QuantConfig],
+    project: Project, rules: Sequence[Rule], presets: Mapping[str, Config],
     improvers: tuple[ImproverId, ...] = (), ranges: tuple[FixedRange, ...] = (),
     range_methods: tuple[RangeMethod, ...] = (),
 ) -> Project:  # fmt: skip

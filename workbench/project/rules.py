@@ -8,6 +8,7 @@ behind all others. A module name covers all modules below it; a module type is c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -91,6 +92,9 @@ def matches_module(rule: Rule, chain: Sequence[ModuleRef]) -> bool:
         return any(is_within(module.path, rule.match) for module in chain)
     if rule.kind == "module_type":
         return any(module.type_name == rule.match for module in chain)
+    if rule.kind == "pattern":
+        path = chain[-1].path if chain else ""
+        return any(fits(rule.match, name) for name in (path, path.replace(".", "_")) if name)
     return False
 
 
@@ -102,7 +106,17 @@ def matches_node(rule: Rule, node: NodeRef) -> bool:
         return node.id == rule.match
     if rule.kind == "node_target":
         return node.target == rule.match
+    if rule.kind == "pattern" and fits(rule.match, node.id):
+        return True
     return matches_module(rule, node.modules)
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Return whether a regular expression fits a whole name; a broken one fits nothing."""
+    try:
+        return re.fullmatch(pattern, name) is not None
+    except re.error:
+        return False
 
 
 def by_strength(rules: Iterable[Rule]) -> list[Rule]:
@@ -147,7 +161,7 @@ def resolve(
     return Resolution(by_module, by_node, tally.counts())
 
 
-_OF_NODES = frozenset({"io", "node_name", "node_target"})
+_OF_NODES = frozenset({"io", "node_name", "node_target", "pattern"})
 _EVERY = _OF_NODES | {"global", "module_type", "module_name"}
 
 

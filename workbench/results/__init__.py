@@ -26,6 +26,7 @@ from workbench.results.cost import (
 from workbench.results.programs import (
     ConvertResult,
     ExportResult,
+    FormatMemory,
     ImportResult,
     Improvement,
     NodeAnnotation,
@@ -64,6 +65,7 @@ __all__ = [
     "Deliverable",
     "EvaluateResult",
     "ExportResult",
+    "FormatMemory",
     "ImportResult",
     "Improvement",
     "IntegerQuality",

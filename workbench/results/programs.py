@@ -5,6 +5,8 @@ from __future__ import annotations
 from workbench.project.frozen import Frozen
 from workbench.project.improvers import ImproverId
 
+FLOAT_BITS = 32.0
+
 
 class TensorSpec(Frozen):
     """Name, shape and dtype of one input or output; -1 in a shape is a free size."""
@@ -80,10 +82,37 @@ class PrepareResult(Frozen):
     warnings: tuple[str, ...] = ()
 
 
+class FormatMemory(Frozen):
+    """Average bits of the values of an emulated program, shared exponents included; computed.
+
+    ``weight_bits`` is over all floating constants, ``data_bits`` over what flows into operations
+    of MASE's table; None where there is none.
+    """
+
+    weight_bits: float | None
+    data_bits: float | None
+    weight_elements: int
+    data_elements: int
+
+    @property
+    def weight_density(self) -> float | None:
+        """How many times smaller than in float32 the weights are."""
+        return FLOAT_BITS / self.weight_bits if self.weight_bits else None
+
+    @property
+    def data_density(self) -> float | None:
+        """How many times smaller than in float32 what flows is."""
+        return FLOAT_BITS / self.data_bits if self.data_bits else None
+
+
 class ConvertResult(Frozen):
-    """The quantized program in figures; its graph lies in graph.json."""
+    """The quantized program in figures; its graph lies in graph.json.
+
+    ``memory`` is there for number formats alone: for a device its compiler says it.
+    """
 
     nodes: int
     quantized_weights_bytes: int
     float_operators: int
+    memory: FormatMemory | None = None
     warnings: tuple[str, ...] = ()

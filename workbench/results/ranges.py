@@ -21,7 +21,9 @@ class TensorRange(Frozen):
     zero point that the search of the histogram observer gives where another observer is used.
     ``symmetric`` and ``eps`` (the smallest scale) are the observer's scheme. ``node`` names the
     tensor in the prepared graph, ``origin`` the operation of the exported one that makes it, or
-    that reads the weight; "" where nobody knows.
+    that reads the weight; "" where nobody knows. Where an emulated format stands in the place of
+    integers, ``format`` says it as JSON (operation, operand, scheme, parameters, mase_compatible),
+    ``dtype`` in words, and ``scale`` is 0.
     """
 
     id: str
@@ -49,6 +51,7 @@ class TensorRange(Frozen):
     dead: int = 0
     searched: tuple[float, int] | None = None
     origin: str = ""
+    format: str = ""
 
 
 class CalibrateResult(Frozen):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.project.qconfig import integers_of
 from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u_extras import (
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from workbench.project.model import Project
-    from workbench.project.qconfig import QuantConfig
+    from workbench.project.qconfig import Config, QuantConfig
 
 _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "keeping_off.py"
 _OBSERVERS = Path(__file__).parents[1] / "engine" / "observers.py"
@@ -35,7 +36,7 @@ def observers_part(project: Project, *, has_ranges: bool) -> list[str]:
     """Return the observers that torchao lacks, when a rule or a fixed range wants one."""
     kinds = {
         config.activation.observer.kind
-        for _, _, config in project.quantizer_calls()
+        for config in (integers_of(each) for _, _, each in project.quantizer_calls())
         if config is not None
     }
     if not kinds & {"percentile", "fixed"} and not has_ranges:
@@ -178,8 +179,8 @@ def _transformations(options: Mapping[str, Any]) -> list[str]:
     return [*lines, "    made.set_pass_pipeline_config(config)"]
 
 
-def _call(kind: str, match: str, config: QuantConfig | None) -> str:
-    value = _config(config)
+def _call(kind: str, match: str, config: Config | None) -> str:
+    value = _config(integers_of(config))
     if kind in {"global", "io"}:
         return f"made.set_{kind}({value})"
     if kind == "module_type":

@@ -5,8 +5,9 @@ from __future__ import annotations
 from workbench.errors import Place, failure
 from workbench.targets.base import TargetSpec
 from workbench.targets.ethos_u import EthosU
+from workbench.targets.formats import Formats
 
-TARGETS: tuple[TargetSpec, ...] = (EthosU(),)
+TARGETS: tuple[TargetSpec, ...] = (EthosU(), Formats())
 
 
 def target_of(variant_id: str) -> TargetSpec:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from workbench.errors import ErrorInfo
     from workbench.project.model import RuleKind, TargetChoice
-    from workbench.project.qconfig import QuantConfig
+    from workbench.project.qconfig import Config
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,10 @@ class TargetSpec(Protocol):
     """The torch-free side of a target: options, limits, and what each stage depends on.
 
     ``toolchain`` names the module with its torch side; ``estimator`` the function that estimates
-    the cost of a lowered program on one of the variants, "" where there is none. Where a ``folder``
-    can be given, it is where the paths of a project start; without it files are not looked into.
+    the cost of a lowered program on one of the variants, "" where there is none. ``emulation`` is
+    what results are marked with where no device is behind them, else ""; ``config_type`` the kind
+    of config that rules take, ``first_config`` the preset to begin with. Where a ``folder`` can be
+    given, it is where the paths of a project start; without it files are not looked into.
     """
 
     id: str
@@ -64,6 +66,9 @@ class TargetSpec(Protocol):
     stages: tuple[str, ...]
     toolchain: str
     estimator: str
+    emulation: str
+    config_type: type[Config]
+    first_config: str
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return the options for a choice, each with only the values valid beside the others."""
@@ -89,12 +94,12 @@ class TargetSpec(Protocol):
         """Return every problem of the choice itself."""
         ...
 
-    def refusal(self, choice: TargetChoice, config: QuantConfig | None, kind: RuleKind) -> str:
+    def refusal(self, choice: TargetChoice, config: Config | None, kind: RuleKind) -> str:
         """Return why the target cannot take a config in a rule of that kind; "" when it can."""
         ...
 
     def warnings(
-        self, choice: TargetChoice, config: QuantConfig | None, operators: Sequence[str]
+        self, choice: TargetChoice, config: Config | None, operators: Sequence[str]
     ) -> list[str]:
         """Return what is known to go wrong with these operators under the config."""
         ...

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.project.model import RuleKind, TargetChoice
+from workbench.project.qconfig import QuantConfig
 from workbench.targets.base import Choice, OptionSpec, Variant
 from workbench.targets.ethos_u_checks import (
     check_flags,
@@ -37,7 +38,7 @@ from workbench.targets.vela_ini import VelaIni, ini_of, ini_path
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from workbench.project.qconfig import QuantConfig
+    from workbench.project.qconfig import Config
 
 
 _PLAIN: tuple[OptionSpec, ...] = (
@@ -86,6 +87,9 @@ class EthosU:
     )  # fmt: skip
     toolchain: str = "workbench.engine.toolchains.ethos_u"
     estimator: str = "workbench.engine.compilers.vela:estimate"
+    emulation: str = ""
+    config_type: type[Config] = QuantConfig
+    first_config: str = "a8w8"
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return the options, each with only the values that are valid beside the others."""
@@ -158,24 +162,20 @@ class EthosU:
         memory = check_own(choice, folder) if own else check_memory(choice)
         return [*memory, *check_values(choice), *check_flags(choice)]
 
-    def refusal(self, choice: TargetChoice, config: QuantConfig | None, kind: RuleKind) -> str:
+    def refusal(self, choice: TargetChoice, config: Config | None, kind: RuleKind) -> str:
         """Return why the target cannot take the config in such a rule; "" when it can."""
         del choice
-        if config is None:
-            return ""
-        if config.activation.dtype == "uint8" and kind != "io":
-            return "Ethos-U computes in signed integers; uint8 is for inputs and outputs only."
-        if config.activation.dtype == "int16" and not config.activation.symmetric:
-            return "16-bit activations must be symmetric (zero point 0) on Ethos-U."
-        if config.activation.dtype == "int16" and config.weight.bits == 4:
-            return "4-bit weights go with 8-bit activations on Ethos-U."
-        return ""
+        if kind == "pattern":
+            return "Ethos-U's quantizer takes names, not patterns."
+        if isinstance(config, QuantConfig):
+            return _integers_refusal(config, kind)
+        return "Number formats are emulated only; no Ethos-U computes them." if config else ""
 
     def warnings(
-        self, choice: TargetChoice, config: QuantConfig | None, operators: Sequence[str]
+        self, choice: TargetChoice, config: Config | None, operators: Sequence[str]
     ) -> list[str]:
         """Return what is known to go wrong with these operators under the config."""
-        if config is None or config.activation.dtype != "int16":
+        if not isinstance(config, QuantConfig) or config.activation.dtype != "int16":
             return []
         if family_of(choice.id).name == "u85":
             return []
@@ -198,6 +198,17 @@ class EthosU:
     def macs_per_cycle(self, variant: str) -> int:
         """Return the number of MAC units, which the device's name ends with."""
         return int(variant.rsplit("-", 1)[-1])
+
+
+def _integers_refusal(config: QuantConfig, kind: RuleKind) -> str:
+    """Return why no Ethos-U can take the integers; "" when each can."""
+    if config.activation.dtype == "uint8" and kind != "io":
+        return "Ethos-U computes in signed integers; uint8 is for inputs and outputs only."
+    if config.activation.dtype == "int16" and not config.activation.symmetric:
+        return "16-bit activations must be symmetric (zero point 0) on Ethos-U."
+    if config.activation.dtype == "int16" and config.weight.bits == 4:
+        return "4-bit weights go with 8-bit activations on Ethos-U."
+    return ""
 
 
 def _readable_ini(choice: TargetChoice, folder: Path | None) -> VelaIni | None:

@@ -33,6 +33,7 @@ _WEIGHTS_ONLY = frozenset({"binary", "ternary"})
 # Schemes that leave an operand in float in both forms.
 _FLOAT = {"w": {"logicnets"}, "b": {"logicnets", "binary_residual", "lutnet"}}
 _OUT = "data_out_width"
+_ROLES: dict[str, Role] = {"x": "data", "w": "weight", "b": "bias"}
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,9 @@ class Operation:
             WorkbenchError: parameters are missing, or a shape does not suit the format.
         """
         return Operands(
-            self._placed(x, "data", "x"),
-            self._placed(w, "weight", "w"),
-            self._placed(b, "bias", "b"),
+            self.placed(x, "x"),
+            None if w is None else self.placed(w, "w"),
+            None if b is None else self.placed(b, "b"),
         )
 
     def on(self, operands: Operands) -> Tensor:
@@ -99,7 +100,7 @@ class Operation:
         x, w, b = operands.x, operands.w, operands.b
         options = dict(self.options)
         if self.name in WEIGHTED:
-            return self._out(WEIGHTED[self.name](x, w, b, **options))
+            return self.result(WEIGHTED[self.name](x, w, b, **options))
         if self.name in PRODUCTS:
             return PRODUCTS[self.name](x, w)
         if self.name in ARITHMETIC:
@@ -110,13 +111,16 @@ class Operation:
             options["eps"] = 1e-5
         return NORMS[self.name](x, w, b, **options)
 
-    def _placed(self, value: Tensor | None, role: Role, operand: str) -> Tensor:
-        """Return one operand on its grid, or as it is where the form leaves it alone."""
-        if value is None or not self._quantizes(operand):
-            return value  # type: ignore[return-value]
-        # Both operands of an addition are data to MASE and to us.
-        own: Role = "data" if self.name in ARITHMETIC else role
-        made = quantizer(self.scheme, self._own(own), own, mase_compatible=self.mase_compatible)
+    def placed(self, value: Tensor, operand: str) -> Tensor:
+        """Return one operand ("x", "w" or "b") on its grid, or itself where the form leaves it.
+
+        Raises:
+            WorkbenchError: parameters are missing, or the shape does not suit the format.
+        """
+        if not self._quantizes(operand):
+            return value
+        role = role_of(self.name, operand)
+        made = quantizer(self.scheme, self._own(role), role, mase_compatible=self.mase_compatible)
         placed = on_blocks(made, value, self.name, operand)
         stacked = placed.dim() == value.dim() + 1
         return placed.sum(0) if stacked else placed
@@ -148,9 +152,10 @@ class Operation:
         prefix = {"x": "data_in_", "w": "weight_", "b": "bias_"}[operand]
         return operand == "x" or any(key.startswith(prefix) for key in self.config)
 
-    def _out(self, y: Tensor) -> Tensor:
-        """Return the result, on its own grid where ``data_out_*`` gives one."""
-        if self.scheme not in {*_INTEGERS, "logicnets"} or self.config.get(_OUT) is None:
+    def result(self, y: Tensor) -> Tensor:
+        """Return the result, on its own grid where ``data_out_*`` gives one, else itself."""
+        takes_one = self.name in WEIGHTED and self.scheme in {*_INTEGERS, "logicnets"}
+        if not takes_one or self.config.get(_OUT) is None:
             return y
         given = {
             "width": self.config[_OUT],
@@ -178,6 +183,13 @@ class Operation:
                 f"MASE cannot run {self.name} with {self.scheme}: {reason}.",
                 "The textbook form can.",
             )
+
+
+def role_of(operation: str, operand: str) -> Role:
+    """Return what an operand counts as; both operands of an addition are data to MASE and us."""
+    if operation in ARITHMETIC:
+        return "data"
+    return _ROLES[operand]
 
 
 def residual_linear(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import torch
     from torch import fx
 
+    from workbench.engine.toolchains.base import Toolchain
+
     Inputs = tuple[torch.Tensor, ...]
 
 
@@ -27,6 +29,7 @@ def improve(
     wanted: Iterable[str],
     samples: Callable[[], Iterable[Inputs]],
     quantizer: Callable[[], Any],
+    toolchain: Toolchain,
 ) -> list[Improvement]:
     """Apply improvers to a float module in place, in the order of the table.
 
@@ -35,6 +38,7 @@ def improve(
         wanted: Ids of improvers.
         samples: Gives calibration inputs, as often as it is called.
         quantizer: Gives a quantizer for a trial quantization.
+        toolchain: Prepares and converts it.
 
     Returns:
         What each improver changed and left alone.
@@ -51,6 +55,6 @@ def improve(
             case "smooth":
                 places = smooth(module, samples())
             case "bias":
-                places = correct_biases(module, list(samples()), quantizer)
+                places = correct_biases(module, list(samples()), quantizer, toolchain)
         done.append(Improvement(improver=improver.id, places=places, left=left))
     return done

@@ -10,7 +10,6 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from workbench.engine.acceleration.calibration import quick_calibration
 from workbench.engine.improving.layers import layers
@@ -21,18 +20,21 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+    from workbench.engine.toolchains.base import Toolchain
+
 
 def correct_biases(
     module: fx.GraphModule,
     samples: Sequence[tuple[torch.Tensor, ...]],
     quantizer: Callable[[], Any],
+    toolchain: Toolchain,
 ) -> int:
     """Correct the biases of all layers with rounded weights in place; return how many."""
-    trial = prepare_pt2e(copy.deepcopy(module), quantizer())
+    trial = toolchain.prepare(copy.deepcopy(module), quantizer())
     with torch.no_grad(), quick_calibration(trial):
         for sample in samples:
             trial(*sample)
-    program = SwitchedProgram(trial)
+    program = SwitchedProgram(trial, toolchain)
     named = {layer.node.name: layer for layer in layers(module) if layer.bias is not None}
     rounded = {
         node: switch

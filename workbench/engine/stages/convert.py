@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submodules_ao
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from workbench.engine import programs
 from workbench.engine.acceleration.table import accelerated
@@ -21,6 +20,8 @@ from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import GRAPH_FILE, ConvertResult, save_result
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from workbench.engine.context import StageContext
 
 LEVEL = "quantized"
@@ -58,6 +59,7 @@ def run(context: StageContext) -> None:
         nodes=len(graph.nodes),
         quantized_weights_bytes=sum(t.nbytes for t in state if t.dtype in integers),
         float_operators=_float_operators(module),
+        memory=context.toolchain().memory(context.hot("calibrate").module),
         warnings=tuple(warnings),
     )
     save_result(result, context.out)
@@ -73,10 +75,10 @@ def _converted(context: StageContext) -> tuple[Converted, list[str]]:
     """Return the quantized graph, and what could not be done as asked."""
     prepared = context.hot("calibrate")
     with searching_ranges(context), accelerated(context.accelerate, log=context.log):
-        # convert_pt2e consumes its argument; the observers are wanted again after the next edit.
+        # Converting consumes its argument; the observers are wanted again after the next edit.
         observed = copy.deepcopy(prepared.module)
         warnings = _fix_ranges(context, observed)
-        module = _convert(observed)
+        module = _convert(observed, context.toolchain().convert)
     return Converted(module, context.hot("import_model").inputs), warnings
 
 
@@ -90,20 +92,22 @@ def _fix_ranges(context: StageContext, observed: torch.fx.GraphModule) -> list[s
     return [*lost, *declined]
 
 
-def _convert(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+def _convert(
+    module: torch.fx.GraphModule, convert: Callable[[torch.fx.GraphModule], torch.fx.GraphModule]
+) -> torch.fx.GraphModule:
     """Convert a graph and the bodies of its cond and while_loop, innermost first.
 
     Source: ExecuTorch 1.5.1 ``TOSAQuantizer._quantize_with_submodules``.
     """
     branches = (
         [
-            (name, _convert(branch))
+            (name, _convert(branch, convert))
             for name, branch, _ in get_cond_while_submodules_ao(module, apply_quantization=True)
         ]
         if programs.has_control_flow(module)
         else []
     )
-    converted = convert_pt2e(module)
+    converted = convert(module)
     for name, branch in branches:
         converted.set_submodule(name, branch, strict=True)
     return converted

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submodules_ao
 from torchao.quantization.pt2e import ObserverBase
-from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from workbench.engine import programs
 from workbench.engine.acceleration.table import accelerated
 from workbench.engine.fx_snapshot import snapshot
 from workbench.engine.improving import improve
 from workbench.engine.origins import keep_origins, with_origins
-from workbench.engine.running import float_module
 from workbench.engine.samples import calibration_samples
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
@@ -24,7 +22,7 @@ from workbench.project.improvers import IMPROVERS
 from workbench.results import GRAPH_FILE, Improvement, PrepareResult, save_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from workbench.engine.context import StageContext
 
@@ -69,13 +67,21 @@ def load(context: StageContext) -> Prepared:
 
 
 def _prepare(context: StageContext) -> Prepared:
-    quantizer = context.toolchain().quantizer(context.project)
-    with accelerated(context.accelerate, log=context.log), float_module(context) as floating:
+    toolchain = context.toolchain()
+    quantizer = toolchain.quantizer(context.project)
+    with (
+        accelerated(context.accelerate, log=context.log),
+        toolchain.float_module(context) as floating,
+    ):
         improves = bool(context.project.improvers)
         module, done = _improved(context, floating) if improves else (floating, [])
-        prepared = prepare_pt2e(module, quantizer)
+
+        def prepare(part: torch.fx.GraphModule) -> Any:
+            return toolchain.prepare(part, quantizer)
+
+        prepared = prepare(module)
         if programs.has_control_flow(prepared):
-            _prepare_branches(prepared, prepared, quantizer, "")
+            _prepare_branches(prepared, prepared, prepare, "")
     return Prepared(prepared, quantizer, tuple(done))
 
 
@@ -99,11 +105,12 @@ def _improved(
             yield sample.inputs
 
     mine = copy.deepcopy(module)
-    project = context.project
+    project, toolchain = context.project, context.toolchain()
     with torch.no_grad():
         done = improve(
-            mine, project.improvers, samples, lambda: context.toolchain().quantizer(project)
-        )
+            mine, project.improvers, samples,
+            lambda: toolchain.quantizer(project), toolchain,
+        )  # fmt: skip
     titles = {improver.id: improver.title for improver in IMPROVERS}
     for each in done:
         context.log(f"{titles[each.improver]}: {each.sentence}")
@@ -111,13 +118,14 @@ def _improved(
 
 
 def _prepare_branches(
-    whole: torch.fx.GraphModule, part: torch.fx.GraphModule, quantizer: Any, prefix: str
-) -> None:
+    whole: torch.fx.GraphModule, part: torch.fx.GraphModule,
+    prepare: Callable[[torch.fx.GraphModule], torch.fx.GraphModule], prefix: str,
+) -> None:  # fmt: skip
     """Prepare the bodies of cond and while_loop, as the quantizer's own submodule path does.
 
     Source: ExecuTorch 1.5.1 ``TOSAQuantizer._quantize_with_submodules``.
     """
     for name, branch, _ in get_cond_while_submodules_ao(part, apply_quantization=True):
         qualified = f"{prefix}.{name}" if prefix else name
-        whole.set_submodule(qualified, prepare_pt2e(branch, quantizer), strict=True)
-        _prepare_branches(whole, branch, quantizer, qualified)
+        whole.set_submodule(qualified, prepare(branch), strict=True)
+        _prepare_branches(whole, branch, prepare, qualified)

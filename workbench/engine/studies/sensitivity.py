@@ -39,7 +39,7 @@ def run(study: StudyContext) -> None:
     with searching_ranges(context):
         observed = copy.deepcopy(context.hot("calibrate").module)
         fix_ranges(observed, chosen_ranges(context)[0])
-        program = SwitchedProgram(observed)
+        program = SwitchedProgram(observed, context.toolchain())
         switching = Switching(program, context.hot("export").graph)
     units = tuple(UnitSensitivity(unit=unit) for unit in switching.units)
     if found is None or [u.unit for u in found.units] != list(switching.units):

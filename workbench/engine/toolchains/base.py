@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     import torch
 
     from workbench.engine.context import StageContext
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project
-    from workbench.results import LowerResult, NodeAnnotation, SimulationResult, VerifyResult
+    from workbench.results import (
+        FormatMemory,
+        LowerResult,
+        NodeAnnotation,
+        SimulationResult,
+        VerifyResult,
+    )
 
 
 @dataclass
@@ -37,7 +44,26 @@ class Toolchain(Protocol):
     """What the module named in a target's ``toolchain`` offers."""
 
     def quantizer(self, project: Project) -> Any:
-        """Return a torchao quantizer with the project's rules."""
+        """Return a quantizer with the project's rules, for ``prepare``."""
+        ...
+
+    def float_module(self, context: StageContext) -> AbstractContextManager[torch.fx.GraphModule]:
+        """Give the float program's module to prepare, while the block runs."""
+        ...
+
+    def prepare(self, module: torch.fx.GraphModule, quantizer: Any) -> torch.fx.GraphModule:
+        """Return the module with observers where the quantizer wants them; it may be changed."""
+        ...
+
+    def convert(self, module: torch.fx.GraphModule, *, fold: bool = True) -> torch.fx.GraphModule:
+        """Return the quantized module of one with observers, which is used up.
+
+        Without ``fold`` weights stay float, and are quantized whenever it runs.
+        """
+        ...
+
+    def memory(self, observed: torch.fx.GraphModule) -> FormatMemory | None:
+        """Return what the values of a prepared module would take; None where a compiler says."""
         ...
 
     def report(

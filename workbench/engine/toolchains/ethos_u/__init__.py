@@ -1,14 +1,25 @@
 """The torch side of Ethos-U: quantizer, partitioner, Vela and the TOSA reference model."""
 
+from workbench.engine.running import float_module
 from workbench.engine.toolchains.ethos_u.grids import runtime_values, tolerance
 from workbench.engine.toolchains.ethos_u.lowering import lower, refusal
-from workbench.engine.toolchains.ethos_u.quantizing import quantizer, report
+from workbench.engine.toolchains.ethos_u.quantizing import (
+    convert,
+    memory,
+    prepare,
+    quantizer,
+    report,
+)
 from workbench.engine.toolchains.ethos_u.reference import integers, verify
 from workbench.engine.toolchains.ethos_u.simulation import simulate
 
 __all__ = [
+    "convert",
+    "float_module",
     "integers",
     "lower",
+    "memory",
+    "prepare",
     "quantizer",
     "refusal",
     "report",

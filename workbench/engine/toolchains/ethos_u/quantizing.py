@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from workbench.engine import programs
 from workbench.engine.qspec import arm_config
@@ -17,7 +18,7 @@ from workbench.results import NodeAnnotation
 
 if TYPE_CHECKING:
     from workbench.project.model import Project, RuleKind
-    from workbench.project.qconfig import QuantConfig
+    from workbench.project.qconfig import Config
 
 
 def quantizer(project: Project) -> EthosUQuantizer:
@@ -35,7 +36,7 @@ def quantizer(project: Project) -> EthosUQuantizer:
     return made
 
 
-def _call(made: Any, kind: RuleKind, match: str, config: QuantConfig | None) -> None:
+def _call(made: Any, kind: RuleKind, match: str, config: Config | None) -> None:
     arm = arm_config(config)
     match kind:
         case "global":
@@ -50,6 +51,12 @@ def _call(made: Any, kind: RuleKind, match: str, config: QuantConfig | None) -> 
             made.set_node_target(operator(match), arm)
         case "node_name":
             made.set_node_name(match, arm)
+        case "pattern":
+            raise failure(
+                "Ethos-U's quantizer takes names, not patterns.",
+                "Name the nodes or modules, or choose the target Number formats.",
+                Place(kind="rule", id=match),
+            )
 
 
 def _set_module_type(made: Any, match: str, arm: Any) -> None:
@@ -78,6 +85,23 @@ def operator(name: str) -> Any:
             Place(kind="rule", id=name),
         )
     return found
+
+
+def prepare(module: torch.fx.GraphModule, quantizer: EthosUQuantizer) -> torch.fx.GraphModule:
+    """Return the module with observers where the quantizer wants them."""
+    prepared: torch.fx.GraphModule = prepare_pt2e(module, quantizer)
+    return prepared
+
+
+def convert(module: torch.fx.GraphModule, *, fold: bool = True) -> torch.fx.GraphModule:
+    """Return the module with quantize and dequantize operators in place of observers."""
+    converted: torch.fx.GraphModule = convert_pt2e(module, fold_quantize=fold)
+    return converted
+
+
+def memory(observed: torch.fx.GraphModule) -> None:
+    """Return nothing: Vela says what the values of a program take."""
+    del observed
 
 
 def report(

@@ -1,0 +1,111 @@
+import json
+
+import pytest
+
+from tests.workbench.project.builders import make_project
+from workbench.cli import main
+from workbench.errors import WorkbenchError
+from workbench.project import edits, store
+from workbench.project.format_config import FormatConfig
+from workbench.project.model import TargetChoice
+from workbench.project.qconfig import A8W8, PRESETS_BY_ID
+from workbench.project.rules import ModuleRef, NodeRef, resolve
+from workbench.targets import TARGETS, target_of
+from workbench.targets.number_formats.bits import bits_of
+
+CHOICE = TargetChoice(id="formats")
+FORMATS = target_of("formats")
+
+
+def refusal(scheme, kind="global", *, mase=False, **parameters):
+    config = FormatConfig(scheme=scheme, parameters=parameters, mase_compatible=mase)
+    return FORMATS.refusal(CHOICE, config, kind)
+
+
+def test_that_each_target_takes_its_own_first_config():
+    for target in TARGETS:
+        first = PRESETS_BY_ID[target.first_config].config
+        choice = target.complete(TargetChoice(id=target.variants[0].id))
+        assert target.refusal(choice, first, "global") == ""
+        others = [t for t in TARGETS if t is not target]
+        assert all(
+            target.refusal(choice, PRESETS_BY_ID[t.first_config].config, "global") for t in others
+        )
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"scheme": "integer", "width": 8}, "needs 'frac_width'"),
+        ({"scheme": "integer", "width": 99, "frac_width": 4}, "must be from 1 to 32"),
+        ({"scheme": "integer", "width": 8, "frac_width": 4, "weight_widht": 3}, "weight_widht"),
+        ({"scheme": "nvfp4", "mase": True}, "MASE has no nvfp4"),
+        ({"scheme": "scale_integer", "width": 8}, "arrays only"),
+        ({"scheme": "bfloat"}, "There is no number format"),
+        ({"scheme": "nvfp4", "kind": "io"}, "inputs and outputs have none"),
+    ],
+)
+def test_that_a_format_that_cannot_be_is_refused_with_its_reason(said, words):
+    assert words in refusal(**said)
+
+
+def test_that_integers_on_ranges_and_formats_do_not_mix():
+    assert "not integers" in FORMATS.refusal(CHOICE, A8W8, "global")
+    ethos = TargetChoice(id="ethos-u55-128")
+    config = FormatConfig(scheme="nvfp4")
+    assert "emulated only" in target_of(ethos.id).refusal(ethos, config, "global")
+    assert "not patterns" in target_of(ethos.id).refusal(ethos, A8W8, "pattern")
+
+
+def test_that_a_project_with_formats_is_read_as_it_was_written():
+    config = FormatConfig(scheme="integer", parameters={"data_in_width": 8}, mase_compatible=True)
+    made = edits.assign(make_project(), "pattern", "blk_.*", config)
+    assert store.parse(store.dump(made).encode(), "p") == made
+
+
+def test_that_patterns_fit_whole_names_of_nodes_and_modules():
+    modules = [ModuleRef("", "Net"), ModuleRef("blk", "Seq"), ModuleRef("blk.0", "Linear")]
+    node = NodeRef("linear", "aten.linear.default", tuple(modules))
+    for pattern in ("blk_0", r"blk\.\d", "lin.*", "linear"):
+        made = edits.assign(make_project(), "pattern", pattern, "integer-8")
+        assert resolve(made, modules, [node]).nodes["linear"].label == "integer-8"
+    for pattern in ("lk_0", "linea", "[", "blk"):
+        made = edits.assign(make_project(), "pattern", pattern, "integer-8")
+        assert resolve(made, modules, [node]).nodes["linear"].rule is None
+
+
+@pytest.mark.parametrize(
+    ("scheme", "parameters", "shape", "bits"),
+    [
+        ("integer", {"width": 8, "frac_width": 4}, (64, 64), 8.0),
+        ("binary", {}, (64, 64), 1.0),
+        ("binary_residual", {"levels": 3}, (64, 64), 3.0),
+        ("block_fp", {"width": 7, "exponent_width": 8, "block_size": [1, 16]}, (64, 64), 7.5),
+        ("block_fp", {"width": 7, "exponent_width": 8, "block_size": [1, 16]}, (64, 4), 9.0),
+        ("block_fp", {"width": 7, "exponent_width": 8, "block_size": [16]}, (64, 64), 7 + 8 / 1024),
+        ("mxint", {"width": 8}, (64, 64), 8.25),
+        ("mxfp", {"exponent_width": 2, "frac_width": 1}, (64, 64), 4.25),
+        ("nvfp4", {}, (64, 64), 4.5),
+        ("mxint_hardware", {"width": 8, "exponent_width": 4, "parallelism": [2, 4]}, (8, 8), 8.5),
+    ],
+)
+def test_that_shared_exponents_count_among_the_bits(scheme, parameters, shape, bits):
+    assert bits_of(scheme, parameters, "weight", shape) == bits
+
+
+def test_that_bits_of_parameters_out_of_range_are_refused():
+    with pytest.raises(WorkbenchError, match="must be from 1 to 32"):
+        bits_of("integer", {"width": 0, "frac_width": 0}, "data", (4,))
+
+
+def test_that_the_command_line_assigns_formats_and_patterns(tmp_path, capsys):
+    path = tmp_path / "net.qwb"
+    store.save(make_project(target=CHOICE), path)
+    config = json.dumps({"scheme": "mxint", "parameters": {"width": 6}})
+    add = ["rules", str(path), "add", "--kind", "pattern", "--match", "blk_.*", "--config", config]
+    assert main(add) == 0
+    rule = store.load(path).rules[0]
+    assert rule.config == FormatConfig(scheme="mxint", parameters={"width": 6})
+    assert "regex_name" in capsys.readouterr().out
+    assert main([*add[:-1], json.dumps({"scheme": "mxint"})]) == 2
+    assert "needs 'width'" in capsys.readouterr().err

@@ -1,0 +1,215 @@
+"""The rules of a project on an exported graph: observers that become emulation when converted.
+
+Formats need no calibration. What passes the observers is kept all the same, because ranges and
+histograms are what a format is chosen by; batch norms stay where they are.
+"""
+
+from __future__ import annotations
+
+import operator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
+
+from workbench.engine import fx_groups, programs
+from workbench.engine.formats.operations import role_of
+from workbench.engine.toolchains.formats.emulation import (
+    RESULT,
+    Placing,
+    quantize_per_format,
+)
+from workbench.engine.toolchains.formats.finding import Found, operations
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.project.format_config import FormatConfig
+from workbench.project.rules import ModuleRef, NodeRef, by_strength, matches_node
+from workbench.results import NodeAnnotation
+from workbench.targets import target_of
+from workbench.targets.number_formats.operators import FUSED, NOT_IN_TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workbench.engine.context import StageContext
+    from workbench.project.model import Project, Rule
+
+
+@dataclass
+class FormatRules:
+    """The project's rules, and what they did to each node: the rule, and a reason against it."""
+
+    project: Project
+    won: dict[str, Rule] = field(default_factory=dict)
+    placed: dict[str, Rule] = field(default_factory=dict)
+
+    def rule_for(self, node: fx.Node) -> Rule | None:
+        """Return the strongest rule that speaks of a node."""
+        frames = fx_groups.frames(node.meta.get("nn_module_stack"))
+        modules = tuple(ModuleRef(path, type_name) for path, _, type_name in frames)
+        seen = NodeRef(node.name, programs.op_of(node), modules)
+        rules = (r for r in by_strength(self.project.rules) if not r.keeps_off)
+        return next((rule for rule in rules if matches_node(rule, seen)), None)
+
+
+def quantizer(project: Project) -> FormatRules:
+    """Return the project's rules, ready for a graph.
+
+    Raises:
+        WorkbenchError: rules assign what this target does not take.
+    """
+    target, problems = target_of(project.target.id), []
+    for rule in (r for r in project.rules if r.enabled and not r.keeps_off):
+        if said := target.refusal(project.target, project.config_of(rule), rule.kind):
+            problems.append(ErrorInfo(message=said, where=Place(kind="rule", id=rule.id)))
+    if problems:
+        raise WorkbenchError(problems)
+    return FormatRules(project)
+
+
+@contextmanager
+def float_module(context: StageContext) -> Iterator[fx.GraphModule]:
+    """Give the float program's module to prepare, batch norms and all."""
+    yield context.hot("export").module(check_guards=False)
+
+
+def prepare(module: fx.GraphModule, rules: FormatRules) -> fx.GraphModule:
+    """Put an observer on every operand that a rule gives a format; equal ones share it.
+
+    Raises:
+        WorkbenchError: a format cannot take an operand.
+    """
+    if programs.has_control_flow(module):
+        raise failure(
+            "Number formats are not emulated inside branches or loops.",
+            "Export the model without torch.cond and while_loop.",
+            Place(kind="stage", id="prepare"),
+        )
+    programs.write_nowhere(module)
+    for node in module.graph.nodes:
+        if node.op == "call_function" and (rule := rules.rule_for(node)) is not None:
+            rules.won[node.name] = rule
+    observers: dict[tuple[fx.Node, str], fx.Node] = {}
+    for found in list(operations(module.graph)):
+        rule = rules.won.get(found.node.name)
+        config = rules.project.config_of(rule) if rule is not None else None
+        if rule is not None and isinstance(config, FormatConfig):
+            _place(module, found, config, observers)
+            rules.placed.update((n.name, rule) for n in (found.node, *found.inside))
+    module.recompile()
+    return module
+
+
+def _place(
+    module: fx.GraphModule, found: Found, config: FormatConfig,
+    observers: dict[tuple[fx.Node, str], fx.Node],
+) -> None:  # fmt: skip
+    for operand in found.operands:
+        name = "x" if role_of(found.operation, operand.name) == "data" else operand.name
+        placing = Placing(found.operation, name, config)
+        if not _is_quantized(module, found, placing, operand.source):
+            continue
+        key = operand.source, placing.text
+        if key not in observers:
+            with module.graph.inserting_before(operand.reader):
+                observers[key] = _observed(module, operand.source, placing)
+        operand.replace(observers[key])
+    result = Placing(found.operation, RESULT, config)
+    if _is_quantized(module, found, result, found.node):
+        users = list(found.node.users)
+        with module.graph.inserting_after(found.node):
+            seen = _observed(module, found.node, result)
+        for user in users:
+            user.replace_input_with(found.node, seen)
+
+
+def _is_quantized(module: fx.GraphModule, found: Found, placing: Placing, source: fx.Node) -> bool:
+    """Try the format on the operand's shape; return whether the operation quantizes it at all."""
+    value = _constant(module, source)
+    if value is None:
+        held = source.meta["val"]
+        value = torch.zeros(tuple(held.shape), dtype=held.dtype)
+    try:
+        with torch.no_grad():
+            return quantize_per_format(value, placing.text) is not value
+    except WorkbenchError as error:
+        infos = [
+            info.model_copy(update={"where": Place(kind="node", id=found.node.name)})
+            for info in error.infos
+        ]
+        raise WorkbenchError(infos) from error
+
+
+def _observed(module: fx.GraphModule, source: fx.Node, placing: Placing) -> fx.Node:
+    """Insert an observer that converting replaces by the emulation."""
+    kind = MinMaxObserver if source.op == "get_attr" else HistogramObserver
+    observer: Any = kind()
+    observer.placing = placing
+    number = sum(1 for node in module.graph.nodes if node.op == "call_module")
+    name = f"format_observer_{number}"
+    module.add_submodule(name, observer)
+    node = module.graph.call_module(name, (source,))
+    node.meta = {key: each for key, each in source.meta.items() if key in {"val", "tensor_meta"}}
+    return node
+
+
+def _constant(module: fx.GraphModule, node: fx.Node) -> torch.Tensor | None:
+    if node.op != "get_attr":
+        return None
+    value = operator.attrgetter(str(node.target))(module)
+    assert isinstance(value, torch.Tensor)
+    return value
+
+
+def convert(module: fx.GraphModule, *, fold: bool = True) -> fx.GraphModule:
+    """Return the emulated program, made of the module itself; ``fold`` applies weights' once."""
+    for node in list(module.graph.nodes):
+        if node.op == "call_module":
+            observer: Any = module.get_submodule(str(node.target))
+            observer.placing.becomes(module, node)
+            module.delete_submodule(str(node.target))
+    if fold:
+        _fold(module)
+    module.recompile()
+    return module
+
+
+def _fold(module: fx.GraphModule) -> None:
+    for node in list(module.graph.nodes):
+        source = node.args[0] if node.target is quantize_per_format else None
+        value = _constant(module, source) if isinstance(source, fx.Node) else None
+        if value is None:
+            continue
+        with torch.no_grad():
+            placed = quantize_per_format(value.detach(), *node.args[1:])
+        name = f"_on_grid_{node.name}"
+        module.register_buffer(name, placed)
+        with module.graph.inserting_before(node):
+            constant = module.graph.get_attr(name)
+        constant.meta = {**node.meta}
+        node.replace_all_uses_with(constant)
+        module.graph.erase_node(node)
+    module.graph.eliminate_dead_code()
+
+
+def report(rules: FormatRules, prepared: fx.GraphModule, project: Project) -> list[NodeAnnotation]:
+    """Return for every operator whether its operands have a format, by which rule, or why not."""
+    annotations = []
+    for node in prepared.graph.nodes:
+        if node.op != "call_function" or "val" not in node.meta:
+            continue
+        rule, by = rules.placed.get(node.name), rules.won.get(node.name)
+        op, wanted = programs.op_of(node), by is not None and project.config_of(by) is not None
+        reason = "" if rule else FUSED.get(op, NOT_IN_TABLE) if wanted else _NO_RULE
+        annotations.append(NodeAnnotation(
+            node=node.name, op=op, module=programs.module_of(node),
+            config=project.label_of(rule) if rule else "float",
+            by=f"{rule.id} {rule.kind} {rule.match}".rstrip() if rule else "",
+            quantized=rule is not None, reason=reason,
+        ))  # fmt: skip
+    return annotations
+
+
+_NO_RULE = "No rule gives it a format."

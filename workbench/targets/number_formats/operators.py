@@ -1,0 +1,62 @@
+"""Which operators of an exported graph are operations of MASE's table.
+
+Source: the ATen schemas of torch 2.13, as ``torch.export`` shows the modules and functions.
+"""
+
+from __future__ import annotations
+
+_NORMS = {
+    "aten.batch_norm.default": "batch_norm2d",
+    "aten.instance_norm.default": "instance_norm2d",
+    "aten.layer_norm.default": "layer_norm",
+    "aten.group_norm.default": "group_norm",
+    "aten.rms_norm.default": "rms_norm",
+}
+# The sum and the quotient of x / (1 + |x|) belong to one operation, whose mark is the quotient.
+SOFTSIGN = "softsign"
+OPERATORS: dict[str, str] = {
+    "aten.linear.default": "linear",
+    "aten.conv1d.default": "conv1d",
+    "aten.conv1d.padding": "conv1d",
+    "aten.conv2d.default": "conv2d",
+    "aten.conv2d.padding": "conv2d",
+    "aten.matmul.default": "matmul",
+    "aten.bmm.default": "bmm",
+    **{
+        f"aten.{name}{place}.Tensor": name
+        for name in ("add", "sub", "mul")
+        for place in ("", "_")
+    },
+    **{
+        f"aten.{name}{place}.default": name
+        for name in ("relu", "selu", "tanh", "gelu")
+        for place in ("", "_")
+    },
+    "aten.softplus.default": "softplus",
+    "aten.div.Tensor": SOFTSIGN,
+    **_NORMS,
+}  # fmt: skip
+
+# Of operators that torch makes of these operations, or that hold one of them, why they stay float.
+FUSED: dict[str, str] = {
+    "aten.scaled_dot_product_attention.default":
+        "Two products and a softmax are one operator here; MASE's table has only the products.",
+    "aten.convolution.default": "The program was decomposed; export it without decompositions.",
+    "aten.addmm.default": "The program was decomposed; export it without decompositions.",
+    "aten.mm.default": "The program was decomposed; export it without decompositions.",
+    "aten.native_layer_norm.default":
+        "The program was decomposed; export it without decompositions.",
+    "aten.native_group_norm.default":
+        "The program was decomposed; export it without decompositions.",
+    "aten._native_batch_norm_legit_no_training.default":
+        "The program was decomposed; export it without decompositions.",
+}  # fmt: skip
+NOT_IN_TABLE = "It is no operation of MASE's table."
+
+
+def operators_of(operation: str) -> tuple[str, ...]:
+    """Return the operators that an operation of MASE's table is in an exported graph."""
+    return tuple(op for op, name in OPERATORS.items() if name == operation)
+
+
+OPERATIONS: tuple[str, ...] = tuple(dict.fromkeys(OPERATORS.values()))
