@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from workbench.cli import pass_args
 from workbench.cli.arguments import add_engine, add_project, check_trust, open_project, opened_cache
 from workbench.cli.job import Job
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_infos, print_json, print_table
@@ -60,6 +61,7 @@ def _add_actions(actions: Any) -> None:
         switch = actions.add_parser(name, help=help_text)
         switch.add_argument("rule", metavar="RULE")
         switch.set_defaults(perform=_switch)
+    pass_args.add_actions(actions)
 
 
 def _show(options: argparse.Namespace) -> int:

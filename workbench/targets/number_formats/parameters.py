@@ -18,7 +18,7 @@ PREFIXES: dict[Role, str] = {"data": "data_in_", "weight": "weight_", "bias": "b
 Kind = Literal["int", "bool", "number", "ints", "numbers", "choice"]
 
 # A MASE configuration may be handed over whole; these of its keys say nothing of one operand.
-_SILENT = frozenset({"name", "bypass", "data_out_width", "data_out_frac_width", "s1_init"})
+SILENT = frozenset({"name", "bypass", "data_out_width", "data_out_frac_width", "s1_init"})
 _NOTHING = frozenset({"none", "na", "null"})
 _WORDS = {
     "int": "a whole number",
@@ -132,7 +132,7 @@ def _collect(
         spec = names.get(key) or (names.get(key.removeprefix(own)) if key.startswith(own) else None)
         if spec is not None:
             values[spec.name] = _read_value(spec, value)
-        elif key not in _SILENT and not any(key.startswith(p) for p in others):
+        elif key not in SILENT and not any(key.startswith(p) for p in others):
             close = difflib.get_close_matches(key, names, 1)
             hint = f"Did you mean {close[0]!r}? " if close else ""
             known = ", ".join(sorted({s.name for s in names.values()})) or "none"

@@ -1,0 +1,137 @@
+import json
+
+import pytest
+
+from tests.workbench.project.builders import make_project
+from workbench.cli import main
+from workbench.errors import WorkbenchError
+from workbench.project import edits, store
+from workbench.project.format_config import FormatConfig
+from workbench.project.model import TargetChoice
+from workbench.project.rules import ModuleRef, NodeRef, resolve
+from workbench.targets.number_formats.mase_rules import pass_args_of
+from workbench.targets.number_formats.pass_args import parse, taken, toml_of
+
+INTEGER = {
+    "name": "integer", "data_in_width": 8, "data_in_frac_width": 3, "weight_width": 8,
+    "weight_frac_width": 4, "bias_width": 8, "bias_frac_width": 5,
+}  # fmt: skip
+BLOCK = {
+    "name": "block_fp",
+    **{
+        f"{operand}_{name}": value
+        for operand in ("data_in", "weight", "bias")
+        for name, value in (
+            ("width", 7), ("exponent_width", 8), ("exponent_bias", 127), ("block_size", [1, 16]),
+        )
+    },
+}  # fmt: skip
+BY_TYPE = {
+    "by": "type", "default": {"config": {"name": None}},
+    "linear": {"config": INTEGER}, "add": {"config": BLOCK}, "relu": {"config": {"name": None}},
+}  # fmt: skip
+BY_PATTERN = {
+    "by": "regex_name", "default": {"config": INTEGER},
+    "blk_0": {"config": {"name": None}}, r"blk_\d+": {"config": BLOCK},
+}  # fmt: skip
+
+
+def project():
+    return make_project(target=TargetChoice(id="formats"))
+
+
+def imported(args, **options):
+    return taken(project(), args, mase_compatible=options.get("mase_compatible", False))
+
+
+@pytest.mark.parametrize("args", [BY_TYPE, BY_PATTERN], ids=["type", "regex_name"])
+def test_that_what_is_taken_is_written_again(args):
+    found = imported(args)
+    assert found.notes == ()
+    assert pass_args_of(found.project) == args
+    assert parse(toml_of(args), "x.toml")["by"] == args["by"]
+    assert pass_args_of(imported(parse(toml_of(args), "x.toml")).project) == args
+
+
+@pytest.mark.parametrize("text", [json.dumps(BY_TYPE), repr(BY_TYPE), toml_of(BY_TYPE)])
+def test_that_json_toml_and_a_python_dict_say_the_same(text):
+    assert imported(parse(text, "file")).project == imported(BY_TYPE).project
+
+
+def test_that_the_first_pattern_of_a_file_wins_and_default_is_for_the_rest():
+    modules = [ModuleRef("", "N"), ModuleRef("blk.0", "L"), ModuleRef("blk.1", "L")]
+    nodes = [NodeRef(f"linear_{i}", "aten.linear.default", (modules[0], m))
+             for i, m in enumerate(modules[1:])]  # fmt: skip
+    nodes.append(NodeRef("relu", "aten.relu.default", (modules[0],)))
+    found = imported(BY_PATTERN).project
+    labels = resolve(found, modules, nodes).nodes
+    assert [labels[n.id].label for n in nodes] == ["float", "block_fp 7", "integer 8"]
+
+
+def test_that_names_of_mase_find_modules_and_nodes():
+    args = {"by": "name", "blk_0": {"config": INTEGER}, "default": {"config": {"name": "NA"}}}
+    chain = (ModuleRef("", "N"), ModuleRef("blk.0", "L"))
+    node = NodeRef("linear", "aten.linear.default", chain)
+    assert resolve(imported(args).project, chain, [node]).nodes["linear"].label == "integer 8"
+
+
+def test_that_the_form_of_mase_is_taken_on_demand():
+    found = imported(BY_TYPE, mase_compatible=True).project
+    configs = [r.config for r in found.rules if isinstance(r.config, FormatConfig)]
+    assert configs
+    assert all(config.mase_compatible for config in configs)
+
+
+def test_that_unknown_keys_are_told_with_their_place_and_left_out():
+    args = {
+        "by": "type", "report": True, "silu": {"config": INTEGER},
+        "linear": {"config": {**INTEGER, "weight_widht": 3, "floor": True}, "extra": 1},
+    }  # fmt: skip
+    found = imported(args)
+    assert [note.where.id for note in found.notes] == [
+        "pass_args.report", "pass_args.silu", "pass_args.linear.extra",
+        "pass_args.linear.config.weight_widht", "pass_args.linear.config.floor",
+    ]  # fmt: skip
+    assert [rule.match for rule in found.project.rules] == ["aten.linear.default"]
+
+
+def test_that_all_wrong_values_are_told_at_once_with_their_place():
+    wrong = {**INTEGER, "weight_width": 99}
+    args = {"by": "type", "linear": {"config": wrong}, "add": {"config": {"name": "intger"}}}
+    with pytest.raises(WorkbenchError) as refused:
+        imported(args)
+    places = [info.where.id for info in refused.value.infos]
+    assert places[0] == "pass_args.linear.config.width"
+    assert places[1].startswith("pass_args.add.config.")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "3", "by = 1", "{}", "a = 1", '{"by": "tipe"}', "__import__('os')"]
+)
+def test_that_what_is_no_pass_args_is_refused_in_a_sentence(text):
+    with pytest.raises(WorkbenchError):
+        imported(parse(text, "file"))
+
+
+def test_that_rules_mase_has_no_equal_of_are_named_and_nothing_is_written(tmp_path, capsys):
+    made = edits.assign(project(), "global", "", "nvfp4")
+    made = edits.assign(made, "module_type", "torch.nn.Linear", "integer-8")
+    path, out = tmp_path / "net.qwb", tmp_path / "args.toml"
+    store.save(made, path)
+    assert main(["rules", str(path), "write-mase", str(out)]) == 2
+    told = capsys.readouterr().err
+    assert "MASE's quantize pass has no nvfp4" in told
+    assert "MASE has no module_type beside names" in told
+    assert not out.exists()
+
+
+def test_that_the_command_line_takes_and_writes_pass_args(tmp_path, capsys):
+    path, file = tmp_path / "net.qwb", tmp_path / "args.toml"
+    store.save(make_project(), path)
+    file.write_text(json.dumps({**BY_TYPE, "report": True}))
+    assert main(["rules", str(path), "take-mase", str(file)]) == 0
+    assert "pass_args.report" in capsys.readouterr().err
+    assert store.load(path).target.id == "formats"
+    assert main(["rules", str(path), "write-mase", str(tmp_path / "out.json")]) == 0
+    assert json.loads((tmp_path / "out.json").read_text()) == BY_TYPE
+    assert main(["rules", str(path), "take-mase", str(tmp_path / "none")]) == 2
