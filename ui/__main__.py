@@ -1,4 +1,4 @@
-"""The window's entry: ``quantization-workbench [PROJECT]``.
+"""The window's entry: ``quantization-workbench [FILE]``, a project or a program.
 
 Nothing heavy is imported at module level: a fork server's children import this module again.
 """
@@ -22,13 +22,15 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     projects = [word for word in given if not word.startswith("-")]
     if len(projects) != len(given) or len(projects) > 1:
-        sys.stderr.write("Usage: quantization-workbench [PROJECT]\n")
+        sys.stderr.write("Usage: quantization-workbench [PROJECT.qwb | PROGRAM.pte]\n")
         return 0 if given in (["-h"], ["--help"]) else 2
     if not has_screen():
-        project = projects[0] if projects else "PROJECT"
+        file = projects[0] if projects else "PROJECT"
+        is_program = file.endswith((".pte", ".bpte"))
+        verb = f"inspect {file}" if is_program else f"run {file} --out dist"
         sys.stderr.write(
             "There is no screen here to open a window on; "
-            f"`workbench run {project} --out dist` does the same job without one.\n"
+            f"`workbench {verb}` does the same job without one.\n"
         )
         return 2
     # Looking for plugins in every installed package takes longer than the window does.

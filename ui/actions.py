@@ -40,6 +40,7 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("cancel", "&Run", "Cancel all &work", "Ctrl+.", "stop"),
     ActionRow("blame", "&Run", "&Find what the compiler refuses"),
     ActionRow("deliver", "&Run", "Copy the &deliverables to\u2026", "", "save"),
+    ActionRow("inside", "&Run", "Look &inside the .pte"),
     ActionRow("report", "&Run", "Write the &report\u2026"),
     ActionRow("theme", "&View", "&Dark or light", "Ctrl+Shift+L", "moon"),
     ActionRow("default_layout", "&View", "&Arrange panels as at first"),

@@ -27,6 +27,7 @@ from ui.notices import Action, Notices
 from ui.outline import Outline
 from ui.panel import PanelContext
 from ui.planner import Planned, Planner
+from ui.programs.opening import Programs
 from ui.run_history import RunHistory
 from ui.run_verbs import RunVerbs
 from ui.runner import Runner
@@ -42,7 +43,7 @@ from workbench.project.trust import TrustStore
 from workbench.protocol import Event, LogLine
 
 _WARM_UP_MS = 700
-_OF_A_PROJECT = {"save", "save_as", "close", "target", "blame", "deliver", "report"}
+_OF_A_PROJECT = {"save", "save_as", "close", "target", "blame", "deliver", "report", "inside"}
 
 
 class Workbench(QObject):
@@ -61,9 +62,14 @@ class Workbench(QObject):
         self.history = RunHistory(self.cache, self)
         self.context = self._context(application)
         self.window = MainWindow(self.context)
-        self.files = FileVerbs(self.document, self.notices, self.settings, self.window)
+        self.programs = Programs(self.context.appearance, self.notices, self.window)
+        self.files = FileVerbs(
+            self.document, self.notices, self.settings, self.programs, self.window
+        )
         self.runs = RunVerbs(self.context, self.trust, self.window)
-        self.deliveries = DeliverVerbs(self.context, self.window, self.runs.run_to)
+        self.deliveries = DeliverVerbs(
+            self.context, self.window, self.runs.run_to, self.programs.open
+        )
         self.blame = BlameVerbs(self.context, self)
         self.targets = TargetVerbs(self.context, self.window)
         self.navigation = Navigation(self.context, self.window)
@@ -91,6 +97,7 @@ class Workbench(QObject):
         """End everything; returns when no thread and no engine is left."""
         self.settings.save_layout(LAST, self.window.session_parts())
         self.settings.sync()
+        self.programs.stop()
         self.window.may_close = True
         self.window.close()
         self.document.close()
@@ -148,6 +155,7 @@ class Workbench(QObject):
         bar.options_asked.connect(self.targets.ask)
         window.close_asked.connect(self._on_close_asked)
         window.files_dropped.connect(self.files.take_dropped)
+        self.programs.dropped.connect(self.files.take_dropped)
         window.welcome.new_asked.connect(self.files.ask_new)
         window.welcome.open_asked.connect(self.files.ask_open)
         window.welcome.sample_asked.connect(self.files.open_sample)
@@ -174,6 +182,7 @@ class Workbench(QObject):
             "blame": self.blame.find,
             "deliver": self.deliveries.ask_deliver,
             "report": self.deliveries.ask_report,
+            "inside": self.deliveries.show_inside,
             "theme": self.frame.switch_theme,
             "default_layout": self.window.arrange_at_first,
             "save_layout": self.frame.ask_layout_name,

@@ -17,21 +17,20 @@ from workbench.errors import WorkbenchError, failure
 
 
 class DeliverVerbs(QObject):
-    """Copies out what a run left; ``run_to`` runs up to a stage."""
+    """Hands out what a run left; ``run_to`` runs up to a stage, ``show_program`` shows a .pte."""
 
     def __init__(
-        self, context: PanelContext, window: MainWindow, run_to: Callable[[str], None]
-    ) -> None:
+        self, context: PanelContext, window: MainWindow, run_to: Callable[[str], None],
+        show_program: Callable[[Path], None],
+    ) -> None:  # fmt: skip
         super().__init__(window)
         self._context, self._window, self._run_to = context, window, run_to
+        self._show_program = show_program
 
     def ask_deliver(self) -> None:
         """Let the user choose a folder, and copy the deliverables there."""
         if self._context.result("package") is None:
-            self._context.notices.info(
-                "There are no deliverables yet.", "Run to Package first.",
-                [Action("Run to Package", lambda: self._run_to("package"))],
-            )  # fmt: skip
+            self._say_none()
             return
         dialog = QFileDialog(self._window, "Copy the deliverables to")
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -56,6 +55,24 @@ class DeliverVerbs(QObject):
             self._context.notices.error(failure(message, "Choose another folder."))
             return
         self._context.notices.success(f"{len(result.files)} files are in {target}.")
+
+    def show_inside(self) -> None:
+        """Show what is inside the program of the present configuration."""
+        from workbench.results import PackageResult
+
+        folder = self._context.result("package")
+        result = self._context.load(PackageResult, "package")
+        names = [f.name for f in result.files if f.name.endswith(".pte")] if result else []
+        if folder is None or not names:
+            self._say_none()
+            return
+        self._show_program(folder / names[0])
+
+    def _say_none(self) -> None:
+        self._context.notices.info(
+            "There are no deliverables yet.", "Run to Package first.",
+            [Action("Run to Package", lambda: self._run_to("package"))],
+        )  # fmt: skip
 
     def ask_report(self) -> None:
         """Let the user choose a file, and write the report there."""

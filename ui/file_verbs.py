@@ -10,6 +10,8 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from ui.document import ChangedOnDiskError, Document
 from ui.notices import Action, Notices
+from ui.programs.opening import SUFFIXES as PROGRAM_SUFFIXES
+from ui.programs.opening import Programs
 from ui.project_files import ProjectInUseError, Recovery, left_behind
 from ui.relocate import relative_to
 from ui.settings import Settings
@@ -20,6 +22,11 @@ from workbench.project.sources import ARRAY_SUFFIXES
 
 SAMPLE = Path(__file__).parent.parent / "resources" / "samples" / "digits" / "digits.qwb"
 FILTER = f"Projects (*{PROJECT_SUFFIX})"
+_PROGRAMS = " ".join(f"*{suffix}" for suffix in PROGRAM_SUFFIXES)
+OPEN_FILTERS = (
+    f"Projects and programs (*{PROJECT_SUFFIX} {_PROGRAMS})", FILTER, f"Programs ({_PROGRAMS})",
+    "All files (*)",
+)  # fmt: skip
 Then = Callable[[], None]
 
 
@@ -27,25 +34,31 @@ class FileVerbs(QObject):
     """What the File menu and dropped files do."""
 
     def __init__(
-        self, document: Document, notices: Notices, settings: Settings, window: QWidget
-    ) -> None:
+        self, document: Document, notices: Notices, settings: Settings, programs: Programs,
+        window: QWidget,
+    ) -> None:  # fmt: skip
         super().__init__(window)
         self._document, self._notices = document, notices
+        self._programs = programs
         self._settings, self._window = settings, window
         document.recovery_found.connect(self._on_recovery_found)
         document.changed_on_disk.connect(self._on_changed_on_disk)
 
     def open_path(self, path: Path) -> None:
-        """Open a project, after asking about unsaved work."""
-        self.leave(lambda: self._open(path))
+        """Open a project, after asking about unsaved work; a program in a window of its own."""
+        if path.suffix.lower() in PROGRAM_SUFFIXES:
+            self._programs.open(path)
+        else:
+            self.leave(lambda: self._open(path))
 
     def open_sample(self) -> None:
         """Open the sample project."""
         self.open_path(SAMPLE)
 
     def ask_open(self) -> None:
-        """Let the user choose a project."""
-        dialog = self._dialog("Open a project", QFileDialog.AcceptMode.AcceptOpen)
+        """Let the user choose a project or a program."""
+        dialog = self._dialog("Open a project or a program", QFileDialog.AcceptMode.AcceptOpen)
+        dialog.setNameFilters(OPEN_FILTERS)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.fileSelected.connect(lambda name: self.open_path(Path(name)))
         dialog.open()
@@ -132,14 +145,17 @@ class FileVerbs(QObject):
     def take_dropped(self, paths: list[Path]) -> None:
         """Do what a dropped file is for."""
         path = paths[0]
-        if path.suffix == PROJECT_SUFFIX:
+        if path.suffix.lower() in {PROJECT_SUFFIX, *PROGRAM_SUFFIXES}:
             self.open_path(path)
         elif path.suffix in {".pt2", ".py"}:
             self.ask_new(str(path))
         elif path.is_dir() or path.suffix in ARRAY_SUFFIXES:
             self._take_data(path)
         else:
-            hint = "Drop a project (.qwb), a model (.pt2, .py) or data (.npz, .npy, .pt, a folder)."
+            hint = (
+                "Drop a project (.qwb), a program (.pte, .bpte), a model (.pt2, .py) or data "
+                "(.npz, .npy, .pt, a folder)."
+            )
             where = Place(kind="file", id=str(path))
             self._notices.error(failure(f"{path.name} is nothing to open here.", hint, where))
 

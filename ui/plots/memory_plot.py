@@ -29,10 +29,11 @@ class MemoryPlot(Chart):
 
     tensor_chosen = Signal(int, bool)
 
-    def __init__(self, describe: Callable[[int], str], parent: QWidget | None = None) -> None:
-        super().__init__(
-            "Tensors in memory", "step of the schedule", "address [KiB], estimated (Vela)", parent
-        )
+    def __init__(
+        self, describe: Callable[[int], str], parent: QWidget | None = None, *,
+        step: str = "step of the schedule", origin: str = "estimated (Vela)",
+    ) -> None:  # fmt: skip
+        super().__init__("Tensors in memory", step, f"address [KiB], {origin}", parent)
         self.tensors: tuple[LiveRange, ...] = ()
         self._describe = describe
         self._chosen: frozenset[int] = frozenset()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.cli.arguments import add_json
-from workbench.cli.output import EXIT_DONE, print_json
+from workbench.cli.output import EXIT_DONE, print_json, print_table
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
@@ -18,8 +18,15 @@ def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser("inspect", help="open any .pte or .bpte")
     verb.add_argument("program", type=Path, metavar="FILE.pte")
+    verb.add_argument("--method", default="", metavar="NAME", help="which one; else the first")
+    verb.add_argument(
+        "--plan", action="store_true", help="list instructions, memory plan and constants"
+    )
     verb.add_argument(
         "--commands", action="store_true", help="list the commands of every Ethos-U delegate"
+    )
+    verb.add_argument(
+        "--find", default="", metavar="TEXT", help="only commands that say this, e.g. NPU_OP"
     )
     add_json(verb)
     verb.set_defaults(perform=_inspect)
@@ -29,16 +36,23 @@ def _inspect(options: argparse.Namespace) -> int:
     from workbench.pte.description import describe
 
     data = _read(options.program)
-    description = describe(data)
+    description = describe(data, options.method, whole=options.plan)
+    listings = []
+    if options.commands or options.find:
+        listings = [
+            [line for line in lines if options.find.casefold() in line.casefold()]
+            for lines in _listings(data, options.method)
+        ]
     if options.json:
-        if options.commands:
-            description["commands"] = [list(lines) for lines in _listings(data)]
+        if options.commands or options.find:
+            description["commands"] = listings
         print_json(description)
         return EXIT_DONE
     _print(options.program, description)
-    if options.commands:
-        for lines in _listings(data):
-            print("\n".join(["", *lines]))
+    if options.plan:
+        _print_plan(description)
+    for lines in listings:
+        print("\n".join(["", *lines]))
     return EXIT_DONE
 
 
@@ -54,19 +68,21 @@ def _read(path: Path) -> bytes:
         ) from error
 
 
-def _listings(data: bytes) -> Iterator[Iterator[str]]:
+def _listings(data: bytes, method: str) -> Iterator[Iterator[str]]:
     from workbench.pte import npu_commands, vela_stream
     from workbench.pte.program import decode
 
-    for delegate in decode(data).methods[0].delegates:
+    for delegate in decode(data).method(method).delegates:
         if delegate.backend == vela_stream.ETHOS_U:
-            commands = vela_stream.blocks(delegate.data).get("cmd_data")
-            if commands is not None and not commands.external:
-                yield npu_commands.listing(npu_commands.decode(commands.data))
+            commands = vela_stream.commands(vela_stream.blocks(delegate.data))
+            if commands is not None:
+                yield npu_commands.listing(npu_commands.decode(commands))
 
 
 def _print(path: Path, found: dict[str, Any]) -> None:
     print(f"{path.name}: {found['bytes']:,} bytes, methods {', '.join(found['methods'])}")
+    if len(found["methods"]) > 1:
+        print(f"  method   {found['method']}")
     for side in ("inputs", "outputs"):
         for tensor in found[side]:
             print(
@@ -97,3 +113,30 @@ def _print_delegate(delegate: dict[str, Any]) -> None:
         kinds = ", ".join(f"{count} {kind}" for kind, count in npu["operations"].items())
         print(f"    compiled for {npu['family']}-{npu['macs']}, {npu['commands']:,} commands")
         print(f"    {kinds}")
+
+
+def _print_plan(found: dict[str, Any]) -> None:
+    print("\ninstructions:")
+    rows = [
+        (str(c["number"]), c["kind"], c["name"], "; ".join(c["values"])) for c in found["calls"]
+    ]
+    print_table(("#", "kind", "what", "values"), rows)
+    print("\nmemory plan:")
+    rows_of_plan = [
+        (
+            str(t["index"]), t["role"], f"{t['dtype']} {list(t['shape'])}", str(t["memory"]),
+            f"{t['address']:#x}", f"{t['bytes']:,}", f"{t['first']} to {t['last']}",
+        )
+        for t in found["plan"]
+    ]  # fmt: skip
+    head = ("value", "for", "tensor", "memory", "address", "bytes", "instructions")
+    print_table(head, rows_of_plan)
+    print("\nconstants:")
+    print_table(
+        ("buffer", "tensor", "bytes"),
+        [
+            (str(c["index"]), f"{c['dtype']} {list(c['shape'])}" if c["dtype"] else "",
+             f"{c['bytes']:,}")
+            for c in found["constants"]
+        ],
+    )  # fmt: skip

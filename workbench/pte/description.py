@@ -6,9 +6,8 @@ import hashlib
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workbench.pte import npu_commands, vela_stream
-from workbench.pte.flat import damaged
-from workbench.pte.program import Delegate, Method, Program, Value, decode
+from workbench.pte import npu_commands, plan, vela_stream
+from workbench.pte.program import Delegate, Method, Value, decode
 
 _ALIGNMENT = 16
 # Loaded structures of the runtime per value and per instruction, measured as an upper bound; the
@@ -34,41 +33,51 @@ def memory(data: bytes) -> Memory:
     Raises:
         WorkbenchError: these bytes are no program.
     """
-    return _memory(_first(decode(data)))
+    return memory_of(decode(data).method())
 
 
-def describe(data: bytes) -> dict[str, Any]:
+def describe(data: bytes, method: str = "", *, whole: bool = False) -> dict[str, Any]:
     """Return what ``workbench inspect --json`` prints.
 
+    Args:
+        data: The file.
+        method: Name of the method to describe; "" is the first.
+        whole: With the lists that may be long: instructions, memory plan, constants.
+
     Raises:
-        WorkbenchError: these bytes are no program, or a damaged one.
+        WorkbenchError: these bytes are no program, or a damaged one; it has no such method.
     """
     program = decode(data)
-    method = _first(program)
-    needs = _memory(method)
-    return {
+    chosen = program.method(method)
+    needs = memory_of(chosen)
+    found: dict[str, Any] = {
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
         "methods": [each.name for each in program.methods],
-        "inputs": [_tensor(value) for value in method.tensors(method.inputs)],
-        "outputs": [_tensor(value) for value in method.tensors(method.outputs)],
-        "delegates": [_delegate(i, item) for i, item in enumerate(method.delegates)],
-        "kernels": sorted(set(method.kernels)),
-        "instructions": _counted(method),
+        "method": chosen.name,
+        "inputs": [_tensor(value) for value in chosen.tensors(chosen.inputs)],
+        "outputs": [_tensor(value) for value in chosen.tensors(chosen.outputs)],
+        "delegates": [_delegate(i, item) for i, item in enumerate(chosen.delegates)],
+        "kernels": sorted(set(chosen.kernels)),
+        "instructions": _counted(chosen),
         "constants_bytes": sum(program.constants),
         "named_data_bytes": program.named,
         "test_cases": program.test_cases,
         "memory": asdict(needs) | {"planned_bytes": list(needs.planned_bytes)},
     }
+    if whole:
+        found["calls"] = [asdict(each) for each in plan.instructions(chosen)]
+        found["plan"] = [asdict(each) for each in plan.planned(chosen)]
+        found["constants"] = [asdict(each) for each in plan.constants(program, chosen)]
+    return found
 
 
-def _first(program: Program) -> Method:
-    if not program.methods:
-        raise damaged("it holds no method")
-    return program.methods[0]
+def memory_of(method: Method) -> Memory:
+    """Return the memory that a runtime must give for one method.
 
-
-def _memory(method: Method) -> Memory:
+    Raises:
+        WorkbenchError: a delegate is damaged.
+    """
     structures = (
         _BYTES_FIXED
         + _BYTES_PER_VALUE * len(method.values)
@@ -112,9 +121,9 @@ def _delegate(index: int, delegate: Delegate) -> dict[str, Any]:
         entry["external_blocks"] = {b.name: b.key for b in found.values() if b.external}
         for side in ("inputs", "outputs"):
             entry[side] = [asdict(port) for port in vela_stream.ports(found, side)]
-        commands = found.get("cmd_data")
-        if commands is not None and not commands.external:
-            entry["npu"] = _stream(npu_commands.decode(commands.data))
+        commands = vela_stream.commands(found)
+        if commands is not None:
+            entry["npu"] = _stream(npu_commands.decode(commands))
     return entry
 
 

@@ -13,15 +13,12 @@ from dataclasses import dataclass, field
 
 from workbench.pte.flat import damaged
 from workbench.pte.npu_opcodes import WITH_PAYLOAD, name_of
+from workbench.pte.npu_operations import Operation, operations
 
 _MARKS = (b"COP1", b"COP2")
 _CONFIGURE, _STREAM = 1, 2
 _WORDS_OF_CONFIGURE = 2
 _FAMILIES = {0: "ethos-u55", 1: "ethos-u65", 2: "ethos-u85"}
-_KINDS = {
-    "CONV": "convolution", "DEPTHWISE": "depthwise convolution", "POOL": "pooling",
-    "ELEMENTWISE": "elementwise", "RESIZE": "resize", "DMA_START": "copy",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,27 +35,10 @@ class Command:
         """The whole value: a payload of 32 bits with the parameter above it, or the parameter."""
         return self.parameter if self.payload is None else self.parameter << 32 | self.payload
 
-
-@dataclass(frozen=True)
-class Operation:
-    """What the NPU does at once. Shapes are (height, width, channels); ``bytes`` those copied."""
-
-    offset: int
-    kind: str
-    ifm: tuple[int, ...] = ()
-    ofm: tuple[int, ...] = ()
-    kernel: tuple[int, ...] = ()
-    weight_bytes: int = 0
-    copied_bytes: int = 0
-
-    def __str__(self) -> str:
-        if self.kind == "copy":
-            return f"copy of {self.copied_bytes:,} bytes"
-        by = "x".join(map(str, self.kernel))
-        parts = [f"{by} {self.kind}" if by else self.kind, f"{self.ifm} to {self.ofm}"]
-        if self.weight_bytes:
-            parts.append(f"{self.weight_bytes:,} bytes of weights")
-        return ", ".join(parts)
+    @property
+    def text(self) -> str:
+        """The value as it is read best: addresses and sizes of 32 bits in hexadecimal digits."""
+        return str(self.parameter) if self.payload is None else f"{self.value:#x}"
 
 
 @dataclass(frozen=True)
@@ -90,8 +70,7 @@ def decode(data: memoryview | bytes) -> CommandStream:
         if action == _CONFIGURE:
             if at >= len(words):
                 raise damaged("an Ethos-U command stream ends within its configuration")
-            family = _FAMILIES.get(words[at] >> 28, "")
-            macs = 1 << (words[at] & 0xF)
+            family, macs = _configuration(words[at])
             at += _WORDS_OF_CONFIGURE
         elif action == _STREAM:
             if at + length > len(words):
@@ -99,23 +78,35 @@ def decode(data: memoryview | bytes) -> CommandStream:
             commands += _commands(words[at : at + length], u85=family == "ethos-u85")
             at += length
     listed = tuple(commands)
-    return CommandStream(mark.decode(), family, macs, listed, tuple(_operations(listed)))
+    return CommandStream(mark.decode(), family, macs, listed, tuple(operations(listed)))
+
+
+def made_for(data: memoryview | bytes) -> tuple[str, int]:
+    """Return family and MACs of the NPU that commands are for, without reading them all.
+
+    Family is "" and MACs 0 where the configuration does not come first.
+
+    Raises:
+        WorkbenchError: it does not begin as a command stream does.
+    """
+    if len(data) < 12 or bytes(data[:4]) not in _MARKS:
+        raise damaged("an Ethos-U command stream does not begin with COP1 or COP2")
+    action, word = struct.unpack_from("<2I", data, 4)
+    return _configuration(word) if action & 0xFF == _CONFIGURE else ("", 0)
 
 
 def listing(stream: CommandStream) -> Iterator[str]:
     """Yield a line for each command: offset [bytes], name, value; operations in words."""
-    operations = {operation.offset: operation for operation in stream.operations}
+    told = {operation.offset: operation for operation in stream.operations}
     for command in stream.commands:
-        line = f"{command.offset:#08x}  {command.name:<30} {_in_words(command)}"
-        if command.offset in operations:
-            line += f"  {operations[command.offset]}"
+        line = f"{command.offset:#08x}  {command.name:<30} {command.text}"
+        if command.offset in told:
+            line += f"  {told[command.offset]}"
         yield line.rstrip()
 
 
-def _in_words(command: Command) -> str:
-    if command.payload is not None:
-        return f"{command.value:#x}"
-    return str(command.parameter)
+def _configuration(word: int) -> tuple[str, int]:
+    return _FAMILIES.get(word >> 28, ""), 1 << (word & 0xF)
 
 
 def _commands(words: tuple[int, ...], *, u85: bool) -> Iterator[Command]:
@@ -130,31 +121,3 @@ def _commands(words: tuple[int, ...], *, u85: bool) -> Iterator[Command]:
             payload = words[at]
             at += 1
         yield Command(offset, name_of(code, u85=u85), parameter, payload)
-
-
-def _operations(commands: tuple[Command, ...]) -> Iterator[Operation]:
-    state: dict[str, int] = {}
-    for command in commands:
-        kind = _KINDS.get(command.name.removeprefix("NPU_OP_"))
-        if not command.name.startswith("NPU_OP_"):
-            state[command.name.removeprefix("NPU_SET_")] = command.value
-        elif kind == "copy":
-            yield Operation(command.offset, kind, copied_bytes=state.get("DMA0_LEN", 0))
-        elif kind is not None:
-            yield _computing(command.offset, kind, state)
-
-
-def _computing(offset: int, kind: str, state: dict[str, int]) -> Operation:
-    def size(*names: str) -> tuple[int, ...]:
-        return tuple(state.get(f"{name}_M1", -1) + 1 for name in names)
-
-    weighted = kind in {"convolution", "depthwise convolution"}
-    windowed = weighted or kind == "pooling"
-    return Operation(
-        offset=offset,
-        kind=kind,
-        ifm=size("IFM_HEIGHT0", "IFM_WIDTH0", "IFM_DEPTH"),
-        ofm=size("OFM_HEIGHT", "OFM_WIDTH", "OFM_DEPTH"),
-        kernel=size("KERNEL_HEIGHT", "KERNEL_WIDTH") if windowed else (),
-        weight_bytes=state.get("WEIGHT_LENGTH", 0) if weighted else 0,
-    )

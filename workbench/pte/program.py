@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workbench.errors import failure
+from workbench.errors import Place, failure
 from workbench.pte.flat import Data, Table, damaged
 
 _PROGRAM_MARKS, _BUNDLE_MARK = (b"ET12", b"ET13"), b"BP08"
@@ -25,6 +25,8 @@ _ITEM_BYTES = {
     "uint8": 1, "int8": 1, "bool": 1, "int16": 2, "float16": 2, "bfloat16": 2, "uint16": 2,
     "int32": 4, "float32": 4, "uint32": 4, "int64": 8, "float64": 8, "uint64": 8,
 }  # fmt: skip
+# More than any memory holds, and thousands of them still add up in 64 bits.
+_MOST_BYTES = 2**48
 _VALUE_KINDS = {
     1: "none", 2: "int", 3: "bool", 4: "float", 5: "tensor", 6: "text", 7: "list of int",
     8: "list of float", 9: "list of bool", 10: "list of tensors", 11: "list of tensors",
@@ -45,10 +47,13 @@ class Value:
 
     @property
     def bytes(self) -> int:
-        """The size of a tensor's data [bytes]; 0 for a type of unknown width."""
+        """The size of a tensor's data [bytes]; 0 for a type of unknown width.
+
+        No more than any memory holds: a damaged file may name a shape of any size.
+        """
         size = _ITEM_BYTES.get(self.dtype, 0)
         for length in self.shape:
-            size *= max(length, 0)
+            size = min(size * max(length, 0), _MOST_BYTES)
         return size
 
 
@@ -100,6 +105,23 @@ class Program:
     named: dict[str, int]
     segment_bytes: int
     test_cases: int = 0
+
+    def method(self, name: str = "") -> Method:
+        """Return the method of a name, the first one for "".
+
+        Raises:
+            WorkbenchError: there is none.
+        """
+        if not self.methods:
+            raise damaged("it holds no method")
+        for method in self.methods:
+            if name in {"", method.name}:
+                return method
+        names = ", ".join(method.name for method in self.methods)
+        raise failure(
+            f"The program has no method {name}.", f"Methods: {names}.",
+            Place(kind="option", id="method"),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

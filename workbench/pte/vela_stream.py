@@ -41,6 +41,14 @@ class Port:
     offset: int
     region: int
 
+    @property
+    def bytes(self) -> int:
+        """Its size [bytes]; 0 where the file gives a size that cannot be."""
+        size = max(self.item_bytes, 0)
+        for length in self.shape:
+            size *= max(length, 0)
+        return size
+
 
 def blocks(blob: memoryview | bytes) -> dict[str, Block]:
     """Return the blocks of an Ethos-U delegate by name, in their order.
@@ -63,6 +71,12 @@ def blocks(blob: memoryview | bytes) -> dict[str, Block]:
         # An empty block takes no data at all, other sizes are rounded up.
         at = start + -(-size // _ALIGNMENT) * _ALIGNMENT
     return found
+
+
+def commands(found: dict[str, Block]) -> memoryview | None:
+    """Return the NPU's commands; None where there are none, or they lie beside the program."""
+    block = found.get("cmd_data")
+    return None if block is None or block.external else block.data
 
 
 def scratch_bytes(found: dict[str, Block]) -> int:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.errors import WorkbenchError
-from workbench.pte import npu_commands, vela_stream
+from workbench.pte import npu_commands, npu_tensors, plan, vela_stream
 from workbench.pte.description import describe, memory
 from workbench.pte.program import decode
 
@@ -24,12 +24,23 @@ def everything(data: bytes) -> None:
     """Look at all there is; only a WorkbenchError may come of it."""
     with contextlib.suppress(WorkbenchError):
         describe(data)
-        for method in decode(data).methods:
+    with contextlib.suppress(WorkbenchError):
+        program = decode(data)
+        for method in program.methods:
+            plan.planned(method)
+            plan.constants(program, method)
+            list(plan.instructions(method))
+            plan.calls_of_kernels(method)
             for delegate in method.delegates:
                 if delegate.backend == vela_stream.ETHOS_U:
-                    commands = vela_stream.blocks(delegate.data).get("cmd_data")
+                    blocks = vela_stream.blocks(delegate.data)
+                    commands = vela_stream.commands(blocks)
                     if commands is not None:
-                        list(npu_commands.listing(npu_commands.decode(commands.data)))
+                        npu_commands.made_for(commands)
+                        stream = npu_commands.decode(commands)
+                        list(npu_commands.listing(stream))
+                        ports = (vela_stream.ports(blocks, s) for s in ("inputs", "outputs"))
+                        npu_tensors.tensors(stream, *ports)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +66,38 @@ def test_that_commands_are_told_as_operations():
     assert len(lines) == len(stream.commands)
     assert sum("3x3 convolution, (8, 8, 2) to (8, 8, 4)" in line for line in lines) == 1
     assert lines[-1].endswith("NPU_OP_STOP                    65535")
+
+
+def test_that_tensors_of_the_npu_know_who_writes_and_reads_them():
+    (delegate,) = decode(BYTES["u55.pte"]).methods[0].delegates
+    blocks = vela_stream.blocks(delegate.data)
+    stream = npu_commands.decode(vela_stream.commands(blocks))
+    ports = [vela_stream.ports(blocks, side) for side in ("inputs", "outputs")]
+    found = npu_tensors.tensors(stream, *ports)
+    by_name = {tensor.name: tensor for tensor in found}
+    assert by_name["input 0"].uses[0] == stream.operations[0].offset
+    assert stream.operations[-1].offset in by_name["output 0"].written
+    weights = [t for t in found if t.name == "weights"]
+    # Vela has those of the first convolution copied nearer before they are read.
+    assert [t.place.split()[0] for t in weights] == ["scratch", "constants"]
+    assert sum(len(t.read) for t in weights) == 2
+
+
+def test_that_the_plan_says_where_a_tensor_lies_and_during_which_instructions():
+    program = decode(BYTES["no_delegate.pte"])
+    rows = {row.index: row for row in plan.planned(program.method())}
+    assert (rows[4].role, rows[4].bytes, rows[4].first, rows[4].last) == ("input", 512, 0, 0)
+    assert rows[31].role == "output"
+    assert all(r.address + r.bytes <= 2048 for r in rows.values())
+    assert plan.calls_of_kernels(program.method())["aten::addmm.out"] == 1
+    last = list(plan.instructions(program.method()))[-1]
+    assert last.name == "aten::addmm.out"
+    assert "float32 1x3" in last.values[-1]
+
+
+def test_that_a_method_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(WorkbenchError, match="no method backward"):
+        describe(BYTES["u55.pte"], "backward")
 
 
 def test_that_a_program_without_delegates_tells_its_kernels_and_constants():
