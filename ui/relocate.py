@@ -46,6 +46,8 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
             "inputs": moved(model.inputs),
             "weights": moved(model.weights),
         }),
+        training_function=moved(project.training_function),
+        trained_weights=moved(project.trained_weights),
         calibration=data(project.calibration),
         evaluation=evaluation.model_copy(
             update={"data": data(evaluation.data), "metric": moved(evaluation.metric)}

@@ -13,11 +13,12 @@ from ui.run_history import RunHistory
 from ui.runner import Runner
 from workbench.history.runs import Run
 from workbench.project.model import Project
+from workbench.project.restoring import DECIDED
 from workbench.targets import target_of
 
 _STAGES = ["evaluate", "lower"]
 # What a run and a project share when the one is of the other.
-_ALIKE = ("rules", "improvers", "ranges", "range_methods", "target")
+_ALIKE = (*DECIDED, "target")
 
 
 @dataclass(frozen=True)

@@ -261,3 +261,66 @@ class Masked(nn.Module):
 
 def masked():
     return _made(Masked, (1, 8, 16))
+
+
+def teach(student, batches, optimizer):
+    """Train for one epoch, as a user would write it."""
+    losses = []
+    for batch in batches:
+        loss = (student(*batch.inputs) - batch.targets[0]).abs().mean()
+        assert batch.labels.shape == batch.targets[0].shape[:1]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return sum(losses) / len(losses)
+
+
+def teach_twice(student, batches, optimizer):
+    """Train for two epochs; then lose the number."""
+    found = teach(student, batches, optimizer)
+    teach_twice.epochs = getattr(teach_twice, "epochs", 0) + 1
+    return found if teach_twice.epochs <= 2 else math.nan
+
+
+def teach_wrongly(student, batches, optimizer):
+    raise ValueError("no lessons today")
+
+
+def teach_nothing(student, batches, optimizer):
+    return "good"
+
+
+class Careful(nn.Module):
+    """A convolution without bias, and a batch norm with an epsilon and a momentum of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn = (
+            nn.Conv2d(3, 8, 3, bias=False),
+            nn.BatchNorm2d(8, eps=0.1, momentum=0.5),
+        )
+        self.last = nn.Conv2d(8, 4, 1)
+        self.bn.running_mean.normal_()
+
+    def forward(self, x):
+        return self.last(self.bn(self.conv(x)).relu()).mean((2, 3))
+
+
+class Sideways(nn.Module):
+    """Channels as samples of a linear: it takes no two samples at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(64, 8)
+
+    def forward(self, x):
+        return self.fc(x.reshape(3, 64))
+
+
+def sideways():
+    return _made(Sideways, (1, 3, 8, 8))
+
+
+def careful():
+    return _made(Careful, (1, 3, 8, 8))

@@ -28,7 +28,7 @@ from workbench.history.comparison import (
 )
 from workbench.history.runs import Run
 from workbench.project.model import Project
-from workbench.project.restoring import restore_rules
+from workbench.project.restoring import DECIDED, restore_rules
 
 NO_RUNS = "No run yet. Every configuration that is evaluated or simulated is kept here."
 NO_COST = "Compile a configuration to see its accuracy over its cycles."
@@ -163,15 +163,12 @@ class RunsPanel(Panel):
         (run,) = self._chosen()
         self.context.document.apply(
             f"Restore the rules of run {run.number}",
-            lambda project: restore_rules(
-                project, run.rules, run.presets, run.improvers, run.ranges, run.range_methods
-            ),
+            lambda project: restore_rules(project, run),
         )
 
 
 def _differs(run: Run, project: Project) -> bool:
-    mine = (project.rules, project.improvers, project.ranges, project.range_methods)
-    return (run.rules, run.improvers, run.ranges, run.range_methods) != mine
+    return any(getattr(run, name) != getattr(project, name) for name in DECIDED)
 
 
 def _hint(text: str, parent: QWidget) -> QLabel:

@@ -26,6 +26,7 @@ from workbench.cli import (
     search,
     sensitivity,
     sweep,
+    train,
 )
 from workbench.cli.output import EXIT_CANCELLED, EXIT_FAILED, EXIT_TRUST, EXIT_USAGE, print_infos
 from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError
@@ -46,6 +47,7 @@ VERBS = (
     blame,
     sweep,
     matrix,
+    train,
     inspect,
     report,
     fvp,

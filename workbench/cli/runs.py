@@ -57,9 +57,7 @@ def _perform(options: argparse.Namespace) -> int:
 
 
 def _restored(project: Project, run: Run) -> Project:
-    return restore_rules(
-        project, run.rules, run.presets, run.improvers, run.ranges, run.range_methods
-    )
+    return restore_rules(project, run)
 
 
 def _print_runs(options: argparse.Namespace, runs: list[Run]) -> None:

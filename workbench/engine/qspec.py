@@ -12,7 +12,7 @@ from executorch.backends.arm.quantizer import (
     get_uint8_io_quantization_config,
 )
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
-from torchao.quantization.pt2e import MinMaxObserver, MovingAverageMinMaxObserver
+from torchao.quantization.pt2e import FakeQuantize, MinMaxObserver, MovingAverageMinMaxObserver
 
 from workbench.engine.observers import FixedRangeObserver, PercentileObserver
 from workbench.project.qconfig import integers_of
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 _EPS = {"int8": 2**-16, "int16": 2**-12, "uint8": 2**-16}
 
 
-def arm_config(given: Config | None) -> Any:
+def arm_config(given: Config | None, *, is_qat: bool = False) -> Any:
     """Return the Arm backend's config; None leaves the part in float.
 
     Stock choices return the factory's own object, so that bytes equal those of the plain API.
+    For training the observers are the factory's moving averages, save ranges that are given.
 
     Raises:
         WorkbenchError: it is a number format.
@@ -35,23 +36,39 @@ def arm_config(given: Config | None) -> Any:
     config = integers_of(given)
     if config is None:
         return None
-    stock = _stock(config)
+    stock = _stock(config, is_qat=is_qat)
     activation = config.activation
+    if is_qat:
+        return replace(stock, **dict.fromkeys(_BORDERS, _training_spec(stock, activation)))
     if activation.observer.kind == "histogram" and _stock_symmetry(activation):
         return stock
     spec = _with_observer(stock.input_activation, activation)
     return replace(stock, input_activation=spec, output_activation=spec)
 
 
-def _stock(config: QuantConfig) -> Any:
+_BORDERS = ("input_activation", "output_activation")
+
+
+def _training_spec(stock: Any, activation: Activation) -> Any:
+    """Return a spec that rounds what it observes."""
+    spec, observer = stock.input_activation, activation.observer
+    scheme = torch.per_tensor_symmetric if activation.symmetric else torch.per_tensor_affine
+    if observer.kind != "fixed":
+        return spec if scheme is spec.qscheme else replace(spec, qscheme=scheme)
+    fixed = FixedRangeObserver.with_args(minimum=observer.minimum, maximum=observer.maximum)
+    rounding = FakeQuantize.with_args(observer=fixed, eps=_EPS[activation.dtype])
+    return replace(spec, qscheme=scheme, observer_or_fake_quant_ctr=rounding)
+
+
+def _stock(config: QuantConfig, *, is_qat: bool) -> Any:
     per_channel = config.weight.per_channel
     if config.activation.dtype == "uint8":
-        return get_uint8_io_quantization_config(is_qat=False)
+        return get_uint8_io_quantization_config(is_qat=is_qat)
     if config.activation.dtype == "int16":
-        return get_symmetric_a16w8_quantization_config(is_per_channel=per_channel, is_qat=False)
+        return get_symmetric_a16w8_quantization_config(is_per_channel=per_channel, is_qat=is_qat)
     if config.weight.bits == 4:
-        return get_symmetric_a8w4_quantization_config(is_per_channel=per_channel, is_qat=False)
-    return get_symmetric_quantization_config(is_per_channel=per_channel, is_qat=False)
+        return get_symmetric_a8w4_quantization_config(is_per_channel=per_channel, is_qat=is_qat)
+    return get_symmetric_quantization_config(is_per_channel=per_channel, is_qat=is_qat)
 
 
 def _stock_symmetry(activation: Activation) -> bool:

@@ -41,7 +41,8 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
     program: torch.export.ExportedProgram = context.hot("export")
     # With guards the module holds a call_module node on which the Arm passes fail.
     make = partial(program.module, check_guards=False)
-    usual = context.project.improvers or programs.has_control_flow(program)
+    changed = context.project.improvers or context.project.trained_weights
+    usual = changed or programs.has_control_flow(program)
     if usual or not _allowed(context):
         yield make()
         return

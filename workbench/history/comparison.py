@@ -119,14 +119,16 @@ def rules_line(run: Run) -> str:
     general = [config_name(r) for r in enabled if r.kind == "global"][-1:] or ["float"]
     rest = [f"{rule_name(r)}: {config_name(r)}" for r in enabled if r.kind != "global"]
     taken = [f"{METHOD_TITLES[m.method]} for {m.place}" for m in run.range_methods]
+    trained = ["trained"] if run.trained_weights else []
     fixed = len(run.ranges)
     taken += [f"{fixed} fixed range{'s' if fixed != 1 else ''}"] if fixed else []
-    return ", ".join([*general, *rest, *run.improvers, *taken])
+    return ", ".join([*general, *rest, *run.improvers, *trained, *taken])
 
 
 def _rules(run: Run) -> dict[str, str]:
     said = {rule_name(r): config_name(r) for r in run.rules if r.enabled}
     said |= {f"improver {name}": "on" for name in run.improvers}
+    said |= {"weights": run.trained_weights} if run.trained_weights else {}
     said |= {f"range of {m.place}": METHOD_TITLES[m.method] for m in run.range_methods}
     return said | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
 

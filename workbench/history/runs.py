@@ -88,6 +88,7 @@ class Run(Frozen):
     rules: tuple[Rule, ...]
     presets: dict[str, Config] = Field(default_factory=dict)
     improvers: tuple[ImproverId, ...] = ()
+    trained_weights: str | None = None
     ranges: tuple[FixedRange, ...] = ()
     range_methods: tuple[RangeMethod, ...] = ()
     quality: Quality
@@ -148,6 +149,7 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
         rules=project.rules,
         presets=project.presets,
         improvers=project.improvers,
+        trained_weights=project.trained_weights,
         ranges=project.ranges,
         range_methods=project.range_methods,
         quality=quality_of(evaluated) if evaluated else Quality(samples=0, data="", sqnr_db=None),

@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache as memoise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.pipeline.digests import Digests
 from workbench.pipeline.stages import PACKAGES, STAGES, Stage
-from workbench.project import sources
+from workbench.project import edits, sources
 from workbench.project.board_files import board_file
 from workbench.project.improvers import IMPROVERS
 from workbench.targets import target_of
@@ -70,6 +70,10 @@ class _Reading:
             "files": [[p.name, self.digests.of(p)] for p in files],
         }
 
+    def code(self, spec: str | None, option: str) -> JsonValue:
+        found = sources.callable_reference(spec, self.folder, option) if spec else None
+        return self.reference(option, found) if found else None
+
     def data(self, data: DataSource | None, option: str) -> JsonValue:
         if data is None:
             return None
@@ -97,10 +101,19 @@ def _rules(reading: _Reading) -> JsonValue:
 
 
 def _improvers(reading: _Reading) -> JsonValue:
+    if trained := reading.project.trained_weights:
+        return {"trained": reading.digests.of(sources.absolute(reading.folder, trained))}
     wanted = [i for i in IMPROVERS if i.id in reading.project.improvers]
     looks = any(improver.needs_data for improver in wanted)
     data = reading.data(reading.project.calibration, "calibration") if looks else None
     return {"ids": [improver.id for improver in wanted], "data": data}
+
+
+def _training_start(reading: _Reading) -> JsonValue:
+    """Return what training starts from, which weights trained before do not change."""
+    start = _improvers(replace(reading, project=edits.use_trained(reading.project, None)))
+    own = reading.project.training_function
+    return {"improvers": start, "function": reading.code(own, "training_function")}
 
 
 def _rules_io(reading: _Reading) -> JsonValue:
@@ -125,11 +138,7 @@ def _evaluation_data(reading: _Reading) -> JsonValue:
 
 def _evaluation(reading: _Reading) -> JsonValue:
     evaluation = reading.project.evaluation
-    metric = None
-    if evaluation.metric:
-        option = "evaluation.metric"
-        reference = sources.callable_reference(evaluation.metric, reading.folder, option)
-        metric = reading.reference(option, reference)
+    metric = reading.code(evaluation.metric, "evaluation.metric")
     return {"data": _evaluation_data(reading), "metric": metric, "limit": evaluation.limit}
 
 
@@ -185,6 +194,7 @@ READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
     "model.strict_export": lambda r: r.project.model.strict_export,
     "rules": _rules,
     "improvers": _improvers,
+    "training": _training_start,
     "rules.io": _rules_io,
     "rules.listed": _rules_listed,
     "rules.placing": _rules_placing,

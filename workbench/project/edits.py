@@ -146,6 +146,16 @@ def set_improver(project: Project, improver: ImproverId, *, on: bool) -> Project
     return revise(project, improvers=tuple(i.id for i in IMPROVERS if i.id in wanted))
 
 
+def train_by(project: Project, function: str | None) -> Project:
+    """Return the project that is trained by the user's own function; None for the built-in one."""
+    return revise(project, training_function=function or None)
+
+
+def use_trained(project: Project, weights: str | None) -> Project:
+    """Return the project with weights that training left, a file's name; None for the model's."""
+    return revise(project, trained_weights=weights)
+
+
 def save_preset(project: Project, name: str, config: Config) -> Project:
     """Return the project with a config kept under a name."""
     return revise(project, presets={**project.presets, name: config})

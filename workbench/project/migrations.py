@@ -35,7 +35,14 @@ def _from_3(raw: Raw) -> Raw:
     return raw
 
 
-MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3}
+def _from_4(raw: Raw) -> Raw:
+    """Version 4 knew no training; a project without it says nothing of it."""
+    return raw
+
+
+MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {
+    0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4,
+}  # fmt: skip
 
 
 def migrate(raw: Raw) -> Raw:

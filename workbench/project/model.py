@@ -14,7 +14,7 @@ from workbench.project.improvers import ImproverId
 from workbench.project.qconfig import PRESETS_BY_ID, Config
 from workbench.project.range_method import RangeMethod
 
-PROJECT_VERSION = 4
+PROJECT_VERSION = 5
 PROJECT_SUFFIX = ".qwb"
 
 RuleKind = Literal[
@@ -125,8 +125,10 @@ class Project(Frozen):
     one that matches wins. ``presets`` are the user's own named configs; ``ranges`` stand in the
     place of what calibration found for single tensors, ``range_methods`` say how others are taken
     from what it saw: numbers beat methods, and the narrowest method wins. ``improvers`` change
-    the float weights before they are quantized. ``board`` is a board's id, or the path of its
-    file: the target was set for it, and the program must fit it.
+    the float weights before they are quantized; ``trained_weights``, a .safetensors file that
+    training left, stand in the place of those and of what improvers would do to them.
+    ``training_function`` is ``FILE.py:callable``, the user's own. ``board`` is a board's id, or
+    the path of its file: the target was set for it, and the program must fit it.
     """
 
     version: int = PROJECT_VERSION
@@ -141,6 +143,8 @@ class Project(Frozen):
     ranges: tuple[FixedRange, ...] = ()
     range_methods: tuple[RangeMethod, ...] = ()
     improvers: tuple[ImproverId, ...] = ()
+    training_function: str | None = None
+    trained_weights: str | None = None
     verification: Verification = Verification()
     notes: str = ""
     graph: GraphNotes = GraphNotes()

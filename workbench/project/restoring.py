@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from workbench.project.edits import revise
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from workbench.project.fixed_range import FixedRange
-    from workbench.project.improvers import ImproverId
     from workbench.project.model import Project, Rule
     from workbench.project.qconfig import Config
-    from workbench.project.range_method import RangeMethod
+
+# The fields that a project and a run of it share: what was decided.
+DECIDED = ("rules", "improvers", "trained_weights", "ranges", "range_methods")
 
 
-def restore_rules(
-    project: Project, rules: Sequence[Rule], presets: Mapping[str, Config],
-    improvers: tuple[ImproverId, ...] = (), ranges: tuple[FixedRange, ...] = (),
-    range_methods: tuple[RangeMethod, ...] = (),
-) -> Project:  # fmt: skip
-    """Return the project with other rules, improvers, choices of ranges and the rules' presets.
+class Kept(Protocol):
+    """A configuration that was kept, with all fields of ``DECIDED``."""
 
-    Presets of the project stay, save those of the same name.
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, general first."""
+
+    @property
+    def presets(self) -> dict[str, Config]:
+        """Named configs that rules may use."""
+
+
+def restore_rules(project: Project, kept: Kept) -> Project:
+    """Return the project with the rules, weights and choices of ranges of a former configuration.
+
+    Presets of the project stay, save those of the same name that the rules use.
     """
-    named = {rule.config for rule in rules if isinstance(rule.config, str)}
-    wanted = {name: config for name, config in presets.items() if name in named}
-    return revise(project, rules=tuple(rules), presets={**project.presets, **wanted},
-                  improvers=improvers, ranges=ranges,
-                  range_methods=range_methods)  # fmt: skip
+    named = {rule.config for rule in kept.rules if isinstance(rule.config, str)}
+    wanted = {name: config for name, config in kept.presets.items() if name in named}
+    decided = {name: getattr(kept, name) for name in DECIDED}
+    return revise(project, presets={**project.presets, **wanted}, **decided)

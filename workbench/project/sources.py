@@ -133,6 +133,12 @@ def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]
     for option, name in (("model.inputs", model.inputs), ("model.weights", model.weights)):
         if name:
             yield option, Reference("array", absolute(folder, name))
+    if project.trained_weights:
+        option = "trained_weights"
+        yield option, Reference("array", absolute(folder, project.trained_weights))
+    if project.training_function:
+        option = "training_function"
+        yield option, callable_reference(project.training_function, folder, option)
     if project.calibration:
         yield from data_references(project.calibration, folder, "calibration")
     if project.evaluation.data:

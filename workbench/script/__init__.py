@@ -44,6 +44,13 @@ def script(
         WorkbenchError: the target makes no ``.pte``.
     """
     demand_arm(project)
+    if project.trained_weights:
+        where = Place(kind="option", id="trained_weights")
+        raise failure(
+            "A project with trained weights has no script: the model it would load is not trained.",
+            "Go back to the model's own weights, or use the package of the workbench.",
+            where,
+        )
     if project.improvers:
         where = Place(kind="option", id="improvers")
         raise failure(

@@ -46,6 +46,9 @@ STUDIES: tuple[Study, ...] = (
     Study("matrix", "Matrix", "Verifying on devices", "export",
           ("calibration", "evaluation.data", "verification", "improvers"), 1,
           "workbench.engine.studies.matrix:run"),
+    Study("training", "Training", "Training", "export",
+          ("rules", "target.quantizer", "calibration", "training"), 1,
+          "workbench.engine.studies.training:run"),
     Study("runner", "Build a runner", "Building a runner", "lower", (), 1,
           "workbench.engine.studies.runner:run", "machine"),
 )  # fmt: skip

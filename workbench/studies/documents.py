@@ -50,7 +50,7 @@ def study_key(
 
 FAR = frozenset({
     "samples", "trials", "workers", "accuracy", "cycles", "sram", "cpu", "targets", "axes",
-    "scheduler",
+    "scheduler", "epochs", "patience",
 })  # fmt: skip
 
 

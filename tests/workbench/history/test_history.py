@@ -123,11 +123,12 @@ def test_that_a_difference_names_rules_figures_and_layers(evaluated):
 def test_that_restoring_takes_the_rules_and_the_presets_they_name(evaluated):
     mine = make_project().config_of(make_project().rules[0])
     kept = edits.assign(edits.save_preset(make_project(), "mine", mine), "global", "", "mine")
-    restored = restore_rules(make_project(), kept.rules, kept.presets)
+    restored = restore_rules(make_project(), kept)
     assert restored.rules == kept.rules
     fixed = edits.fix_range(kept, "relu", 0.0, 6.0)
-    restored = restore_rules(make_project(), kept.rules, kept.presets, ranges=fixed.ranges)
+    restored = restore_rules(make_project(), edits.use_trained(fixed, "trained.safetensors"))
     assert restored.ranges == fixed.ranges
+    assert restored.trained_weights == "trained.safetensors"
     assert restored.presets == {"mine": mine}
 
 
@@ -147,9 +148,7 @@ def test_that_a_run_from_before_methods_were_kept_is_read_and_restored(evaluated
     assert [(c.what, c.after) for c in difference(plain, run).rules] == [
         ("range of relu", "Least error (MSE)"), ("range of conv2d", "-1 to 1"),
     ]  # fmt: skip
-    restored = restore_rules(
-        make_project(), run.rules, run.presets, run.improvers, run.ranges, run.range_methods
-    )
+    restored = restore_rules(make_project(), run)
     assert (restored.ranges, restored.range_methods) == (chosen.ranges, chosen.range_methods)
 
 

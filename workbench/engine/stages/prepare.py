@@ -16,9 +16,11 @@ from workbench.engine.fx_snapshot import snapshot
 from workbench.engine.improving import improve
 from workbench.engine.origins import keep_origins, with_origins
 from workbench.engine.samples import calibration_samples
+from workbench.engine.training.weights import put_weights, read_weights
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.improvers import IMPROVERS
+from workbench.project.sources import absolute
 from workbench.results import GRAPH_FILE, Improvement, PrepareResult, save_result
 
 if TYPE_CHECKING:
@@ -73,8 +75,7 @@ def _prepare(context: StageContext) -> Prepared:
         accelerated(context.accelerate, log=context.log),
         toolchain.float_module(context) as floating,
     ):
-        improves = bool(context.project.improvers)
-        module, done = _improved(context, floating) if improves else (floating, [])
+        module, done = changed(context, floating)
 
         def prepare(part: torch.fx.GraphModule) -> Any:
             return toolchain.prepare(part, quantizer)
@@ -85,7 +86,19 @@ def _prepare(context: StageContext) -> Prepared:
     return Prepared(prepared, quantizer, tuple(done))
 
 
-def _improved(
+def changed(
+    context: StageContext, module: torch.fx.GraphModule
+) -> tuple[torch.fx.GraphModule, list[Improvement]]:
+    """Return the float module, or a copy with trained or improved weights, and what was done."""
+    project = context.project
+    if project.trained_weights:
+        mine = copy.deepcopy(module)
+        put_weights(mine, read_weights(absolute(context.folder, project.trained_weights)))
+        return mine, []
+    return improved(context, module) if project.improvers else (module, [])
+
+
+def improved(
     context: StageContext, module: torch.fx.GraphModule
 ) -> tuple[torch.fx.GraphModule, list[Improvement]]:
     """Return a copy of the float module with improved weights, and what was done."""

@@ -47,6 +47,14 @@ class Toolchain(Protocol):
         """Return a quantizer with the project's rules, for ``prepare``."""
         ...
 
+    def training_quantizer(self, project: Project) -> Any:
+        """Return a torchao quantizer whose observers round what they see.
+
+        Raises:
+            WorkbenchError: nothing can be trained for the target.
+        """
+        ...
+
     def float_module(self, context: StageContext) -> AbstractContextManager[torch.fx.GraphModule]:
         """Give the float program's module to prepare, while the block runs."""
         ...

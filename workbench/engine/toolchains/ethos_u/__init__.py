@@ -9,6 +9,7 @@ from workbench.engine.toolchains.ethos_u.quantizing import (
     prepare,
     quantizer,
     report,
+    training_quantizer,
 )
 from workbench.engine.toolchains.ethos_u.reference import integers, verify
 from workbench.engine.toolchains.ethos_u.simulation import simulate
@@ -26,5 +27,6 @@ __all__ = [
     "runtime_values",
     "simulate",
     "tolerance",
+    "training_quantizer",
     "verify",
 ]

@@ -18,7 +18,6 @@ from workbench.results import NodeAnnotation
 
 if TYPE_CHECKING:
     from workbench.project.model import Project, RuleKind
-    from workbench.project.qconfig import Config
 
 
 def quantizer(project: Project) -> EthosUQuantizer:
@@ -27,17 +26,29 @@ def quantizer(project: Project) -> EthosUQuantizer:
     Raises:
         WorkbenchError: a rule names an operator that torch does not have.
     """
+    return _made(project, is_qat=False)
+
+
+def training_quantizer(project: Project) -> EthosUQuantizer:
+    """Return the like whose observers round what they see.
+
+    Raises:
+        WorkbenchError: a rule names an operator that torch does not have.
+    """
+    return _made(project, is_qat=True)
+
+
+def _made(project: Project, *, is_qat: bool) -> EthosUQuantizer:
     made = EthosUQuantizer(compile_spec(project.target))
     with warnings.catch_warnings():
         # The setters for operators and nodes say at every call that they are experimental.
         warnings.simplefilter("ignore")
         for kind, match, config in project.quantizer_calls():
-            _call(made, kind, match, config)
+            _call(made, kind, match, arm_config(config, is_qat=is_qat))
     return made
 
 
-def _call(made: Any, kind: RuleKind, match: str, config: Config | None) -> None:
-    arm = arm_config(config)
+def _call(made: Any, kind: RuleKind, match: str, arm: Any) -> None:
     match kind:
         case "global":
             made.set_global(arm)

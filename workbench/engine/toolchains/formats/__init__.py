@@ -7,6 +7,15 @@ from workbench.engine.toolchains.formats.quantizing import (
     prepare,
     quantizer,
     report,
+    training_quantizer,
 )
 
-__all__ = ["convert", "float_module", "memory", "prepare", "quantizer", "report"]
+__all__ = [
+    "convert",
+    "float_module",
+    "memory",
+    "prepare",
+    "quantizer",
+    "report",
+    "training_quantizer",
+]

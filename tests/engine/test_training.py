@@ -1,0 +1,197 @@
+"""Training with quantization in view: what it wins, that it goes on, and how it refuses."""
+
+import re
+
+import pytest
+import torch
+from safetensors.torch import load_file, save
+
+from tests.engine import networks
+from tests.engine.in_process import CALIBRATED, project
+from workbench.errors import WorkbenchError
+from workbench.project import edits
+from workbench.protocol import RunStudy, StudyProgress
+from workbench.script import script
+from workbench.studies.documents import load_study, study_folder, study_key
+from workbench.studies.training import TrainingResult, keep_weights
+
+pytestmark = pytest.mark.engine
+
+
+def start(engine, made, **options):
+    command = RunStudy(
+        job="test", study="training", project=made, folder=str(engine.folder),
+        options=options, cache_root=str(engine.cache.root),
+    )  # fmt: skip
+    engine.events = []
+    engine.send(command)
+    return engine.follow()
+
+
+def place(engine, made, **options):
+    return study_folder(
+        engine.cache, study_key("training", made, engine.folder, engine.cache, options)
+    )
+
+
+def found(engine, made, **options):
+    return load_study(TrainingResult, place(engine, made, **options))
+
+
+def trained(engine, made, **options):
+    assert start(engine, made, **options) == "done", engine.events
+    result = found(engine, made, **options)
+    name = keep_weights(result, place(engine, made, **options), engine.folder)
+    return result, edits.use_trained(made, name)
+
+
+def student_of(model, inputs):
+    from workbench.engine.toolchains.ethos_u import training_quantizer
+    from workbench.engine.training.student import Student
+
+    floating = torch.export.export(getattr(networks, model)()[0], inputs).module(check_guards=False)
+    return Student(floating, training_quantizer(project(model)))
+
+
+def sqnr(engine, made):
+    assert engine.run(made, "evaluate") == "done", engine.events
+    return engine.result(made, "evaluate").sqnr_db
+
+
+def test_that_training_wins_back_what_four_bits_lost_and_all_stays_on_the_npu(engine):
+    plain = project("careful", "a8w4", **CALIBRATED)
+    before = sqnr(engine, plain)
+    result, better = trained(engine, plain, epochs=15, learning_rate=0.003)
+    assert sqnr(engine, better) > before + 3
+    assert abs(result.start_db - before) < 2
+    assert abs(result.best_db - sqnr(engine, better)) < 2
+    assert edits.use_trained(better, None) == plain
+    # The convolution has no bias, and a batch norm behind it: both stay on the NPU.
+    assert engine.run(better, "verify") == "done", engine.events
+    lowered = engine.result(better, "lower")
+    assert lowered.delegates == 1
+    assert all("quantize" in node.op for node in lowered.cpu_nodes)
+    assert engine.result(better, "verify").max_lsb <= 1
+
+
+def test_that_batch_norms_learn_only_while_they_may():
+    made, inputs = networks.careful()
+    student = student_of("careful", inputs)
+    for learns in (False, True):
+        student.switch(observes=True, normalizes=learns)
+        student.module(*inputs)
+        unchanged = torch.equal(student.weights()["bn.running_mean"], made.bn.running_mean)
+        assert unchanged != learns
+
+
+@pytest.mark.parametrize("model", ["careful", "overwriting"])
+def test_that_the_student_without_rounding_is_the_float_model(model):
+    made, inputs = getattr(networks, model)()
+    told = torch.export.export(made, inputs).module()(*inputs)
+    student = student_of(model, inputs)
+    with torch.no_grad():
+        assert torch.allclose(student.run_in_float(*inputs), told, rtol=1e-4, atol=1e-4)
+    assert set(student.parameters) == set(dict(made.named_parameters()))
+
+
+def test_that_training_goes_on_exactly_where_it_was_left(engine):
+    plain = project("careful", "a8w4", **CALIBRATED)
+    assert start(engine, plain, epochs=2) == "done"
+    assert start(engine, plain, epochs=4) == "done"
+    told = [e.done for e in engine.events if isinstance(e, StudyProgress) and "epoch" in e.message]
+    assert min(told) >= 2
+    whole = found(engine, plain)
+    assert len(whole.epochs) == 4
+    (place(engine, plain) / "study.json").unlink()
+    (place(engine, plain) / "checkpoint.safetensors").write_bytes(b"half")
+    assert start(engine, plain, epochs=4) == "done"
+    assert found(engine, plain) == whole
+
+
+def test_that_training_stops_early_where_nothing_gets_better(engine):
+    plain = project("careful", **CALIBRATED)
+    options = {"epochs": 50, "patience": 3, "learning_rate": 1.0, "optimizer": "sgd"}
+    assert start(engine, plain, **options) == "done"
+    assert len(found(engine, plain, **options).epochs) == 3
+
+
+def test_that_a_program_of_one_sample_trains_one_by_one(engine):
+    options = {"optimizer": "adamw", "loss": "kl"}
+    for model in ("sideways", "normed"):
+        plain = project(model, "a8w8", "ethos-u85-256", **CALIBRATED)
+        assert start(engine, plain, epochs=2, **options) == "done", engine.events
+        assert found(engine, plain, **options).one_by_one == (model == "sideways")
+
+
+def test_that_training_starts_from_improved_weights(engine):
+    made = edits.set_improver(
+        project("uneven", "a8w8-per-tensor", **CALIBRATED), "equalize", on=True
+    )
+    plain = edits.set_improver(made, "equalize", on=False)
+    for each in (made, plain):
+        assert start(engine, each, epochs=1) == "done", engine.events
+    assert found(engine, made).start_db > found(engine, plain).start_db + 1
+
+
+def test_that_the_users_own_function_trains(engine):
+    plain = edits.train_by(project("careful", "a8w4", **CALIBRATED), "networks.py:teach")
+    result, _ = trained(engine, plain, epochs=6)
+    assert result.best_db > result.start_db
+
+
+def test_that_a_function_that_fails_is_named(engine):
+    for function, said in (
+        ("teach_wrongly", r"networks.py raised an error at networks.py, line \d+: ValueError"),
+        ("teach_nothing", "teach_nothing returned str, not the epoch's mean loss"),
+        ("teach_never", "networks.py has no teach_never"),
+    ):
+        made = edits.train_by(project("careful", **CALIBRATED), f"networks.py:{function}")
+        assert start(engine, made, epochs=2) == "failed"
+        assert re.search(said, engine.failure.message), engine.failure
+
+
+def test_that_a_loss_that_is_no_number_ends_training_and_keeps_the_best_weights(engine):
+    made = edits.train_by(project("careful", "a8w4", **CALIBRATED), "networks.py:teach_twice")
+    assert start(engine, made, epochs=9) == "failed"
+    assert "epoch 3" in engine.failure.message
+    result = found(engine, made)
+    assert result.best
+    assert f"epoch {result.best} are kept" in engine.failure.hint
+    assert load_file(place(engine, made) / result.weights)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (project("careful"), "needs calibration data"),
+        (project("careful", "float", **CALIBRATED), "Nothing is quantized"),
+        (project("careful", target="formats", **CALIBRATED), "cannot be trained for"),
+        (project("branching", target="ethos-u85-256", **CALIBRATED), "branches or loops"),
+    ],
+)
+def test_that_what_cannot_be_trained_is_refused_in_a_sentence(engine, made, said):
+    assert start(engine, made, epochs=1) == "failed"
+    assert said in engine.failure.message
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read"),
+        (b"half", "cut short"),
+        (save({"conv.weight": torch.zeros(1)}), "another model: conv.weight"),
+        (save({"stem.weight": torch.zeros(1)}), "another model: stem.weight"),
+    ],
+)
+def test_that_weights_that_do_not_serve_are_named(engine, content, said):
+    made = edits.use_trained(project("careful"), "trained.safetensors")
+    if content is not None:
+        (engine.folder / "trained.safetensors").write_bytes(content)
+    assert engine.run(made, "prepare") == "failed"
+    assert said in engine.failure.message
+
+
+def test_that_a_project_with_trained_weights_has_no_script(tmp_path):
+    made = edits.use_trained(project("careful"), "trained.safetensors")
+    with pytest.raises(WorkbenchError, match="trained weights has no script"):
+        script(made, tmp_path, tmp_path / "x.py")

@@ -1,0 +1,87 @@
+"""Options of training, how its rate falls and when it ends, and what may run."""
+
+import pytest
+
+from tests.workbench.project.builders import make_project
+from workbench.errors import TrustRequiredError, WorkbenchError
+from workbench.project import edits, store
+from workbench.project.trust import TrustStore, demand
+from workbench.studies.training import (
+    Epoch,
+    TrainingOptions,
+    TrainingResult,
+    is_over,
+    keep_weights,
+    learning_rate_after,
+    options_of,
+)
+
+
+def result(*sqnrs, start=10.0, best=0):
+    epochs = tuple(
+        Epoch(number=n + 1, loss=0.1, sqnr_db=db, learning_rate=0.1) for n, db in enumerate(sqnrs)
+    )
+    return TrainingResult(
+        data="x", device="cpu", samples=8, held_out=2, one_by_one=False, total=9, start_db=start,
+        epochs=epochs, best=best, weights="best.safetensors", digest="ab" * 32,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "place"),
+    [
+        ({"learning_rate": 0}, "learning_rate"),
+        ({"learning_rate": -1.0}, "learning_rate"),
+        ({"learning_rate": float("nan")}, "learning_rate"),
+        ({"epochs": 0}, "epochs"),
+        ({"batch": "many"}, "batch"),
+        ({"optimizer": "newton"}, "optimizer"),
+        ({"observers": 3}, "observers"),
+    ],
+)
+def test_that_options_that_mean_nothing_are_refused_by_name(asked, place):
+    with pytest.raises(WorkbenchError) as refused:
+        options_of(asked)
+    (info,) = refused.value.infos
+    assert info.where.id == place
+    assert "cannot be used" in info.message
+
+
+def test_that_the_rate_is_halved_where_nothing_gets_better_and_training_ends_there():
+    options = TrainingOptions(learning_rate=0.8, halve_after=2, patience=5, epochs=9)
+    assert learning_rate_after(result(11, 12, 12), options) == 0.8
+    assert learning_rate_after(result(11, 12, 12, 11, 11, 10), options) == 0.2
+    assert not is_over(result(11, 12, 12, 11, 11, 10, best=2), options)
+    assert is_over(result(11, 12, 12, 11, 11, 10, 9, best=2), options)
+    assert is_over(result(*range(11, 20), best=9), options)
+
+
+def test_that_weights_lie_beside_the_project_under_their_digest(tmp_path):
+    study, folder = tmp_path / "study", tmp_path / "project"
+    study.mkdir()
+    folder.mkdir()
+    (study / "best.safetensors").write_bytes(b"weights")
+    assert keep_weights(result(11, best=1), study, folder) == "trained-abababababababab.safetensors"
+    assert (folder / "trained-abababababababab.safetensors").read_bytes() == b"weights"
+    with pytest.raises(WorkbenchError, match="No epoch was better"):
+        keep_weights(result(9), study, folder)
+
+
+def test_that_a_training_function_is_asked_for_like_any_code(tmp_path):
+    made = edits.train_by(make_project(), "teach.py:teach")
+    (tmp_path / "teach.py").write_text("def teach(student, batches, optimizer): ...\n")
+    with pytest.raises(TrustRequiredError) as asked:
+        demand(made, tmp_path, TrustStore(tmp_path / "trust.json"))
+    assert any("teach.py:teach" in info.message for info in asked.value.infos)
+    assert edits.train_by(made, "").training_function is None
+
+
+def test_that_training_is_saved_and_older_files_know_none_of_it(tmp_path):
+    made = edits.use_trained(make_project(), "trained.safetensors")
+    store.save(made, tmp_path / "a.qwb")
+    assert store.load(tmp_path / "a.qwb") == made
+    text = (tmp_path / "a.qwb").read_text().replace('"version": 5', '"version": 4')
+    (tmp_path / "b.qwb").write_text(
+        text.replace('"trained_weights": "trained.safetensors"', '"notes": ""')
+    )
+    assert store.load(tmp_path / "b.qwb") == make_project()

@@ -1,0 +1,97 @@
+"""``train``: weights that suit the project's precisions, by training with quantization in view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
+from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
+from workbench.cli.study import run_study
+from workbench.project import edits, store
+from workbench.studies.documents import study_folder, study_key
+from workbench.studies.training import (
+    LossId,
+    OptimizerId,
+    TrainingOptions,
+    TrainingResult,
+    keep_weights,
+    options_of,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+_HEADER = ("epoch", "loss", "SQNR, predicted [dB]", "learning rate", "")
+_NUMBERS = (
+    ("epochs", "N", int, "passes over the samples"),
+    ("learning_rate", "X", float, "halved whenever nothing gets better for a while"),
+    ("batch", "N", int, "samples side by side"),
+    ("observe", "N", int, "epochs in which ranges of activations follow the data"),
+    ("batch_norm", "N", int, "epochs in which batch-norm statistics follow the data"),
+    ("patience", "N", int, "epochs without a better SQNR after which to stop"),
+    ("halve_after", "N", int, "epochs without a better SQNR that halve the learning rate"),
+    ("seed", "N", int, "decides the order of samples"),
+)
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "train",
+        help="train the weights for the project's precisions, without labels",
+        description="The quantized model learns to give what the float model gives for the "
+        "calibration data, a fifth of which is kept apart to measure on. Ctrl-C keeps what was "
+        "learnt; running again goes on from there.",
+    )
+    add_project(verb)
+    standard = TrainingOptions()
+    verb.add_argument("--optimizer", choices=get_args(OptimizerId), default=standard.optimizer)
+    verb.add_argument("--loss", choices=get_args(LossId), default=standard.loss)
+    for name, metavar, kind, said in _NUMBERS:
+        default = getattr(standard, name)
+        verb.add_argument(
+            f"--{name.replace('_', '-')}", type=kind, default=default, metavar=metavar,
+            help=f"{said} ({default:g})",
+        )  # fmt: skip
+    verb.add_argument(
+        "--function", metavar="FILE.py:NAME", help="your own training function; '' for none"
+    )
+    verb.add_argument("--apply", action="store_true", help="have the project use the best weights")
+    add_engine(verb)
+    verb.set_defaults(perform=_perform)
+
+
+def _perform(options: argparse.Namespace) -> int:
+    project, folder = open_project(options)
+    asked = {name: getattr(options, name) for name in TrainingOptions.model_fields}
+    options_of(asked)
+    if options.function is not None:
+        project = edits.train_by(project, options.function)
+    with opened_cache(options) as cache:
+        found = run_study("training", TrainingResult, (project, folder), cache, options, asked)
+        if found is None:
+            return EXIT_FAILED
+        if options.apply:
+            place = study_folder(cache, study_key("training", project, folder, cache, asked))
+            project = edits.use_trained(project, keep_weights(found, place, folder))
+            store.save(project, options.project)
+    if options.json:
+        used = {"best_db": found.best_db, "trained_weights": project.trained_weights}
+        print_json({**found.model_dump(mode="json"), **used})
+    else:
+        _print(found)
+    return EXIT_DONE
+
+
+def _print(found: TrainingResult) -> None:
+    rows = [
+        (str(e.number), f"{e.loss:.4g}", f"{e.sqnr_db:.2f}", f"{e.learning_rate:.3g}",
+         "best" if e.number == found.best else "")
+        for e in found.epochs
+    ]  # fmt: skip
+    print_table(_HEADER, rows)
+    measured = f"{found.held_out} samples kept apart" if found.held_out else "the same samples"
+    print(
+        f"Before training {found.start_db:.2f} dB, best {found.best_db:.2f} dB, predicted on "
+        f"{measured}; 'run' measures."
+    )

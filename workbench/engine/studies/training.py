@@ -1,0 +1,191 @@
+"""Train with quantization in view, epoch by epoch, and keep the best weights."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import time
+from typing import TYPE_CHECKING
+
+import torch
+from torch.export.passes import move_to_device_pass
+
+from workbench.engine import programs
+from workbench.engine.quality import tensors_of
+from workbench.engine.stages.prepare import improved
+from workbench.engine.training.checkpoint import load_checkpoint, save_checkpoint
+from workbench.engine.training.lessons import Lessons
+from workbench.engine.training.student import Student, take_batches
+from workbench.engine.training.teaching import optimizer_of, teaching_of
+from workbench.engine.training.weights import put_weights, write_tensors
+from workbench.errors import Place, failure
+from workbench.studies.documents import load_study
+from workbench.studies.sensitivity import Noise
+from workbench.studies.training import (
+    Epoch,
+    TrainingOptions,
+    TrainingResult,
+    is_over,
+    learning_rate_after,
+    options_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workbench.engine.context import StageContext
+    from workbench.engine.studies.context import StudyContext
+    from workbench.engine.training.lessons import Batch
+
+_SAID_EVERY_S = 0.5
+
+
+def run(study: StudyContext) -> None:
+    """Go on from the last checkpoint until all epochs are done or nothing gets better.
+
+    Raises:
+        Cancelled: somebody asked to stop; the last checkpoint stays.
+        WorkbenchError: there is nothing to train on or for, or the loss is not a number.
+    """
+    options = options_of(study.options)
+    known = load_study(TrainingResult, study.folder)
+    if known is not None and is_over(known, options):
+        known = known.model_copy(update={"total": options.epochs})
+        study.tell(known, len(known.epochs), options.epochs, "")
+        return
+    if programs.has_control_flow(study.stage.hot("export")):
+        raise failure(
+            "Training does not take models with branches or loops.",
+            "Train the model before it is imported.",
+            Place(kind="stage", id="export"),
+        )
+    _Training(study, options).run()
+
+
+class _Training:
+    """Student, lessons and optimiser of one run."""
+
+    def __init__(self, study: StudyContext, options: TrainingOptions) -> None:
+        context = study.stage
+        self._study, self._options = study, options
+        self._teach = teaching_of(context.project.training_function, context.folder, options)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        study.report(0, options.epochs, "preparing")
+        teacher = _float_module(context, device)
+        quantizer = context.toolchain().training_quantizer(context.project)
+        self._student = Student(_start(context, device), quantizer)
+        study.report(0, options.epochs, "asking the float model")
+        self._lessons = Lessons(context, teacher, self._student.run_in_float, device)
+        self._optimizer = optimizer_of(
+            options.optimizer, list(self._student.parameters.values()), options.learning_rate
+        )
+        found = load_checkpoint(study.folder, self._student, self._optimizer)
+        self._found = found or self._first(device)
+        self._said = 0.0
+
+    def run(self) -> None:
+        """Train."""
+        options = self._options
+        found = self._found = self._found.model_copy(update={"total": options.epochs})
+        self._study.tell(found, len(found.epochs), options.epochs, "")
+        while not is_over(self._found, options):
+            self._epoch(len(self._found.epochs) + 1)
+
+    def _first(self, device: str) -> TrainingResult:
+        """Return what is known before the first epoch."""
+        lessons = self._lessons
+        self._student.see(b.inputs for b in lessons.together(lessons.used, self._options.batch))
+        return TrainingResult(
+            data=lessons.name, device=device, samples=len(lessons.used),
+            held_out=lessons.held_out, one_by_one=lessons.one_by_one,
+            total=self._options.epochs, start_db=self._sqnr(),
+        )  # fmt: skip
+
+    def _epoch(self, number: int) -> None:
+        options, student = self._options, self._student
+        rate = learning_rate_after(self._found, options)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        student.switch(
+            observes=number <= options.observe,
+            normalizes=number <= options.batch_norm and not self._lessons.one_by_one,
+        )
+        with torch.enable_grad():
+            loss = self._teach(student.module, self._batches(number), self._optimizer)
+        sqnr = self._sqnr() if math.isfinite(loss) else math.nan
+        if not math.isfinite(sqnr):
+            raise self._not_a_number(number)
+        epoch = Epoch(number=number, loss=loss, sqnr_db=sqnr, learning_rate=rate)
+        found = self._found.model_copy(update={"epochs": (*self._found.epochs, epoch)})
+        if sqnr > self._found.best_db:
+            found = self._keep_best(found, number)
+        save_checkpoint(self._study.folder, student, self._optimizer, found)
+        for former in self._study.folder.glob("best-*.safetensors"):
+            if former.name != found.weights:
+                former.unlink()
+        self._found = found
+        self._study.tell(found, number, options.epochs, f"epoch {number}")
+
+    def _batches(self, number: int) -> Iterator[Batch]:
+        options = self._options
+        for place, batch in enumerate(self._lessons.batches(options.batch, options.seed, number)):
+            self._study.stage.check_cancelled()
+            if time.monotonic() - self._said > _SAID_EVERY_S:
+                self._said = time.monotonic()
+                self._study.report(number - 1, options.epochs, f"epoch {number}, step {place + 1}")
+            yield batch
+
+    def _sqnr(self) -> float:
+        """Return the SQNR [dB] of the student's outputs against the float model's."""
+        self._student.switch(observes=False, normalizes=False)
+        sums = Noise()
+        with torch.no_grad():
+            for batch in self._lessons.together(self._lessons.kept, self._options.batch):
+                self._study.stage.check_cancelled()
+                for mine, told in zip(
+                    tensors_of(self._student.module(*batch.inputs)), batch.targets, strict=True
+                ):
+                    wide = told.to(torch.float64)
+                    error = wide - mine.to(torch.float64)
+                    sums = sums.plus(
+                        Noise(signal=float((wide**2).sum()), noise=float((error**2).sum()))
+                    )
+        if not math.isfinite(sums.noise):
+            return math.nan
+        return sums.sqnr_db if sums.sqnr_db is not None else 0.0
+
+    def _keep_best(self, found: TrainingResult, number: int) -> TrainingResult:
+        folder = self._study.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"best-{number}.safetensors"
+        write_tensors(self._student.weights(), folder / name)
+        digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        return found.model_copy(update={"best": number, "weights": name, "digest": digest})
+
+    def _not_a_number(self, number: int) -> Exception:
+        best = self._found.best
+        kept = f"The weights of epoch {best} are kept" if best else "No weights are kept"
+        return failure(
+            f"Training stopped in epoch {number}: the loss is not a number any more.",
+            f"{kept}. Start again with a lower learning rate.",
+            Place(kind="option", id="learning_rate"),
+        )
+
+
+def _float_module(context: StageContext, device: str) -> torch.fx.GraphModule:
+    program = context.hot("export")
+    moved = program if device == "cpu" else move_to_device_pass(copy.deepcopy(program), device)
+    module: torch.fx.GraphModule = moved.module(check_guards=False)
+    take_batches(module)
+    return module
+
+
+def _start(context: StageContext, device: str) -> torch.fx.GraphModule:
+    """Return the float module to train, with memory of its own, as improvers leave it."""
+    module = copy.deepcopy(_float_module(context, device))
+    if context.project.improvers:
+        better, _ = improved(context, _float_module(context, "cpu"))
+        put_weights(module, {**dict(better.named_parameters()), **dict(better.named_buffers())})
+    programs.write_nowhere(module)
+    return module

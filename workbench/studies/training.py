@@ -1,0 +1,150 @@
+"""Training: what is asked for, and what every epoch gave."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, JsonValue, ValidationError
+
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.project.frozen import Frozen
+from workbench.project.store import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+OptimizerId = Literal["sgd", "adam", "adamw"]
+LossId = Literal["mse", "kl"]
+
+DEFAULT_EPOCHS = 60
+WEIGHTS_STEM = "trained"
+
+
+class TrainingOptions(Frozen):
+    """How to train.
+
+    ``learning_rate`` is halved after every ``halve_after`` epochs in a row without a better SQNR;
+    after ``patience`` of them training stops. Ranges of activations follow the data in the first
+    ``observe`` epochs, batch-norm statistics in the first ``batch_norm``; then they stay.
+    ``loss`` is the error's mean square over that of the float model's output, or the
+    Kullback-Leibler divergence between both softmax distributions over the last dimension.
+    """
+
+    optimizer: OptimizerId = "adam"
+    learning_rate: float = Field(default=1e-3, gt=0.0, le=100.0, allow_inf_nan=False)
+    epochs: int = Field(default=DEFAULT_EPOCHS, ge=1, le=100_000)
+    batch: int = Field(default=16, ge=1, le=65_536)
+    observe: int = Field(default=30, ge=0)
+    batch_norm: int = Field(default=0, ge=0)
+    loss: LossId = "mse"
+    patience: int = Field(default=20, ge=1)
+    halve_after: int = Field(default=4, ge=1)
+    seed: int = Field(default=0, ge=0)
+
+
+def options_of(asked: Mapping[str, JsonValue]) -> TrainingOptions:
+    """Return checked options; what is not asked for has its default.
+
+    Raises:
+        WorkbenchError: some cannot be used; each is named.
+    """
+    try:
+        return TrainingOptions.model_validate(dict(asked))
+    except ValidationError as error:
+        raise WorkbenchError(_told(str(e["loc"][0]), e["msg"]) for e in error.errors()) from error
+
+
+def _told(name: str, said: str) -> ErrorInfo:
+    words = name.replace("_", " ")
+    return ErrorInfo(
+        message=f"The {words} cannot be used: {said[:1].lower()}{said[1:]}.",
+        hint="A learning rate is greater than zero, e.g. 0.001." if "rate" in name else "",
+        where=Place(kind="option", id=name),
+    )
+
+
+class Epoch(Frozen):
+    """One pass over the training samples; ``sqnr_db`` is that after it, predicted."""
+
+    number: int
+    loss: float
+    sqnr_db: float
+    learning_rate: float
+
+
+class TrainingResult(Frozen):
+    """What training gave so far.
+
+    SQNRs are of the outputs against the float model, on samples that were not trained on
+    (``held_out`` of them; where there are too few, on those that were), in the simulation that is
+    trained: predicted. ``start_db`` is that before training, ``best`` the number of the epoch whose
+    weights are kept in ``weights`` (0 while none is better than no training), ``digest`` their
+    sha256. ``one_by_one`` tells that the program takes no samples side by side.
+    """
+
+    data: str
+    device: str
+    samples: int
+    held_out: int
+    one_by_one: bool
+    total: int
+    start_db: float
+    epochs: tuple[Epoch, ...] = ()
+    best: int = 0
+    weights: str = ""
+    digest: str = ""
+
+    @property
+    def best_db(self) -> float:
+        """The SQNR of the weights that are kept; that before training where none are."""
+        return self.epochs[self.best - 1].sqnr_db if self.best else self.start_db
+
+    @property
+    def without_gain(self) -> int:
+        """Epochs since the best one."""
+        return len(self.epochs) - self.best
+
+    @property
+    def file_name(self) -> str:
+        """What the weights are called beside a project: the same name is the same content."""
+        return f"{WEIGHTS_STEM}-{self.digest[:16]}.safetensors"
+
+
+def is_over(found: TrainingResult, options: TrainingOptions) -> bool:
+    """Return whether all epochs are done, or too many in a row made nothing better."""
+    return len(found.epochs) >= options.epochs or found.without_gain >= options.patience
+
+
+def learning_rate_after(found: TrainingResult, options: TrainingOptions) -> float:
+    """Return the learning rate of the next epoch."""
+    rate, best, idle = options.learning_rate, found.start_db, 0
+    for epoch in found.epochs:
+        idle = 0 if epoch.sqnr_db > best else idle + 1
+        best = max(best, epoch.sqnr_db)
+        if idle and idle % options.halve_after == 0:
+            rate /= 2
+    return rate
+
+
+def keep_weights(found: TrainingResult, study: Path, folder: Path) -> str:
+    """Copy the best weights beside a project and return the name it calls them by.
+
+    Raises:
+        WorkbenchError: no epoch was better than no training, or the folder cannot be written.
+    """
+    if not found.best:
+        raise failure(
+            "No epoch was better than no training, so there are no weights to use.",
+            "Try a lower learning rate or more epochs.",
+            Place(kind="option", id="trained_weights"),
+        )
+    try:
+        write_atomically(folder / found.file_name, (study / found.weights).read_bytes())
+    except OSError as error:
+        raise failure(
+            f"The trained weights could not be written: {error.strerror or error}.",
+            "Save the project in a folder that may be written.",
+            Place(kind="option", id="trained_weights"),
+        ) from error
+    return found.file_name
