@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_engine, open_project, opened_cache
+from workbench.cli.arguments import add_engine, add_json, open_project, opened_cache
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
 from workbench.cli.study import run_study
 from workbench.studies.matrix import MatrixResult
@@ -30,6 +30,7 @@ def add(verbs: Any) -> None:
     verb.add_argument("--targets", nargs="+", default=list(_TARGETS), metavar="T")
     verb.add_argument("--configs", nargs="+", default=list(_CONFIGS), metavar="C")
     verb.add_argument("--markdown", action="store_true", help="print a table for a README")
+    add_json(verb)
     add_engine(verb)
     verb.set_defaults(perform=_perform)
 
