@@ -19,19 +19,21 @@ from ui.plots.tradeoff_plot import Dot, TradeoffPlot
 from ui.theme import Theme
 from ui.widgets.figure_view import FigureView
 from workbench.history.comparison import (
-    Change,
     difference,
     front_of,
     newest_accuracy,
     point_of,
     rules_line,
 )
+from workbench.history.lowered import estimate_warning, lowered_of, module_changes
 from workbench.history.runs import Run
 from workbench.project.model import Project
 from workbench.project.restoring import DECIDED, restore_rules
 
 NO_RUNS = "No run yet. Every configuration that is evaluated or simulated is kept here."
 NO_COST = "Compile a configuration to see its accuracy over its cycles."
+_KINDS = {"rules": "Rule", "figures": "Figure", "modules": "Module", "layers": "Layer",
+          "versions": "Version"}  # fmt: skip
 NO_PAIR = "Choose two runs to compare them."
 
 
@@ -139,13 +141,13 @@ class RunsPanel(Panel):
             self.change_note.setText(rules_line(chosen[0]) if len(chosen) == 1 else NO_PAIR)
             return
         first, second = chosen
-        self.change_note.setText(f"Run {first.number} and run {second.number}")
-        found = difference(first, second)
-        kinds: tuple[tuple[str, Sequence[Change]], ...] = (
-            ("Rule", found.rules), ("Figure", found.figures),
-            ("Layer", found.layers), ("Version", found.versions),
-        )  # fmt: skip
-        self.changes.set_rows((kind, change) for kind, part in kinds for change in part)
+        note = f"Run {first.number} and run {second.number}. {estimate_warning(first, second)}"
+        self.change_note.setText(note.strip())
+        parts = dict(difference(first, second).parts)
+        lowered = [lowered_of(run, self.context.session.cache) for run in chosen]
+        if lowered[0] is not None and lowered[1] is not None:
+            parts["modules"] = tuple(module_changes(lowered[0], lowered[1]))
+        self.changes.set_rows((_KINDS[kind], c) for kind in _KINDS for c in parts.get(kind, ()))
 
     def _describe(self, dot: int) -> str:
         return describe_run(self._runs[self._dots[dot]])

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from workbench.cli.arguments import add_project, open_project
 from workbench.cli.output import EXIT_DONE, print_infos, print_json, print_table
 from workbench.history.comparison import Change, difference, front_of, rules_line
+from workbench.history.lowered import estimate_warning, lowered_of, module_changes
 from workbench.history.store import History, history_path
+from workbench.pipeline.cache import Cache, default_root
 from workbench.project import store
 from workbench.project.restoring import restore_rules
 
@@ -88,17 +90,17 @@ def _row(run: Run, best: bool) -> list[str]:
 
 
 def _print_difference(options: argparse.Namespace, a: Run, b: Run) -> None:
-    found = difference(a, b)
-    parts = {
-        "rules": found.rules,
-        "figures": found.figures,
-        "layers": found.layers,
-        "versions": found.versions,
-    }
+    parts = dict(difference(a, b).parts)
+    lowered = [lowered_of(run, Cache(default_root())) for run in (a, b)]
+    if lowered[0] is not None and lowered[1] is not None:
+        parts["modules"] = tuple(module_changes(lowered[0], lowered[1]))
+    warning = estimate_warning(a, b)
     if options.json:
         said = {name: [_values(each) for each in changes] for name, changes in parts.items()}
-        print_json({"a": a.number, "b": b.number, **said})
+        print_json({"a": a.number, "b": b.number, "warning": warning, **said})
         return
+    if warning:
+        print(warning, file=sys.stderr)
     for name, changes in parts.items():
         if changes:
             print(f"{name}:")

@@ -82,6 +82,12 @@ class Difference:
     layers: tuple[Change, ...]
     versions: tuple[Change, ...]
 
+    @property
+    def parts(self) -> dict[str, tuple[Change, ...]]:
+        """The parts by name."""
+        return {"rules": self.rules, "figures": self.figures, "layers": self.layers,
+                "versions": self.versions}  # fmt: skip
+
 
 def difference(a: Run, b: Run, least_db: float = 0.05) -> Difference:
     """Return what differs between two runs; layers whose SQNR moved, the most moved first.
@@ -116,8 +122,8 @@ def config_name(rule: Rule) -> str:
 def rules_line(run: Run) -> str:
     """Return a run's rules in one line: the general one, then what differs from it."""
     enabled = [rule for rule in run.rules if rule.enabled]
-    general = [config_name(r) for r in enabled if r.kind == "global"][-1:] or ["float"]
-    rest = [f"{rule_name(r)}: {config_name(r)}" for r in enabled if r.kind != "global"]
+    general = [config_name(r) for r in enabled if _is_general(r)][-1:] or ["float"]
+    rest = [f"{rule_name(r)}: {config_name(r)}" for r in enabled if not _is_general(r)]
     taken = [f"{METHOD_TITLES[m.method]} for {m.place}" for m in run.range_methods]
     trained = ["trained"] if run.trained_weights else []
     fixed = len(run.ranges)
@@ -125,8 +131,14 @@ def rules_line(run: Run) -> str:
     return ", ".join([*general, *rest, *run.improvers, *trained, *taken])
 
 
+def _is_general(rule: Rule) -> bool:
+    return rule.kind == "global" and not rule.keeps_off
+
+
 def _rules(run: Run) -> dict[str, str]:
-    said = {rule_name(r): config_name(r) for r in run.rules if r.enabled}
+    enabled = [rule for rule in run.rules if rule.enabled]
+    said = {rule_name(r): config_name(r) for r in enabled if not r.keeps_off}
+    said |= {f"{rule_name(r)}, off the NPU": "on" for r in enabled if r.keeps_off}
     said |= {f"improver {name}": "on" for name in run.improvers}
     said |= {"weights": run.trained_weights} if run.trained_weights else {}
     said |= {f"range of {m.place}": METHOD_TITLES[m.method] for m in run.range_methods}

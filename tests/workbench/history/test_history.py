@@ -3,9 +3,10 @@
 import pytest
 
 from tests.fakes.projects import make_project
-from tests.fakes.results import write_result
+from tests.fakes.results import result_of, write_result
 from workbench.errors import WorkbenchError
 from workbench.history.comparison import difference, front_of, pareto_front, rules_line
+from workbench.history.lowered import estimate_warning, lowered_of, module_changes
 from workbench.history.runs import Run, Simulated, run_of
 from workbench.history.store import History, history_path
 from workbench.pipeline.cache import Cache
@@ -182,3 +183,38 @@ def test_that_runs_without_accuracy_leave_the_front_to_the_others(evaluated):
     bare = run.model_copy(update={"number": 2})
     nothing = bare.quality.model_copy(update={"sqnr_db": None, "metric_name": "F1"})
     assert front_of([run, bare.model_copy(update={"quality": nothing})]) == {1}
+
+
+def test_that_two_programs_are_compared_module_by_module():
+    a = result_of("lower")
+    operation = a.vela[0].operations[0]
+    slower = operation.model_copy(update={"cycles": 1900, "staging_bytes": 2048})
+    report = a.vela[0].model_copy(update={"operations": (slower,)})
+    b = a.model_copy(update={"vela": (report,), "cpu_nodes": ()})
+    assert [(c.what, c.before, c.after) for c in module_changes(a, b)] == [
+        ("stem.conv", "900 cycles, 0.5 KiB of SRAM", "1,900 cycles, 2.0 KiB of SRAM"),
+        ("head", "1 on the CPU", ""),
+    ]
+    assert module_changes(a, a) == []
+
+
+def test_that_a_run_finds_its_program_in_the_cache_as_long_as_it_is_there(evaluated, tmp_path):
+    run, cache = evaluated(make_project(), "evaluate", "lower"), Cache(tmp_path / "cache")
+    assert lowered_of(run, cache) == result_of("lower")
+    assert lowered_of(run, Cache(tmp_path / "other")) is None
+
+
+def test_that_estimates_of_two_versions_are_warned_of(evaluated):
+    run = evaluated(make_project(), "evaluate", "lower")
+    other = run.model_copy(
+        update={"cost": run.cost.model_copy(update={"vela_version": "5.0.0"})}
+    )  # fmt: skip
+    assert estimate_warning(run, run) == ""
+    assert "Vela 5.1.0 and 5.0.0" in estimate_warning(run, other)
+
+
+def test_that_a_rule_for_place_is_told_beside_one_for_precision(evaluated):
+    plain = edits.assign(make_project(), "module_name", "head", "a16w8")
+    off = edits.assign(plain, "module_name", "head", "cpu")
+    found = difference(evaluated(plain, "evaluate"), evaluated(off, "evaluate"))
+    assert [(c.what, c.after) for c in found.rules] == [("head, off the NPU", "on")]
