@@ -19,6 +19,7 @@ from ui.engine_link import EngineFactory, warm_engine
 from ui.file_verbs import FileVerbs
 from ui.jobs import Job
 from ui.main_window import MainWindow
+from ui.mase_verbs import MaseVerbs
 from ui.models.job_table import JobTableModel
 from ui.models.log_lines import LogModel
 from ui.models.problem_list import ProblemListModel
@@ -43,7 +44,10 @@ from workbench.project.trust import TrustStore
 from workbench.protocol import Event, LogLine
 
 _WARM_UP_MS = 700
-_OF_A_PROJECT = {"save", "save_as", "close", "target", "blame", "deliver", "report", "inside"}
+_OF_A_PROJECT = {
+    "save", "save_as", "close", "target", "take_mase", "write_mase", "blame", "deliver", "report",
+    "inside",
+}  # fmt: skip
 
 
 class Workbench(QObject):
@@ -71,6 +75,7 @@ class Workbench(QObject):
             self.context, self.window, self.runs.run_to, self.programs.open
         )
         self.blame = BlameVerbs(self.context, self)
+        self.mase = MaseVerbs(self.context, self.window)
         self.targets = TargetVerbs(self.context, self.window)
         self.navigation = Navigation(self.context, self.window)
         self.checker = Checker(self.context, self)
@@ -175,6 +180,8 @@ class Workbench(QObject):
             "quit": self.window.close,
             "palette": self.navigation.ask,
             "target": self.targets.ask,
+            "take_mase": self.mase.ask_take,
+            "write_mase": self.mase.ask_write,
             "run_all": lambda: self.runs.run_to(""),
             "run_evaluate": lambda: self.runs.run_to("evaluate"),
             "run_lower": lambda: self.runs.run_to("lower"),

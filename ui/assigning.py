@@ -31,6 +31,7 @@ def preset_ids(
     places = kind != "io" and issubclass(QuantConfig, takes)
     fitting = [p for p in PRESETS if (places or not p.places) and (kind == "io" or not p.io_only)]
     offered = [p.id for p in fitting if p.config is None or isinstance(p.config, takes)]
+    offered.sort(key=lambda name: PRESETS_BY_ID[name].config is None)
     return offered + [name for name, config in own.items() if isinstance(config, takes)]
 
 

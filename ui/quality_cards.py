@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ui.figures import DASH, count, decibel, figure, percent
 from ui.models.quality_table import cosine_text
 from ui.widgets.figure_cards import Card
-from workbench.results import EvaluateResult, VerifyResult
+from workbench.results import EvaluateResult, FormatMemory, VerifyResult
 
 MEASURED = "measured on host (PyTorch)"
 COMPUTED = "computed (TOSA model)"
+EMULATED = "emulated, not deployable here"
 
 
-def quality_cards(value: EvaluateResult) -> list[Card]:
-    """Return the cards of an evaluation; figures that do not exist have none."""
+def quality_cards(value: EvaluateResult, memory: FormatMemory | None = None) -> list[Card]:
+    """Return the cards of an evaluation; figures that do not exist have none.
+
+    With the ``memory`` of number formats they say that they are emulated.
+    """
+    source = MEASURED if memory is None else EMULATED
     cards = [
-        Card("SQNR", decibel(value.sqnr_db), MEASURED, "All outputs; more is better"),
-        Card("Cosine", cosine_text(value.cosine), MEASURED, "1 is the same direction"),
-        Card("Max error", figure(value.max_abs_error), MEASURED, "In units of the output"),
+        Card("SQNR", decibel(value.sqnr_db), source, "All outputs; more is better"),
+        Card("Cosine", cosine_text(value.cosine), source, "1 is the same direction"),
+        Card("Max error", figure(value.max_abs_error), source, "In units of the output"),
     ]
     pairs = (
         ("Top-1", value.top1_float, value.top1_quantized),
@@ -25,11 +32,24 @@ def quality_cards(value: EvaluateResult) -> list[Card]:
     for name, before, after in pairs:
         if before is not None and after is not None:
             text = f"{100 * before:.2f} \u2192 {percent(after)}"
-            cards.append(Card(name, text, MEASURED, "Float, then quantized"))
+            cards.append(Card(name, text, source, "Float, then quantized"))
     if value.metric_name:
         text = f"{figure(value.metric_float)} \u2192 {figure(value.metric_quantized)}"
-        cards.append(Card(value.metric_name, text, MEASURED, "Float, then quantized"))
-    return cards
+        cards.append(Card(value.metric_name, text, source, "Float, then quantized"))
+    return [*cards, *_memory_cards(memory)]
+
+
+def _memory_cards(memory: FormatMemory | None) -> Iterator[Card]:
+    if memory is None:
+        return
+    pairs = (
+        ("Weights", memory.weight_bits, memory.weight_density),
+        ("What flows", memory.data_bits, memory.data_density),
+    )
+    for name, bits, density in pairs:
+        if bits is not None and density is not None:
+            hint = "Average bits of an element, and how many times smaller than float32"
+            yield Card(name, f"{bits:.2f} bits, {density:.2f}\u00d7", "computed", hint)
 
 
 def verify_cards(value: VerifyResult) -> list[Card]:

@@ -87,7 +87,7 @@ class RangeRow:
         """Whether calibration reached it."""
         tensor = self.tensor
         return (
-            0 < tensor.scale < math.inf
+            (bool(tensor.format) or 0 < tensor.scale < math.inf)
             and math.isfinite(tensor.minimum)
             and math.isfinite(tensor.maximum)
         )
@@ -106,6 +106,8 @@ class RangeRow:
     @property
     def label(self) -> str:
         """The precision whose colour the tensor has."""
+        if self.tensor.format:
+            return "custom"
         if self.tensor.kind == "weight" and self.tensor.qmax <= _MOST_4_BIT:
             return "a8w4"
         return _LABELS.get(self.tensor.dtype, "custom")
@@ -132,6 +134,7 @@ def range_rows(
             source = node if again is not None else tensor.origin or node
             name = f"{source} \u2192 {tensor.dtype}"
         refusal = WEIGHT_REFUSAL if is_weight else _follows(source) if is_second else ""
+        refusal = FORMAT_REFUSAL if tensor.format else refusal
         mine = known.get(node) if not refusal else None
         row = RangeRow(tensor, name, node, None, None, None, mine)
         sqnr_db = None if is_weight or again is not None else quality.get(node)
@@ -141,6 +144,13 @@ def range_rows(
             )
         )  # fmt: skip
     return rows
+
+
+# Why nobody chooses the range of a number format, in words.
+FORMAT_REFUSAL = (
+    "Its values go to a number format, whose parameters and not a range say what it reaches. "
+    "Formats shows its grid against these values."
+)
 
 
 def _follows(node: str) -> str:
@@ -174,6 +184,8 @@ def describe(row: RangeRow) -> str:
         f"{row.name}  ({tensor.kind}, {tensor.dtype})",
         f"{tensor.op}  {tensor.module}".strip(),
     ]
+    if row.is_known and row.tensor.format:
+        lines.append(f"seen  {figure(tensor.minimum)} to {figure(tensor.maximum)}")
     if row.is_known and row.grid is not None:
         each = f", largest of {tensor.channels} channels" if tensor.channels > 1 else ""
         lines += [
@@ -206,7 +218,7 @@ COLUMNS: tuple[Column[RangeRow], ...] = (
     Column("#", lambda r: str(r.tensor.index), lambda r: r.tensor.index, "Order of the program"),
     Column("Tensor", lambda r: r.name),
     Column("Kind", lambda r: r.tensor.kind),
-    Column("Type", lambda r: r.tensor.dtype, meaning="Type of the integers"),
+    Column("Type", lambda r: r.tensor.dtype, meaning="Type of the integers, or number format"),
     Column("Min", lambda r: figure(_if_known(r, r.tensor.minimum)),
            lambda r: _if_known(r, r.tensor.minimum), "Least value seen"),
     Column("Max", lambda r: figure(_if_known(r, r.tensor.maximum)),

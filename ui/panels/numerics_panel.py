@@ -32,7 +32,13 @@ from ui.theme import Theme
 from ui.widgets.figure_cards import FigureCards
 from ui.widgets.figure_view import FigureView
 from workbench.errors import Place
-from workbench.results import EXAMPLE_ONLY, EvaluateResult, TensorQuality, VerifyResult
+from workbench.results import (
+    EXAMPLE_ONLY,
+    ConvertResult,
+    EvaluateResult,
+    TensorQuality,
+    VerifyResult,
+)
 
 NO_QUALITY = (
     "How far the quantized model is from the float one appears here once it has been evaluated."
@@ -180,7 +186,10 @@ class NumericsPanel(ResultPanel):
 
     def _show_quality(self, shown: Shown[EvaluateResult]) -> None:
         value, theme = shown.value, self.context.theme
-        self.cards.render_cards(quality_cards(value), theme, stale=not shown.current)
+        converted = self.context.load(ConvertResult, "convert")
+        memory = converted.memory if converted is not None else None
+        cards = quality_cards(value, memory)
+        self.cards.render_cards(cards, theme, stale=not shown.current)
         note = f"{_samples(value.samples)} of {value.data}, calibrated on {value.calibrated_on}."
         if EXAMPLE_ONLY in {value.calibrated_on, value.data}:
             note += " Figures from the example input only say little about real data."

@@ -11,7 +11,7 @@ from workbench.cli.output import EXIT_DONE, print_infos, print_json
 from workbench.errors import Place, failure
 from workbench.project import store
 from workbench.targets.number_formats.mase_rules import pass_args_of
-from workbench.targets.number_formats.pass_args import parse, taken, toml_of
+from workbench.targets.number_formats.pass_args import read_args, taken, toml_of
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +33,7 @@ def add_actions(actions: Any) -> None:
 
 def _take(options: argparse.Namespace) -> int:
     project, _ = open_project(options)
-    args = parse(read_file(options.file), str(options.file))
+    args = read_args(options.file)
     found = taken(project, args, mase_compatible=options.mase_compatible)
     store.parse(store.dump(found.project).encode(), str(options.project))
     store.save(found.project, options.project)
@@ -53,26 +53,10 @@ def _write(options: argparse.Namespace) -> int:
     try:
         options.file.write_text(text)
     except OSError as error:
-        raise _unusable(options.file, "written", error) from error
+        place = Place(kind="file", id=str(options.file))
+        raise failure(f"The file cannot be written: {error.strerror}.", where=place) from error
     if options.json:
         print_json({"file": str(options.file), "pass_args": args})
     else:
         print(f"Wrote {options.file}.")
     return EXIT_DONE
-
-
-def read_file(path: Path) -> str:
-    """Return the text of a file.
-
-    Raises:
-        WorkbenchError: it cannot be read, or is no text.
-    """
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unusable(path, "read", error) from error
-
-
-def _unusable(path: Path, what: str, error: Exception) -> Exception:
-    why = getattr(error, "strerror", None) or "it is no text"
-    return failure(f"The file cannot be {what}: {why}.", where=Place(kind="file", id=str(path)))

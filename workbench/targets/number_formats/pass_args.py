@@ -25,6 +25,7 @@ from workbench.targets.number_formats.parameters import PREFIXES, SILENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from workbench.project.model import Project
 
@@ -66,6 +67,22 @@ def parse(text: str, name: str) -> dict[str, Any]:
     if args is None:
         raise failure('There is no "by" in the pass_args.', 'Write by = "type".', place)
     return dict(args)
+
+
+def read_args(path: Path) -> dict[str, Any]:
+    """Return the pass_args of a file; see ``parse``.
+
+    Raises:
+        WorkbenchError: it cannot be read, or holds none.
+    """
+    place = Place(kind="file", id=str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise failure(f"The file cannot be read: {error.strerror}.", where=place) from error
+    except UnicodeDecodeError as error:
+        raise failure("The file is no text.", where=place) from error
+    return parse(text, str(path))
 
 
 def taken(project: Project, args: Mapping[str, Any], *, mase_compatible: bool) -> Imported:
