@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.engine import networks
 from tests.engine.in_process import project
+from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.project.model import TargetChoice
+from workbench.results import GRAPH_FILE
 
 pytestmark = pytest.mark.engine
 DEVICE = "ethos-u85-256"
@@ -44,3 +47,22 @@ def test_that_an_option_of_vela_leaves_the_tosa_program_alone(lowered):
     (tosa, other), _ = lowered(cop_format="COP2")
     assert tosa == usual
     assert other != program
+
+
+def test_that_every_operation_says_what_bounds_it_and_where_it_came_from(engine):
+    made = project("small", target="ethos-u85-256")
+    assert engine.run(made, "lower", "evaluate") == "done", engine.failure
+    (report,) = engine.result(made, "lower").vela
+    graph = GraphSnapshot.load(engine.path(made, "export") / GRAPH_FILE)
+    units = {"MACs", "output", "commands", "weight decoding", "SRAM", "external memory"}
+    busy = [operation for operation in report.operations if operation.cycles]
+    assert {operation.bound for operation in busy} <= units
+    weighted = [operation for operation in report.operations if operation.weight_bytes]
+    model, _ = networks.small()
+    sizes = {name: m.weight.numel() for name, m in model.named_modules() if hasattr(m, "weight")}
+    assert {o.module: o.weights for o in weighted} == {o.module: sizes[o.module] for o in weighted}
+    assert sum(o.weights for o in weighted) <= report.weights_bytes
+    assert any(operation.sram_traffic or operation.external_traffic for operation in busy)
+    roots = [graph.nodes_by_id[o.root] for o in weighted]
+    assert {node.op for node in roots} == {"aten.conv2d.default", "aten.linear.default"}
+    assert all("networks.py" in node.source for node in roots)

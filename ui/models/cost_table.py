@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject
@@ -11,18 +11,26 @@ from ui.figures import DASH, count, percent, size
 from ui.models.figure_table import Column, FigureTableModel
 from workbench.graph.wording import operator_name
 from workbench.results import CpuNode, Deliverable, LowerResult, VelaOperation
+from workbench.targets import macs_per_cycle
 
 UNMATCHED = "(no module)"
 
 
 @dataclass(frozen=True)
 class OperationRow:
-    """One operation of one delegate; ``share`` is its part of all cycles."""
+    """One operation of one delegate; ``share`` is its part of all cycles.
+
+    ``use`` is the part of the device's multiply-accumulates it uses, ``bandwidth`` what it moves
+    in and out of memories [bytes/s], ``line`` its line of Python.
+    """
 
     place: int
     delegate: int
     operation: VelaOperation
     share: float | None
+    use: float | None = None
+    bandwidth: float | None = None
+    line: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,14 +48,32 @@ class ModuleCost:
         return self.module or UNMATCHED
 
 
-def operation_rows(lowered: LowerResult) -> list[OperationRow]:
-    """Return the operations of every delegate, in the order they run."""
-    pairs = [(report.delegate, o) for report in lowered.vela for o in report.operations]
+def operation_rows(
+    lowered: LowerResult, lines: Mapping[str, str] | None = None
+) -> list[OperationRow]:
+    """Return the operations of every delegate, in the order they run.
+
+    Args:
+        lowered: The compiled program.
+        lines: The line of Python of each node of the float program.
+    """
+    pairs = [(report, o) for report in lowered.vela for o in report.operations]
     total = sum(operation.cycles for _, operation in pairs)
-    return [
-        OperationRow(place, delegate, operation, operation.cycles / total if total else None)
-        for place, (delegate, operation) in enumerate(pairs)
-    ]
+    peak = macs_per_cycle(lowered.target)
+    rows = []
+    for place, (report, operation) in enumerate(pairs):
+        cycles = operation.cycles
+        clock = report.cycles_total / report.inference_ms * 1e3 if report.inference_ms else 0.0
+        moved = operation.sram_traffic + operation.external_traffic
+        rows.append(
+            OperationRow(
+                place, report.delegate, operation, cycles / total if total else None,
+                operation.macs / (cycles * peak) if cycles and peak and operation.macs else None,
+                moved * clock / cycles if cycles and moved else None,
+                (lines or {}).get(operation.root, ""),
+            )
+        )  # fmt: skip
+    return rows
 
 
 def roll_up(rows: Iterable[OperationRow], depth: int) -> list[ModuleCost]:
@@ -79,11 +105,15 @@ def describe_operation(row: OperationRow) -> str:
         f"{count(operation.cycles)} cycles, {percent(row.share)} of all",
         f"NPU {count(operation.npu_cycles)}, SRAM {count(operation.sram_cycles)}, "
         f"external memory {count(operation.external_cycles)} cycles",
+        f"bound by {operation.bound}" if operation.bound else "",
         f"{count(operation.macs)} MACs, {size(operation.staging_bytes)} of SRAM in use",
+        f"{size(operation.sram_traffic)} through SRAM, {size(operation.external_traffic)} through "
+        f"external memory",
+        row.line,
         f"{operation.tosa}, delegate {row.delegate}".removeprefix(", "),
         "estimated by Vela",
     )
-    return "\n".join(lines)
+    return "\n".join(line for line in lines if line)
 
 
 OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
@@ -96,6 +126,19 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
            share=lambda r: r.share),
     Column("MACs", lambda r: count(r.operation.macs), lambda r: r.operation.macs,
            "Multiply-accumulates"),
+    Column("Bound by", lambda r: r.operation.bound or DASH, None,
+           "What it waits for longest: multiply-accumulates, writing its output, commands, "
+           "decoding weights, or a memory"),
+    Column("Use", lambda r: percent(r.use, 0), lambda r: r.use,
+           "Part of the device's multiply-accumulates, memory waits included"),
+    Column("Bandwidth", lambda r: DASH if r.bandwidth is None else f"{r.bandwidth / 1e9:.2f} GB/s",
+           lambda r: r.bandwidth, "What it moves in and out of all memories"),
+    Column("Weights", lambda r: count(r.operation.weights) if r.operation.weights else DASH,
+           lambda r: r.operation.weights, "Their number, before Vela encodes them"),
+    Column("Encoded", lambda r: size(r.operation.weight_bytes) if r.operation.weight_bytes
+           else DASH, lambda r: r.operation.weight_bytes, "What its weights take once encoded"),
+    Column("NPU cycles", lambda r: count(r.operation.npu_cycles),
+           lambda r: r.operation.npu_cycles, "Without waiting for memories"),
     Column("SRAM cycles", lambda r: count(r.operation.sram_cycles),
            lambda r: r.operation.sram_cycles, "Cycles that SRAM is busy"),
     Column("External cycles", lambda r: count(r.operation.external_cycles),
@@ -103,6 +146,8 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
     Column("Staging", lambda r: size(r.operation.staging_bytes),
            lambda r: r.operation.staging_bytes, "SRAM in use during the operation"),
     Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
+    Column("Operation of the model", lambda r: operator_name(r.operation.tosa) or DASH),
+    Column("Line", lambda r: r.line or DASH),
     Column("Name", lambda r: r.operation.name),
 )  # fmt: skip
 CPU_COLUMNS: tuple[Column[CpuNode], ...] = (
@@ -116,6 +161,12 @@ FILE_COLUMNS: tuple[Column[Deliverable], ...] = (
     Column("Size", lambda r: size(r.bytes), lambda r: r.bytes, "Measured: the file on disk"),
     Column("What it is", lambda r: r.purpose),
     Column("SHA-256", lambda r: r.sha256),
+)
+
+
+SHARE, DELEGATE = (
+    next(place for place, column in enumerate(OPERATION_COLUMNS) if column.title == title)
+    for title in ("Share", "Delegate")
 )
 
 

@@ -20,6 +20,8 @@ from PySide6.QtWidgets import (
 
 from ui.figures import count, milliseconds, percent, size
 from ui.models.cost_table import (
+    DELEGATE,
+    SHARE,
     CpuTableModel,
     FileTableModel,
     ModuleCost,
@@ -41,10 +43,8 @@ from workbench.results import LowerResult, PackageResult
 
 NO_COST = "What the program costs on the device appears here once it has been compiled."
 NO_PACKAGE = "The files for the firmware engineer appear here once they have been packed."
-_SHARE = 4
 _MOST_BARS = 24
 _REASON_PX = 900
-_DELEGATE = 9
 _EVERY = "every module"
 OPERATIONS, PLACES, DELIVERABLES = range(3)
 
@@ -147,7 +147,7 @@ class CostPanel(ResultPanel):
         self.operations = OperationTableModel(self)
         self.operation_table = FigureView("Operations on the NPU", self.operations, self)
         self.operation_table.setItemDelegateForColumn(
-            _SHARE, BarDelegate(lambda: self.context.theme, Role.SHARE, self.operation_table)
+            SHARE, BarDelegate(lambda: self.context.theme, Role.SHARE, self.operation_table)
         )
         self.operation_table.rows_chosen.connect(self._on_operations_chosen)
         above = QWidget(self)
@@ -200,11 +200,13 @@ class CostPanel(ResultPanel):
         notes = (f"Estimated by Vela {value.vela_version} for {for_what}.", *value.warnings)
         self.origin.setText(" ".join(notes))
         self.cards.render_cards(cost_cards(value), theme, stale=not shown.current)
-        self._rows = operation_rows(value)
+        snapshot = self.context.outline.snapshot
+        lines = {node.id: node.source for node in snapshot.nodes} if snapshot else {}
+        self._rows = operation_rows(value, lines)
         self._cpu_nodes = [node.node for node in value.cpu_nodes]
         self.operations.set_rows(self._rows)
         self.cpu.set_rows(value.cpu_nodes)
-        self.operation_table.setColumnHidden(_DELEGATE, len(value.vela) < 2)
+        self.operation_table.setColumnHidden(DELEGATE, len(value.vela) < 2)
         for table in (self.operation_table, self.cpu_table):
             table.set_look(theme, stale=not shown.current)
         self.bars.set_stale(not shown.current)

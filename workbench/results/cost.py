@@ -15,7 +15,13 @@ class CpuNode(Frozen):
 
 
 class VelaOperation(Frozen):
-    """One row of Vela's performance table; estimated."""
+    """One row of Vela's performance table; estimated.
+
+    ``tosa`` is the ATen operator it came from, ``root`` the node of the float program. ``bound``
+    is what it waits for longest: "MACs", "output", "commands", "weight decoding", "SRAM" or
+    "external memory"; "" where nothing is told. ``weights`` counts weights before Vela encodes
+    them, ``weight_bytes`` what they take after; traffic is what passes each memory [bytes].
+    """
 
     name: str
     operator: str
@@ -27,6 +33,12 @@ class VelaOperation(Frozen):
     sram_cycles: int
     external_cycles: int
     staging_bytes: int
+    bound: str = ""
+    weights: int = 0
+    weight_bytes: int = 0
+    sram_traffic: int = 0
+    external_traffic: int = 0
+    root: str = ""
 
 
 class LiveRange(Frozen):

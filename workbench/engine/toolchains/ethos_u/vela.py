@@ -19,11 +19,15 @@ from workbench.engine.fx_groups import Location
 from workbench.results import LiveRange, NpuCommand, VelaOperation, VelaReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import torch
 
 # Tables of Vela 5.1's debug database; a figure in a table's row is found by its header.
+_DETAILS = ("perf_debug", "perf_debug_main", "perf_debug_wd")
+# Memories inside the NPU, whose columns stand beside those of the system's.
+_BUFFERS = ("shram", "lutram")
+_INSIDE = ("sram", *_BUFFERS)
 _PERFORMANCE, _TENSORS, _QUEUE, _GROUPS = "perf", "tensors", "queue", "group"
 # Tensors that Vela adds (layout changes) are called #1234, another number at every run.
 _INTERNAL = "(added by Vela)"
@@ -185,10 +189,23 @@ def _address(value: Any) -> int | None:
 
 
 def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
+    details = {name: _by_id(model, name) for name in _DETAILS}
     for row in _rows(model, _PERFORMANCE):
         name = str(row.get("name", ""))
         origin = origin_named(name, origins)
-        outside = [k for k in row if k.endswith("_ac") and not k.lower().startswith("sram")]
+        found = [details[table].get(row.get("id"), {}) for table in _DETAILS]
+        shapes, units, decoding = found
+        outside = [k for k in row if k.endswith("_ac") and not k.lower().startswith(_INSIDE)]
+        external = sum(_number(row.get(k)) for k in outside)
+        macs = _number(row.get("mac_count"))
+        waits = {
+            "MACs": _number(units.get("mac_cycles")), "output": _number(units.get("ao_cycles")),
+            "commands": _number(units.get("cmd_cycles")),
+            "weight decoding": _number(decoding.get("wd_cycles")),
+            "SRAM": _number(row.get("Sram_ac")), "external memory": external,
+        }  # fmt: skip
+        encoded = _number(shapes.get("weight_total_bytes"))
+        pixels = _number(shapes.get("ofm_shape_h")) * _number(shapes.get("ofm_shape_w"))
         yield VelaOperation(
             name=_INTERNAL if name.startswith("#") else name,
             operator=str(row.get("operator", "")),
@@ -196,11 +213,32 @@ def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
             tosa=origin.op,
             cycles=_number(row.get("op_cycles")),
             npu_cycles=_number(row.get("npu_cycles")),
-            macs=_number(row.get("mac_count")),
-            sram_cycles=_number(row.get("Sram_ac")),
-            external_cycles=sum(_number(row.get(k)) for k in outside),
+            macs=macs,
+            sram_cycles=waits["SRAM"],
+            external_cycles=external,
             staging_bytes=_number(row.get("staging_usage")),
+            bound=max(waits, key=lambda name: waits[name]) if any(waits.values()) else "",
+            # Every weight is multiplied once for each element of a channel of the output.
+            weights=macs // pixels if encoded and pixels else 0,
+            weight_bytes=encoded,
+            sram_traffic=_traffic(shapes, outside=False),
+            external_traffic=_traffic(shapes, outside=True),
+            root=origin.root,
         )
+
+
+def _by_id(model: Any, table: str) -> dict[Any, dict[str, Any]]:
+    return {row["id"]: row for row in _rows(model, table) if "id" in row}
+
+
+def _traffic(shapes: Mapping[str, Any], *, outside: bool) -> int:
+    """Return the bytes that an operation reads and writes, inside or outside SRAM."""
+    return sum(
+        _number(value) for name, value in shapes.items()
+        if name.endswith(("_read", "_write"))
+        and not name.lower().startswith(_BUFFERS)
+        and (not name.startswith("Sram")) == outside
+    )  # fmt: skip
 
 
 def origin_named(name: str, origins: Origins) -> Origin:
