@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject
 
 from ui.figures import DASH, count, percent, size
 from ui.models.figure_table import Column, FigureTableModel
+from workbench.graph.snapshot import Node
 from workbench.graph.wording import operator_name
 from workbench.results import CpuNode, Deliverable, LowerResult, VelaOperation
 from workbench.targets import macs_per_cycle
@@ -21,7 +22,7 @@ class OperationRow:
     """One operation of one delegate; ``share`` is its part of all cycles.
 
     ``use`` is the part of the device's multiply-accumulates it uses, ``bandwidth`` what it moves
-    in and out of memories [bytes/s], ``line`` its line of Python.
+    in and out of memories [bytes/s], ``node`` what it is in the float program, if that is known.
     """
 
     place: int
@@ -30,7 +31,12 @@ class OperationRow:
     share: float | None
     use: float | None = None
     bandwidth: float | None = None
-    line: str = ""
+    node: Node | None = None
+
+    @property
+    def line(self) -> str:
+        """Its line of Python."""
+        return self.node.source if self.node else ""
 
 
 @dataclass(frozen=True)
@@ -49,13 +55,13 @@ class ModuleCost:
 
 
 def operation_rows(
-    lowered: LowerResult, lines: Mapping[str, str] | None = None
+    lowered: LowerResult, nodes: Mapping[str, Node] | None = None
 ) -> list[OperationRow]:
     """Return the operations of every delegate, in the order they run.
 
     Args:
         lowered: The compiled program.
-        lines: The line of Python of each node of the float program.
+        nodes: The nodes of the float program by their ids.
     """
     pairs = [(report, o) for report in lowered.vela for o in report.operations]
     total = sum(operation.cycles for _, operation in pairs)
@@ -70,7 +76,7 @@ def operation_rows(
                 place, report.delegate, operation, cycles / total if total else None,
                 operation.macs / (cycles * peak) if cycles and peak and operation.macs else None,
                 moved * clock / cycles if cycles and moved else None,
-                (lines or {}).get(operation.root, ""),
+                (nodes or {}).get(operation.root),
             )
         )  # fmt: skip
     return rows
@@ -146,7 +152,8 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
     Column("Staging", lambda r: size(r.operation.staging_bytes),
            lambda r: r.operation.staging_bytes, "SRAM in use during the operation"),
     Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
-    Column("Operation of the model", lambda r: operator_name(r.operation.tosa) or DASH),
+    Column("TOSA", lambda r: operator_name(r.operation.tosa) or DASH),
+    Column("ATen", lambda r: operator_name(r.node.op) if r.node else DASH),
     Column("Line", lambda r: r.line or DASH),
     Column("Name", lambda r: r.operation.name),
 )  # fmt: skip

@@ -201,8 +201,7 @@ class CostPanel(ResultPanel):
         self.origin.setText(" ".join(notes))
         self.cards.render_cards(cost_cards(value), theme, stale=not shown.current)
         snapshot = self.context.outline.snapshot
-        lines = {node.id: node.source for node in snapshot.nodes} if snapshot else {}
-        self._rows = operation_rows(value, lines)
+        self._rows = operation_rows(value, snapshot.nodes_by_id if snapshot else None)
         self._cpu_nodes = [node.node for node in value.cpu_nodes]
         self.operations.set_rows(self._rows)
         self.cpu.set_rows(value.cpu_nodes)

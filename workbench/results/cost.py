@@ -17,7 +17,7 @@ class CpuNode(Frozen):
 class VelaOperation(Frozen):
     """One row of Vela's performance table; estimated.
 
-    ``tosa`` is the ATen operator it came from, ``root`` the node of the float program. ``bound``
+    ``tosa`` is the operator it came from, ``root`` the node of the float program. ``bound``
     is what it waits for longest: "MACs", "output", "commands", "weight decoding", "SRAM" or
     "external memory"; "" where nothing is told. ``weights`` counts weights before Vela encodes
     them, ``weight_bytes`` what they take after; traffic is what passes each memory [bytes].
