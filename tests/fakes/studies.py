@@ -16,11 +16,12 @@ from workbench.protocol import JobFinished, StudyProgress
 from workbench.results import VelaTotals
 from workbench.studies.blame import Blame, Culprit
 from workbench.studies.budget import between, ends
-from workbench.studies.documents import save_study, study_folder, study_key
+from workbench.studies.documents import load_study, save_study, study_folder, study_key
 from workbench.studies.sample import SampleTensor, save_values
 from workbench.studies.search import Candidate, Limits, SearchResult, with_choices
 from workbench.studies.sensitivity import Noise, SensitivityResult, Unit, UnitSensitivity
 from workbench.studies.sweep import SweepResult, points
+from workbench.studies.training import Epoch, TrainingResult
 from workbench.targets import target_of
 
 
@@ -111,6 +112,32 @@ def _play_runner(command, key, held_at):
     yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
 
 
+def training(done, total):
+    """Return what ``done`` epochs gave, each better than the one before."""
+    epochs = tuple(
+        Epoch(number=n, loss=1 / n, sqnr_db=10.0 + n, learning_rate=0.001)
+        for n in range(1, done + 1)
+    )
+    return TrainingResult(
+        data="calibration.npz", device="cpu", samples=8, held_out=2, one_by_one=False,
+        total=total, start_db=10.0, epochs=epochs, best=done, weights="best.safetensors",
+        digest=f"{done:064x}"[::-1],
+    )  # fmt: skip
+
+
+def _play_training(command, key, held_at):
+    folder = study_folder(Cache(Path(command.cache_root)), key)
+    known = load_study(TrainingResult, folder)
+    total = command.options["epochs"]
+    for done in range(len(known.epochs) + 1 if known else 1, total + 1):
+        save_study(training(done, total), folder)
+        (folder / "best.safetensors").write_bytes(b"weights")
+        yield StudyProgress(job=command.job, study="training", key=key, done=done, total=total)
+        if done == held_at:
+            return
+    yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
+
+
 def play(command, held_at=0):
     """Yield what an engine says of a study, which stays after ``held_at`` samples."""
     cache = Cache(Path(command.cache_root))
@@ -118,8 +145,9 @@ def play(command, held_at=0):
     if command.study == "sample":
         yield from _play_sample(command, key, study_folder(cache, key))
         return
-    if command.study == "runner":
-        yield from _play_runner(command, key, held_at)
+    if command.study in {"runner", "training"}:
+        held = {"runner": _play_runner, "training": _play_training}[command.study]
+        yield from held(command, key, held_at)
         return
     if command.study == "blame":
         culprit = Culprit(kind="module_name", match="head")

@@ -45,6 +45,7 @@ PANELS: tuple[PanelRow, ...] = (
              "ui.panels.sensitivity_panel:SensitivityPanel"),
     PanelRow("search", "Search", "center", "ui.panels.search_panel:SearchPanel"),
     PanelRow("improvers", "Improvers", "center", "ui.panels.improvers_panel:ImproversPanel"),
+    PanelRow("training", "Training", "center", "ui.panels.training_panel:TrainingPanel"),
     PanelRow("runs", "Runs", "center", "ui.panels.runs_panel:RunsPanel"),
     PanelRow("inspector", "Inspector", "right", "ui.panels.inspector_panel:InspectorPanel"),
     PanelRow("jobs", "Jobs", "bottom", "ui.panels.jobs_panel:JobsPanel"),

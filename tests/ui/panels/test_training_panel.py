@@ -1,0 +1,101 @@
+"""The Training panel over fake engines: epochs stream, pause and go on; weights are used."""
+
+import pytest
+
+from workbench.project import edits
+from workbench.project.model import DataSource
+from workbench.protocol import RunStudy
+
+
+@pytest.fixture
+def panel(opened, qtbot):
+    (opened.document.folder / "data.npz").write_bytes(b"data")
+    data = DataSource(spec="data.npz")
+    opened.document.apply("Data", lambda p: edits.revise(p, calibration=data))
+    made = opened.window.reveal("training")
+    made.form.epochs.setValue(3)
+    return made
+
+
+@pytest.fixture
+def trained(opened, panel, qtbot):
+    panel.train.click()
+    qtbot.waitUntil(lambda: not opened.runner.running and panel.sqnr.values.size == 3)
+    return panel
+
+
+def test_that_every_epoch_shows_and_the_best_is_told(trained):
+    assert trained.sqnr.values.tolist() == [11.0, 12.0, 13.0]
+    assert trained.sqnr.best == 3
+    assert trained.loss.values[0] == 0.0
+    assert "Before training 10.00 dB, best 13.00 dB after epoch 3" in trained.note.text()
+    assert "predicted on 2 samples kept apart" in trained.note.text()
+    assert not trained.train.isEnabled()
+
+
+def test_that_the_engine_is_told_what_the_form_says(trained, engines):
+    (told,) = [c.options for c in engines.commands if isinstance(c, RunStudy)]
+    assert told == {
+        "optimizer": "adam", "learning_rate": 0.001, "loss": "mse", "epochs": 3, "batch": 16,
+        "observe": 30, "batch_norm": 0, "patience": 20,
+    }  # fmt: skip
+
+
+def test_that_paused_training_goes_on_where_it_was(opened, engines, panel, qtbot):
+    opened.runner.warm_up("background")
+    qtbot.waitUntil(lambda: opened.runner.engine_state("background") == "ready")
+    engines.made[-1].hold_study_at = 2
+    panel.train.click()
+    qtbot.waitUntil(lambda: panel.sqnr.values.size == 2 and panel.train.text() == "Pause")
+    assert not panel.use.isEnabled()
+    panel.train.click()
+    qtbot.waitUntil(lambda: panel.train.text() == "Go on")
+    panel.train.click()
+    qtbot.waitUntil(lambda: panel.sqnr.values.size == 3 and not opened.runner.running)
+
+
+def test_that_more_epochs_can_be_asked_for(trained):
+    trained.form.epochs.setValue(5)
+    assert trained.train.text() == "Go on"
+    assert trained.train.isEnabled()
+
+
+def test_that_weights_are_used_and_given_back_in_one_step(trained, opened):
+    before = opened.document.project
+    trained.use.click()
+    name = opened.document.project.trained_weights
+    assert (opened.document.folder / name).read_bytes() == b"weights"
+    assert opened.document.undo_stack.undoText() == "Use trained weights"
+    trained.refresh()
+    assert trained.use.text() == "These weights are used"
+    trained.back.click()
+    assert opened.document.project == before
+    opened.document.undo_stack.undo()
+    assert opened.document.project.trained_weights == name
+
+
+def test_that_a_rate_that_means_nothing_cannot_be_trained_with(panel, qtbot):
+    for text in ("", "0", "-1", "fast"):
+        panel.form.rate.setText(text)
+        panel.refresh()
+        assert not panel.train.isEnabled()
+    panel.form.rate.setText("0.01")
+    panel.refresh()
+    assert panel.train.isEnabled()
+
+
+def test_that_a_project_without_data_is_told_what_it_lacks(panel, opened):
+    opened.document.apply("No data", lambda p: edits.revise(p, calibration=None))
+    panel.refresh()
+    assert "needs calibration data" in panel.note.text()
+    assert not panel.train.isEnabled()
+
+
+def test_that_an_own_function_is_an_undoable_choice(panel, opened):
+    panel.function.setText("teach.py:teach")
+    panel.function.editingFinished.emit()
+    assert opened.document.project.training_function == "teach.py:teach"
+    assert opened.document.undo_stack.undoText() == "Train by teach.py:teach"
+    opened.document.undo_stack.undo()
+    panel.refresh()
+    assert panel.function.text() == ""
