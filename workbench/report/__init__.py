@@ -38,6 +38,7 @@ def page(project: Project, path: Path, cache: Cache) -> str:
     found = gathered(project, path, cache)
     return environment.get_template("page.html").render(
         found=found, project=project, pictures=_pictures(found),
+        memories=_memories(found),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )  # fmt: skip
 
@@ -64,6 +65,18 @@ def _pictures(found: Findings) -> dict[str, str]:
         )
     made["runs"] = charts.scatter(found.points, "cycles", found.accuracy_name)
     return made
+
+
+def _memories(found: Findings) -> list[tuple[str, int, str]]:
+    """Return a picture of each memory of each delegate: its name, the peak [bytes], the drawing."""
+    pictures = []
+    for report in found.lower.vela if found.lower else ():
+        for name in dict.fromkeys(tensor.memory for tensor in report.tensors):
+            tensors = [tensor for tensor in report.tensors if tensor.memory == name]
+            peak = max(tensor.address + tensor.bytes for tensor in tensors)
+            title = name if report.delegate == 0 else f"{name}, delegate {report.delegate}"
+            pictures.append((title, peak, charts.memory(tensors)))
+    return pictures
 
 
 def _figure(value: float | None, digits: int = 2) -> str:

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 if TYPE_CHECKING:
     from workbench.report.findings import Point
-    from workbench.results import TensorRange
+    from workbench.results import LiveRange, TensorRange
 
 _WIDTH, _HEIGHT, _ROW, _LABEL = 900, 260, 18, 260
 _MARGIN = 44
@@ -73,6 +73,30 @@ def bands(ranges: Sequence[TensorRange]) -> str:
                 f'height="{max(bottom - top, 0.5):.1f}">{title}</rect>'
             )
     return _svg(_WIDTH, _HEIGHT, body, f"ranges of {len(seen)} tensors")
+
+
+def memory(tensors: Sequence[LiveRange]) -> str:
+    """Return where tensors of one memory lie while they live: steps across, addresses up."""
+    if not tensors:
+        return ""
+    steps = max(tensor.end for tensor in tensors) + 1
+    top = max(tensor.address + tensor.bytes for tensor in tensors)
+    body = [
+        f'<text class="value" x="0" y="16">{top / 1024:,.1f} KiB</text>',
+        f'<text class="value" x="{_MARGIN}" y="{_HEIGHT - 2}">{steps} steps of the schedule</text>',
+    ]
+    tall, wide = _HEIGHT - 34, _WIDTH - _MARGIN
+    for tensor in tensors:
+        x = _MARGIN + tensor.start / steps * wide
+        width = max((tensor.end - tensor.start + 1) / steps * wide - 0.5, 0.5)
+        height = max(tensor.bytes / top * tall, 0.5)
+        y = 20 + tall - (tensor.address + tensor.bytes) / top * tall
+        body.append(
+            f'<rect class="live" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
+            f'height="{height:.1f}"><title>{escape(tensor.name)} {escape(tensor.module)}: '
+            f"{tensor.bytes:,} bytes at {tensor.address:#x}</title></rect>"
+        )
+    return _svg(_WIDTH, _HEIGHT, body, f"{len(tensors)} tensors in memory")
 
 
 def scatter(points: Sequence[Point], across: str, up: str) -> str:

@@ -50,6 +50,19 @@ def test_that_the_page_loads_nothing_from_outside(tmp_path):
     assert not re.search(r"(src|href)\s*=|@import|url\(", html)
 
 
+def test_that_the_report_draws_every_memory_with_its_peak(tmp_path):
+    project = make_project(rule("r1", "global"), target=TargetChoice(id="ethos-u55-128"))
+    (tmp_path / "model.py").write_text("def net(): ...\n")
+    cache, path = Cache(tmp_path / "cache"), tmp_path / "net.qwb"
+    store.save(project, path)
+    with cache.writing(plan(project, tmp_path, cache).key("lower")) as folder:
+        write_result("lower", folder)
+    html = page(project, path, cache)
+    assert "Sram, up to 4.0 KiB" in text_of(html)
+    assert html.count('class="live"') == 3
+    assert "conv2d stem.conv: 3,072 bytes at 0x400" in html
+
+
 def test_that_a_run_on_a_simulator_is_told_beside_the_estimate(tmp_path):
     project = make_project(rule("r1", "global"), target=TargetChoice(id="ethos-u55-128"))
     (tmp_path / "model.py").write_text("def net(): ...\n")
