@@ -35,6 +35,7 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("rules", "Rules", "left", "ui.panels.rules_panel:RulesPanel"),
     PanelRow("graph", "Graph", "center", "ui.panels.graph_panel:GraphPanel"),
     PanelRow("ranges", "Ranges", "center", "ui.panels.ranges_panel:RangesPanel"),
+    PanelRow("explorer", "Formats", "center", "ui.panels.formats_panel:FormatsPanel"),
     PanelRow("numerics", "Numerics", "center", "ui.panels.numerics_panel:NumericsPanel"),
     PanelRow("sample", "Sample", "center", "ui.panels.sample_panel:SamplePanel"),
     PanelRow("cost", "Cost", "center", "ui.panels.cost_panel:CostPanel"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, Qt, Signal
@@ -11,6 +13,9 @@ from ui.plots.channels import thinned
 from ui.plots.chart import Chart, pen, wash
 from ui.plots.series import TensorView
 from ui.theme import Theme
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _STEP_PX = 4.0
 _AXIS_PX = 58
@@ -35,6 +40,7 @@ class HistogramChart(Chart):
         self._limits = [pg.InfiniteLine(angle=90) for _ in range(2)]
         self._outside = [pg.LinearRegionItem(movable=False, pen=pg.mkPen(None)) for _ in range(2)]
         self._grid: tuple[float, float, float] | None = None
+        self._levels: NDArray[np.float64] | None = None
         for line in self._limits:
             line.setZValue(10)
             line.sigDragged.connect(self._on_dragged)
@@ -52,7 +58,7 @@ class HistogramChart(Chart):
             line.setVisible(grid is not None)
             line.setMovable(tensor is not None and tensor.is_editable)
             line.moving = False
-        self._grid = None
+        self._grid, self._levels = None, None
         for region in self._outside:
             region.hide()
         if tensor is None:
@@ -82,6 +88,11 @@ class HistogramChart(Chart):
         for region, (start, end) in zip(self._outside, ((left, low), (high, right)), strict=True):
             region.setVisible(start < end)
             region.setRegion((start, max(start, end)))
+        self._draw_steps()
+
+    def show_levels(self, levels: NDArray[np.float64] | None) -> None:
+        """Show the values [L] of a grid that need not be even, in order; None for none."""
+        self._levels = levels
         self._draw_steps()
 
     def set_log(self, on: bool) -> None:
@@ -118,6 +129,9 @@ class HistogramChart(Chart):
         tensor = self.tensor
         left, right, bottom, top = self.reach()
         room = self.box.width() / _STEP_PX
+        if tensor is not None and self._levels is not None:
+            self._draw_levels(self._levels)
+            return
         if tensor is None or self._grid is None or not self._grid[2] > 0:
             self._steps.hide()
             return
@@ -130,6 +144,18 @@ class HistogramChart(Chart):
         first = np.ceil((low - first_level) / step - 1e-6)
         levels = first_level + step * (first + np.arange(int(shown) + 1))
         self._steps.setData(np.repeat(levels, 2), np.tile([bottom, top], levels.size))
+        self._steps.show()
+
+    def _draw_levels(self, levels: NDArray[np.float64]) -> None:
+        """Draw those in sight, of those closer than a pixel only one."""
+        left, right, bottom, top = self.reach()
+        shown = levels[(levels >= left) & (levels <= right)]
+        if not shown.size or not right > left:
+            self._steps.hide()
+            return
+        columns = ((shown - left) / (right - left) * max(self.box.width(), 1.0)).astype(int)
+        shown = shown[np.unique(columns, return_index=True)[1]]
+        self._steps.setData(np.repeat(shown, 2), np.tile([bottom, top], shown.size))
         self._steps.show()
 
     def _on_dragged(self) -> None:

@@ -58,6 +58,15 @@ class Histogram:
         inside = (wanted - before) / max(float(self.counts[index]), 1.0)
         return float(self.low + (index + inside) * (self.high - self.low) / self.counts.size)
 
+    def draws(self, count: int) -> NDArray[np.float64]:
+        """Return so many values as the histogram has them, in no order, the same each time."""
+        density = self._density()
+        reached = np.concatenate([[0.0], np.cumsum(density)])
+        zeros = round(min(max(self.zeros, 0.0), 1.0) * count) if reached[-1] > 0 else count
+        shares = (np.arange(count - zeros) + 0.5) / max(count - zeros, 1) * reached[-1]
+        values = np.concatenate([np.interp(shares, reached, self.edges), np.zeros(zeros)])
+        return np.random.default_rng(0).permutation(values)
+
     def clipped(self, grid: Grid) -> float:
         """Return the share of values that the grid cannot reach to within half a step."""
         low, high = grid.low - grid.scale / 2, grid.high + grid.scale / 2

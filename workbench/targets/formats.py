@@ -12,6 +12,7 @@ from workbench.project.format_config import FormatConfig
 from workbench.project.model import RuleKind, TargetChoice
 from workbench.targets.base import OptionSpec, Variant
 from workbench.targets.number_formats import ROLES, read, spec_of
+from workbench.targets.number_formats.limits import impossible
 from workbench.targets.number_formats.parameters import PREFIXES
 
 if TYPE_CHECKING:
@@ -102,7 +103,9 @@ def _format_refusal(config: FormatConfig) -> str:
             return f"MASE has no {spec.name}; leave mase-compatible out."
         for role in ROLES:
             if role == "data" or _speaks_of(config, PREFIXES[role]):
-                read(spec.name, spec.parameters, config.parameters, role)
+                given = read(spec.name, spec.parameters, config.parameters, role)
+                if said := impossible(spec.name, given):
+                    return said
     except WorkbenchError as error:
         return " ".join(info.message for info in error.infos)
     return ""

@@ -42,6 +42,19 @@ def test_that_each_target_takes_its_own_first_config():
         ({"scheme": "nvfp4", "mase": True}, "MASE has no nvfp4"),
         ({"scheme": "scale_integer", "width": 8}, "arrays only"),
         ({"scheme": "bfloat"}, "There is no number format"),
+        ({"scheme": "minifloat_ieee", "width": 4, "exponent_width": 4}, "at least 5, not 4"),
+        ({"scheme": "minifloat_denorm", "width": 5, "exponent_width": 4}, "at least 6"),
+        ({"scheme": "minifloat_ieee", "width": 16, "exponent_width": 9}, "2^256"),
+        ({"scheme": "log", "width": 1}, "width from 2 to 12"),
+        ({"scheme": "mxfp", "exponent_width": 3, "frac_width": 3}, "no element E3M3"),
+        (
+            {"scheme": "block_log", "width": 4, "exponent_bias_width": 8, "block_size": [0]},
+            "blocks of no elements",
+        ),
+        (
+            {"scheme": "mxint_hardware", "width": 8, "exponent_width": 4, "parallelism": [4]},
+            "two numbers",
+        ),
         ({"scheme": "nvfp4", "kind": "io"}, "inputs and outputs have none"),
     ],
 )

@@ -17,6 +17,7 @@ from workbench.engine.formats.blocks import finite_largest, split
 from workbench.engine.formats.chunks import by_rows
 from workbench.engine.formats.grids import exponent_limits, floor_exponents, powers, round_to_floats
 from workbench.errors import Place, failure
+from workbench.targets.number_formats.limits import ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 _DIMENSIONS: dict[str, int] = {"data": -1, "weight": 1, "bias": 0}
 # Largest value and exponent of its binade; OCP MX v1.0, tables 2 to 5.
 _OCP = {(4, 3): 448.0, (5, 2): 57344.0}
-ELEMENTS = ((4, 3), (5, 2), (2, 3), (3, 2), (2, 1), (1, 2))
 _E2M1_LARGEST, _E4M3_LARGEST = 6.0, 448.0
 
 
