@@ -21,6 +21,7 @@ LINE = "-"
 
 ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("new", "&File", "&New project\u2026", "Ctrl+N", "new"),
+    ActionRow("recipe", "&File", "New from a &recipe\u2026"),
     ActionRow("open", "&File", "&Open\u2026", "Ctrl+O", "open"),
     ActionRow("sample", "&File", "Open the sample"),
     ActionRow("take_over", "&File", "&Take over a command line\u2026"),

@@ -170,6 +170,7 @@ class Workbench(QObject):
     def _wire_actions(self) -> None:
         verbs: dict[str, Callable[[], object]] = {
             "new": self.files.ask_new,
+            "recipe": self.files.ask_recipe,
             "open": self.files.ask_open,
             "sample": self.files.open_sample,
             "take_over": self.files.ask_take_over,

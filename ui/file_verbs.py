@@ -71,6 +71,14 @@ class FileVerbs(QObject):
         dialog.made.connect(lambda p, folder: self.leave(lambda: self._document.new(p, folder)))
         dialog.open()
 
+    def ask_recipe(self) -> None:
+        """Let the user begin with a recipe, and open the project."""
+        from ui.dialogs.recipe import RecipeDialog
+
+        dialog = RecipeDialog(self._window)
+        dialog.made.connect(self.open_path)
+        dialog.open()
+
     def ask_take_over(self) -> None:
         """Let the user paste a command line, and open the project it becomes."""
         from ui.dialogs.take_command import TakeCommandDialog

@@ -15,6 +15,7 @@ from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import float_graph, prepared_result, problems
 from workbench.project import edits, store
 from workbench.project.model import DataSource, Evaluation, ModelSource, Project, TargetChoice
+from workbench.project.recipes import begin, recipes
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def _add_new(verbs: Any) -> None:
         "--aot", default="", metavar="COMMAND",
         help="take over a command line of ExecuTorch's aot_arm_compiler, in quotes",
     )  # fmt: skip
+    new.add_argument("--recipe", default="", choices=["", *recipes()], metavar="R",
+                     help=f"a whole project to begin with: {', '.join(recipes())}")  # fmt: skip
     new.add_argument("--target", default="", metavar="T", help="e.g. ethos-u55-128")
     new.add_argument(
         "--board", default="", metavar="BOARD", help="sets the target too; see workbench boards"
@@ -75,10 +78,12 @@ def _new(options: argparse.Namespace) -> int:
     path: Path = options.project
     if options.aot:
         return _take_over(options)
+    if options.recipe:
+        return _begin(options)
     if path.exists() and not options.force:
         raise failure(f"{path} exists already.", "Add --force to overwrite it.")
     if not options.model:
-        raise failure("No model is named.", "Add --model, or --aot for a command line.")
+        raise failure("No model is named.", "Add --model, --recipe, or --aot for a command line.")
     project = _made(options, path)
     infos = [p.info for p in problems(project, path.absolute().parent, None) if p.level == "error"]
     if infos:
@@ -88,6 +93,18 @@ def _new(options: argparse.Namespace) -> int:
         print_json({"project": str(path), "target": project.target.model_dump(mode="json")})
     else:
         print(f"Wrote {path}. Next: workbench run {path} --out dist")
+    return EXIT_DONE
+
+
+def _begin(options: argparse.Namespace) -> int:
+    path: Path = options.project
+    project = begin(recipes()[options.recipe], path.absolute(), overwrite=options.force)
+    code = project.model.spec.rpartition(":")[0]
+    if options.json:
+        print_json({"project": str(path), "files": [code]})
+        return EXIT_DONE
+    print(f"Wrote {path} and {code}. Its weights and samples are random: replace both in {code}.")
+    print(f"Next: workbench run {path} --trust --out dist")
     return EXIT_DONE
 
 

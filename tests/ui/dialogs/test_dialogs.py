@@ -13,6 +13,7 @@ from ui.dialogs.doctor import DoctorDialog
 from ui.dialogs.new_project import NewProjectDialog
 from ui.dialogs.preferences import PreferencesDialog
 from ui.dialogs.project_draft import callables_of, parse_shapes
+from ui.dialogs.recipe import RecipeDialog
 from ui.dialogs.take_command import TakeCommandDialog
 from ui.dialogs.target_dialog import TargetDialog
 from ui.settings import Settings
@@ -275,3 +276,17 @@ def test_that_a_pasted_command_becomes_the_open_project(opened, qtbot, tmp_path)
     qtbot.waitUntil(lambda: opened.document.title.startswith("taken"))
     assert opened.document.project.target.id == "ethos-u55-64"
     assert (tmp_path / "taken_model.py").is_file()
+
+
+def test_that_a_recipe_becomes_the_open_project(opened, qtbot, tmp_path):
+    opened.window.actions_by_id["recipe"].trigger()
+    dialog = opened.window.findChild(RecipeDialog)
+    assert not dialog.ok.isEnabled()
+    dialog.recipe.setCurrentIndex(1)
+    dialog.recipe.activated.emit(1)
+    assert "microphone" in dialog.words.text()
+    dialog.folder.set_text(str(tmp_path))
+    dialog.name.setText("spotter")
+    dialog.ok.click()
+    qtbot.waitUntil(lambda: opened.document.title.startswith("spotter"))
+    assert opened.document.project.target.options["optimise"] == "Size"
