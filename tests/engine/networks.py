@@ -324,3 +324,30 @@ def sideways():
 
 def careful():
     return _made(Careful, (1, 3, 8, 8))
+
+
+class Attending(nn.Module):
+    """A product of two activations in a module of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x):
+        return torch.matmul(self.query(x), self.key(x).transpose(1, 2))
+
+
+def attending():
+    parts = nn.Linear(16, 16), Attending(), nn.Linear(4, 4)
+    return _made(lambda: nn.Sequential(*parts), (1, 4, 16))
+
+
+def module6():
+    """``functional6``, written as a suggestion says."""
+    made = Functional6()
+    return _made(lambda: nn.Sequential(made.first, nn.ReLU6(), made.second), (1, 3, 12, 12))
+
+
+def channels_last():
+    model, (x,) = module6()
+    return model, (x.to(memory_format=torch.channels_last),)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from workbench.boards import fit
+from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_versions
 from workbench.results import (
+    GRAPH_FILE,
     ConvertResult,
     EvaluateResult,
     LowerResult,
     PackageResult,
+    PrepareResult,
     SimulationResult,
     VerifyResult,
     load_result,
 )
+from workbench.suggestions import suggest
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
@@ -59,6 +64,7 @@ def summary(
         found = fit.of_results(project, base, folders["lower"])
         if found is not None:
             document["board"] = fit.document(found)
+        document["suggestions"] = _suggestions(project, folders)
     if "verify" in folders:
         document["verify"] = load_result(VerifyResult, folders["verify"]).model_dump(mode="json")
     if "run" in folders:
@@ -66,6 +72,26 @@ def summary(
     if "package" in folders:
         document["package"] = _package(folders["package"], out)
     return document
+
+
+def _suggestions(project: Project, folders: Mapping[str, Path]) -> list[dict[str, Any]]:
+    """Return what would bring work from the CPU to the NPU, without the edits themselves."""
+    found = suggest(
+        project,
+        load_result(LowerResult, folders["lower"]),
+        GraphSnapshot.load(folders["export"] / GRAPH_FILE),
+        GraphSnapshot.load(folders["lower"] / GRAPH_FILE),
+        load_result(PrepareResult, folders["prepare"]),
+    )
+    return [
+        {
+            "id": each.id, "title": each.title, "evidence": each.evidence,
+            "expected": each.expected, "nodes": list(each.nodes),
+            "in_project": each.edit is not None,
+            "source": [asdict(line) for line in each.written],
+        }
+        for each in found
+    ]  # fmt: skip
 
 
 def _package(folder: Path, out: Path | None) -> dict[str, Any]:
@@ -89,6 +115,7 @@ def print_summary(document: dict[str, Any]) -> None:
         ("emulated", _print_emulated),
         ("evaluate", _print_evaluate),
         ("lower", _print_lower),
+        ("suggestions", _print_suggestions),
         ("board", _print_board),
         ("verify", _print_verify),
         ("run", _print_run),
@@ -136,6 +163,13 @@ def _print_lower(part: dict[str, Any]) -> None:
             f"SRAM {vela['sram_bytes'] / 1024:.1f} KiB, constants {vela['flash_bytes'] / 1024:.1f} "
             f"KiB (Vela {part['vela_version']}, {part['target']}, {part['memory_mode']})"
         )
+
+
+def _print_suggestions(part: list[dict[str, Any]]) -> None:
+    for each in part:
+        print(f"Suggestion   {each['title']}. {each['expected']}")
+        for line in each["source"]:
+            print(f"             {line['place']}: {line['instead']}")
 
 
 def _print_board(part: dict[str, Any]) -> None:

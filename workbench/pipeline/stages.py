@@ -52,7 +52,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 4,
           _entry("evaluate")),
     Stage("lower", "Lower", "Compiling for the NPU", ("convert",),
-          ("target.compile", "rules.placing"), ("executorch", "ethos-u-vela"), 6, _entry("lower")),
+          ("target.compile", "rules.placing"), ("executorch", "ethos-u-vela"), 7, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
           ("verification", "evaluation.data"), ("tosa-tools",), 4, _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),

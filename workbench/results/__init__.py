@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from workbench.errors import Place, failure
 from workbench.project.frozen import Frozen
 from workbench.results.cost import (
+    CpuCause,
     CpuNode,
     Deliverable,
     LiveRange,
@@ -61,6 +62,7 @@ __all__ = [
     "WEIGHTS_FILE",
     "CalibrateResult",
     "ConvertResult",
+    "CpuCause",
     "CpuNode",
     "Deliverable",
     "EvaluateResult",

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from workbench.project.frozen import Frozen
+
+# Why a node stays on the CPU, for programs: a rule; a float operator; beside a float one; 16-bit
+# integers; a conversion at the border of the program, or one inside it; nothing to compute.
+CpuCause = Literal["rule", "float", "beside", "int16", "border", "conversion", "empty", "other"]
 
 
 class CpuNode(Frozen):
-    """A node the partitioner left on the CPU, and why."""
+    """A node the partitioner left on the CPU, and why: in words, and by its cause."""
 
     node: str
     op: str
     module: str
     reason: str
+    cause: CpuCause = "other"
 
 
 class VelaOperation(Frozen):

@@ -239,14 +239,17 @@ _BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")
 
 
 def _cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
+    inputs = set(edge.graph_signature.user_inputs)
     for node in edge.graph.nodes:
         op = programs.op_of(node)
         if node.op != "call_function" or any(word in op for word in _BOOKKEEPING):
             continue
+        takes_input = any(each.name in inputs for each in node.all_input_nodes)
+        at_border = takes_input or any(user.op == "output" for user in node.users)
+        cause, reason = in_words(reasons.get(node.name, ""), op, at_border=at_border)
         yield CpuNode(
-            node=node.name, op=op, module=programs.module_of(node),
-            reason=in_words(reasons.get(node.name, ""), op),
-        )  # fmt: skip
+            node=node.name, op=op, module=programs.module_of(node), reason=reason, cause=cause
+        )
 
 
 def _kernels(runtime: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from workbench.engine.keeping_off import KeptOff
 from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.results import CpuCause
 
 
 def vela_left(error: SystemExit) -> WorkbenchError:
@@ -36,22 +37,41 @@ def vela_refused(error: RuntimeError) -> WorkbenchError:
     return WorkbenchError([info])
 
 
-def in_words(reason: str, op: str) -> str:
-    """Return the partitioner's reason for leaving an operator on the CPU, in plain words."""
+_KNOWN: dict[str, tuple[CpuCause, str]] = {
+    "Node was not marked as quantized in the Arm backend.":
+        ("float", "It was not quantized: no rule covers it, or the quantizer has no pattern for "
+         "it."),
+    "One or more inputs were not quantized.": ("beside", "One of its inputs is float."),
+    "Not included in BaseTOSASupportList or a registered tosa_support_check":
+        ("float", "The NPU has no such operator for float tensors, and this one was not "
+         "quantized."),
+    "Partition contained only ops which are removed in the TOSA lowering, leading to an empty "
+    "partition.":
+        ("empty", "It only changes the shape: alone, there is nothing for the NPU to compute."),
+}  # fmt: skip
+_CONVERSIONS: dict[CpuCause, str] = {
+    "border": "Converts between float and integer at the border of the program; integer input "
+    "and output avoids it.",
+    "conversion": "Converts between integer and float for an operator on the CPU, and goes with "
+    "it.",
+}
+
+
+def in_words(reason: str, op: str, *, at_border: bool) -> tuple[CpuCause, str]:
+    """Return the partitioner's reason for leaving an operator on the CPU: its cause, and in words.
+
+    Args:
+        reason: The partitioner's own; "" where it gave none.
+        op: The operator.
+        at_border: Whether it takes an input of the program or gives one of its outputs.
+    """
     if KeptOff.__name__ in reason:
-        return "A rule keeps it off the NPU."
+        return "rule", "A rule keeps it off the NPU."
     if "quantize_per" in op and not reason.startswith("Op "):
-        return (
-            "Converts between float and integer at the border of the program; "
-            "integer input and output avoids it."
-        )
-    known = {
-        "Node was not marked as quantized in the Arm backend.":
-            "It was not quantized: no rule covers it, or the quantizer has no pattern for it.",
-        "One or more inputs were not quantized.": "One of its inputs is float.",
-        "Not included in BaseTOSASupportList or a registered tosa_support_check":
-            "The NPU has no such operator for float tensors, and this one was not quantized.",
-    }  # fmt: skip
+        cause: CpuCause = "border" if at_border else "conversion"
+        return cause, _CONVERSIONS[cause]
     if "fp dtype" in reason:
-        return f"Its input is float, and the NPU takes integers only. ({reason})"
-    return known.get(reason, reason or "The partitioner gave no reason.")
+        return "beside", f"Its input is float, and the NPU takes integers only. ({reason})"
+    if "unsupported dtype torch.int16" in reason:
+        return "int16", f"This device computes it in 8 bit only, and it has 16. ({reason})"
+    return _KNOWN.get(reason, ("other", reason or "The partitioner gave no reason."))

@@ -1,0 +1,80 @@
+"""What suggestions expect is what the compiler then does."""
+
+import pytest
+
+from tests.engine.in_process import CALIBRATED, project
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.project import edits
+from workbench.results import GRAPH_FILE
+from workbench.suggestions import Gain, suggest
+
+pytestmark = pytest.mark.engine
+
+
+def lowered(engine, made):
+    assert engine.run(made, "lower", "evaluate") == "done", engine.failure
+    return engine.result(made, "lower")
+
+
+def suggested(engine, made):
+    result = lowered(engine, made)
+    program, edge = (
+        GraphSnapshot.load(engine.path(made, stage) / GRAPH_FILE) for stage in ("export", "lower")
+    )
+    found = suggest(made, result, program, edge, engine.result(made, "prepare"))
+    return {each.id: each for each in found}
+
+
+def small(*rules):
+    made = project("small", **CALIBRATED)
+    for kind, match, config in rules:
+        made = edits.assign(made, kind, match, config)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "identity", "title"),
+    [
+        (small(), "integer_io", "Take and give integers"),
+        (small(("module_name", "fc", "float")), "float:r2", "Give fc a8w8"),
+        (small(("module_name", "conv", "cpu")), "off:r2", "Let conv onto the NPU"),
+        (edits.remove_rule(small(("module_name", "conv", "a8w8")), "r1"), "float:",
+         "Give what no rule covers a8w8"),
+        (project("attending", "a16w8"), "int16:1", "Give 1 a8w8"),
+    ],
+)  # fmt: skip
+def test_that_an_applied_suggestion_brings_what_it_said(engine, made, identity, title):
+    found = suggested(engine, made)[identity]
+    assert found.title == title
+    before, after = lowered(engine, made), lowered(engine, found.edit(made))
+    fewer = len(before.cpu_nodes) - len(after.cpu_nodes)
+    assert fewer > 0
+    assert f"{fewer} " in found.expected.split(" of ")[0]
+    assert identity not in suggested(engine, found.edit(made))
+    counted = f"On the CPU: {len(before.cpu_nodes)} → {len(after.cpu_nodes)} counted"
+    assert counted in Gain(before, after).sentence
+    assert "estimated (Vela" in Gain(before, after).sentence
+
+
+def test_that_the_line_with_the_function_is_named_and_the_module_brings_what_it_said(engine):
+    made = project("functional6")
+    found = suggested(engine, made)["relu6"]
+    assert found.edit is None
+    line = found.written[0]
+    assert line.place.startswith("networks.py:")
+    assert line.now == "return self.second(torch.nn.functional.relu6(self.first(x)))"
+    assert line.instead.startswith("return self.second(self.relu6(self.first(x)))")
+    before, after = lowered(engine, made), lowered(engine, project("module6"))
+    fewer = len(before.cpu_nodes) - len(after.cpu_nodes)
+    assert found.expected.startswith(f"Up to {fewer} fewer on the CPU of {len(before.cpu_nodes)}")
+    assert "relu6" not in suggested(engine, project("module6"))
+
+
+def test_that_channels_last_is_suggested_where_it_saves_transposes(engine):
+    before, after = project("module6"), project("channels_last")
+    found = suggested(engine, before)["channels_last"]
+    assert found.written[0].place == "networks.py, module6()"
+    assert "estimated (Vela" in found.expected
+    assert "channels_last" not in suggested(engine, after)
+    cycles = [sum(r.cycles_total for r in lowered(engine, m).vela) for m in (before, after)]
+    assert cycles[1] < cycles[0]

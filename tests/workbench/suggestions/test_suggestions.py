@@ -1,0 +1,124 @@
+"""Suggestions over recorded results: what is said, and what is left unsaid."""
+
+from itertools import pairwise
+
+import pytest
+
+from tests.fakes.projects import make_project, snapshot
+from tests.fakes.results import result_of
+from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
+from workbench.project import edits
+from workbench.project.model import ModelSource, Rule
+from workbench.results import CpuNode
+from workbench.suggestions import Gain, suggest
+
+PICTURE = (TensorInfo((1, 3, 8, 8), "float32"),)
+
+
+def cpu(node, cause, module="", op="aten.linear.default"):
+    return CpuNode(node=node, op=op, module=module, reason="", cause=cause)
+
+
+def edge_of(*nodes):
+    """Return a chain of (id, kind, origin)."""
+    made = tuple(Node(i, f"aten.{i}.default", kind, attrs={"origin": o}) for i, kind, o in nodes)
+    links = tuple(Edge(a.id, b.id) for a, b in pairwise(made))
+    return GraphSnapshot("edge", made, links)
+
+
+CHAIN = edge_of(
+    ("x", "input", "x"), ("q", "quantize", "x"), ("npu", "delegate", ""),
+    ("dq", "dequantize", "relu"), ("lin", "call", "linear"), ("output", "output", "output"),
+)  # fmt: skip
+
+
+def found(project, *left, edge=CHAIN, program=None, **changes):
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": left, **changes})
+    return {s.id: s for s in suggest(project, lowered, program or snapshot(), edge)}
+
+
+def test_that_nothing_left_on_the_cpu_asks_for_nothing():
+    assert found(make_project()) == {}
+
+
+def test_that_an_operator_no_rule_can_help_is_left_alone():
+    assert found(make_project(), cpu("lin", "other", "head")) == {}
+    assert found(make_project(), cpu("gone", "float", "head")) == {}
+
+
+@pytest.mark.parametrize(
+    ("rule", "identity", "title"),
+    [
+        (Rule(id="r2", kind="module_name", match="head", config="float"), "float:r2",
+         "Give head a8w8"),
+        (Rule(id="r2", kind="module_type", match="torch.nn.modules.linear.Linear",
+              config="float"), "float:r2", "Give Linear a8w8"),
+        (Rule(id="r2", kind="node_name", match="linear", config="cpu"), "off:r2",
+         "Let linear onto the NPU"),
+    ],
+)  # fmt: skip
+def test_that_the_rule_that_decided_it_is_the_one_that_changes(rule, identity, title):
+    project = make_project(Rule(id="r1", kind="global", config="a8w8"), rule)
+    made = found(project, cpu("lin", "rule" if rule.keeps_off else "float", "head"))
+    assert made[identity].title == title
+    assert made[identity].nodes == ("lin",)
+    assert "Rule 2" in made[identity].evidence
+    changed = made[identity].edit(project)
+    assert [r.config for r in changed.rules] == (["a8w8"] if rule.keeps_off else ["a8w8"] * 2)
+
+
+def test_that_a_float_border_is_suggested_once_and_only_where_the_passes_take_it():
+    conversions = (
+        cpu("q", "border", op="quantized_decomposed.quantize_per_tensor.default"),
+        cpu("dq", "border", op="quantized_decomposed.dequantize_per_tensor.default"),
+    )
+    whole = edge_of(("x", "input", "x"), ("q", "quantize", "x"), ("npu", "delegate", ""),
+                    ("dq", "dequantize", "linear"), ("output", "output", ""))  # fmt: skip
+    project = make_project()
+    made = found(project, *conversions, edge=whole)["integer_io"]
+    assert made.expected.startswith("2 operators fewer on the CPU of 2")
+    assert made.edit(project).target.options["integer_io"] is True
+    assert found(made.edit(project), *conversions, edge=whole) == {}
+    assert "integer_io" not in found(project, conversions[0], edge=CHAIN)
+
+
+def test_that_16_bit_where_the_device_has_8_names_the_module():
+    project = make_project(Rule(id="r1", kind="global", config="a16w8"))
+    made = found(project, cpu("lin", "int16", "head"))["int16:head"]
+    assert made.title == "Give head a8w8"
+    assert made.edit(project) == edits.assign(project, "module_name", "head", "a8w8")
+
+
+@pytest.mark.parametrize(
+    ("spec", "inputs", "expected"),
+    [("net.py:net", None, True), ("net.pt2", None, False), ("net.py:net", "in.npz", False)],
+)
+def test_that_channels_last_needs_transposes_and_a_line_to_change(spec, inputs, expected):
+    report = result_of("lower").vela[0]
+    turn = report.operations[0].model_copy(
+        update={"operator": "Transpose", "cycles": 300, "module": "stem.conv"}
+    )
+    reports = (report.model_copy(update={"operations": (turn, *report.operations)}),)
+    plain = snapshot()
+    nodes = tuple(
+        Node(n.id, n.op, n.kind, n.module, outputs=PICTURE) if n.kind == "input" else n
+        for n in plain.nodes
+    )
+    program = GraphSnapshot("float", nodes, plain.edges, plain.modules)
+    project = edits.set_model(make_project(), ModelSource(spec=spec, inputs=inputs))
+    made = found(project, program=program, vela=reports)
+    assert ("channels_last" in made) is expected
+    if expected:
+        assert "300 of 1,000 cycles, estimated (Vela 5.1.0)" in made["channels_last"].expected
+    assert found(project, program=program) == {}
+
+
+def test_that_a_gain_counts_and_estimates_and_names_both_versions():
+    before = result_of("lower")
+    report = before.vela[0].model_copy(update={"cycles_total": 1500})
+    after = before.model_copy(update={"cpu_nodes": (), "vela": (report,), "vela_version": "5.2.0"})
+    said = Gain(before, after).sentence
+    assert "On the CPU: 1 → 0 counted" in said
+    assert "1,000 → 1,500 (+50.0 %), estimated (Vela 5.1.0 and 5.2.0)" in said
+    nothing = before.model_copy(update={"vela": (), "delegates": 0})
+    assert "NPU cycles 0 → 1,500, estimated" in Gain(nothing, after).sentence
