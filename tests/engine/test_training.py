@@ -96,16 +96,18 @@ def test_that_the_student_without_rounding_is_the_float_model(model):
 
 def test_that_training_goes_on_exactly_where_it_was_left(engine):
     plain = project("careful", "a8w4", **CALIBRATED)
-    assert start(engine, plain, epochs=2) == "done"
-    assert start(engine, plain, epochs=4) == "done"
+    options = {"halve_after": 1, "learning_rate": 0.03}
+    assert start(engine, plain, epochs=2, **options) == "done"
+    assert start(engine, plain, epochs=4, **options) == "done"
     told = [e.done for e in engine.events if isinstance(e, StudyProgress) and "epoch" in e.message]
     assert min(told) >= 2
-    whole = found(engine, plain)
+    whole = found(engine, plain, **options)
     assert len(whole.epochs) == 4
-    (place(engine, plain) / "study.json").unlink()
-    (place(engine, plain) / "checkpoint.safetensors").write_bytes(b"half")
-    assert start(engine, plain, epochs=4) == "done"
-    assert found(engine, plain) == whole
+    assert whole.epochs[-1].learning_rate < 0.03
+    (place(engine, plain, **options) / "study.json").unlink()
+    (place(engine, plain, **options) / "checkpoint.safetensors").write_bytes(b"half")
+    assert start(engine, plain, epochs=4, **options) == "done"
+    assert found(engine, plain, **options) == whole
 
 
 def test_that_training_stops_early_where_nothing_gets_better(engine):

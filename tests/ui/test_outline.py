@@ -86,12 +86,16 @@ def test_that_a_moved_project_means_the_same_files(tmp_path):
         "model": ModelSource(spec="net.py:make", weights="w.safetensors"),
         "calibration": DataSource(spec="data.npz", labels="/abs/labels.npy"),
         "evaluation": Evaluation(metric="package.module:score"),
+        "trained_weights": "trained.safetensors",
+        "training_function": "teach.py:teach",
     })  # fmt: skip
     moved = relocate(project, tmp_path / "a", tmp_path / "b")
     assert moved.model.spec == "../a/net.py:make"
     assert moved.model.weights == "../a/w.safetensors"
     assert moved.calibration.spec == "../a/data.npz"
     assert moved.calibration.labels == "/abs/labels.npy"
+    assert moved.trained_weights == "../a/trained.safetensors"
+    assert moved.training_function == "../a/teach.py:teach"
     assert moved.evaluation.metric == "package.module:score"
     assert relocate(moved, tmp_path / "b", tmp_path / "a") == project
     assert relocate(project, Path(tmp_path / "a"), tmp_path / "a") is project

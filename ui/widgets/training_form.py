@@ -35,7 +35,11 @@ class TrainingForm(QWidget):
         check.setLocale(QLocale.c())
         self.rate.setValidator(check)
         self.rate.textEdited.connect(lambda _text: self.edited.emit())
-        self._add("Learning rate", self.rate, "Halved whenever nothing gets better for 4 epochs")
+        self._add(
+            "Learning rate",
+            self.rate,
+            "Halved, and the best weights taken up, where nothing gets better",
+        )
         self.loss = self._choice("Loss", LOSSES)
         self.loss.setToolTip("Between what the quantized and the float model give")
         self.epochs = self._count("Epochs", standard.epochs, 1, "Passes over the samples")

@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 _HEADER = ("epoch", "loss", "SQNR, predicted [dB]", "learning rate", "")
 _NUMBERS = (
     ("epochs", "N", int, "passes over the samples"),
-    ("learning_rate", "X", float, "halved whenever nothing gets better for a while"),
+    ("learning_rate", "X", float, "halved where nothing gets better"),
     ("batch", "N", int, "samples side by side"),
     ("observe", "N", int, "epochs in which ranges of activations follow the data"),
     ("batch_norm", "N", int, "epochs in which batch-norm statistics follow the data"),
     ("patience", "N", int, "epochs without a better SQNR after which to stop"),
-    ("halve_after", "N", int, "epochs without a better SQNR that halve the learning rate"),
+    (
+        "halve_after",
+        "N",
+        int,
+        "epochs without a better SQNR after which to go back to the best weights",
+    ),
     ("seed", "N", int, "decides the order of samples"),
 )
 

@@ -24,15 +24,16 @@ WEIGHTS_STEM = "trained"
 class TrainingOptions(Frozen):
     """How to train.
 
-    ``learning_rate`` is halved after every ``halve_after`` epochs in a row without a better SQNR;
-    after ``patience`` of them training stops. Ranges of activations follow the data in the first
-    ``observe`` epochs, batch-norm statistics in the first ``batch_norm``; then they stay.
-    ``loss`` is the error's mean square over that of the float model's output, or the
-    Kullback-Leibler divergence between both softmax distributions over the last dimension.
+    After every ``halve_after`` epochs in a row without a better SQNR training goes back to the
+    best weights with half the ``learning_rate``; after ``patience`` of them it stops. Ranges of
+    activations follow the data in the first ``observe`` epochs, batch-norm statistics in the first
+    ``batch_norm``; then they stay. ``loss`` is the error's mean square over that of the float
+    model's output, or the Kullback-Leibler divergence between both softmax distributions over the
+    last dimension.
     """
 
     optimizer: OptimizerId = "adam"
-    learning_rate: float = Field(default=1e-3, gt=0.0, le=100.0, allow_inf_nan=False)
+    learning_rate: float = Field(default=3e-4, gt=0.0, le=100.0, allow_inf_nan=False)
     epochs: int = Field(default=DEFAULT_EPOCHS, ge=1, le=100_000)
     batch: int = Field(default=16, ge=1, le=65_536)
     observe: int = Field(default=30, ge=0)
@@ -56,7 +57,7 @@ def options_of(asked: Mapping[str, JsonValue]) -> TrainingOptions:
 
 
 def _told(name: str, said: str) -> ErrorInfo:
-    words = name.replace("_", " ")
+    words, said = name.replace("_", " "), said.replace("Input should be", "it must be")
     return ErrorInfo(
         message=f"The {words} cannot be used: {said[:1].lower()}{said[1:]}.",
         hint="A learning rate is greater than zero, e.g. 0.001." if "rate" in name else "",
@@ -116,15 +117,17 @@ def is_over(found: TrainingResult, options: TrainingOptions) -> bool:
     return len(found.epochs) >= options.epochs or found.without_gain >= options.patience
 
 
-def learning_rate_after(found: TrainingResult, options: TrainingOptions) -> float:
-    """Return the learning rate of the next epoch."""
+def next_step(found: TrainingResult, options: TrainingOptions) -> tuple[float, bool]:
+    """Return the learning rate of the next epoch, and whether it starts from the best weights."""
     rate, best, idle = options.learning_rate, found.start_db, 0
+    goes_back = False
     for epoch in found.epochs:
         idle = 0 if epoch.sqnr_db > best else idle + 1
         best = max(best, epoch.sqnr_db)
-        if idle and idle % options.halve_after == 0:
+        goes_back = idle > 0 and idle % options.halve_after == 0
+        if goes_back:
             rate /= 2
-    return rate
+    return rate, goes_back
 
 
 def keep_weights(found: TrainingResult, study: Path, folder: Path) -> str:

@@ -36,7 +36,7 @@ def test_that_every_epoch_shows_and_the_best_is_told(trained):
 def test_that_the_engine_is_told_what_the_form_says(trained, engines):
     (told,) = [c.options for c in engines.commands if isinstance(c, RunStudy)]
     assert told == {
-        "optimizer": "adam", "learning_rate": 0.001, "loss": "mse", "epochs": 3, "batch": 16,
+        "optimizer": "adam", "learning_rate": 0.0003, "loss": "mse", "epochs": 3, "batch": 16,
         "observe": 30, "batch_norm": 0, "patience": 20,
     }  # fmt: skip
 

@@ -12,7 +12,7 @@ from workbench.studies.training import (
     TrainingResult,
     is_over,
     keep_weights,
-    learning_rate_after,
+    next_step,
     options_of,
 )
 
@@ -47,10 +47,11 @@ def test_that_options_that_mean_nothing_are_refused_by_name(asked, place):
     assert "cannot be used" in info.message
 
 
-def test_that_the_rate_is_halved_where_nothing_gets_better_and_training_ends_there():
+def test_that_the_rate_is_halved_and_the_best_weights_taken_up_where_nothing_gets_better():
     options = TrainingOptions(learning_rate=0.8, halve_after=2, patience=5, epochs=9)
-    assert learning_rate_after(result(11, 12, 12), options) == 0.8
-    assert learning_rate_after(result(11, 12, 12, 11, 11, 10), options) == 0.2
+    assert next_step(result(11, 12, 12), options) == (0.8, False)
+    assert next_step(result(11, 12, 12, 11), options) == (0.4, True)
+    assert next_step(result(11, 12, 12, 11, 11, 10), options) == (0.2, True)
     assert not is_over(result(11, 12, 12, 11, 11, 10, best=2), options)
     assert is_over(result(11, 12, 12, 11, 11, 10, 9, best=2), options)
     assert is_over(result(*range(11, 20), best=9), options)

@@ -18,7 +18,7 @@ from workbench.engine.training.checkpoint import load_checkpoint, save_checkpoin
 from workbench.engine.training.lessons import Lessons
 from workbench.engine.training.student import Student, take_batches
 from workbench.engine.training.teaching import optimizer_of, teaching_of
-from workbench.engine.training.weights import put_weights, write_tensors
+from workbench.engine.training.weights import put_weights, read_weights, write_tensors
 from workbench.errors import Place, failure
 from workbench.studies.documents import load_study
 from workbench.studies.sensitivity import Noise
@@ -27,7 +27,7 @@ from workbench.studies.training import (
     TrainingOptions,
     TrainingResult,
     is_over,
-    learning_rate_after,
+    next_step,
     options_of,
 )
 
@@ -80,6 +80,8 @@ class _Training:
         self._optimizer = optimizer_of(
             options.optimizer, list(self._student.parameters.values()), options.learning_rate
         )
+        weights = self._student.weights()
+        self._untrained = {name: tensor.detach().clone() for name, tensor in weights.items()}
         found = load_checkpoint(study.folder, self._student, self._optimizer)
         self._found = found or self._first(device)
         self._said = 0.0
@@ -95,16 +97,30 @@ class _Training:
     def _first(self, device: str) -> TrainingResult:
         """Return what is known before the first epoch."""
         lessons = self._lessons
-        self._student.see(b.inputs for b in lessons.together(lessons.used, self._options.batch))
+        self._see()
         return TrainingResult(
             data=lessons.name, device=device, samples=len(lessons.used),
             held_out=lessons.held_out, one_by_one=lessons.one_by_one,
             total=self._options.epochs, start_db=self._sqnr(),
         )  # fmt: skip
 
+    def _go_back(self) -> None:
+        """Take up the best weights again, and forget where the optimiser was heading."""
+        found, student = self._found, self._student
+        best = read_weights(self._study.folder / found.weights) if found.best else self._untrained
+        student.take(best)
+        self._optimizer.state.clear()
+        self._see()
+
+    def _see(self) -> None:
+        lessons = self._lessons
+        self._student.see(b.inputs for b in lessons.together(lessons.used, self._options.batch))
+
     def _epoch(self, number: int) -> None:
         options, student = self._options, self._student
-        rate = learning_rate_after(self._found, options)
+        rate, goes_back = next_step(self._found, options)
+        if goes_back:
+            self._go_back()
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         student.switch(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     Program = Callable[..., object]
 
 Tensors = tuple[torch.Tensor, ...]
-# Samples are kept in memory, and every fifth of them is measured on, not trained on.
-AT_MOST = 1024
+# Samples are kept in memory up to so many bytes; every fifth is measured on, not trained on.
+AT_MOST_BYTES = 256 << 20
 _KEPT_EVERY = 5
 _FEWEST_TO_SPLIT = 10
 
@@ -57,9 +56,14 @@ class Lessons:
         samples = calibration_samples(context)
         self.name = samples.name
         self._all: list[Batch] = []
+        taken = 0
         with torch.no_grad():
-            for sample in islice(samples, AT_MOST):
+            for sample in samples:
                 context.check_cancelled()
+                taken += sum(tensor.nbytes for tensor in sample.inputs)
+                if self._all and taken > AT_MOST_BYTES:
+                    context.log(f"Training uses the first {len(self._all)} samples: 256 MiB.")
+                    break
                 inputs = tuple(tensor.to(device) for tensor in sample.inputs)
                 label = None if sample.label is None else torch.tensor([sample.label])
                 self._all.append(Batch(inputs, tuple(tensors_of(teacher(*inputs))), label))

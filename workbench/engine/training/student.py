@@ -129,6 +129,11 @@ class Student:
         """Return parameters and batch-norm statistics by the float model's names."""
         return {**self.parameters, **self._statistics}
 
+    def take(self, weights: Weights) -> None:
+        """Take up weights by the float model's names."""
+        for name, mine in self.weights().items():
+            mine.data.copy_(weights[name])
+
     def state(self) -> Weights:
         """Return everything that training changes, by the student's own names."""
         return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
