@@ -16,14 +16,17 @@ from PySide6.QtCore import QLineF
 from PySide6.QtGui import QColor, QImage, QPainter
 
 from ui.models.range_table import RangeRow, RangeTableModel, describe, range_rows
+from ui.models.timeline_words import sums_sentence
 from ui.plots.memory_plot import MemoryPlot
 from ui.plots.range_plot import RangePlot
+from ui.plots.timeline_plot import TimelinePlot
 from ui.range_drawing import series_of, tensor_of
 from ui.ranges.editor import RangeEditor
 from ui.theme import DARK
 from ui.widgets.figure_view import FigureView
 from workbench.numerics.tensors import histogram_of
-from workbench.results import CalibrateResult, LiveRange, TensorRange
+from workbench.numerics.timeline import CpuStop, Span, Timeline
+from workbench.results import CalibrateResult, CpuNode, LiveRange, TensorRange, VelaOperation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,3 +209,74 @@ def test_that_the_picture_of_a_memory_is_moved_smoothly(qtbot: QtBot, plain: flo
 
     move()
     report("2,000 tensors of a memory moved", timed(move, 30), 1000 / 60, plain)
+
+
+def operations(number: int) -> Timeline:
+    """Return an inference of many operations, with the CPU after every fiftieth."""
+    rng, now, spans, stops = np.random.default_rng(7), 0.0, [], []
+    for place in range(number):
+        npu, sram, external = (int(c) for c in rng.integers(100, 20_000, 3))
+        operation = VelaOperation(
+            name=f"conv2d_{place}", operator="Conv2D", module=f"features.{place}.conv",
+            tosa="CONV2D", cycles=max(npu, sram, external), npu_cycles=npu, macs=1000,
+            sram_cycles=sram, external_cycles=external, staging_bytes=512,
+        )  # fmt: skip
+        spans.append(Span(place, 0, operation, now, now + operation.cycles))
+        now += operation.cycles
+        if place % 50 == 0:
+            node = CpuNode(node=f"add_{place}", op="aten.add.Tensor", module="", reason="")
+            stops.append(CpuStop(now, (node,)))
+    return Timeline(tuple(spans), tuple(stops))
+
+
+@pytest.mark.parametrize("share", [0.9, 0.1, 0.01], ids=["most", "a tenth", "a hundredth"])
+def test_that_a_timeline_is_moved_smoothly(qtbot: QtBot, plain: float, share: float) -> None:
+    shown = operations(2000)
+    found = TimelinePlot(lambda place: shown.spans[place].operation.name, str)
+    qtbot.addWidget(found)
+    found.resize(*SIZE)
+    found.set_theme(DARK)
+    found.render_timeline(shown, "estimated (Vela)")
+    found.mark(range(300, 900))
+    found.show()
+    qtbot.waitExposed(found)
+    found.keys.fit()
+    found.keys.zoom(share)
+    for _ in range(60):
+        found.keys.move(-1.0)
+    steps = iter([0.002] * 20 + [-0.002] * 20)
+
+    def move() -> None:
+        found.keys.move(next(steps))
+        found.grab()
+
+    move()
+    report(
+        f"2,000 operations moved, {100 * share:.0f} % in view", timed(move, 30), 1000 / 60, plain
+    )
+
+
+def test_that_the_sums_of_a_box_follow_the_pointer(qtbot: QtBot, plain: float) -> None:
+    shown = operations(2000)
+    found = TimelinePlot(lambda place: shown.spans[place].operation.name, str)
+    qtbot.addWidget(found)
+    found.resize(*SIZE)
+    found.set_theme(DARK)
+    found.render_timeline(shown, "estimated (Vela)")
+    found.show()
+    qtbot.waitExposed(found)
+
+    def take(low: float, high: float, _is_over: bool) -> None:
+        places = shown.between(low, high)
+        found.mark(places)
+        assert sums_sentence(shown, places, [])
+
+    found.stretch_chosen.connect(take)
+    ends = iter(np.linspace(0.1, 0.9, 40) * shown.end)
+
+    def drag() -> None:
+        found.box.brushed.emit(0.0, float(next(ends)), False)
+        found.grab()
+
+    drag()
+    report("2,000 operations: a step of a box, with its sums", timed(drag, 30), 1000 / 60, plain)

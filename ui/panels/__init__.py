@@ -39,6 +39,7 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("numerics", "Numerics", "center", "ui.panels.numerics_panel:NumericsPanel"),
     PanelRow("sample", "Sample", "center", "ui.panels.sample_panel:SamplePanel"),
     PanelRow("cost", "Cost", "center", "ui.panels.cost_panel:CostPanel"),
+    PanelRow("timeline", "Timeline", "center", "ui.panels.timeline_panel:TimelinePanel"),
     PanelRow("memory", "Memory", "center", "ui.panels.memory_panel:MemoryPanel"),
     PanelRow("sweep", "Devices", "center", "ui.panels.devices_panel:DevicesPanel"),
     PanelRow("simulator", "Simulator", "center", "ui.panels.simulator_panel:SimulatorPanel"),

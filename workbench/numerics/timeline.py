@@ -1,0 +1,202 @@
+"""One inference along time: operations on the NPU one after the other, the CPU's between them.
+
+Vela 5.1 gives an operation the largest of three figures: cycles of computing, of SRAM and of
+external memory (equal in every table that was looked at); so they lie over one another within the
+operation. It gives operators on the CPU no time at all: they are places without a length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.results import CpuNode, LowerResult, TracedOperation, VelaOperation, VelaReport
+
+
+@dataclass(frozen=True)
+class Span:
+    """An operation of the NPU from ``start`` to ``end`` [cycles from the first operation's start].
+
+    ``place`` counts the operations of all delegates as they run; ``measured`` is None where no
+    cycles of its own were measured.
+    """
+
+    place: int
+    delegate: int
+    operation: VelaOperation
+    start: float
+    end: float
+    measured: float | None = None
+
+
+@dataclass(frozen=True)
+class CpuStop:
+    """Operators on the CPU that run one after the other, where they stand; how long is unknown."""
+
+    at: float
+    nodes: tuple[CpuNode, ...]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Figures of some operations together [cycles]; ``cycles`` as the timeline is laid out.
+
+    ``share`` is their part of all cycles, None where there are none; ``bounds`` counts operations
+    by what they wait for longest.
+    """
+
+    operations: int
+    cycles: float
+    share: float | None
+    estimated: int
+    npu: int
+    sram: int
+    external: int
+    macs: int
+    bounds: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Spans in running order, without gaps, and stops of the CPU.
+
+    ``unplaced`` are operators on the CPU that the program's order does not tell about.
+    """
+
+    spans: tuple[Span, ...] = ()
+    stops: tuple[CpuStop, ...] = ()
+    unplaced: tuple[CpuNode, ...] = ()
+    is_measured: bool = False
+
+    @property
+    def end(self) -> float:
+        """Cycles of all operations."""
+        return self.spans[-1].end if self.spans else 0.0
+
+    @cached_property
+    def edges(self) -> NDArray[np.float64]:
+        """Start and end of every operation, [operations, 2], both ascending."""
+        return np.asarray([(s.start, s.end) for s in self.spans], np.float64).reshape(-1, 2)
+
+    def at(self, cycle: float) -> int | None:
+        """Return the place of the operation that runs at a cycle."""
+        place = int(np.searchsorted(self.edges[:, 0], cycle, side="right")) - 1
+        return place if place >= 0 and cycle < self.edges[place, 1] else None
+
+    def between(self, low: float, high: float) -> list[int]:
+        """Return the places of operations that run at any time between two cycles."""
+        starts, ends = self.edges.T
+        length = ends > starts
+        runs = np.where(length, (ends > low) & (starts < high), (starts >= low) & (starts < high))
+        return [int(place) for place in np.flatnonzero(runs)]
+
+    def stops_between(self, low: float, high: float) -> list[int]:
+        """Return the places of stops from one cycle to another, both included."""
+        return [number for number, stop in enumerate(self.stops) if low <= stop.at <= high]
+
+    def stretches(self, places: Iterable[int]) -> list[tuple[float, float]]:
+        """Return start and end of operations; those that follow one another are one stretch."""
+        found: list[tuple[float, float]] = []
+        before = None
+        for place in sorted(set(places)):
+            span = self.spans[place]
+            if before is not None and place == before + 1:
+                found[-1] = (found[-1][0], span.end)
+            else:
+                found.append((span.start, span.end))
+            before = place
+        return found
+
+    def sums(self, places: Iterable[int]) -> Sums:
+        """Return the figures of operations together."""
+        spans = [self.spans[place] for place in places]
+        chosen = [span.operation for span in spans]
+        cycles = sum(span.end - span.start for span in spans)
+        bounds: dict[str, int] = {}
+        for operation in chosen:
+            if operation.bound:
+                bounds[operation.bound] = bounds.get(operation.bound, 0) + 1
+        return Sums(
+            operations=len(chosen), cycles=cycles, share=cycles / self.end if self.end else None,
+            estimated=sum(o.cycles for o in chosen), npu=sum(o.npu_cycles for o in chosen),
+            sram=sum(o.sram_cycles for o in chosen),
+            external=sum(o.external_cycles for o in chosen), macs=sum(o.macs for o in chosen),
+            bounds=bounds,
+        )  # fmt: skip
+
+
+def is_trace_of(traced: Sequence[TracedOperation], lowered: LowerResult) -> bool:
+    """Return whether cycles were measured, and of exactly these operations."""
+    rows = [(r.delegate, o.operator, o.name) for r in lowered.vela for o in r.operations]
+    return rows == [(t.delegate, t.operator, t.name) for t in traced] and any(
+        t.cycles is not None for t in traced
+    )
+
+
+def timeline(
+    lowered: LowerResult,
+    program: GraphSnapshot | None,
+    traced: Sequence[TracedOperation] = (),
+) -> Timeline:
+    """Return one inference along time.
+
+    Args:
+        lowered: The compiled program with Vela's reports.
+        program: Its graph; delegates and operators on the CPU run in the order of its nodes.
+            Without it the delegates follow one another, and no operator on the CPU has a place.
+        traced: Measured cycles of the same operations; with them the spans are as long as was
+            measured, and those without a measurement of their own have no length.
+    """
+    draft = _Draft(traced)
+    waiting = {node.node: node for node in lowered.cpu_nodes}
+    reports = iter(lowered.vela)
+    for node in program.nodes if program else ():
+        # What is nested in a delegate or a branch is named after it, with a slash.
+        if node.kind == "delegate" and "/" not in node.id:
+            if (report := next(reports, None)) is not None:
+                draft.run(report)
+        elif node.id in waiting:
+            draft.stop(waiting.pop(node.id))
+    for report in reports:
+        draft.run(report)
+    draft.close()
+    return Timeline(
+        tuple(draft.spans), tuple(draft.stops), tuple(waiting.values()), is_measured=bool(traced)
+    )
+
+
+@dataclass
+class _Draft:
+    """A timeline up to ``now`` [cycles]."""
+
+    traced: Sequence[TracedOperation]
+    now: float = 0.0
+    spans: list[Span] = field(default_factory=list)
+    stops: list[CpuStop] = field(default_factory=list)
+    _nodes: list[CpuNode] = field(default_factory=list)
+
+    def run(self, report: VelaReport) -> None:
+        """Add the operations of a delegate."""
+        self.close()
+        for operation in report.operations:
+            place = len(self.spans)
+            measured = self.traced[place].cycles if self.traced else None
+            length = (measured or 0.0) if self.traced else float(operation.cycles)
+            end = self.now + length
+            self.spans.append(Span(place, report.delegate, operation, self.now, end, measured))
+            self.now = end
+
+    def stop(self, node: CpuNode) -> None:
+        """Add an operator on the CPU."""
+        self._nodes.append(node)
+
+    def close(self) -> None:
+        """End the operators on the CPU that run one after the other."""
+        if self._nodes:
+            self.stops.append(CpuStop(self.now, tuple(self._nodes)))
+            self._nodes = []
