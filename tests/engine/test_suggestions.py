@@ -51,7 +51,7 @@ def test_that_an_applied_suggestion_brings_what_it_said(engine, made, identity, 
     assert fewer > 0
     assert f"{fewer} " in found.expected.split(" of ")[0]
     assert identity not in suggested(engine, found.edit(made))
-    counted = f"On the CPU: {len(before.cpu_nodes)} → {len(after.cpu_nodes)} counted"
+    counted = f"on the CPU {len(before.cpu_nodes)} → {len(after.cpu_nodes)}, counted"
     assert counted in Gain(before, after).sentence
     assert "estimated (Vela" in Gain(before, after).sentence
 

@@ -22,7 +22,6 @@ from ui.figures import count, milliseconds, percent, size
 from ui.models.cost_table import (
     DELEGATE,
     SHARE,
-    CpuTableModel,
     FileTableModel,
     ModuleCost,
     OperationRow,
@@ -33,6 +32,7 @@ from ui.models.cost_table import (
 )
 from ui.models.figure_table import Role
 from ui.outline import inside
+from ui.places.view import PlacesView
 from ui.result_panel import ResultPanel, Shown, StageFrame
 from ui.selection import Selected
 from ui.theme import Theme
@@ -44,7 +44,6 @@ from workbench.results import LowerResult, PackageResult
 NO_COST = "What the program costs on the device appears here once it has been compiled."
 NO_PACKAGE = "The files for the firmware engineer appear here once they have been packed."
 _MOST_BARS = 24
-_REASON_PX = 900
 _EVERY = "every module"
 OPERATIONS, PLACES, DELIVERABLES = range(3)
 
@@ -97,15 +96,11 @@ class CostPanel(ResultPanel):
             r.place for r in self._rows
             if r.operation.module and inside(r.operation.module, modules)
         ]  # fmt: skip
-        nodes = selected.nodes
-        on_cpu = [i for i, n in enumerate(self._cpu_nodes) if n in nodes]
-        for table, model, chosen in (
-            (self.operation_table, self.operations, places),
-            (self.cpu_table, self.cpu, on_cpu),
-        ):
-            shown = [model.shown_at(place) for place in chosen]
-            if selected.origin != self.panel_id or set(shown) != set(table.chosen_rows()):
-                table.choose_rows(shown, reveal=selected.origin != self.panel_id)
+        ours, table = selected.origin == self.panel_id, self.operation_table
+        rows = [self.operations.shown_at(place) for place in places]
+        if not ours or set(rows) != set(table.chosen_rows()):
+            table.choose_rows(rows, reveal=not ours)
+        self.places.choose(selected.nodes, ours=ours)
         self.bars.choose(
             i for i, m in enumerate(self._modules) if _touches(m.module, modules)
         )  # fmt: skip
@@ -116,7 +111,6 @@ class CostPanel(ResultPanel):
             self.tabs.setCurrentIndex(DELIVERABLES if stage == "package" else OPERATIONS)
 
     def _make_cost(self, content: QWidget) -> None:
-        self._cpu_nodes: list[str] = []
         self.origin = QLabel(content)
         self.origin.setObjectName("Hint")
         self.origin.setWordWrap(True)
@@ -124,7 +118,9 @@ class CostPanel(ResultPanel):
         self.tabs = QTabWidget(content)
         self.tabs.setDocumentMode(True)
         self.tabs.addTab(self._built_operations(), "Operations")
-        self.tabs.addTab(self._built_places(), "What runs where")
+        self.places = PlacesView(self.context, self)
+        self.places.nodes_chosen.connect(self._on_nodes_chosen)
+        self.tabs.addTab(self.places, "What runs where")
         self.tabs.addTab(self.frames["package"], "Deliverables")
         layout = QVBoxLayout(content)
         layout.setContentsMargins(8, 6, 8, 0)
@@ -169,19 +165,6 @@ class CostPanel(ResultPanel):
         split.setSizes([260, 220])
         return split
 
-    def _built_places(self) -> QWidget:
-        page = QWidget(self)
-        self.places_note = QLabel(page)
-        self.places_note.setWordWrap(True)
-        self.cpu = CpuTableModel(self)
-        self.cpu_table = FigureView("Operators on the CPU", self.cpu, page, widest_px=_REASON_PX)
-        self.cpu_table.rows_chosen.connect(self._on_cpu_chosen)
-        layout = QVBoxLayout(page)
-        layout.setContentsMargins(0, 8, 0, 0)
-        layout.addWidget(self.places_note)
-        layout.addWidget(self.cpu_table, 1)
-        return page
-
     def _make_package(self, content: QWidget) -> None:
         self.files = FileTableModel(self)
         self.deliverables = DeliverablesView(self.files, content)
@@ -202,14 +185,11 @@ class CostPanel(ResultPanel):
         self.cards.render_cards(cost_cards(value), theme, stale=not shown.current)
         snapshot = self.context.outline.snapshot
         self._rows = operation_rows(value, snapshot.nodes_by_id if snapshot else None)
-        self._cpu_nodes = [node.node for node in value.cpu_nodes]
         self.operations.set_rows(self._rows)
-        self.cpu.set_rows(value.cpu_nodes)
         self.operation_table.setColumnHidden(DELEGATE, len(value.vela) < 2)
-        for table in (self.operation_table, self.cpu_table):
-            table.set_look(theme, stale=not shown.current)
+        self.operation_table.set_look(theme, stale=not shown.current)
         self.bars.set_stale(not shown.current)
-        self.places_note.setText(_places_text(value))
+        self.places.render_lowered(shown)
         self._show_depths()
 
     def _show_depths(self) -> None:
@@ -240,8 +220,7 @@ class CostPanel(ResultPanel):
     def _choose_modules(self, modules: Sequence[str]) -> None:
         self.context.selection.choose_modules([m for m in modules if m], self.panel_id)
 
-    def _on_cpu_chosen(self, shown: Sequence[int]) -> None:
-        nodes = [self._cpu_nodes[self.cpu.place_of(row)] for row in shown]
+    def _on_nodes_chosen(self, nodes: Sequence[str]) -> None:
         self.context.selection.choose_nodes(nodes, self.panel_id)
 
     def _on_deliver_asked(self) -> None:
@@ -279,15 +258,6 @@ def cost_cards(value: LowerResult) -> list[Card]:
 def _module_text(cost: ModuleCost) -> str:
     return "\n".join((cost.name, f"{count(cost.cycles)} cycles, {percent(cost.share)} of all",
                       f"operations: {cost.operations}, estimated by Vela"))  # fmt: skip
-
-
-def _places_text(value: LowerResult) -> str:
-    number = len(value.cpu_nodes)
-    parts = "one delegate" if value.delegates == 1 else f"{value.delegates} delegates"
-    npu = f"{value.delegated_nodes} operators run on the NPU in {parts}."
-    stay = "stays" if number == 1 else "stay"
-    rest = f"{number} {stay} on the CPU:" if number else "None stay on the CPU."
-    return f"{npu} {rest}"
 
 
 def _touches(module: str, modules: frozenset[str]) -> bool:

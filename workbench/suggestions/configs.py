@@ -38,7 +38,7 @@ def _let_on(project: Project, left: Left) -> Iterator[Suggestion]:
         if chosen:
             yield _of_config(
                 left, chosen, f"off:{rule.id}", f"Let {_named(rule)} onto the NPU",
-                f"Rule {_number(project, rule)} keeps it on the CPU, whatever its precision.",
+                f"Rule {_number(project, rule)} keeps {_named(rule)} there.",
                 partial(edits.remove_rule, rule_id=rule.id),
             )  # fmt: skip
 
@@ -62,9 +62,9 @@ def _quantize(project: Project, left: Left) -> Iterator[Suggestion]:
         kind, match = (rule.kind, rule.match) if rule else ("global", "")
         what = _named(rule) if rule else "what no rule covers"
         why = (
-            f"Rule {_number(project, rule)} leaves it in float, and the NPU takes integers only."
+            f"Rule {_number(project, rule)} leaves {what} in float; the NPU takes integers only."
             if rule
-            else "No rule speaks of it, so it is float, and the NPU takes integers only."
+            else "What no rule speaks of is float; the NPU takes integers only."
         )
         yield _of_config(
             left, chosen, f"float:{rule_id or ''}", f"Give {what} {_EIGHT_BIT}", why,
@@ -83,8 +83,8 @@ def _narrow(project: Project, left: Left) -> Iterator[Suggestion]:
         kind: RuleKind = "module_name" if module else "global"
         yield _of_config(
             left, chosen, f"int16:{module}", f"Give {what} {_EIGHT_BIT}",
-            f"This device computes it in 8 bit only. All of {what} becomes 8-bit, except where a "
-            "stronger rule says otherwise.",
+            f"This device has that operation in 8 bit only. All of {what} becomes 8-bit, except "
+            "where a stronger rule says otherwise.",
             partial(edits.assign, kind=kind, match=module, config=_EIGHT_BIT),
         )  # fmt: skip
 

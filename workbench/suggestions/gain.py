@@ -19,12 +19,13 @@ class Gain:
     @property
     def sentence(self) -> str:
         """Say what changed on the CPU, counted, and on the NPU, estimated."""
-        cpu = f"On the CPU: {len(self.before.cpu_nodes)} \u2192 {len(self.after.cpu_nodes)} counted"
+        before, after = (len(each.cpu_nodes) for each in (self.before, self.after))
+        cpu = f"Operators on the CPU {before} \u2192 {after}, counted"
         delegates = f"delegates {self.before.delegates} \u2192 {self.after.delegates}"
         old, new = (_cycles(each) for each in (self.before, self.after))
         change = f" ({100 * (new - old) / old:+.1f} %)" if old else ""
         cycles = f"NPU cycles {old:,} \u2192 {new:,}{change}, estimated ({self._vela()})"
-        return f"{cpu}; {delegates}; {cycles}. What the CPU took and takes no cycle counts."
+        return f"{cpu}; {delegates}; {cycles}. These cycles leave out the CPU."
 
     def _vela(self) -> str:
         versions = dict.fromkeys((self.before.vela_version, self.after.vela_version))

@@ -91,7 +91,7 @@ def test_that_a_module_chosen_elsewhere_marks_its_operations(panel, opened, qtbo
     qtbot.waitUntil(lambda: panel.operation_table.chosen_rows() == [0, 1])
     opened.context.selection.choose_nodes(["linear"])
     qtbot.waitUntil(lambda: panel.operation_table.chosen_rows() == [2])
-    assert panel.cpu_table.chosen_rows() == [0]
+    assert panel.places.table.chosen_rows() == [0]
 
 
 def test_that_cycles_roll_up_to_the_chosen_depth(panel, qtbot):
@@ -109,9 +109,9 @@ def test_that_a_clicked_bar_chooses_its_module(panel, opened):
 
 def test_that_a_cpu_node_says_why_and_is_chosen_by_a_click(panel, opened, qtbot):
     panel.tabs.setCurrentIndex(1)
-    assert "1 stays on the CPU" in panel.places_note.text()
-    assert panel.cpu.index(0, 1).data() == "too wide"
-    click(panel.cpu_table, qtbot, 0)
+    assert "1 stays on the CPU" in panel.places.note.text()
+    assert panel.places.cpu.index(0, 1).data() == "too wide"
+    click(panel.places.table, qtbot, 0)
     assert opened.context.selection.value.nodes == {"linear"}
 
 

@@ -118,7 +118,7 @@ def test_that_a_gain_counts_and_estimates_and_names_both_versions():
     report = before.vela[0].model_copy(update={"cycles_total": 1500})
     after = before.model_copy(update={"cpu_nodes": (), "vela": (report,), "vela_version": "5.2.0"})
     said = Gain(before, after).sentence
-    assert "On the CPU: 1 → 0 counted" in said
+    assert "Operators on the CPU 1 → 0, counted" in said
     assert "1,000 → 1,500 (+50.0 %), estimated (Vela 5.1.0 and 5.2.0)" in said
     nothing = before.model_copy(update={"vela": (), "delegates": 0})
     assert "NPU cycles 0 → 1,500, estimated" in Gain(nothing, after).sentence
