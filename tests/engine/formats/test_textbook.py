@@ -221,3 +221,22 @@ def test_that_roles_choose_their_own_parameters():
     assert quantizer("integer", config, "weight").given["width"] == 4
     with pytest.raises(WorkbenchError, match="'width' and it is missing"):
         quantizer("integer", config, "bias")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "parameters"),
+    [
+        ("mxint", {"width": 8}),
+        ("mxfp", {"exponent_width": 2, "frac_width": 1}),
+        ("nvfp4", {}),
+    ],
+)
+@pytest.mark.parametrize("shape", [(2, 40, 5, 3), (1, 3, 7, 7), (32, 4), (64, 2, 1), (200, 700)])
+def test_that_blocks_along_any_dimension_are_those_of_the_moved_array(scheme, parameters, shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(2)) * 3
+    x.view(-1)[:2] = torch.tensor([float("nan"), float("inf")])
+    for axis in range(len(shape)):
+        moved = quantize(x.movedim(axis, -1), scheme, {**parameters, "block_dim": -1})
+        found = quantize(x, scheme, {**parameters, "block_dim": axis})
+        torch.testing.assert_close(found, moved.movedim(-1, axis), rtol=0, atol=0, equal_nan=True)
+        assert found.is_contiguous()

@@ -107,12 +107,12 @@ def block_log(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     largest = finite_largest(blocks.rows)
     bias = (top - ceil_exponents(largest)).clamp_(0, last)
 
-    def work(rows: Tensor, scales: Tensor) -> Tensor:
-        return round_to_powers(rows / scales, -top, 0).mul_(scales)
+    limit = 2.0 ** exponent_limits(x.dtype)[1]
 
-    made = _scaled(blocks.rows, top - bias, largest, work)
-    _, most = exponent_limits(x.dtype)
-    return blocks.join(made.clamp_(-(2.0**most), 2.0**most))
+    def work(rows: Tensor, scales: Tensor) -> Tensor:
+        return round_to_powers(rows / scales, -top, 0).mul_(scales).clamp_(-limit, limit)
+
+    return blocks.join(_scaled(blocks.rows, top - bias, largest, work))
 
 
 def _scaled(
@@ -121,7 +121,8 @@ def _scaled(
     """Return ``work(rows, 2^exponents)``, in float64 where float32 has no room for the scale."""
     held = torch.where(largest > 0, exponents, torch.zeros_like(exponents))
     narrow = rows.dtype == torch.float32
-    if narrow and (extreme(largest) or bool((held.abs() > 60).any())):
+    least, most = torch.aminmax(held)
+    if narrow and (extreme(largest) or int(least) < -60 or int(most) > 60):
         limit = torch.finfo(torch.float32).max
 
         def wide(part: Tensor, scales: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ end are padded with zeros.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,36 @@ def split(x: Tensor, sizes: Sequence[int]) -> Blocks:
     order = [2 * k for k in range(rank)] + [2 * k + 1 for k in range(rank)]
     rows = x.reshape(pairs).permute(order).reshape(-1, elements)
     return Blocks(rows, shape, padded, tuple(sizes))
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Blocks along a dimension that is not the last, without moving it.
+
+    Attributes:
+        rows: [N, B, K]; each of the K lanes has blocks of its own along B, zeros at their end.
+        shape: Of the array.
+        axis: Which dimension blocks run along.
+    """
+
+    rows: Tensor
+    shape: torch.Size
+    axis: int
+
+    def join(self, rows: Tensor) -> Tensor:
+        """Return rows as an array again."""
+        outer = math.prod(self.shape[: self.axis])
+        whole = rows.reshape(outer, -1, rows.shape[-1])
+        return whole[:, : self.shape[self.axis]].reshape(self.shape)
+
+
+def lanes(x: Tensor, axis: int, size: int) -> Lanes:
+    """Return an array in blocks of ``size`` along a dimension; the last may be short."""
+    inner = math.prod(x.shape[axis + 1 :])
+    flat = x.reshape(-1, x.shape[axis], inner)
+    if short := -x.shape[axis] % size:
+        flat = functional.pad(flat, (0, 0, 0, short))
+    return Lanes(flat.reshape(-1, size, inner), x.shape, axis)
 
 
 def sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,8 +30,11 @@ def by_chunks(
 
 
 def by_rows(rows: Tensor, values: tuple[Tensor, ...], work: Callable[..., Tensor]) -> Tensor:
-    """Return ``work(rows, *values)`` of rows [N, B] with one value for each row [N, 1]."""
-    step = max(1, _ELEMENTS // max(1, rows.shape[1]))
+    """Return ``work(rows, *values)`` of rows [N, B] with one value for each row [N, 1].
+
+    Or of [N, B, K], whose blocks lie along B, with values [N, 1, K].
+    """
+    step = max(1, _ELEMENTS // max(1, math.prod(rows.shape[1:])))
     if rows.shape[0] <= step:
         return work(rows, *values)
     out = torch.empty_like(rows)
@@ -41,9 +45,12 @@ def by_rows(rows: Tensor, values: tuple[Tensor, ...], work: Callable[..., Tensor
 
 
 def largest_of_rows(rows: Tensor) -> Tensor:
-    """Return the largest magnitude of each row [N, B] as [N, 1]; NaN wherever a row has one."""
-    step = max(1, _ELEMENTS // max(1, rows.shape[1]))
-    out = torch.empty(rows.shape[0], 1, dtype=rows.dtype)
+    """Return the largest magnitude of each row [N, B] as [N, 1]; NaN wherever a row has one.
+
+    Of [N, B, K] those along B as [N, 1, K].
+    """
+    step = max(1, _ELEMENTS // max(1, math.prod(rows.shape[1:])))
+    out = torch.empty((rows.shape[0], 1, *rows.shape[2:]), dtype=rows.dtype)
     for start in range(0, rows.shape[0], step):
         part = slice(start, start + step)
         out[part] = rows[part].abs().amax(1, keepdim=True)

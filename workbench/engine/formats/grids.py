@@ -18,7 +18,10 @@ from workbench.errors import failure
 
 @dataclass(frozen=True)
 class _Layout:
-    """Bits of a floating type: its integer twin, fraction, exponents and where sqrt(2) rounds."""
+    """Bits of a floating type: its integer twin, fraction, exponents and where sqrt(2) rounds.
+
+    ``lift`` is a power of two that takes the smallest subnormal to the normal ``lifted``.
+    """
 
     integer: torch.dtype
     fraction: int
@@ -26,12 +29,14 @@ class _Layout:
     root: int
     least: int
     most: int
+    lift: float
+    lifted: float
 
 
 _LAYOUTS = {
-    torch.float32: _Layout(torch.int32, 23, 0x7F800000, 0x3504F4, -126, 127),
+    torch.float32: _Layout(torch.int32, 23, 0x7F800000, 0x3504F4, -126, 127, 2.0**64, 2.0**-85),
     torch.float64: _Layout(
-        torch.int64, 52, 0x7FF0000000000000, 0x6A09E667F3BCD, -1022, 1023
+        torch.int64, 52, 0x7FF0000000000000, 0x6A09E667F3BCD, -1022, 1023, 2.0**600, 2.0**-474
     ),
 }  # fmt: skip
 
@@ -113,9 +118,9 @@ def round_to_powers(x: Tensor, least: int, most: int) -> Tensor:
 
     def work(piece: Tensor) -> Tensor:
         bits = piece.abs().view(layout.integer).add_(carry).bitwise_and_(layout.mask)
-        power = bits.view(x.dtype).clamp_(low, high)
-        power.copysign_(piece).masked_fill_(piece == 0, 0.0)
-        return power.masked_fill_(piece.isnan(), float("nan"))
+        # 1 or -1, and 0 and NaN where the value is: lifted, because subnormals are slow.
+        sign = piece.mul(layout.lift).clamp_(-layout.lifted, layout.lifted)
+        return bits.view(x.dtype).clamp_(low, high).mul_(sign.mul_(1 / layout.lifted))
 
     return by_chunks(x, work)
 
@@ -135,8 +140,8 @@ def ceil_exponents(values: Tensor) -> Tensor:
 
 def extreme(largest: Tensor) -> bool:
     """Return whether values are so large or so small that float32 has no room to scale them."""
-    used = largest[largest > 0]
-    return used.numel() > 0 and bool((used.max() > 2.0**120) | (used.min() < 2.0**-90))
+    low, high = torch.aminmax(torch.where(largest > 0, largest, 1.0))
+    return float(low) < 2.0**-90 or float(high) > 2.0**120
 
 
 def powers(exponents: Tensor, dtype: torch.dtype) -> Tensor:

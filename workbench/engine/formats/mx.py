@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.engine.formats.block_formats import shared_integers
-from workbench.engine.formats.blocks import finite_largest, split
+from workbench.engine.formats.blocks import finite_largest, lanes, split
 from workbench.engine.formats.chunks import by_rows
 from workbench.engine.formats.grids import exponent_limits, floor_exponents, powers, round_to_floats
 from workbench.errors import Place, failure
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from workbench.engine.formats.blocks import Blocks
+    from workbench.engine.formats.blocks import Blocks, Lanes
     from workbench.targets.number_formats import Role
 
 _DIMENSIONS: dict[str, int] = {"data": -1, "weight": 1, "bias": 0}
@@ -53,11 +53,12 @@ def dimension(x: Tensor, given: Mapping[str, Any], role: Role) -> int:
     return int(wanted % x.dim())
 
 
-def _along(x: Tensor, given: Mapping[str, Any], role: Role) -> tuple[Blocks, int]:
+def _along(x: Tensor, given: Mapping[str, Any], role: Role) -> Blocks | Lanes:
     axis = dimension(x, given, role)
-    moved = x.movedim(axis, -1)
-    size = min(given["block_size"], moved.shape[-1])
-    return split(moved, (*[1] * (x.dim() - 1), size)), axis
+    size = min(given["block_size"], x.shape[axis])
+    if axis == x.dim() - 1:
+        return split(x, (*[1] * (x.dim() - 1), size))
+    return lanes(x, axis, size)
 
 
 def _scale_exponents(exponents: Tensor, bits: int) -> Tensor:
@@ -85,11 +86,11 @@ def mxint(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     """
     refuse_search(given)
     bits = given["width"]
-    blocks, axis = _along(x, given, role)
+    blocks = _along(x, given, role)
     exponent = _scale_exponents(floor_exponents(finite_largest(blocks.rows)), given["scale_bits"])
     steps = powers(exponent + 2 - bits, x.dtype)
     rows = shared_integers(blocks.rows, steps, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return blocks.join(rows).movedim(-1, axis).contiguous()
+    return blocks.join(rows).contiguous()
 
 
 def element(given: Mapping[str, Any]) -> tuple[int, int]:
@@ -133,14 +134,14 @@ def mxfp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     exponent_bits, bits = element(given)
     largest, most = element_largest(exponent_bits, bits)
     least = 2 - 2 ** (exponent_bits - 1)
-    blocks, axis = _along(x, given, role)
+    blocks = _along(x, given, role)
     exponent = floor_exponents(finite_largest(blocks.rows)) - most
     scale = powers(_scale_exponents(exponent, given["scale_bits"]), x.dtype)
 
     def work(rows: Tensor, scales: Tensor) -> Tensor:
         return round_to_floats(rows / scales, bits, least, largest).mul_(scales)
 
-    return blocks.join(by_rows(blocks.rows, (scale,), work)).movedim(-1, axis).contiguous()
+    return blocks.join(by_rows(blocks.rows, (scale,), work)).contiguous()
 
 
 def nvfp4(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
@@ -154,7 +155,7 @@ def nvfp4(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     Source: NVIDIA, Introducing NVFP4 for efficient and accurate low-precision inference (2025):
     16 elements, E4M3 block scales, a second-level float32 scale.
     """
-    blocks, axis = _along(x, given, role)
+    blocks = _along(x, given, role)
     largest = finite_largest(blocks.rows)
     whole = largest.amax() / (_E2M1_LARGEST * _E4M3_LARGEST)
     whole = torch.where(whole > 0, whole, torch.ones_like(whole))
@@ -164,7 +165,7 @@ def nvfp4(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
         divisor = torch.where(scales > 0, scales, torch.ones_like(scales))
         return round_to_floats(rows / divisor, 1, 0, _E2M1_LARGEST).mul_(scales)
 
-    return blocks.join(by_rows(blocks.rows, (scale,), work)).movedim(-1, axis).contiguous()
+    return blocks.join(by_rows(blocks.rows, (scale,), work)).contiguous()
 
 
 def mxint_hardware(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:

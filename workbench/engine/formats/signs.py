@@ -151,10 +151,16 @@ def binary_residual(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     """
     if role != "data" or not given.get("residual_sign", True):
         return _residual_weight(x, given, role)
-    total = torch.zeros_like(x)
-    for mean in residual_means(given):
-        total += torch.where(x - total >= 0, mean, -mean)
-    return total.masked_fill_(x.isnan(), _NAN)
+    means = [x.new_tensor(mean) for mean in residual_means(given)]
+
+    def work(piece: Tensor) -> Tensor:
+        total = torch.zeros_like(piece)
+        for mean in means:
+            # A negative zero plus zero is a positive one, whose sign is +1.
+            total += torch.copysign(mean, (piece - total).add_(0.0))
+        return total.masked_fill_(piece.isnan(), _NAN)
+
+    return by_chunks(x, work)
 
 
 def _residual_weight(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
