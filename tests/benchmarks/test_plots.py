@@ -237,7 +237,7 @@ def test_that_a_timeline_is_moved_smoothly(qtbot: QtBot, plain: float, share: fl
     found.resize(*SIZE)
     found.set_theme(DARK)
     found.render_timeline(shown, "estimated (Vela)")
-    found.mark(range(300, 900))
+    found.mark(range(0, 2000, 2))
     found.show()
     qtbot.waitExposed(found)
     found.keys.fit()

@@ -23,8 +23,8 @@ def origin_sentence(lowered: LowerResult, shown: Timeline, origin: str) -> str:
         said.append("A mean over the inferences. Memories are not measured by operation.")
         without = sum(1 for span in shown.spans if span.measured is None)
         if without:
-            each = "operation has" if without == 1 else "operations have"
-            said.append(f"{count(without)} {each} no measurement of their own and no length here.")
+            without_length = _number(without, "operation")
+            said.append(f"Not measured by itself, so without a length here: {without_length}.")
     elif shown.spans:
         said.append(
             "Darker: computing. When in an operation a memory is busy is not known: it is drawn "

@@ -14,13 +14,19 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QImage, QPainter
 
+# Less than this of a column is rounding.
+_NOTHING = 1e-6
+
 
 class LaneBars(pg.GraphicsObject):  # type: ignore[misc]
-    """Bars of one colour in one lane; ascending along x, none over another."""
+    """Bars of one colour in one lane; ascending along x, none over another.
 
-    def __init__(self, lane: tuple[float, float]) -> None:
+    ``is_solid`` paints every column that has any of a bar as if it were covered.
+    """
+
+    def __init__(self, lane: tuple[float, float], *, is_solid: bool = False) -> None:
         super().__init__()
-        self._lane = lane
+        self._lane, self._is_solid = lane, is_solid
         self._colour = QColor("black")
         self._places, self._busy = np.zeros(0), np.zeros(0)
 
@@ -56,7 +62,7 @@ class LaneBars(pg.GraphicsObject):  # type: ignore[misc]
         wide = view.width() / max(other.x() - corner.x(), 1e-9)
         borders = view.left() + (np.arange(first, last + 1) - corner.x()) * wide
         covered = np.diff(np.interp(borders, self._places, self._busy)) / wide
-        image = _row(covered, self._colour)
+        image = _row(np.ceil(covered - _NOTHING) if self._is_solid else covered, self._colour)
         painter.save()
         painter.resetTransform()
         painter.drawImage(QRectF(first, corner.y(), last - first, other.y() - corner.y()), image)

@@ -14,7 +14,7 @@ _FONT_PX, _PAD_PX, _LEAST_PX = 11, 4.0, 34.0
 
 
 class LaneNames(pg.GraphicsObject):  # type: ignore[misc]
-    """Lines of text, one block for each bar; bars are ascending along x and lie in one lane.
+    """Operator and module of each bar; bars are ascending along x and lie in one lane.
 
     With ``follows`` a bar that begins left of what is shown has its name where it can be read;
     else its name goes with its begin.
@@ -34,7 +34,7 @@ class LaneNames(pg.GraphicsObject):  # type: ignore[misc]
         self, edges: NDArray[np.float64], texts: tuple[tuple[str, ...], ...],
         lane: tuple[float, float],
     ) -> None:  # fmt: skip
-        """Name other bars: ``edges`` [bars, 2] along x, lines from the top, the lane's ends."""
+        """Name other bars: ``edges`` [bars, 2] along x, their two lines, the lane's ends."""
         self.prepareGeometryChange()
         self._edges, self._texts, self._lane = edges, texts, lane
         self.update()
@@ -81,6 +81,8 @@ def _write(painter: QPainter, metrics: QFontMetricsF, room: QRectF, lines: tuple
         below = (number + 1) * height
         if below > room.height():
             return
-        text = metrics.elidedText(line, Qt.TextElideMode.ElideLeft, room.width())
+        # Modules differ at their ends, operators at their beginnings.
+        side = Qt.TextElideMode.ElideLeft if number else Qt.TextElideMode.ElideRight
+        text = metrics.elidedText(line, side, room.width())
         place = QPointF(room.left(), room.top() + below - metrics.descent())
         painter.drawText(place, text)

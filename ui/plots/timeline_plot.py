@@ -25,6 +25,7 @@ _ALL = (-0.25, 6.3)
 _LANES = (("CPU", CPU), ("NPU", NPU), ("SRAM", SRAM), ("external\nmemory", EXTERNAL))
 _STOP_PX, _NEAR_PX = 15, 11
 _AIR = 0.02
+_RIM = 0.08
 _UNITS = ((1e6, 1e-6, "million cycles"), (1e4, 1e-3, "thousand cycles"), (0.0, 1.0, "cycles"))
 
 
@@ -52,13 +53,14 @@ class TimelinePlot(Chart):
         self.keys = ViewKeys(self)
         lanes = {"even": NPU, "odd": NPU, "computing": NPU, "sram": SRAM, "external": EXTERNAL}
         self._bars = {kind: LaneBars(lane) for kind, lane in lanes.items()}
-        self._chosen = pg.BarGraphItem(x0=[], x1=[], y0=[], y1=[])
+        self._bars["chosen"] = LaneBars((EXTERNAL[0] - _RIM, NPU[1] + _RIM))
+        self._bars["rim"] = LaneBars((NPU[1] + _RIM, NPU[1] + 2 * _RIM), is_solid=True)
         self._lines = pg.PlotCurveItem(connect="pairs")
         self._stops = pg.ScatterPlotItem(symbol="d", size=_STOP_PX, pxMode=True)
         self._names, self._stop_names = LaneNames(follows=True), LaneNames(follows=False)
         self._drag = pg.LinearRegionItem(movable=False)
         self._drag.hide()
-        for item in (*self._bars.values(), self._chosen, self._lines, self._names, self._stop_names,
+        for item in (*self._bars.values(), self._lines, self._names, self._stop_names,
                      self._stops, self._drag):  # fmt: skip
             self.plot.addItem(item, ignoreBounds=True)
         self.tell = self._tell
@@ -86,11 +88,8 @@ class TimelinePlot(Chart):
     def mark(self, places: Iterable[int]) -> None:
         """Mark operations."""
         found = np.asarray(self.timeline.stretches(places), np.float64).reshape(-1, 2)
-        low = NPU[0] if self.timeline.is_measured else EXTERNAL[0]
-        self._chosen.setOpts(
-            x0=found[:, 0], x1=found[:, 1],
-            y0=np.full(len(found), low - 0.1), y1=np.full(len(found), NPU[1] + 0.1),
-        )  # fmt: skip
+        for kind in ("chosen", "rim"):
+            self._bars[kind].set_bars(found)
 
     def leave_stretch(self) -> None:
         """Take the box of the last drag away."""
@@ -101,11 +100,11 @@ class TimelinePlot(Chart):
         fills = {
             "even": wash(theme.accent, 0.2), "odd": wash(theme.accent, 0.32),
             "computing": wash(theme.accent, 0.42), "sram": wash(theme.good, 0.6),
-            "external": wash(theme.warning, 0.65),
+            "external": wash(theme.warning, 0.65), "chosen": wash(theme.text, 0.16),
+            "rim": wash(theme.text, 0.9),
         }  # fmt: skip
         for kind, colour in fills.items():
             self._bars[kind].set_colour(colour)
-        self._chosen.setOpts(brush=wash(theme.text, 0.12), pen=pen(theme.text))
         self._lines.setPen(pen(theme.muted, is_dashed=True))
         self._stops.setBrush(wash(theme.bad))
         self._stops.setPen(pg.mkPen(None))
@@ -142,7 +141,7 @@ class TimelinePlot(Chart):
         )
         # A name may reach to the next stop; the last one has the air behind the last operation.
         ends = np.append(places[1:], self.timeline.end * (1 + _AIR))[: places.size]
-        texts = tuple(("", f"    {_named(stop.nodes[0].op, len(stop.nodes))}") for stop in stops)
+        texts = tuple((f"    {_named(stop.nodes[0].op, len(stop.nodes))}", "") for stop in stops)
         self._stop_names.set_names(np.stack([places, ends], axis=1), texts, CPU)
 
     def _stop_at(self, place: QPointF) -> int | None:

@@ -1,7 +1,8 @@
 """The Timeline panel as a person uses it: keys, box, clicks, one selection, measured cycles."""
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtWidgets import QApplication, QLineEdit
 
 from tests.fakes import fvp, runner_elf
 from tests.fakes.results import result_of
@@ -125,6 +126,27 @@ def test_that_the_keys_zoom_at_the_pointer_move_and_fit(panel, qtbot):
     qtbot.keyClick(view, Qt.Key.Key_S)
     qtbot.keyClick(view, Qt.Key.Key_F)
     assert panel.plot.reach()[:2] == pytest.approx(whole)
+
+
+def test_that_keys_are_heard_with_the_pointer_over_the_chart_but_not_from_a_text_field(
+    panel, opened, qtbot
+):
+    field = opened.window.reveal("modules").findChild(QLineEdit)
+    opened.window.reveal("timeline")
+    QApplication.sendEvent(panel.plot.view, QEvent(QEvent.Type.Enter))
+    whole = panel.plot.reach()[:2]
+    field.setFocus()
+    qtbot.waitUntil(field.hasFocus)
+    qtbot.keyClicks(field, "was")
+    assert field.text() == "was"
+    assert panel.plot.reach()[:2] == whole
+    field.clearFocus()
+    qtbot.keyClick(opened.window, Qt.Key.Key_W)
+    near = panel.plot.reach()[:2]
+    assert near[1] - near[0] < whole[1] - whole[0]
+    QApplication.sendEvent(panel.plot.view, QEvent(QEvent.Type.Leave))
+    qtbot.keyClick(opened.window, Qt.Key.Key_W)
+    assert panel.plot.reach()[:2] == near
 
 
 def test_that_the_pointer_reads_operator_module_and_cycles(panel):
