@@ -80,7 +80,7 @@ def test_that_every_name_in_a_table_leads_to_code():
         assert callable(getattr(importlib.import_module(module), function))
     for target in TARGETS:
         toolchain = importlib.import_module(target.toolchain)
-        always = ["quantizer", "float_module", "prepare", "convert", "memory", "report"]
+        always = ["quantizer", "float_module", "prepare", "convert", "memory", "report", "student"]
         needed = {"lower": "lower", "verify": "verify", "run": "simulate"}
         for verb in [*always, *(needed[s] for s in target.stages if s in needed)]:
             assert callable(getattr(toolchain, verb))

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from tests.engine.in_process import CALIBRATED, project
+from tests.engine.test_training import sqnr, trained
 from workbench.engine.formats import SCHEMES, quantize
 from workbench.engine.formats.operations import Operation
 from workbench.engine.toolchains import formats as toolchain
@@ -249,3 +250,14 @@ def test_that_ranges_of_formats_have_histograms_and_no_grid_of_integers(engine):
     assert {row.kind for row in found} == {"activation", "weight"}
     assert {(row.dtype, row.scale) for row in found} == {("integer 8", 0.0)}
     assert all(row.minimum < row.maximum for row in found)
+
+
+def test_that_training_through_formats_wins_quality_that_evaluation_finds(engine):
+    made = project("small", "mxfp-4", "formats", **CALIBRATED)
+    ternary = FormatConfig(scheme="ternary")
+    made = edits.assign(made, "node_target", "aten.linear.default", ternary)
+    result, after = trained(engine, made, epochs=5, learning_rate=0.005)
+    best = max(epoch.sqnr_db for epoch in result.epochs)
+    assert best > result.start_db
+    assert sqnr(engine, after) == pytest.approx(best, abs=1.0)
+    assert sqnr(engine, after) > sqnr(engine, made)

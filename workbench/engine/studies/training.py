@@ -16,7 +16,7 @@ from workbench.engine.quality import tensors_of
 from workbench.engine.stages.prepare import improved
 from workbench.engine.training.checkpoint import load_checkpoint, save_checkpoint
 from workbench.engine.training.lessons import Lessons
-from workbench.engine.training.student import Student, take_batches
+from workbench.engine.training.student import take_batches
 from workbench.engine.training.teaching import optimizer_of, teaching_of
 from workbench.engine.training.weights import put_weights, read_weights, write_tensors
 from workbench.errors import Place, failure
@@ -73,8 +73,7 @@ class _Training:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         study.report(0, options.epochs, "preparing")
         teacher = _float_module(context, device)
-        quantizer = context.toolchain().training_quantizer(context.project)
-        self._student = Student(_start(context, device), quantizer)
+        self._student = context.toolchain().student(_start(context, device), context.project)
         study.report(0, options.epochs, "asking the float model")
         self._lessons = Lessons(context, teacher, self._student.run_in_float, device)
         self._optimizer = optimizer_of(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
 
     from workbench.engine.context import StageContext
+    from workbench.engine.training.student import Student
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project
     from workbench.results import (
@@ -47,11 +48,11 @@ class Toolchain(Protocol):
         """Return a quantizer with the project's rules, for ``prepare``."""
         ...
 
-    def training_quantizer(self, project: Project) -> Any:
-        """Return a torchao quantizer whose observers round what they see.
+    def student(self, floating: torch.fx.GraphModule, project: Project) -> Student:
+        """Return the float program, which is changed, with its rounding, to be trained.
 
         Raises:
-            WorkbenchError: nothing can be trained for the target.
+            WorkbenchError: rules round nothing.
         """
         ...
 

@@ -23,7 +23,7 @@ from torchao.quantization.pt2e import (
 )
 from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,25 +52,21 @@ class Student:
 
     def __init__(self, floating: torch.fx.GraphModule, quantizer: Any) -> None:
         mine = {t.data_ptr(): name for name, t in floating.named_parameters()}
-        norms = [node.args for node in _norms(floating)]
+        norms = [node.args for node in norms_of(floating)]
         self.module = prepare_qat_pt2e(floating, quantizer)
         take_batches(self.module)
         rounding = self._rounding = [
             m for m in self.module.modules() if isinstance(m, FakeQuantize)
         ]
         if not rounding:
-            raise failure(
-                "Nothing is quantized, so there is nothing to train for.",
-                "Give modules a precision by rules first.",
-                Place(kind="option", id="rules"),
-            )
+            raise unrounded()
         self._activations = [m for m in rounding if isinstance(m, FusedMovingAvgObsFakeQuantize)]
         self._weights = [
             m for m in rounding
             if m not in self._activations
             and isinstance(m.activation_post_process, _WEIGHT_OBSERVERS)
         ]  # fmt: skip
-        self._norms = list(_norms(self.module))
+        self._norms = list(norms_of(self.module))
         self._statistics = self._own_norms(norms)
         # Preparing traces anew: parameters are the same memory under other names.
         self.parameters = {
@@ -151,6 +147,15 @@ class Student:
             each.activation_post_process.reset_min_max_vals()
 
 
+def unrounded() -> WorkbenchError:
+    """Return the problem of a student without any rounding."""
+    return failure(
+        "Nothing is quantized, so there is nothing to train for.",
+        "Give modules a precision by rules first.",
+        Place(kind="option", id="rules"),
+    )
+
+
 def take_batches(module: torch.fx.GraphModule) -> None:
     """Let an exported module of one sample take several side by side, where it can.
 
@@ -166,5 +171,6 @@ def take_batches(module: torch.fx.GraphModule) -> None:
     module.recompile()
 
 
-def _norms(module: torch.fx.GraphModule) -> Iterable[torch.fx.Node]:
+def norms_of(module: torch.fx.GraphModule) -> Iterable[torch.fx.Node]:
+    """Return the batch norms of a graph, in order."""
     return (node for node in module.graph.nodes if node.target is _NORM)

@@ -9,6 +9,7 @@ from workbench.engine.toolchains.ethos_u.quantizing import (
     prepare,
     quantizer,
     report,
+    student,
     training_quantizer,
 )
 from workbench.engine.toolchains.ethos_u.reference import integers, verify
@@ -26,6 +27,7 @@ __all__ = [
     "report",
     "runtime_values",
     "simulate",
+    "student",
     "tolerance",
     "training_quantizer",
     "verify",

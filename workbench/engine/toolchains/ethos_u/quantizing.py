@@ -12,6 +12,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from workbench.engine import programs
 from workbench.engine.qspec import arm_config
 from workbench.engine.toolchains.ethos_u.compile_spec import compile_spec
+from workbench.engine.training.student import Student
 from workbench.errors import Place, failure
 from workbench.project.model import config_label
 from workbench.results import NodeAnnotation
@@ -36,6 +37,11 @@ def training_quantizer(project: Project) -> EthosUQuantizer:
         WorkbenchError: a rule names an operator that torch does not have.
     """
     return _made(project, is_qat=True)
+
+
+def student(floating: torch.fx.GraphModule, project: Project) -> Student:
+    """Return the float program with the rounding of the rules, to be trained."""
+    return Student(floating, training_quantizer(project))
 
 
 def _made(project: Project, *, is_qat: bool) -> EthosUQuantizer:

@@ -7,8 +7,8 @@ from workbench.engine.toolchains.formats.quantizing import (
     prepare,
     quantizer,
     report,
-    training_quantizer,
 )
+from workbench.engine.toolchains.formats.training import student
 
 __all__ = [
     "convert",
@@ -17,5 +17,5 @@ __all__ = [
     "prepare",
     "quantizer",
     "report",
-    "training_quantizer",
+    "student",
 ]

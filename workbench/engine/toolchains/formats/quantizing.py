@@ -69,20 +69,6 @@ def quantizer(project: Project) -> FormatRules:
     return FormatRules(project)
 
 
-def training_quantizer(project: Project) -> FormatRules:
-    """Refuse: emulated formats have no gradients.
-
-    Raises:
-        WorkbenchError: always.
-    """
-    raise failure(
-        f"Weights cannot be trained for {target_of(project.target.id).title}: its rounding has "
-        "no gradients.",
-        "Train for an Ethos-U; the trained weights can be used here too.",
-        Place(kind="option", id="target.id"),
-    )
-
-
 @contextmanager
 def float_module(context: StageContext) -> Iterator[fx.GraphModule]:
     """Give the float program's module to prepare, batch norms and all."""
