@@ -2,7 +2,10 @@
 
 import pytest
 
-from tests.engine.in_process import CALIBRATED, project
+from tests.engine.in_process import CALIBRATED, Engine, project
+from workbench.engine.workers import Workers
+from workbench.errors import WorkbenchError
+from workbench.pipeline.cache import Cache
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder
 from workbench.studies.search import SearchResult, with_choices
@@ -37,3 +40,33 @@ def test_that_a_search_goes_on_judges_anew_and_its_figures_are_real(engine):
     assert engine.run(applied, "lower") == "done"
     assert engine.result(applied, "evaluate").top1_quantized == candidate.accuracy
     assert engine.computed == []
+
+
+def test_that_a_dask_cluster_evaluates_candidates_to_the_same_figures(engine, tmp_path_factory):
+    distributed = pytest.importorskip("distributed")
+    made = project("small", **CALIBRATED)
+    here = run(engine, made, trials=2)
+    other = Engine(tmp_path_factory.mktemp("cluster"))
+    try:
+        with distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, dashboard_address=None, processes=True
+        ) as cluster:
+            there = run(other, made, trials=2, scheduler=cluster.scheduler_address)
+            assert cluster.scheduler.transition_counter > 0
+    finally:
+        other.close()
+    figures = {c.number: (c.choices, c.figures, c.problem) for c in here.candidates}
+    assert {c.number: (c.choices, c.figures, c.problem) for c in there.candidates} == figures
+
+
+def test_that_a_search_says_what_a_cluster_lacks(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    cache = Cache(tmp_path / "cache")
+    with distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster:
+        address = cluster.scheduler_address
+        with pytest.raises(WorkbenchError, match="has no workers"):
+            Workers(1, tmp_path, cache, accelerate=True, scheduler=address)
+        cluster.scale(1)
+        cluster.wait_for_workers(1)
+        with pytest.raises(WorkbenchError, match=r"does not see .*elsewhere"):
+            Workers(1, tmp_path / "elsewhere", cache, accelerate=True, scheduler=address)

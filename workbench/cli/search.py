@@ -48,6 +48,11 @@ def add(verbs: Any) -> None:
         help=f"processes that evaluate, up to {os.cpu_count()} here",
     )  # fmt: skip
     verb.add_argument(
+        "--scheduler", default="", metavar="ADDRESS",
+        help="evaluate on a Dask cluster, whose workers see the project's folder and the cache "
+        "under the same paths",
+    )  # fmt: skip
+    verb.add_argument(
         "--apply", action="store_true", help="write the quickest one within limits to the project"
     )
     add_engine(verb)
@@ -63,6 +68,7 @@ def _perform(options: argparse.Namespace) -> int:
         "cpu": options.cpu_operators_at_most,
         "trials": options.trials,
         "workers": options.workers,
+        "scheduler": options.scheduler,
     }
     with opened_cache(options) as cache:
         try:

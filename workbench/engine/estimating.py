@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from workbench.engine.cluster import connected
 from workbench.engine.crew import Answer, Crew, answered, serve
-from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,23 +75,7 @@ def estimators(count: int, scheduler: str = "") -> Iterator[Estimators]:
         with Crew(__name__, count) as crew:
             yield _Local(crew)
         return
-    place = Place(kind="option", id="scheduler")
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise failure(
-            "Working on a cluster needs dask.distributed.",
-            "pip install 'quantization-workbench[cluster]'", place,
-        ) from error  # fmt: skip
-    try:
-        client = Client(scheduler, timeout="10s", set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise failure(
-            f"There is no Dask scheduler at {scheduler}.",
-            "Start one with `dask scheduler`, and workers with the workbench installed.",
-            place, str(error),
-        ) from error  # fmt: skip
-    with client:
+    with connected(scheduler) as client:
         yield _Cluster(client)
 
 

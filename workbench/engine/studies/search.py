@@ -110,12 +110,17 @@ class _Search:
         context = self._study.stage
         count = int(str(self._study.options.get("workers") or 1))
         count = max(1, min(count, os.cpu_count() or 1))
+        scheduler = str(self._study.options.get("scheduler") or "")
         made = (
-            Workers(count, context.folder, context.cache, accelerate=context.accelerate)
-            if count > 1
+            Workers(
+                count, context.folder, context.cache, accelerate=context.accelerate,
+                scheduler=scheduler,
+            )
+            if count > 1 or scheduler
             else nullcontext()
-        )
+        )  # fmt: skip
         with made as workers:
+            count = workers.count if workers else 1
             idle = 0
             while len(self._found.candidates) < self._found.total and idle < 50:
                 while workers is not None and len(self._running) < count and idle < 50:
