@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.boards.fit import sentence
 from workbench.handover.page import Block, Code, Section, Table
@@ -62,10 +62,10 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
         )
     ports = [("input", each) for each in facts.inputs] + [("output", e) for e in facts.outputs]
     rows = [
-        (side, str(port.get("dtype", port["type"])), str(port.get("shape", "")))
+        (side, str(port.get("dtype", port["type"])), str(port.get("shape", "")), _grid(port))
         for side, port in ports
     ]
-    yield Table(("", "type", "shape"), tuple(rows))
+    yield Table(("", "type", "shape", "real number"), tuple(rows))
     if lowered.vela:
         cycles = sum(report.cycles_total for report in lowered.vela)
         spent = sum(report.inference_ms for report in lowered.vela)
@@ -74,6 +74,13 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
             "inference on the NPU; the CPU's part is not in it."
         )
     yield from facts.departures
+
+
+def _grid(port: Mapping[str, Any]) -> str:
+    """Return how codes of an input or output stand for real numbers."""
+    if "scale" not in port:
+        return "as it is"
+    return f"(code - {port['zero_point']}) * {port['scale']:.9g}"
 
 
 def _places(facts: Facts) -> Iterator[Block]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,6 +46,7 @@ def run(context: StageContext) -> None:
         context.project, context.folder, (source / PROGRAM_FILE).read_bytes(),
         weights.read_bytes() if weights.exists() else None,
     )  # fmt: skip
+    facts = _with_borders(context, facts)
     lowered = context.result("lower", LowerResult)
     context.progress(0, None, "bundling test vectors")
     written = [_write(context.out, *file) for file in _files(facts, _bundle(context, facts))]
@@ -65,6 +67,17 @@ def run(context: StageContext) -> None:
             planned_bytes=facts.needs.planned_bytes,
         ),
         context.out,
+    )
+
+
+def _with_borders(context: StageContext, facts: Facts) -> Facts:
+    """Return the facts with scale and zero point of inputs and outputs that are integers."""
+    integer_io = bool(context.project.target.options.get("integer_io"))
+    into, out_of = context.toolchain().borders(context.hot("convert").module, integer_io)
+    return replace(
+        facts,
+        inputs=tuple({**p, **g} for p, g in zip(facts.inputs, into, strict=True)),
+        outputs=tuple({**p, **g} for p, g in zip(facts.outputs, out_of, strict=True)),
     )
 
 
@@ -133,6 +146,9 @@ def _manifest(
         ],
         "range_methods": [chosen.model_dump() for chosen in project.range_methods],
         "files": [file.model_dump() for file in files],
+        "off_the_npu": [{"kind": kind, "match": match} for kind, match in project.kept_off()],
+        "inputs": list(facts.inputs),
+        "outputs": list(facts.outputs),
         "kernels": list(lowered.kernels),
         "memory": {
             "method_pool_bytes": facts.needs.method_pool_bytes,

@@ -1,7 +1,7 @@
 """The torch side of Ethos-U: quantizer, partitioner, Vela and the TOSA reference model."""
 
 from workbench.engine.running import float_module
-from workbench.engine.toolchains.ethos_u.grids import runtime_values, tolerance
+from workbench.engine.toolchains.ethos_u.grids import borders, runtime_values, tolerance
 from workbench.engine.toolchains.ethos_u.lowering import lower, refusal
 from workbench.engine.toolchains.ethos_u.quantizing import (
     convert,
@@ -16,6 +16,7 @@ from workbench.engine.toolchains.ethos_u.reference import integers, verify
 from workbench.engine.toolchains.ethos_u.simulation import simulate
 
 __all__ = [
+    "borders",
     "convert",
     "float_module",
     "integers",

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+Border = list[dict[str, float | int]]
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -71,6 +73,21 @@ def runtime_values(
         [grid.codes(value) if grid else value for value, grid in ins],
         [grid.codes(value) if grid else value for value, grid in outs],
     )
+
+
+def borders(module: torch.fx.GraphModule, integer_io: bool) -> tuple[Border, Border]:
+    """Return how each input and each output of the compiled program stands for real numbers.
+
+    Real number = (code - ``zero_point``) * ``scale``; empty for a border that is float.
+    """
+
+    def told(grids: list[Grid | None]) -> Border:
+        return [
+            {"scale": grid.scale, "zero_point": grid.zero_point} if grid and integer_io else {}
+            for grid in grids
+        ]
+
+    return told(input_grids(module)), told(output_grids(module))
 
 
 def tolerance(module: torch.fx.GraphModule) -> list[dict[str, float]]:

@@ -1,0 +1,46 @@
+"""The firmware engineer is told how integers at the border stand for real numbers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.engine.in_process import CALIBRATED, project
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+
+pytestmark = pytest.mark.engine
+DEVICE = "ethos-u55-128"
+
+
+def packed(engine, **options):
+    made = edits.set_target(
+        project("small", **CALIBRATED), TargetChoice(id=DEVICE, options=options)
+    )  # fmt: skip
+    made = edits.assign(made, "module_name", "fc", "cpu") if options.get("integer_io") else made
+    assert engine.run(made, "package", "evaluate", "verify", "run") == "done", engine.failure
+    folder = engine.path(made, "package")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    return made, manifest, (folder / "small.md").read_text()
+
+
+def test_that_scale_and_zero_point_of_integers_are_handed_on(engine):
+    made, manifest, note = packed(engine, integer_io=True)
+    (into,), (out_of,) = manifest["inputs"], manifest["outputs"]
+    assert (into["dtype"], out_of["dtype"]) == ("int8", "int8")
+    (tolerance,) = manifest["test_vectors"]["tolerance"]
+    assert out_of["scale"] == pytest.approx(tolerance["atol"] / 1.01)
+    ranges = {r.node: r for r in engine.result(made, "calibrate").ranges if r.kind == "activation"}
+    assert into["scale"] == pytest.approx(ranges["x"].scale)
+    assert into["zero_point"] == ranges["x"].zero_point
+    assert f"(code - {into['zero_point']}) * {into['scale']:.9g}" in note
+    assert manifest["off_the_npu"] == [{"kind": "module_name", "match": "fc"}]
+
+
+def test_that_real_numbers_need_no_scale(engine):
+    _, manifest, note = packed(engine)
+    assert "scale" not in manifest["inputs"][0]
+    assert manifest["inputs"][0]["dtype"] == "float32"
+    assert "as it is" in note
+    assert manifest["off_the_npu"] == []
