@@ -99,8 +99,8 @@ def _integer_io(project: Project, left: Left) -> Iterator[Suggestion]:
         id=_INTEGER_IO,
         title="Take and give integers",
         evidence="The program takes and gives float, and converts at its border on the CPU. "
-        "The application then gives and reads integers; their scales and zero points stand in "
-        "the graph at its quantized level.",
+        "The application then gives and reads integers with the scale and zero point "
+        "that the manifest names.",
         expected=f"{plural(number, 'operator')} fewer on the CPU of {left.total}: "
         "counted in the graph.",
         nodes=left.border,
