@@ -96,6 +96,15 @@ def test_that_a_machine_without_a_simulator_says_how_to_get_one(bench, capsys):
     assert "accept its licence yourself" in err
 
 
+@pytest.fixture
+def heard_interrupts():
+    """Let children hear Ctrl-C, which what a shell runs in the background does not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard_interrupts")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_that_an_interrupted_run_leaves_no_simulator(bench, monkeypatch, tmp_path, number):
     monkeypatch.setenv("FVP_DOUBLE_CHILD", str(tmp_path / "child"))

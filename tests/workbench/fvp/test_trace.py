@@ -111,17 +111,23 @@ def test_that_a_trace_larger_than_what_is_read_at_once_is_read_to_its_end(tmp_pa
     assert trace.invocations == [readings((0, 1), (8, 2)), readings((4, 3))]
 
 
+NO_TRACES = {
+    "nothing in it": b"",
+    "no events": b"{}",
+    "cut off": b'{"traceEvents',
+    "no arguments": b'{"traceEvents": [{"tid": "qread"}]}',
+    "time in words": b'{"traceEvents": [{"tid": "qread", "ts": "x", "args": {"qread": 1}}]}',
+    "arguments no object": b'{"traceEvents": [{"tid": "qread", "ts": 1, "args": 3}]}',
+    "deep": b'{"traceEvents": [{"a": ' + b"[" * 100_000,
+    "time not a number": b'{"traceEvents": [{"tid": "qread", "ts": NaN, "args": {"qread": 1}}]}',
+}
+
+
 @pytest.mark.parametrize(
     "data",
-    [
-        b"", b"no gzip", gzip.compress(b""), gzip.compress(b"{}"), gzip.compress(b'{"traceEvents'),
-        gzip.compress(b'{"traceEvents": [{"tid": "qread"}]}'),
-        gzip.compress(b'{"traceEvents": [{"tid": "qread", "ts": "x", "args": {"qread": 1}}]}'),
-        gzip.compress(b'{"traceEvents": [{"tid": "qread", "ts": 1, "args": 3}]}'),
-        gzip.compress(b'{"traceEvents": [{"a": ' + b"[" * 100_000),
-        gzip.compress(b'{"traceEvents": [{"tid": "qread", "ts": NaN, "args": {"qread": 1}}]}'),
-    ],
-)  # fmt: skip
+    [b"", b"no gzip", *(gzip.compress(text) for text in NO_TRACES.values())],
+    ids=["empty", "no gzip", *NO_TRACES],
+)
 def test_that_a_file_that_is_no_trace_is_a_sentence(tmp_path, data):
     path = tmp_path / "t.gz"
     path.write_bytes(data)
