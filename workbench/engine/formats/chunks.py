@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 # Three buffers of this many float32 fit a level-2 cache; smaller pieces pay for their calls.
 _ELEMENTS = 1 << 17
 
+# The integer type of a floating type's bits, and all bits but the sign.
+_BITS = {
+    torch.float32: (torch.int32, 0x7FFFFFFF),
+    torch.float64: (torch.int64, 0x7FFFFFFFFFFFFFFF),
+}
+
 
 def by_chunks(
     x: Tensor, work: Callable[[Tensor], Tensor], dtype: torch.dtype | None = None
@@ -47,11 +53,15 @@ def by_rows(rows: Tensor, values: tuple[Tensor, ...], work: Callable[..., Tensor
 def largest_of_rows(rows: Tensor) -> Tensor:
     """Return the largest magnitude of each row [N, B] as [N, 1]; NaN wherever a row has one.
 
-    Of [N, B, K] those along B as [N, 1, K].
+    Of [N, B, K] those along B as [N, 1, K]. Rows are float32 or float64.
     """
     step = max(1, _ELEMENTS // max(1, math.prod(rows.shape[1:])))
     out = torch.empty((rows.shape[0], 1, *rows.shape[2:]), dtype=rows.dtype)
+    # Without their sign, bits of floats are ordered as the floats are, NaN above all; and the
+    # largest integer of a short row is found in a third of the time.
+    integer, magnitude = _BITS[rows.dtype]
     for start in range(0, rows.shape[0], step):
         part = slice(start, start + step)
-        out[part] = rows[part].abs().amax(1, keepdim=True)
+        bits = rows[part].view(integer).bitwise_and(magnitude)
+        out[part] = bits.amax(1, keepdim=True).view(rows.dtype)
     return out
