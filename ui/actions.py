@@ -34,6 +34,7 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("quit", "&File", "&Quit", "Ctrl+Q"),
     ActionRow("palette", "&Edit", "&Find an action, module or node\u2026", "Ctrl+K", "palette"),
     ActionRow("target", "&Edit", "&Target and its options\u2026"),
+    ActionRow("plugins", "&Edit", "&Plug-ins\u2026"),
     ActionRow(LINE, "&Edit"),
     ActionRow("take_mase", "&Edit", "Take &rules from MASE's pass_args\u2026"),
     ActionRow("write_mase", "&Edit", "&Write the rules as MASE's pass_args\u2026"),

@@ -45,8 +45,8 @@ from workbench.protocol import Event, LogLine
 
 _WARM_UP_MS = 700
 _OF_A_PROJECT = {
-    "save", "save_as", "close", "target", "take_mase", "write_mase", "blame", "deliver", "report",
-    "inside",
+    "save", "save_as", "close", "target", "plugins", "take_mase", "write_mase", "blame", "deliver",
+    "report", "inside",
 }  # fmt: skip
 
 
@@ -181,6 +181,7 @@ class Workbench(QObject):
             "quit": self.window.close,
             "palette": self.navigation.ask,
             "target": self.targets.ask,
+            "plugins": self.targets.ask_plugins,
             "take_mase": self.mase.ask_take,
             "write_mase": self.mase.ask_write,
             "run_all": lambda: self.runs.run_to(""),

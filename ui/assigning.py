@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from PySide6.QtCore import QObject
 
@@ -11,8 +12,9 @@ from ui.notices import Action, Notices
 from ui.outline import Outline
 from workbench.errors import WorkbenchError, failure
 from workbench.project import edits
-from workbench.project.model import Project, Rule, RuleKind, config_label
-from workbench.project.qconfig import PRESETS, PRESETS_BY_ID, QuantConfig
+from workbench.project.model import Project, Rule, RuleKind, name_of
+from workbench.project.plugins import offered
+from workbench.project.qconfig import PRESETS, PRESETS_BY_ID, PluginRole, QuantConfig
 from workbench.project.qconfig import Config as OwnConfig
 from workbench.targets import target_of
 
@@ -33,6 +35,17 @@ def preset_ids(
     offered = [p.id for p in fitting if p.config is None or isinstance(p.config, takes)]
     offered.sort(key=lambda name: PRESETS_BY_ID[name].config is None)
     return offered + [name for name, config in own.items() if isinstance(config, takes)]
+
+
+def plugin_configs(project: Project, folder: Path, kind: RuleKind) -> list[tuple[str, str]]:
+    """Return what plug-ins offer for a kind of rule, by name and in words.
+
+    None where the project's target takes no integers, or the rule no config of the kind.
+    """
+    role: PluginRole = "quantizer" if kind == "quantizer" else "config"
+    if not issubclass(QuantConfig, _config_type(project.target.id)):
+        return []
+    return [(item.reference, item.words) for item in offered(project, folder, role)]
 
 
 def first_config(project: Project) -> OwnConfig:
@@ -57,7 +70,7 @@ def preset_title(preset_id: str) -> str:
 
 def label_of(config: Config) -> str:
     """Return the short name of a config."""
-    return config if isinstance(config, str) else config_label(config)
+    return name_of(config)
 
 
 def refusal(project: Project, kind: RuleKind, config: Config) -> str:
@@ -155,7 +168,9 @@ def _named(kind: RuleKind, matches: Sequence[str]) -> str:
         return "the whole model"
     if kind == "io":
         return "inputs and outputs"
+    if kind == "quantizer":
+        return "what a plug-in decides"
     if len(matches) == 1:
         name = matches[0]
-        return name.rpartition(".")[2] if kind == "module_type" else name
+        return name.rpartition(".")[2] if kind == "module_type" else name_of(name)
     return f"{len(matches)} {'nodes' if kind == 'node_name' else 'modules'}"

@@ -10,7 +10,8 @@ from typing import Literal
 from ui.session import StageView
 from workbench.boards import choosing
 from workbench.errors import ErrorInfo, Place, WorkbenchError
-from workbench.project.model import Project
+from workbench.project import plugins
+from workbench.project.model import PLUGIN_KINDS, Project
 from workbench.project.rules import Resolution
 from workbench.targets import target_of
 
@@ -44,9 +45,13 @@ def project_problems(
     except WorkbenchError as error:
         yield from (of_info(info, "Target", "error") for info in error.infos)
         return
-    yield from (of_info(info, "Target", "error") for info in target.check(project.target, folder))
-    yield from (of_info(info, "Board", "error") for info in choosing.problems(project, folder))
-    yield from (of_info(info, "Board", "warning") for info in choosing.oddities(project, folder))
+    checked = target.check(project.target, folder)
+    boards, oddities = choosing.problems(project, folder), choosing.oddities(project, folder)
+    own = plugins.problems(project, folder)
+    yield from (of_info(info, "Target", "error") for info in checked)
+    yield from (of_info(info, "Board", "error") for info in boards)
+    yield from (of_info(info, "Board", "warning") for info in oddities)
+    yield from (of_info(info, "Rules", "error") for info in own)
     for rule in project.rules:
         if not rule.enabled:
             continue
@@ -56,7 +61,7 @@ def project_problems(
         if reason := target.refusal(project.target, config, rule.kind):
             yield Problem("error", f"Rule for {what}: {reason}", "", where, "Rules")
         count = resolution.counts.get(rule.id)
-        if not operators or count is None:
+        if not operators or count is None or rule.kind in PLUGIN_KINDS:
             continue
         if count.matched == 0:
             yield Problem(

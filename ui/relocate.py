@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from workbench.project.board_files import SUFFIX
 from workbench.project.edits import revise
-from workbench.project.model import DataSource, Project, TargetChoice
+from workbench.project.model import DataSource, Project, Rule, TargetChoice
+from workbench.project.qconfig import QuantConfig, is_reference
 from workbench.targets.vela_ini import BOARD_PREFIX, OPTION
 
 
@@ -46,6 +48,8 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
             "inputs": moved(model.inputs),
             "weights": moved(model.weights),
         }),
+        rules=tuple(_moved_rule(rule, moved) for rule in project.rules),
+        plugins=tuple(moved(plugin) for plugin in project.plugins),
         training_function=moved(project.training_function),
         trained_weights=moved(project.trained_weights),
         calibration=data(project.calibration),
@@ -53,6 +57,22 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
             update={"data": data(evaluation.data), "metric": moved(evaluation.metric)}
         ),
     )  # fmt: skip
+
+
+def _moved_rule(rule: Rule, moved: Callable[[str], str | None]) -> Rule:
+    """Return a rule that takes the same from the same plug-ins."""
+    changes: dict[str, object] = {}
+    if rule.kind == "finder":
+        changes["match"] = moved(rule.match)
+    config = rule.config
+    if isinstance(config, str) and is_reference(config):
+        changes["config"] = moved(config)
+    elif isinstance(config, QuantConfig) and config.activation.observer.plugin:
+        observer = config.activation.observer
+        observer = observer.model_copy(update={"plugin": moved(observer.plugin)})
+        activation = config.activation.model_copy(update={"observer": observer})
+        changes["config"] = config.model_copy(update={"activation": activation})
+    return rule.model_copy(update=changes)
 
 
 def _moved_ini(reference: str, old: Path, new: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""What the window does to the target: another device, other options."""
+"""What the window does to what quantizes: another device, other options, plug-ins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.project.model import TargetChoice
 
 
 class TargetVerbs(QObject):
-    """Sets the target of the project, each time as one step."""
+    """Sets the target of the project and its plug-ins, each time as one step."""
 
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
         super().__init__(window)
@@ -30,6 +30,13 @@ class TargetVerbs(QObject):
         dialog = TargetDialog(project.target, self._document.folder, self._window)
         dialog.chosen.connect(self.choose)
         dialog.open()
+
+    def ask_plugins(self) -> None:
+        """Open the list of plug-ins."""
+        from ui.dialogs.plugins import PluginsDialog
+
+        if self._document.project is not None:
+            PluginsDialog(self._document, self._window).open()
 
     def choose_board(self, board: str) -> None:
         """Set the board, and with it device, configuration, memory mode and limits."""

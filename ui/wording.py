@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Rule
+from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Rule, name_of
 from workbench.project.rules import Effective
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ def rule_numbers(rules: Sequence[Rule]) -> dict[str, int]:
 
 def rule_name(rule: Rule) -> str:
     """Return a rule's match, or what it is for when it has none."""
-    return rule.match or {"global": "whole model", "io": "inputs and outputs"}[rule.kind]
+    plain = {"global": "whole model", "io": "inputs and outputs", "quantizer": "its own choice"}
+    return name_of(rule.match) or plain[rule.kind]
 
 
 def why(effective: Effective, rules: Sequence[Rule], module: str = "") -> str:

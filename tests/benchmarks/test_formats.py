@@ -9,6 +9,7 @@ its own time, so that what else the machine does counts for neither. An emulated
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,7 +100,7 @@ def emulated(program: torch.export.ExportedProgram, scheme: str) -> torch.fx.Gra
     """Return a program with one format on all that takes it."""
     config = FormatConfig(scheme=scheme, parameters=PARAMETERS[scheme])
     project = Project(name="n", model=ModelSource(spec="n"), target=TargetChoice(id="formats"))
-    rules = toolchain.quantizer(edits.assign(project, "global", "", config))
+    rules = toolchain.quantizer(edits.assign(project, "global", "", config), Path())
     module = program.module(check_guards=False)
     return toolchain.convert(toolchain.prepare(module, rules))
 

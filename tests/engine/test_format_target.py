@@ -1,6 +1,7 @@
 """Emulated number formats as a target: what rules give, against the formats' own functions."""
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -54,7 +55,7 @@ def ruled(config, kind="global", match=""):
 
 def emulated(model, inputs, made, *, fold=True):
     """Return the emulated program of a model, and the report on it."""
-    rules = toolchain.quantizer(made)
+    rules = toolchain.quantizer(made, Path())
     module = torch.export.export(model.eval(), inputs).module(check_guards=False)
     prepared = toolchain.prepare(module, rules)
     report = toolchain.report(rules, prepared, made)

@@ -1,7 +1,9 @@
 """The written script makes the workbench's bytes, for every kind of project it must express."""
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from workbench.project.model import DataSource, ModelSource, Preprocess, TargetC
 from workbench.project.qconfig import Activation, Observer, QuantConfig
 from workbench.script import script
 
+PLUGIN = Path(__file__).parents[2] / "resources" / "plugins" / "example.py"
 pytestmark = pytest.mark.engine
 
 
@@ -89,8 +92,16 @@ def condition(folder):
     return project("branching", target="ethos-u85-256", **CALIBRATED)
 
 
+def plugin(folder):
+    shutil.copy(PLUGIN, folder / "example.py")
+    made = project("small", observed("plugin", plugin="example.py:Headroom"), **CALIBRATED)
+    made = edits.assign(made, "quantizer", "", "example.py:SymmetricLinears")
+    return edits.assign(made, "finder", "example.py:FirstLayer", "example.py:sixbit_weights")
+
+
 @pytest.mark.parametrize(
-    "made", [own_observers_and_integer_io, program_and_arrays, pictures_and_own_ini, condition]
+    "made",
+    [own_observers_and_integer_io, program_and_arrays, pictures_and_own_ini, condition, plugin],
 )
 def test_that_the_script_makes_the_same_bytes(engine, made):
     wanted = made(engine.folder)

@@ -1,6 +1,7 @@
 """Training with quantization in view: what it wins, that it goes on, and how it refuses."""
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -50,7 +51,7 @@ def student_of(model, inputs):
     from workbench.engine.training.student import Student
 
     floating = torch.export.export(getattr(networks, model)()[0], inputs).module(check_guards=False)
-    return Student(floating, training_quantizer(project(model)))
+    return Student(floating, training_quantizer(project(model), Path()))
 
 
 def sqnr(engine, made):

@@ -88,6 +88,8 @@ def test_that_a_moved_project_means_the_same_files(tmp_path):
         "evaluation": Evaluation(metric="package.module:score"),
         "trained_weights": "trained.safetensors",
         "training_function": "teach.py:teach",
+        "plugins": ("own.py",),
+        "rules": (Rule(id="r1", kind="finder", match="own.py:first", config="own.py:narrow"),),
     })  # fmt: skip
     moved = relocate(project, tmp_path / "a", tmp_path / "b")
     assert moved.model.spec == "../a/net.py:make"
@@ -96,6 +98,10 @@ def test_that_a_moved_project_means_the_same_files(tmp_path):
     assert moved.calibration.labels == "/abs/labels.npy"
     assert moved.trained_weights == "../a/trained.safetensors"
     assert moved.training_function == "../a/teach.py:teach"
+    assert moved.plugins == ("../a/own.py",)
+    assert (moved.rules[0].match, moved.rules[0].config) == (
+        "../a/own.py:first", "../a/own.py:narrow"
+    )  # fmt: skip
     assert moved.evaluation.metric == "package.module:score"
     assert relocate(moved, tmp_path / "b", tmp_path / "a") == project
     assert relocate(project, Path(tmp_path / "a"), tmp_path / "a") is project

@@ -17,7 +17,7 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Rule, RuleKind
+from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Rule, RuleKind, name_of
 from workbench.project.rules import RuleCount
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -32,6 +32,8 @@ KIND_WORDS: Mapping[RuleKind, str] = {
     "node_target": "Operator",
     "node_name": "Node",
     "pattern": "Pattern",
+    "finder": "Finder",
+    "quantizer": "Quantizer",
 }
 
 
@@ -126,7 +128,7 @@ class RuleStackModel(QAbstractListModel):
         if not index.isValid() or index.row() >= len(self._rows):
             return None
         row = self._rows[index.row()]
-        words = f"{KIND_WORDS[row.rule.kind]} {row.rule.match}".strip()
+        words = f"{KIND_WORDS[row.rule.kind]} {name_of(row.rule.match)}".strip()
         state = Qt.CheckState
         value: Any = None
         match role:

@@ -16,7 +16,7 @@ from ui.wording import call_text, why
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import Node, TensorInfo
 from workbench.project.model import Project, Rule
-from workbench.project.qconfig import Config, QuantConfig
+from workbench.project.qconfig import AnyConfig, PluginConfig, QuantConfig
 from workbench.targets import target_of
 
 Facts = list[tuple[str, str]]
@@ -267,7 +267,9 @@ def _tensor(tensor: TensorInfo) -> str:
     return escape(f"{tensor.shape_text} {tensor.dtype}")
 
 
-def _config_facts(config: Config) -> Facts:
+def _config_facts(config: AnyConfig) -> Facts:
+    if isinstance(config, PluginConfig):
+        return [("From a plug-in", escape(config.reference))]
     if not isinstance(config, QuantConfig):
         form = "as MASE computes it" if config.mase_compatible else "textbook"
         given = ((escape(name), escape(str(v))) for name, v in config.parameters.items())

@@ -29,6 +29,7 @@ from ui.widgets.chip import ChipDelegate
 from ui.widgets.config_dialog import ConfigDialog
 from ui.wording import differences, why
 from workbench.project import edits
+from workbench.project.plugins import offered
 from workbench.project.qconfig import Config
 
 EMPTY_TEXT = "The modules appear here once the model has been exported.\nPress Export above."
@@ -251,6 +252,7 @@ class ModulesPanel(Panel):
             first_config(project),
             lambda config: refusal(project, "module_name", config),
             self,
+            offered(project, self.context.document.folder, "observer"),
         )
         dialog.chosen.connect(lambda config: self.context.assigner.modules(paths, config))
         dialog.preset_named.connect(self._on_preset_named)

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.assigning import first_config, preset_ids, preset_title, refusal
+from ui.assigning import first_config, plugin_configs, preset_ids, preset_title, refusal
 from ui.icons import icon
 from ui.models.rule_stack import RuleRow, RuleStackModel, call_position, shown_order
 from ui.panel import Panel
@@ -26,8 +26,9 @@ from ui.widgets.rule_form import RuleForm
 from ui.widgets.rule_view import RuleView
 from ui.wording import rule_name, rule_numbers
 from workbench.project import edits
-from workbench.project.model import Rule, RuleKind
-from workbench.project.qconfig import Config
+from workbench.project.model import PLUGIN_KINDS, Rule, RuleKind
+from workbench.project.plugins import offered
+from workbench.project.qconfig import Config, PluginConfig
 
 EMPTY_TEXT = (
     "No rules yet: everything stays in float.\nAdd one below, or choose modules and press 1."
@@ -67,6 +68,8 @@ class RulesPanel(Panel):
             assert project is not None
             count = counts.get(rule.id) if known else None
             trouble = refusal(project, rule.kind, rule.config)
+            if rule.kind in PLUGIN_KINDS:
+                count = None
             if not trouble and count is not None and rule.enabled and not count.wins:
                 trouble = "matches nothing" if not count.matched else "never wins"
             label = project.label_of(rule)
@@ -142,23 +145,28 @@ class RulesPanel(Panel):
         layout.addWidget(self.form)
 
     def _names(self) -> Mapping[RuleKind, Sequence[str]]:
-        snapshot = self.context.outline.snapshot
+        document, snapshot = self.context.document, self.context.outline.snapshot
+        found = offered(document.project, document.folder, "finder")
+        finders: Mapping[RuleKind, Sequence[str]] = {"finder": [item.reference for item in found]}
         if snapshot is None:
-            return {}
+            return finders
         calls = [node for node in snapshot.nodes if node.kind == "call"]
         return {
             "module_name": [m.path for m in snapshot.modules if m.path],
             "module_type": sorted({m.type_name for m in snapshot.modules}),
             "node_target": sorted({node.op for node in calls}),
             "node_name": [node.id for node in calls],
+            **finders,
         }
 
     def _presets(self, kind: RuleKind) -> list[tuple[str, str, str]]:
         project = self.context.document.project
         if project is None:
             return []
-        ids = preset_ids(project, kind)
-        return [(p, preset_title(p), refusal(project, kind, p)) for p in ids]
+        ids = preset_ids(project, kind) if kind != "quantizer" else []
+        own = [(p, preset_title(p)) for p in ids]
+        own += plugin_configs(project, self.context.document.folder, kind)
+        return [(p, title, refusal(project, kind, p)) for p, title in own]
 
     def _current(self) -> Rule | None:
         rows = self.view.selectionModel().selectedIndexes()
@@ -187,7 +195,10 @@ class RulesPanel(Panel):
         if project is None:
             return
         probe = Rule(id="new", kind=kind, match=match, config=config)
-        dialog = ConfigDialog(rule_name(probe), config, lambda c: refusal(project, kind, c), self)
+        dialog = ConfigDialog(
+            rule_name(probe), config, lambda c: refusal(project, kind, c), self,
+            offered(project, self.context.document.folder, "observer"),
+        )  # fmt: skip
         dialog.chosen.connect(lambda c: self.context.assigner.rule(kind, match, c))
         dialog.preset_named.connect(self._on_preset_named)
         dialog.open()
@@ -195,8 +206,10 @@ class RulesPanel(Panel):
     def _edit(self, row: int) -> None:
         project, rule = self.context.document.project, self.model.rule_at(row)
         if project is not None and rule is not None:
-            config = project.config_of(rule) or first_config(project)
-            self._ask_config(rule.kind, rule.match, config)
+            config = project.config_of(rule)
+            own = first_config(project) if isinstance(config, PluginConfig | None) else config
+            if rule.kind != "quantizer":
+                self._ask_config(rule.kind, rule.match, own)
 
     def _on_preset_named(self, name: str, config: Config) -> None:
         self.context.document.apply(

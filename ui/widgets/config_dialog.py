@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -11,16 +11,19 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QVBoxLayout, QW
 from ui.widgets.config_form import ConfigForm
 from ui.widgets.emphasis import make_primary
 from ui.widgets.format_form import FormatForm
+from workbench.project.plugins import PluginItem
 from workbench.project.qconfig import Config, QuantConfig
 
 Refusal = Callable[[Any], str]
 
 
-def form_for(config: Config, refusal: Refusal, parent: QWidget) -> ConfigForm | FormatForm:
-    """Return the form for a kind of config, showing it."""
+def form_for(
+    config: Config, refusal: Refusal, parent: QWidget, observers: Sequence[PluginItem] = ()
+) -> ConfigForm | FormatForm:
+    """Return the form for a kind of config, showing it; plug-ins' observers are offered too."""
     form: ConfigForm | FormatForm
     if isinstance(config, QuantConfig):
-        form = ConfigForm(parent)
+        form = ConfigForm(parent, observers)
         form.render_config(config, refusal)
     else:
         form = FormatForm(parent)
@@ -39,12 +42,15 @@ class ConfigDialog(QDialog):
     chosen = Signal(object)
     preset_named = Signal(str, object)
 
-    def __init__(self, subject: str, config: Config, refusal: Refusal, parent: QWidget) -> None:
+    def __init__(
+        self, subject: str, config: Config, refusal: Refusal, parent: QWidget,
+        observers: Sequence[PluginItem] = (),
+    ) -> None:  # fmt: skip
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(f"Precision of {subject}")
         self._refusal = refusal
-        self.form = form_for(config, refusal, self)
+        self.form = form_for(config, refusal, self, observers)
         self.form.changed.connect(self._on_changed)
         self.form.save_asked.connect(lambda name: self.preset_named.emit(name, self.form.config))
         kinds = QDialogButtonBox.StandardButton

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from workbench.project.qconfig import Activation, Observer, QuantConfig, Weight
+from workbench.project.plugins import PluginItem
+from workbench.project.qconfig import Activation, Observer, QuantConfig, Weight, is_reference
 
 Refusal = Callable[[QuantConfig], str]
 
@@ -49,7 +50,15 @@ def _with_symmetry(config: QuantConfig, symmetric: Any) -> QuantConfig:
     return _with_activation(config, symmetric=symmetric)
 
 
+def _observer_of(config: QuantConfig) -> str:
+    """Return the kind of observer, or the reference of a plug-in's."""
+    observer = config.activation.observer
+    return observer.plugin or observer.kind
+
+
 def _with_observer(config: QuantConfig, kind: Any) -> QuantConfig:
+    if is_reference(kind):
+        return _with_activation(config, observer=Observer(kind="plugin", plugin=kind))
     limits = {"minimum": -1.0, "maximum": 1.0} if kind == "fixed" else {}
     return _with_activation(config, observer=Observer(kind=kind, **limits))
 
@@ -92,7 +101,7 @@ FIELDS: tuple[_Field, ...] = (
             _Option("Moving average", "moving_average"), _Option("Percentile", "percentile"),
             _Option("Fixed", "fixed"),
         ),
-        lambda c: c.activation.observer.kind, _with_observer,
+        _observer_of, _with_observer,
     ),
     _Field(
         "Weights", (_Option("8 bit", 8), _Option("4 bit", 4)),
@@ -106,6 +115,14 @@ FIELDS: tuple[_Field, ...] = (
 )  # fmt: skip
 
 
+def _with_own(form_field: _Field, observers: Sequence[PluginItem]) -> _Field:
+    """Return a field with the observers of plug-ins among its options, where it has any."""
+    if form_field.read is not _observer_of:
+        return form_field
+    own = tuple(_Option(item.words, item.reference) for item in observers)
+    return replace(form_field, options=form_field.options + own)
+
+
 class ConfigForm(QWidget):
     """Edits one config.
 
@@ -117,10 +134,11 @@ class ConfigForm(QWidget):
     changed = Signal(object)
     save_asked = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None, observers: Sequence[PluginItem] = ()) -> None:
         super().__init__(parent)
         self._config = QuantConfig()
         self._refusal: Refusal = lambda _: ""
+        self._fields = [_with_own(f, observers) for f in FIELDS]
         self._combos: list[QComboBox] = []
         self._build()
         self.render_config(self._config, self._refusal)
@@ -134,7 +152,7 @@ class ConfigForm(QWidget):
         """Show a config; ``refusal`` says why the target cannot take another one, or ""."""
         self._config, self._refusal = config, refusal
         reasons: dict[str, None] = {}
-        for form_field, combo in zip(FIELDS, self._combos, strict=True):
+        for form_field, combo in zip(self._fields, self._combos, strict=True):
             now = form_field.read(config)
             combo.setCurrentIndex([o.value for o in form_field.options].index(now))
             for row, option in enumerate(form_field.options):
@@ -153,7 +171,7 @@ class ConfigForm(QWidget):
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(7)
         form.setHorizontalSpacing(10)
-        for form_field in FIELDS:
+        for form_field in self._fields:
             combo = QComboBox(self)
             combo.setAccessibleName(form_field.title)
             for option in form_field.options:

@@ -26,7 +26,12 @@ KINDS: tuple[tuple[RuleKind, str, str], ...] = (
     ("node_target", "Every node of an operator", "aten.conv2d.default"),
     ("node_name", "One node of the graph", "conv2d_3"),
     ("pattern", "Nodes and modules by a pattern", "layers_[0-3].*"),
+    ("finder", "What a plug-in finds", "finders.py:FirstLayers"),
+    ("quantizer", "A plug-in's quantizer", ""),
 )
+
+
+_SHOWN_LETTERS = 16
 
 
 class RuleForm(QWidget):
@@ -88,6 +93,11 @@ class RuleForm(QWidget):
         self.add = QPushButton("Add rule", self)
         self.add.setProperty("primary", True)
         self.add.clicked.connect(self._on_add)
+        # Long words are for the open list; the field beside wants room too.
+        shortest = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        for combo in (self.kind, self.config):
+            combo.setSizeAdjustPolicy(shortest)
+            combo.setMinimumContentsLength(_SHOWN_LETTERS)
         self._call = QLabel(self)
         self._call.setObjectName("Hint")
         layout = QGridLayout(self)
@@ -118,16 +128,20 @@ class RuleForm(QWidget):
             self.config.addItem(title, preset)
             model.item(self.config.count() - 1).setEnabled(not reason)
             model.item(self.config.count() - 1).setToolTip(reason)
-        self.config.addItem("Custom\u2026", "")
+        if kind != "quantizer":
+            self.config.addItem("Custom\u2026", "")
         row = self.config.findData(chosen) if chosen else 0
-        if row >= 0 and model.item(row).isEnabled():
+        if 0 <= row < self.config.count() and model.item(row).isEnabled():
             self.config.setCurrentIndex(row)
         self._show_ready()
 
     def _show_ready(self) -> None:
         kind, _, example = KINDS[self.kind.currentIndex()]
         match = self.match.text().strip()
-        self.add.setEnabled(bool(match) or not example)
+        self.add.setEnabled((bool(match) or not example) and self.config.count() > 0)
+        if not self.config.count():
+            self._call.setText("No plug-in has a quantizer: Edit, Plug-ins\u2026")
+            return
         quoted = f'"{match}", ' if match else "\u2026, " if example else ""
         self._call.setText(f"{RULE_CALLS[kind]}({quoted}\u2026)")
 

@@ -12,12 +12,14 @@ from workbench.errors import Place, failure
 from workbench.pipeline.resolution import float_graph, resolve_graph
 from workbench.project import edits, store
 from workbench.project.model import RULE_CALLS, Project, RuleKind
-from workbench.project.qconfig import PRESETS_BY_ID, Config
+from workbench.project.plugins import offered
+from workbench.project.qconfig import PRESETS_BY_ID, Config, PluginRole
 from workbench.protocol import RunUntil, StageFailed
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
     from pathlib import Path
 
     from workbench.graph.snapshot import GraphSnapshot
@@ -46,8 +48,14 @@ def add(verbs: Any) -> None:
 def _add_actions(actions: Any) -> None:
     new = actions.add_parser("add", help="assign a config; the same match is replaced")
     new.add_argument("--kind", required=True, choices=sorted(_KINDS))
-    new.add_argument("--match", default="", help="module, class, operator or node name")
-    new.add_argument("--config", required=True, help="a preset's name or a config as JSON")
+    new.add_argument(
+        "--match", default="", help="name of a module, class, operator, node or finder"
+    )
+    new.add_argument(
+        "--config",
+        required=True,
+        help="name of a preset, a plug-in's config or quantizer, or a config as JSON",
+    )
     new.add_argument("--position", type=int, help="place in the call order, 0 is the weakest")
     new.set_defaults(perform=_add)
     gone = actions.add_parser("remove", help="remove a rule")
@@ -138,12 +146,10 @@ def _print_resolution(options: argparse.Namespace, project: Project, graph: Grap
     return EXIT_DONE
 
 
-def _config(text: str, project: Project) -> str | Config:
+def _config(text: str, project: Project, folder: Path, role: PluginRole) -> str | Config:
     if not text.lstrip().startswith("{"):
-        if text not in PRESETS_BY_ID and text not in project.presets:
-            known = ", ".join([*PRESETS_BY_ID, *project.presets])
-            raise failure(f"There is no config named {text!r}.", f"Known: {known}.")
-        return text
+        own = ([*PRESETS_BY_ID] if role == "config" else []) + [*project.presets]
+        return text if text in own else _of_plugin(text, project, folder, role, own)
     from pydantic import ValidationError
 
     kind: type[Config] = target_of(project.target.id).config_type
@@ -158,13 +164,31 @@ def _config(text: str, project: Project) -> str | Config:
         ) from error
 
 
+def _of_plugin(
+    text: str, project: Project, folder: Path, role: PluginRole, others: Sequence[str] = ()
+) -> str:
+    """Return the reference of what a plug-in calls by this name, or is named in full."""
+    items = offered(project, folder, role)
+    found = [item.reference for item in items if text in (item.name, item.reference)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise failure(f"Several plug-ins have a {role} {text}.", f"Write {' or '.join(found)}.")
+    known = ", ".join([*others, *(item.name for item in items)]) or "none; add a plug-in first"
+    raise failure(f"There is no {role} named {text!r}.", f"Known: {known}.")
+
+
 def _add(options: argparse.Namespace) -> int:
-    project, _ = open_project(options)
-    config = _config(options.config, project)
-    kind = _KINDS[options.kind]
-    changed = edits.assign(project, kind, options.match, config)
+    project, folder = open_project(options)
+    kind, match = _KINDS[options.kind], options.match
+    config = _config(
+        options.config, project, folder, "quantizer" if kind == "quantizer" else "config"
+    )
+    if kind == "finder":
+        match = _of_plugin(match, project, folder, "finder")
+    changed = edits.assign(project, kind, match, config)
     rule = next(r for r in changed.rules
-                if (r.kind, r.match, r.config) == (kind, options.match, config))  # fmt: skip
+                if (r.kind, r.match, r.config) == (kind, match, config))  # fmt: skip
     refusal = target_of(project.target.id).refusal(project.target, changed.config_of(rule), kind)
     if refusal:
         raise failure(refusal, where=Place(kind="rule", id=rule.id))

@@ -15,34 +15,37 @@ from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_q
 from torchao.quantization.pt2e import FakeQuantize, MinMaxObserver, MovingAverageMinMaxObserver
 
 from workbench.engine.observers import FixedRangeObserver, PercentileObserver
-from workbench.project.qconfig import integers_of
+from workbench.project.qconfig import PluginConfig, integers_of
 
 if TYPE_CHECKING:
-    from workbench.project.qconfig import Activation, Config, Observer, QuantConfig
+    from workbench.engine.plugins import Plugins
+    from workbench.project.qconfig import Activation, AnyConfig, Observer, QuantConfig
 
 # Smallest scale per activation width, as the Arm backend's factories set it (ExecuTorch 1.5.1).
 _EPS = {"int8": 2**-16, "int16": 2**-12, "uint8": 2**-16}
 
 
-def arm_config(given: Config | None, *, is_qat: bool = False) -> Any:
+def arm_config(given: AnyConfig | None, plugins: Plugins, *, is_qat: bool = False) -> Any:
     """Return the Arm backend's config; None leaves the part in float.
 
     Stock choices return the factory's own object, so that bytes equal those of the plain API.
     For training the observers are the factory's moving averages, save ranges that are given.
 
     Raises:
-        WorkbenchError: it is a number format.
+        WorkbenchError: it is a number format, or a plug-in does not give what it should.
     """
+    if isinstance(given, PluginConfig):
+        return plugins.config(given.reference, is_qat=is_qat)
     config = integers_of(given)
     if config is None:
         return None
-    stock = _stock(config, is_qat=is_qat)
+    stock = stock_config(config, is_qat=is_qat)
     activation = config.activation
     if is_qat:
         return replace(stock, **dict.fromkeys(_BORDERS, _training_spec(stock, activation)))
     if activation.observer.kind == "histogram" and _stock_symmetry(activation):
         return stock
-    spec = _with_observer(stock.input_activation, activation)
+    spec = _with_observer(stock.input_activation, activation, plugins)
     return replace(stock, input_activation=spec, output_activation=spec)
 
 
@@ -60,7 +63,8 @@ def _training_spec(stock: Any, activation: Activation) -> Any:
     return replace(spec, qscheme=scheme, observer_or_fake_quant_ctr=rounding)
 
 
-def _stock(config: QuantConfig, *, is_qat: bool) -> Any:
+def stock_config(config: QuantConfig, *, is_qat: bool = False) -> Any:
+    """Return the factory's config with the widths of ours; its label is that of ours too."""
     per_channel = config.weight.per_channel
     if config.activation.dtype == "uint8":
         return get_uint8_io_quantization_config(is_qat=is_qat)
@@ -75,9 +79,13 @@ def _stock_symmetry(activation: Activation) -> bool:
     return activation.symmetric == (activation.dtype == "int16")
 
 
-def _with_observer(spec: Any, activation: Activation) -> Any:
+def _with_observer(spec: Any, activation: Activation, plugins: Plugins) -> Any:
     scheme = torch.per_tensor_symmetric if activation.symmetric else torch.per_tensor_affine
-    observer = _observer(activation.observer, spec, eps=_EPS[activation.dtype])
+    own, eps = activation.observer, _EPS[activation.dtype]
+    if own.kind == "plugin":
+        observer = plugins.observer(own.plugin).with_args(eps=eps)
+    else:
+        observer = _observer(own, spec, eps)
     return replace(spec, qscheme=scheme, observer_or_fake_quant_ctr=observer)
 
 

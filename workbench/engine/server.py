@@ -145,7 +145,7 @@ class Server:
             self._fail(command.job, study.id, "", begun, error.infos)
             return "failed"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a foreign library may raise it
-            self._fail(command.job, study.id, "", begun, (unexpected(error, study.id),))
+            self._fail(command.job, study.id, "", begun, _said_of(error, command, study.id))
             return "failed"
         return "done"
 
@@ -188,7 +188,7 @@ class Server:
             self._fail(command.job, stage.id, stage.key, begun, error.infos)
             return False
         except (Exception, SystemExit) as error:  # noqa: BLE001 - Vela raises SystemExit
-            self._fail(command.job, stage.id, stage.key, begun, (unexpected(error, stage.id),))
+            self._fail(command.job, stage.id, stage.key, begun, _said_of(error, command, stage.id))
             return False
         self._finish(command.job, stage, begun, cached=False)
         return True
@@ -250,6 +250,16 @@ def _left_out(command: RunUntil, stage: PlannedStage) -> str:
     if stage.state == "unavailable" and stage.id != command.until:
         return stage.reason
     return ""
+
+
+def _said_of(error: BaseException, command: Job, stage: str) -> tuple[ErrorInfo, ...]:
+    """Return what can be said of an error nobody foresaw: the line of a plug-in, or less."""
+    if command.project.taken_from_plugins():
+        from workbench.engine.plugins import error_in
+
+        if found := error_in(command.project, Path(command.folder), error):
+            return found.infos
+    return (unexpected(error, stage),)
 
 
 def unexpected(error: BaseException, stage: str) -> ErrorInfo:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from workbench.history.runs import Run
 from workbench.numerics.methods import METHOD_TITLES
-from workbench.project.model import config_label
+from workbench.project.model import name_of
 
 if TYPE_CHECKING:
     from workbench.project.model import Rule
@@ -111,12 +111,12 @@ def rule_name(rule: Rule) -> str:
         return "everything"
     if rule.kind == "io":
         return "inputs and outputs"
-    return rule.match
+    return "a plug-in's quantizer" if rule.kind == "quantizer" else name_of(rule.match)
 
 
 def config_name(rule: Rule) -> str:
     """Return the short name of a rule's config."""
-    return rule.config if isinstance(rule.config, str) else config_label(rule.config)
+    return name_of(rule.config)
 
 
 def rules_line(run: Run) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.pipeline.digests import Digests
+from workbench.pipeline.reading import Reading
 from workbench.pipeline.stages import PACKAGES, STAGES, Stage
 from workbench.project import edits, sources
 from workbench.project.board_files import board_file
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from workbench.fvp.setup import Setup
     from workbench.pipeline.cache import Cache
-    from workbench.project.model import DataSource, Project
+    from workbench.project.model import Project
 
 StageState = Literal["cached", "stale", "blocked", "unavailable"]
 
@@ -54,36 +55,7 @@ class Plan:
         return self.of(stage_id).key
 
 
-@dataclass(frozen=True)
-class _Reading:
-    project: Project
-    folder: Path
-    digests: Digests
-
-    def reference(self, option: str, reference: sources.Reference) -> JsonValue:
-        del option
-        files = [p for p in sources.files_of(reference) if p.exists() or p == reference.path]
-        return {
-            "kind": reference.kind,
-            "module": reference.module,
-            "attribute": reference.attribute,
-            "files": [[p.name, self.digests.of(p)] for p in files],
-        }
-
-    def code(self, spec: str | None, option: str) -> JsonValue:
-        found = sources.callable_reference(spec, self.folder, option) if spec else None
-        return self.reference(option, found) if found else None
-
-    def data(self, data: DataSource | None, option: str) -> JsonValue:
-        if data is None:
-            return None
-        named = sources.data_references(data, self.folder, option)
-        found = {name: self.reference(name, ref) for name, ref in named}
-        rest = data.model_dump(mode="json", exclude={"spec", "labels"})
-        return {**rest, "references": list(found.values())}
-
-
-def _model(reading: _Reading) -> JsonValue:
+def _model(reading: Reading) -> JsonValue:
     model = reading.project.model
     named = dict(sources.references(reading.project, reading.folder))
     used = {name: ref for name, ref in named.items() if name.startswith("model.")}
@@ -93,14 +65,16 @@ def _model(reading: _Reading) -> JsonValue:
     }
 
 
-def _rules(reading: _Reading) -> JsonValue:
-    return [
+def _rules(reading: Reading) -> JsonValue:
+    calls: list[JsonValue] = [
         [kind, match, config.model_dump(mode="json") if config else None]
         for kind, match, config in reading.project.quantizer_calls()
     ]
+    taken = dict.fromkeys(spec for _, _, spec in reading.project.taken_from_plugins())
+    return [*calls, *(reading.code(spec, "plugins") for spec in taken)]
 
 
-def _improvers(reading: _Reading) -> JsonValue:
+def _improvers(reading: Reading) -> JsonValue:
     if trained := reading.project.trained_weights:
         return {"trained": reading.digests.of(sources.absolute(reading.folder, trained))}
     wanted = [i for i in IMPROVERS if i.id in reading.project.improvers]
@@ -109,41 +83,41 @@ def _improvers(reading: _Reading) -> JsonValue:
     return {"ids": [improver.id for improver in wanted], "data": data}
 
 
-def _training_start(reading: _Reading) -> JsonValue:
+def _training_start(reading: Reading) -> JsonValue:
     """Return what training starts from, which weights trained before do not change."""
     start = _improvers(replace(reading, project=edits.use_trained(reading.project, None)))
     own = reading.project.training_function
     return {"improvers": start, "function": reading.code(own, "training_function")}
 
 
-def _rules_io(reading: _Reading) -> JsonValue:
+def _rules_io(reading: Reading) -> JsonValue:
     calls = reading.project.quantizer_calls()
     return [c.model_dump(mode="json") if c else None for kind, _, c in calls if kind == "io"]
 
 
-def _rules_placing(reading: _Reading) -> JsonValue:
+def _rules_placing(reading: Reading) -> JsonValue:
     return [list(pair) for pair in reading.project.kept_off()]
 
 
-def _rules_listed(reading: _Reading) -> JsonValue:
+def _rules_listed(reading: Reading) -> JsonValue:
     project = reading.project
     return [[r.kind, r.match, project.label_of(r)] for r in project.rules if r.enabled]
 
 
-def _evaluation_data(reading: _Reading) -> JsonValue:
+def _evaluation_data(reading: Reading) -> JsonValue:
     project = reading.project
     own = reading.data(project.evaluation.data, "evaluation.data")
     return own or reading.data(project.calibration, "calibration")
 
 
-def _evaluation(reading: _Reading) -> JsonValue:
+def _evaluation(reading: Reading) -> JsonValue:
     evaluation = reading.project.evaluation
     metric = reading.code(evaluation.metric, "evaluation.metric")
     return {"data": _evaluation_data(reading), "metric": metric, "limit": evaluation.limit}
 
 
-def _facet(name: str) -> Callable[[_Reading], JsonValue]:
-    def read(reading: _Reading) -> JsonValue:
+def _facet(name: str) -> Callable[[Reading], JsonValue]:
+    def read(reading: Reading) -> JsonValue:
         choice = reading.project.target
         target = target_of(choice.id)
         value = target.facet(choice, name)
@@ -155,13 +129,13 @@ def _facet(name: str) -> Callable[[_Reading], JsonValue]:
     return read
 
 
-def _target_files(reading: _Reading) -> JsonValue:
+def _target_files(reading: Reading) -> JsonValue:
     choice = reading.project.target
     files = target_of(choice.id).files(choice, reading.folder)
     return {option: reading.digests.of(path) for option, path in files.items()}
 
 
-def _board(reading: _Reading) -> JsonValue:
+def _board(reading: Reading) -> JsonValue:
     """Return what a note about the program says of its board."""
     name = reading.project.board
     return reading.digests.of(board_file(name, reading.folder)) if name else ""
@@ -176,7 +150,7 @@ def simulator_setup(project: Project) -> Setup | ErrorInfo:
     return setup_for(choice.id, str(choice.options.get("memory_mode", "")))
 
 
-def _machine(reading: _Reading) -> JsonValue:
+def _machine(reading: Reading) -> JsonValue:
     found = simulator_setup(reading.project)
     if isinstance(found, ErrorInfo):
         return None
@@ -188,7 +162,7 @@ def _machine(reading: _Reading) -> JsonValue:
     }
 
 
-READERS: Mapping[str, Callable[[_Reading], JsonValue]] = {
+READERS: Mapping[str, Callable[[Reading], JsonValue]] = {
     "name": lambda r: r.project.name,
     "model": _model,
     "model.strict_export": lambda r: r.project.model.strict_export,
@@ -219,7 +193,7 @@ def reading_of(project: Project, folder: Path, cache: Cache, name: str) -> JsonV
         WorkbenchError: a file it names is missing.
     """
     memory = Digests(cache.root / "digests.json")
-    return READERS[name](_Reading(project, folder, memory))
+    return READERS[name](Reading(project, folder, memory))
 
 
 @memoise
@@ -259,7 +233,7 @@ def plan(project: Project, folder: Path, cache: Cache, digests: Digests | None =
         digests: The memory of file digests; by default the one beside the cache.
     """
     memory = digests or Digests(cache.root / "digests.json")
-    reading = _Reading(project, folder, memory)
+    reading = Reading(project, folder, memory)
     offered = _offered(project)
     done: dict[str, PlannedStage] = {}
     for stage in STAGES:
@@ -277,7 +251,7 @@ def _offered(project: Project) -> tuple[str, ...]:
 
 def _plan_stage(
     stage: Stage,
-    reading: _Reading,
+    reading: Reading,
     done: Mapping[str, PlannedStage],
     cache: Cache,
     offered: tuple[str, ...],

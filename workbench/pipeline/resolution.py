@@ -8,8 +8,9 @@ from workbench.boards import choosing
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import plan
-from workbench.project import sources
+from workbench.project import plugins, sources
 from workbench.project.frozen import Frozen
+from workbench.project.model import PLUGIN_KINDS
 from workbench.project.rules import ModuleRef, NodeRef, Resolution, module_chains, resolve
 from workbench.results import GRAPH_FILE, PrepareResult, load_result
 from workbench.targets import target_of
@@ -95,12 +96,13 @@ def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
         return
     yield from target.check(project.target, folder)
     yield from choosing.problems(project, folder)
+    yield from plugins.problems(project, folder)
     for rule in project.rules:
         if not rule.enabled:
             continue
         refusal = target.refusal(project.target, project.config_of(rule), rule.kind)
-        if rule.keeps_off and rule.kind == "io":
-            refusal = "inputs and outputs run nowhere; name operators, modules or nodes."
+        if rule.keeps_off and rule.kind in {"io", "finder"}:
+            refusal = "only operators, modules and nodes that are named can be kept off the NPU."
         if refusal:
             yield ErrorInfo(
                 message=f"{rule_name(rule)}: {refusal}",
@@ -138,7 +140,7 @@ def rule_name(rule: Rule) -> str:
 def _rule_warnings(project: Project, rule: Rule, resolution: Resolution) -> Iterator[ErrorInfo]:
     count = resolution.counts[rule.id]
     where = Place(kind="rule", id=rule.id)
-    if not rule.enabled:
+    if not rule.enabled or rule.kind in PLUGIN_KINDS:
         return
     if not count.matched:
         yield ErrorInfo(

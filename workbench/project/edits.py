@@ -21,7 +21,8 @@ from workbench.project.range_method import MethodId, MethodScope, RangeMethod
 
 # General before specific, borders last: each later call beats the earlier ones.
 _ORDER: tuple[RuleKind, ...] = (
-    "global", "module_type", "module_name", "node_target", "pattern", "node_name", "io",
+    "global", "module_type", "module_name", "node_target", "pattern", "finder", "node_name",
+    "quantizer", "io",
 )  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def assign(project: Project, kind: RuleKind, match: str, config: str | Config) -
     new = Rule(id=next_rule_id(project), kind=kind, match=match, config=config)
     for index, rule in enumerate(project.rules):
         same = (rule.kind, rule.match) == (kind, match) and rule.keeps_off == new.keeps_off
-        if same:
+        if same and (kind != "quantizer" or rule.config == config):
             changed = rule.model_copy(update={"config": config, "enabled": True})
             rules = [*project.rules[:index], changed, *project.rules[index + 1 :]]
             return revise(project, rules=tuple(rules))
@@ -154,6 +155,25 @@ def train_by(project: Project, function: str | None) -> Project:
 def use_trained(project: Project, weights: str | None) -> Project:
     """Return the project with weights that training left, a file's name; None for the model's."""
     return revise(project, trained_weights=weights)
+
+
+def offer_plugin(project: Project, plugin: str) -> Project:
+    """Return the project whose forms offer what a plug-in's file adds."""
+    if plugin in project.plugins:
+        return project
+    return revise(project, plugins=(*project.plugins, plugin))
+
+
+def withdraw_plugin(project: Project, plugin: str) -> Project:
+    """Return the project whose forms do not offer a plug-in's file any more; rules stay.
+
+    Raises:
+        WorkbenchError: they never did.
+    """
+    if plugin not in project.plugins:
+        known = ", ".join(project.plugins) or "none"
+        raise failure(f"The project has no plug-in {plugin}.", f"It has: {known}.")
+    return revise(project, plugins=tuple(p for p in project.plugins if p != plugin))
 
 
 def save_preset(project: Project, name: str, config: Config) -> Project:

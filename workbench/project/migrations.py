@@ -40,8 +40,13 @@ def _from_4(raw: Raw) -> Raw:
     return raw
 
 
+def _from_5(raw: Raw) -> Raw:
+    """Version 5 knew no plug-ins; a project without any says nothing of them."""
+    return raw
+
+
 MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {
-    0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4,
+    0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5,
 }  # fmt: skip
 
 

@@ -11,15 +11,24 @@ from workbench.project.format_config import FormatConfig
 from workbench.project.frozen import Frozen
 from workbench.project.graph_notes import GraphNotes
 from workbench.project.improvers import ImproverId
-from workbench.project.qconfig import PRESETS_BY_ID, Config
+from workbench.project.qconfig import (
+    PRESETS_BY_ID,
+    AnyConfig,
+    Config,
+    PluginConfig,
+    PluginRole,
+    QuantConfig,
+    is_reference,
+)
 from workbench.project.range_method import RangeMethod
 
-PROJECT_VERSION = 5
+PROJECT_VERSION = 6
 PROJECT_SUFFIX = ".qwb"
 
 RuleKind = Literal[
-    "global", "module_type", "module_name", "node_target", "node_name", "pattern", "io"
-]
+    "global", "module_type", "module_name", "node_target", "node_name", "pattern", "io",
+    "finder", "quantizer",
+]  # fmt: skip
 
 RULE_CALLS: dict[RuleKind, str] = {
     "global": "set_global",
@@ -29,7 +38,11 @@ RULE_CALLS: dict[RuleKind, str] = {
     "node_name": "set_node_name",
     "pattern": "regex_name",
     "io": "set_io",
+    "finder": "set_node_finder",
+    "quantizer": "add_quantizer",
 }
+# Rules whose nodes only code of a plug-in knows.
+PLUGIN_KINDS: tuple[RuleKind, ...] = ("finder", "quantizer")
 
 
 # What the partitioner of ExecuTorch calls the like; nodes and operators go by the float program.
@@ -41,6 +54,8 @@ KEEPING_CALLS: dict[RuleKind, str] = {
     "node_name": "DontPartitionName",
     "pattern": "DontPartition",
     "io": "DontPartition",
+    "finder": "DontPartition",
+    "quantizer": "DontPartition",
 }
 
 
@@ -93,10 +108,11 @@ class TargetChoice(Frozen):
 
 
 class Rule(Frozen):
-    """One assignment of precision; ``config`` is a preset's id or a config of its own.
+    """One assignment of precision; ``config`` is a preset's id, a plug-in's, or one of its own.
 
     A ``pattern`` is a regular expression that fits the whole name of a node, or of the module it
-    is called in, with underscores or dots.
+    is called in, with underscores or dots. A ``finder`` is a plug-in's, named by ``match``; a
+    ``quantizer`` is one too, named by ``config``, and decides nodes and precision by itself.
     """
 
     id: str = Field(min_length=1)
@@ -127,8 +143,9 @@ class Project(Frozen):
     from what it saw: numbers beat methods, and the narrowest method wins. ``improvers`` change
     the float weights before they are quantized; ``trained_weights``, a .safetensors file that
     training left, stand in the place of those and of what improvers would do to them.
-    ``training_function`` is ``FILE.py:callable``, the user's own. ``board`` is a board's id, or
-    the path of its file: the target was set for it, and the program must fit it.
+    ``training_function`` is ``FILE.py:callable``, the user's own. ``plugins`` are files,
+    ``FILE.py``, whose configs, observers, finders and quantizers are offered. ``board`` is a
+    board's id, or the path of its file: the target was set for it, and the program must fit it.
     """
 
     version: int = PROJECT_VERSION
@@ -145,11 +162,12 @@ class Project(Frozen):
     improvers: tuple[ImproverId, ...] = ()
     training_function: str | None = None
     trained_weights: str | None = None
+    plugins: tuple[str, ...] = ()
     verification: Verification = Verification()
     notes: str = ""
     graph: GraphNotes = GraphNotes()
 
-    def config_of(self, rule: Rule) -> Config | None:
+    def config_of(self, rule: Rule) -> AnyConfig | None:
         """Return the config that ``rule`` assigns; None is float.
 
         Raises:
@@ -159,6 +177,8 @@ class Project(Frozen):
             return rule.config
         if rule.config in self.presets:
             return self.presets[rule.config]
+        if is_reference(rule.config):
+            return PluginConfig(reference=rule.config)
         return PRESETS_BY_ID[rule.config].config
 
     def fixed_ranges(self) -> dict[str, tuple[float, float]]:
@@ -167,26 +187,51 @@ class Project(Frozen):
 
     def label_of(self, rule: Rule) -> str:
         """Return the short name shown for the rule's config."""
-        return rule.config if isinstance(rule.config, str) else config_label(rule.config)
+        if isinstance(rule.config, str) and rule.config in self.presets:
+            return rule.config
+        return name_of(rule.config)
 
-    def quantizer_calls(self) -> list[tuple[RuleKind, str, Config | None]]:
+    def quantizer_calls(self) -> list[tuple[RuleKind, str, AnyConfig | None]]:
         """Return what will be called, in order: enabled rules only, presets resolved."""
         called = (rule for rule in self.rules if rule.enabled and not rule.keeps_off)
         return [(rule.kind, rule.match, self.config_of(rule)) for rule in called]
+
+    def taken_from_plugins(self) -> list[tuple[str, PluginRole, str]]:
+        """Return what enabled rules take from plug-ins: the rule's id, the kind, the reference."""
+        found: list[tuple[str, PluginRole, str]] = []
+        for rule in (r for r in self.rules if r.enabled):
+            config = self.config_of(rule)
+            if rule.kind == "finder":
+                found.append((rule.id, "finder", rule.match))
+            if isinstance(config, PluginConfig):
+                role: PluginRole = "quantizer" if rule.kind == "quantizer" else "config"
+                found.append((rule.id, role, config.reference))
+            elif isinstance(config, QuantConfig) and config.activation.observer.kind == "plugin":
+                found.append((rule.id, "observer", config.activation.observer.plugin))
+        return found
 
     def kept_off(self) -> list[tuple[RuleKind, str]]:
         """Return what rules keep off the NPU: kind and match, sorted."""
         return sorted({(r.kind, r.match) for r in self.rules if r.enabled and r.keeps_off})
 
 
-def config_label(config: Config | None) -> str:
+def name_of(config: str | Config) -> str:
+    """Return the short name of what a rule assigns, without the file of a plug-in."""
+    if not isinstance(config, str):
+        return config_label(config)
+    return config.rpartition(":")[2] if is_reference(config) else config
+
+
+def config_label(config: AnyConfig | None) -> str:
     """Return a short name for a config: a preset's id, or its widths when it is nobody's preset."""
     for preset in PRESETS_BY_ID.values():
         if preset.config == config:
             return preset.id
     assert config is not None
-    if isinstance(config, FormatConfig):
+    if isinstance(config, FormatConfig | PluginConfig):
         return config.label
     width = "16" if config.activation.dtype == "int16" else "8"
     per = "" if config.weight.per_channel else " per tensor"
-    return f"a{width}w{config.weight.bits}{per} ({config.activation.observer.kind})"
+    observer = config.activation.observer
+    seen = name_of(observer.plugin) if observer.kind == "plugin" else observer.kind
+    return f"a{width}w{config.weight.bits}{per} ({seen})"

@@ -11,7 +11,8 @@ from workbench.project.fixed_range import range_fault
 from workbench.project.format_config import FormatConfig
 from workbench.project.frozen import Frozen
 
-ObserverKind = Literal["histogram", "minmax", "moving_average", "percentile", "fixed"]
+ObserverKind = Literal["histogram", "minmax", "moving_average", "percentile", "fixed", "plugin"]
+PluginRole = Literal["config", "observer", "finder", "quantizer"]
 ActivationDtype = Literal["int8", "int16", "uint8"]
 
 
@@ -19,7 +20,7 @@ class Observer(Frozen):
     """How a range is taken from calibration data.
 
     ``percentile`` is the share of values kept, in percent; ``minimum`` and ``maximum`` are the
-    real values that a fixed range spans.
+    real values that a fixed range spans; ``plugin`` names a plug-in's observer.
     """
 
     kind: ObserverKind = "histogram"
@@ -27,9 +28,12 @@ class Observer(Frozen):
     averaging_constant: float = Field(default=0.01, gt=0.0, le=1.0)
     minimum: float | None = None
     maximum: float | None = None
+    plugin: str = ""
 
     @model_validator(mode="after")
-    def _fixed_range_holds_zero(self) -> Self:
+    def _is_whole(self) -> Self:
+        if self.kind == "plugin" and not is_reference(self.plugin):
+            raise ValueError("name the plug-in's observer: FILE.py:name or package.module:name")
         if self.kind != "fixed":
             return self
         if self.minimum is None or self.maximum is None:
@@ -61,8 +65,30 @@ class QuantConfig(Frozen):
     weight: Weight = Weight()
 
 
-# What a rule can assign: integers on ranges, or an emulated number format.
+class PluginConfig(Frozen):
+    """What a plug-in makes: a config, or a quantizer that decides by itself.
+
+    ``reference`` is ``FILE.py:name`` or ``package.module:name``.
+    """
+
+    reference: str
+
+    @property
+    def label(self) -> str:
+        """The name inside the plug-in."""
+        return self.reference.rpartition(":")[2]
+
+
+def is_reference(text: str) -> bool:
+    """Return whether a text names something in a plug-in, by its form alone."""
+    plugin, _, name = text.rpartition(":")
+    return bool(plugin) and name.isidentifier()
+
+
+# What a project can hold: integers on ranges, or an emulated number format.
 Config = QuantConfig | FormatConfig
+# What a rule can assign by name: one of these, or something that a plug-in makes.
+AnyConfig = Config | PluginConfig
 
 
 def integers_of(config: Config | None) -> QuantConfig | None:

@@ -139,6 +139,8 @@ def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]
     if project.training_function:
         option = "training_function"
         yield option, callable_reference(project.training_function, folder, option)
+    for spec in dict.fromkeys(spec for _, _, spec in project.taken_from_plugins()):
+        yield "plugins", callable_reference(spec, folder, "plugins")
     if project.calibration:
         yield from data_references(project.calibration, folder, "calibration")
     if project.evaluation.data:

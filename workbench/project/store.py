@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.project.migrations import migrate
 from workbench.project.model import PROJECT_VERSION, Project
-from workbench.project.qconfig import PRESETS_BY_ID
+from workbench.project.qconfig import PRESETS_BY_ID, is_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,11 +169,12 @@ def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
         if rule.id in seen:
             yield ErrorInfo(message=f"The id {rule.id} is used twice.", where=where)
         seen.add(rule.id)
-        if isinstance(rule.config, str) and rule.config not in known:
+        named = rule.config if isinstance(rule.config, str) else ""
+        if named and named not in known and not is_reference(named):
             yield ErrorInfo(
                 message=f"There is no config named {rule.config!r}.",
                 hint=f"Known: {', '.join(sorted(known))}.",
                 where=where,
             )
-        if rule.kind not in {"global", "io"} and not rule.match:
+        if rule.kind not in {"global", "io", "quantizer"} and not rule.match:
             yield ErrorInfo(message=f"A {rule.kind} rule needs a match.", where=where)

@@ -15,6 +15,7 @@ from workbench.script.quantizer_part import (
     kept_off_part,
     observers_part,
     own_ini_part,
+    own_quantizer_part,
     quantizer_part,
 )
 from workbench.targets import target_of
@@ -66,7 +67,8 @@ def script(
         data_part(project, folder),
         *own_ini_part(project, folder),
         *kept_off_part(project),
-        quantizer_part(project),
+        *own_quantizer_part(project),
+        quantizer_part(project, folder),
         _main(project, project.fixed_ranges() if ranges is None else ranges),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.project.qconfig import integers_of
+from workbench.project.qconfig import PluginConfig, QuantConfig, integers_of
+from workbench.script.model_part import load_callable
 from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u_extras import (
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from workbench.project.model import Project
-    from workbench.project.qconfig import Config, QuantConfig
+    from workbench.project.qconfig import AnyConfig
 
 _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "keeping_off.py"
+_OWN_QUANTIZER = Path(__file__).parents[1] / "engine" / "own_quantizer.py"
 _OBSERVERS = Path(__file__).parents[1] / "engine" / "observers.py"
 _FACTORIES = {
     ("int8", 8): "get_symmetric_quantization_config",
@@ -36,8 +38,8 @@ def observers_part(project: Project, *, has_ranges: bool) -> list[str]:
     """Return the observers that torchao lacks, when a rule or a fixed range wants one."""
     kinds = {
         config.activation.observer.kind
-        for config in (integers_of(each) for _, _, each in project.quantizer_calls())
-        if config is not None
+        for _, _, config in project.quantizer_calls()
+        if isinstance(config, QuantConfig)
     }
     if not kinds & {"percentile", "fixed"} and not has_ranges:
         return []
@@ -45,7 +47,18 @@ def observers_part(project: Project, *, has_ranges: bool) -> list[str]:
     return [text[text.index("class PercentileObserver") :]]
 
 
-def _config(config: QuantConfig | None) -> str:
+def own_quantizer_part(project: Project) -> list[str]:
+    """Return what lets a plug-in's quantizer work among those of Ethos-U, if one does."""
+    if all(kind != "quantizer" for kind, _, _ in project.quantizer_calls()):
+        return []
+    text = _OWN_QUANTIZER.read_text()
+    return [text[text.index("from executorch") :]]
+
+
+def _config(given: AnyConfig | None, folder: Path) -> str:
+    if isinstance(given, PluginConfig):
+        return f"{load_callable(given.reference, folder, 'plugins')}(is_qat=False)"
+    config = integers_of(given)
     if config is None:
         return "None"
     activation, per_channel = config.activation, config.weight.per_channel
@@ -58,11 +71,13 @@ def _config(config: QuantConfig | None) -> str:
     if activation.observer.kind == "histogram" and usual:
         return stock
     scheme = "per_tensor_symmetric" if activation.symmetric else "per_tensor_affine"
-    return f"with_observer({stock}, torch.{scheme}, {_observer(config)})"
+    return f"with_observer({stock}, torch.{scheme}, {_observer(config, folder)})"
 
 
-def _observer(config: QuantConfig) -> str:
+def _observer(config: QuantConfig, folder: Path) -> str:
     observer, eps = config.activation.observer, _EPS[config.activation.dtype]
+    if observer.kind == "plugin":
+        return f"{load_callable(observer.plugin, folder, 'plugins')}.with_args(eps={eps})"
     made: dict[str, Any] = {
         "histogram": "None",
         "minmax": f"MinMaxObserver.with_args(eps={eps})",
@@ -126,7 +141,7 @@ _ENUMS = {
 }
 
 
-def quantizer_part(project: Project) -> str:
+def quantizer_part(project: Project, folder: Path) -> str:
     """Return the functions that make the compile spec and the quantizer."""
     complete = target_of(project.target.id).complete(project.target)
     options: dict[str, Any] = dict(complete.options)
@@ -153,7 +168,7 @@ def quantizer_part(project: Project) -> str:
         "",
         "def quantizer():",
         "    made = EthosUQuantizer(compile_spec())",
-        *(f"    {_call(*call)}" for call in project.quantizer_calls()),
+        *(f"    {_call(*call, folder)}" for call in project.quantizer_calls()),
         "    return made",
     ]
     return "\n".join(lines)
@@ -179,8 +194,14 @@ def _transformations(options: Mapping[str, Any]) -> list[str]:
     return [*lines, "    made.set_pass_pipeline_config(config)"]
 
 
-def _call(kind: str, match: str, config: Config | None) -> str:
-    value = _config(integers_of(config))
+def _call(kind: str, match: str, config: AnyConfig | None, folder: Path) -> str:
+    if kind == "quantizer":
+        assert isinstance(config, PluginConfig)
+        own = f"{load_callable(config.reference, folder, 'plugins')}()"
+        return f"made.add_quantizer(OwnQuantizer({own}, {config.reference!r}))"
+    value = _config(config, folder)
+    if kind == "finder":
+        return f"made.set_node_finder({value}, {load_callable(match, folder, 'plugins')}())"
     if kind in {"global", "io"}:
         return f"made.set_{kind}({value})"
     if kind == "module_type":

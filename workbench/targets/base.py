@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from workbench.errors import ErrorInfo
     from workbench.project.model import RuleKind, TargetChoice
-    from workbench.project.qconfig import Config
+    from workbench.project.qconfig import AnyConfig, Config
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class TargetSpec(Protocol):
         """Return every problem of the choice itself."""
         ...
 
-    def refusal(self, choice: TargetChoice, config: Config | None, kind: RuleKind) -> str:
+    def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
         """Return why the target cannot take a config in a rule of that kind; "" when it can."""
         ...
 
     def warnings(
-        self, choice: TargetChoice, config: Config | None, operators: Sequence[str]
+        self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
     ) -> list[str]:
         """Return what is known to go wrong with these operators under the config."""
         ...

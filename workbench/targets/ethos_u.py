@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.project.model import RuleKind, TargetChoice
-from workbench.project.qconfig import QuantConfig
+from workbench.project.qconfig import PluginConfig, QuantConfig
 from workbench.targets.base import Choice, OptionSpec, Variant
 from workbench.targets.ethos_u_checks import (
     check_flags,
@@ -38,7 +38,7 @@ from workbench.targets.vela_ini import VelaIni, ini_of, ini_path
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from workbench.project.qconfig import Config
+    from workbench.project.qconfig import AnyConfig, Config
 
 
 _PLAIN: tuple[OptionSpec, ...] = (
@@ -162,17 +162,21 @@ class EthosU:
         memory = check_own(choice, folder) if own else check_memory(choice)
         return [*memory, *check_values(choice), *check_flags(choice)]
 
-    def refusal(self, choice: TargetChoice, config: Config | None, kind: RuleKind) -> str:
+    def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
         """Return why the target cannot take the config in such a rule; "" when it can."""
         del choice
         if kind == "pattern":
             return "Ethos-U's quantizer takes names, not patterns."
+        if kind == "quantizer" and not isinstance(config, PluginConfig):
+            return "Such a rule takes a quantizer of a plug-in, which decides precision itself."
+        if isinstance(config, PluginConfig):
+            return ""
         if isinstance(config, QuantConfig):
             return _integers_refusal(config, kind)
         return "Number formats are emulated only; no Ethos-U computes them." if config else ""
 
     def warnings(
-        self, choice: TargetChoice, config: Config | None, operators: Sequence[str]
+        self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
     ) -> list[str]:
         """Return what is known to go wrong with these operators under the config."""
         if not isinstance(config, QuantConfig) or config.activation.dtype != "int16":

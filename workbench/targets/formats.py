@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.project.format_config import FormatConfig
-from workbench.project.model import RuleKind, TargetChoice
+from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
+from workbench.project.qconfig import PluginConfig
 from workbench.targets.base import OptionSpec, Variant
 from workbench.targets.number_formats import ROLES, read, spec_of
 from workbench.targets.number_formats.limits import impossible
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from workbench.project.qconfig import Config
+    from workbench.project.qconfig import AnyConfig, Config
 
 EMULATED = "emulated, not deployable here"
 
@@ -66,17 +67,19 @@ class Formats:
         del choice, folder
         return []
 
-    def refusal(self, choice: TargetChoice, config: Config | None, kind: RuleKind) -> str:
+    def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
         """Return why such a rule cannot have the config: parameters, or no format at all."""
         del choice
         if kind == "io":
             return "Number formats are for operands of operations; inputs and outputs have none."
+        if kind in PLUGIN_KINDS or isinstance(config, PluginConfig):
+            return "Plug-ins quantize to integers; this target takes number formats."
         if isinstance(config, FormatConfig):
             return _format_refusal(config)
         return "This target takes number formats, not integers on ranges." if config else ""
 
     def warnings(
-        self, choice: TargetChoice, config: Config | None, operators: Sequence[str]
+        self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
     ) -> list[str]:
         """Return nothing: what a format cannot take is refused where it is met."""
         del choice, config, operators

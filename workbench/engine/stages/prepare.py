@@ -70,7 +70,7 @@ def load(context: StageContext) -> Prepared:
 
 def _prepare(context: StageContext) -> Prepared:
     toolchain = context.toolchain()
-    quantizer = toolchain.quantizer(context.project)
+    quantizer = toolchain.quantizer(context.project, context.folder)
     with (
         accelerated(context.accelerate, log=context.log),
         toolchain.float_module(context) as floating,
@@ -122,7 +122,7 @@ def improved(
     with torch.no_grad():
         done = improve(
             mine, project.improvers, samples,
-            lambda: toolchain.quantizer(project), toolchain,
+            lambda: toolchain.quantizer(project, context.folder), toolchain,
         )  # fmt: skip
     titles = {improver.id: improver.title for improver in IMPROVERS}
     for each in done:

@@ -73,7 +73,9 @@ class _Training:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         study.report(0, options.epochs, "preparing")
         teacher = _float_module(context, device)
-        self._student = context.toolchain().student(_start(context, device), context.project)
+        self._student = context.toolchain().student(
+            _start(context, device), context.project, context.folder
+        )
         study.report(0, options.epochs, "asking the float model")
         self._lessons = Lessons(context, teacher, self._student.run_in_float, device)
         self._optimizer = optimizer_of(

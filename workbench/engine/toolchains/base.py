@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     import torch
 
@@ -44,11 +45,11 @@ class Lowered:
 class Toolchain(Protocol):
     """What the module named in a target's ``toolchain`` offers."""
 
-    def quantizer(self, project: Project) -> Any:
-        """Return a quantizer with the project's rules, for ``prepare``."""
+    def quantizer(self, project: Project, folder: Path) -> Any:
+        """Return a quantizer with the rules of a project in ``folder``, for ``prepare``."""
         ...
 
-    def student(self, floating: torch.fx.GraphModule, project: Project) -> Student:
+    def student(self, floating: torch.fx.GraphModule, project: Project, folder: Path) -> Student:
         """Return the float program, which is changed, with its rounding, to be trained.
 
         Raises:

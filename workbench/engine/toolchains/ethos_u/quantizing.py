@@ -10,51 +10,60 @@ from executorch.backends.arm.quantizer import EthosUQuantizer
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from workbench.engine import programs
-from workbench.engine.qspec import arm_config
+from workbench.engine.plugins import Plugins
+from workbench.engine.qspec import arm_config, stock_config
 from workbench.engine.toolchains.ethos_u.compile_spec import compile_spec
 from workbench.engine.training.student import Student
 from workbench.errors import Place, failure
-from workbench.project.model import config_label
+from workbench.project.model import name_of
+from workbench.project.qconfig import PluginConfig, QuantConfig
 from workbench.results import NodeAnnotation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from workbench.project.model import Project, RuleKind
 
 
-def quantizer(project: Project) -> EthosUQuantizer:
+def quantizer(project: Project, folder: Path) -> EthosUQuantizer:
     """Return a quantizer on which the project's rules have been called, in their order.
 
     Raises:
-        WorkbenchError: a rule names an operator that torch does not have.
+        WorkbenchError: a rule names an operator that torch does not have, or a plug-in fails.
     """
-    return _made(project, is_qat=False)
+    return _made(project, folder, is_qat=False)
 
 
-def training_quantizer(project: Project) -> EthosUQuantizer:
+def training_quantizer(project: Project, folder: Path) -> EthosUQuantizer:
     """Return the like whose observers round what they see.
 
     Raises:
-        WorkbenchError: a rule names an operator that torch does not have.
+        WorkbenchError: a rule names an operator that torch does not have, or a plug-in fails.
     """
-    return _made(project, is_qat=True)
+    return _made(project, folder, is_qat=True)
 
 
-def student(floating: torch.fx.GraphModule, project: Project) -> Student:
+def student(floating: torch.fx.GraphModule, project: Project, folder: Path) -> Student:
     """Return the float program with the rounding of the rules, to be trained."""
-    return Student(floating, training_quantizer(project))
+    return Student(floating, training_quantizer(project, folder))
 
 
-def _made(project: Project, *, is_qat: bool) -> EthosUQuantizer:
-    made = EthosUQuantizer(compile_spec(project.target))
+def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
+    made, plugins = EthosUQuantizer(compile_spec(project.target)), Plugins(folder)
     with warnings.catch_warnings():
         # The setters for operators and nodes say at every call that they are experimental.
         warnings.simplefilter("ignore")
         for kind, match, config in project.quantizer_calls():
-            _call(made, kind, match, arm_config(config, is_qat=is_qat))
+            if kind == "quantizer":
+                assert isinstance(config, PluginConfig)
+                made.add_quantizer(plugins.quantizer(config.reference))
+                continue
+            arm = arm_config(config, plugins, is_qat=is_qat)
+            _call(made, kind, match if kind != "finder" else plugins.finder(match), arm)
     return made
 
 
-def _call(made: Any, kind: RuleKind, match: str, arm: Any) -> None:
+def _call(made: Any, kind: RuleKind, match: Any, arm: Any) -> None:
     match kind:
         case "global":
             made.set_global(arm)
@@ -68,7 +77,9 @@ def _call(made: Any, kind: RuleKind, match: str, arm: Any) -> None:
             made.set_node_target(operator(match), arm)
         case "node_name":
             made.set_node_name(match, arm)
-        case "pattern":
+        case "finder":
+            made.set_node_finder(arm, match)
+        case _:
             raise failure(
                 "Ethos-U's quantizer takes names, not patterns.",
                 "Name the nodes or modules, or choose the target Number formats.",
@@ -148,7 +159,7 @@ def report(
 
 def _config(label: str, labels: dict[str, str]) -> str:
     """Return our name of a config; nodes that take a neighbour's grid have none of their own."""
-    return SHARED if label.startswith("shared") else labels.get(label, label)
+    return SHARED if label.startswith("shared") else labels.get(label, name_of(label))
 
 
 SHARED = "shared"
@@ -198,13 +209,10 @@ def _reports(made: EthosUQuantizer) -> tuple[dict[str, tuple[str, str]], dict[st
 
 
 def _labels(project: Project) -> dict[str, str]:
-    """Return our names for the labels that the Arm configs carry."""
+    """Return our names for the labels that the Arm configs carry; plug-ins' are their names."""
     names: dict[str, str] = {}
     for rule in project.rules:
-        if rule.keeps_off:
-            continue
-        config = project.config_of(rule)
-        arm = arm_config(config)
-        if arm is not None:
-            names.setdefault(str(arm.label), project.label_of(rule) or config_label(config))
+        config = None if rule.keeps_off else project.config_of(rule)
+        if isinstance(config, QuantConfig):
+            names.setdefault(str(stock_config(config).label), project.label_of(rule))
     return names

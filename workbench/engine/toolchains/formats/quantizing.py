@@ -32,6 +32,7 @@ from workbench.targets.number_formats.operators import FUSED, NOT_IN_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from workbench.engine.context import StageContext
     from workbench.project.model import Project, Rule
@@ -54,12 +55,13 @@ class FormatRules:
         return next((rule for rule in rules if matches_node(rule, seen)), None)
 
 
-def quantizer(project: Project) -> FormatRules:
-    """Return the project's rules, ready for a graph.
+def quantizer(project: Project, folder: Path) -> FormatRules:
+    """Return the project's rules, ready for a graph; plug-ins make none of its formats.
 
     Raises:
         WorkbenchError: rules assign what this target does not take.
     """
+    del folder
     target, problems = target_of(project.target.id), []
     for rule in (r for r in project.rules if r.enabled and not r.keeps_off):
         if said := target.refusal(project.target, project.config_of(rule), rule.kind):

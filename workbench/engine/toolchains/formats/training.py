@@ -14,6 +14,7 @@ from workbench.engine.training.student import Student, norms_of, take_batches, u
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from workbench.project.model import Project
 
@@ -24,9 +25,9 @@ _STATISTICS, _TRAINS = (3, 4), 5
 class FormatStudent(Student):
     """The emulated program as it is, weights rounded at every pass; formats learn no ranges."""
 
-    def __init__(self, floating: fx.GraphModule, project: Project) -> None:
+    def __init__(self, floating: fx.GraphModule, project: Project, folder: Path) -> None:
         self._float = fx.GraphModule(floating, copy.deepcopy(floating.graph))
-        self.module = convert(prepare(floating, quantizer(project)), fold=False)
+        self.module = convert(prepare(floating, quantizer(project, folder)), fold=False)
         if not any(node.target is quantize_per_format for node in self.module.graph.nodes):
             raise unrounded()
         for each in (self._float, self.module):
@@ -55,6 +56,6 @@ class FormatStudent(Student):
         del batches
 
 
-def student(floating: fx.GraphModule, project: Project) -> FormatStudent:
+def student(floating: fx.GraphModule, project: Project, folder: Path) -> FormatStudent:
     """Return the float program with its formats, to be trained."""
-    return FormatStudent(floating, project)
+    return FormatStudent(floating, project, folder)

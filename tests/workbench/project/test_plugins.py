@@ -1,0 +1,174 @@
+"""Plug-ins are listed from their source, without running any of it."""
+
+import json
+
+import pytest
+
+from tests.workbench.project.builders import make_project, rule
+from workbench.cli import main
+from workbench.errors import WorkbenchError
+from workbench.pipeline.cache import Cache
+from workbench.pipeline.plan import plan
+from workbench.project import edits, plugins, store
+from workbench.project.model import DataSource, ModelSource
+from workbench.project.qconfig import Activation, Observer, QuantConfig
+from workbench.project.trust import code_used
+
+OWN = '''
+raise SystemExit("listing must not run this")
+
+def narrow(*, is_qat):
+    """Fewer codes.
+
+    More words.
+    """
+
+class Wide: ...
+
+class First:
+    """The first layer."""
+
+class Rows: ...
+
+CONFIGS: "list[object]" = [narrow]
+OBSERVERS = (Wide,)
+FINDERS = [First]
+QUANTIZERS = [Rows]
+'''
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "model.py").write_text("def net(): ...\n")
+    return tmp_path
+
+
+@pytest.fixture
+def project(folder):
+    path = folder / "net.qwb"
+    store.save(make_project(rule("r1", "global"), plugins=("own.py",)), path)
+    return path
+
+
+def test_that_everything_a_plugin_adds_is_listed_without_running_it(folder):
+    found = [(i.role, i.reference, i.words) for i in plugins.items_of("own.py", folder)]
+    assert found == [
+        ("config", "own.py:narrow", "narrow: Fewer codes"),
+        ("observer", "own.py:Wide", "Wide"),
+        ("finder", "own.py:First", "First: The first layer"),
+        ("quantizer", "own.py:Rows", "Rows"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it has none of CONFIGS, OBSERVERS, FINDERS, QUANTIZERS"),
+        ("def broken(:", "line 1"),
+        ("x = 1\nCONFIGS = make()", "line 2: CONFIGS is no list of names"),
+        ("FINDERS = [a, b()]", "line 1: FINDERS holds more than names"),
+        ("\0", "cannot be read"),
+    ],
+)
+def test_that_a_file_that_is_no_plugin_is_refused_in_a_sentence(folder, text, said):
+    (folder / "own.py").write_text(text)
+    with pytest.raises(WorkbenchError, match=said):
+        plugins.items_of("own.py", folder)
+    assert plugins.offered(make_project(plugins=("own.py",)), folder, "config") == []
+    with pytest.raises(WorkbenchError, match="is not there"):
+        plugins.items_of("missing.py", folder)
+
+
+def test_that_rules_that_take_what_no_plugin_has_are_problems(folder):
+    observer = Observer(kind="plugin", plugin="own.py:Narrower")
+    made = make_project(
+        rule("r1", "global", config="own.py:narrow"),
+        rule("r2", "finder", "own.py:Last"),
+        rule("r3", "quantizer", config="gone.py:Rows"),
+        rule("r4", "node_name", "conv", QuantConfig(activation=Activation(observer=observer))),
+        plugins=("own.py",),
+    )
+    found = {info.where.id: info.message for info in plugins.problems(made, folder)}
+    assert found == {
+        "r2": "The plug-in own.py has no finder Last.",
+        "r3": "The plug-in gone.py is not there.",
+        "r4": "The plug-in own.py has no observer Narrower.",
+    }
+
+
+def test_that_only_what_rules_use_asks_for_trust(folder):
+    made = make_project(rule("r1", "global"), model=ModelSource(spec="net.pt2"),
+                        plugins=("own.py",))  # fmt: skip
+    assert code_used(made, folder) == []
+    made = edits.assign(made, "finder", "own.py:First", "own.py:narrow")
+    assert [use.why for use in code_used(made, folder)] == [
+        "runs own.py:First", "runs own.py:narrow"
+    ]  # fmt: skip
+
+
+def test_that_the_content_of_a_used_plugin_is_part_of_the_keys(folder):
+    cache = Cache(folder / "cache")
+    (folder / "net.pt2").write_bytes(b"")
+    (folder / "data.npz").write_bytes(b"")
+    made = make_project(
+        rule("r1", "global", config="own.py:narrow"),
+        model=ModelSource(spec="net.pt2"), calibration=DataSource(spec="data.npz"),
+        plugins=("own.py",),
+    )  # fmt: skip
+    before = plan(made, folder, cache)
+    assert plan(edits.withdraw_plugin(made, "own.py"), folder, cache) == before
+    (folder / "own.py").write_text(OWN + "# edited")
+    after = plan(made, folder, cache)
+    assert after.key("export") == before.key("export")
+    assert after.key("prepare") != before.key("prepare")
+
+
+def test_that_the_command_line_takes_short_names(project, capsys):
+    add = ["rules", str(project), "add", "--kind"]
+    assert main([*add, "finder", "--match", "First", "--config", "narrow"]) == 0
+    assert main([*add, "quantizer", "--config", "Rows"]) == 0
+    rules = [(r.kind, r.match, r.config) for r in store.load(project).rules[1:]]
+    assert rules == [
+        ("finder", "own.py:First", "own.py:narrow"), ("quantizer", "", "own.py:Rows")
+    ]  # fmt: skip
+    capsys.readouterr()
+    assert main([*add, "quantizer", "--config", "narrow"]) == 2
+    assert "no quantizer named 'narrow'" in capsys.readouterr().err
+    assert main([*add, "finder", "--match", "Last", "--config", "a8w8"]) == 2
+    assert "Known: First" in capsys.readouterr().err
+    assert main([*add, "quantizer", "--config", "a8w8"]) == 2
+    assert main([*add, "finder", "--match", "First", "--config", "cpu"]) == 0
+    assert main(["check", str(project)]) == 2
+    assert "kept off the NPU" in capsys.readouterr().err
+
+
+def test_that_plugins_are_added_listed_and_removed(project, folder, capsys):
+    (folder / "other.py").write_text("def narrow(*, is_qat): ...\nCONFIGS = [narrow]\n")
+    assert main(["plugins", str(project), "--add", "other.py", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["plugins"] == ["own.py", "other.py"]
+    assert listed["items"][-1]["reference"] == "other.py:narrow"
+    rule_of = ["rules", str(project), "add", "--kind", "global", "--config"]
+    assert main([*rule_of, "narrow"]) == 2
+    assert "own.py:narrow or other.py:narrow" in capsys.readouterr().err
+    assert main([*rule_of, "other.py:narrow"]) == 0
+    assert main(["plugins", str(project), "--remove", "other.py"]) == 0
+    assert main(["plugins", str(project), "--remove", "other.py"]) == 2
+    assert main(["plugins", str(project), "--add", "model.py"]) == 2
+    assert "CONFIGS" in capsys.readouterr().err
+
+
+def test_that_installed_packages_offer_plugins_by_an_entry_point(folder, monkeypatch):
+    (folder / "acme_bits.py").write_text(OWN)
+    named = folder / "acme-1.0.dist-info"
+    named.mkdir()
+    (named / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (named / "entry_points.txt").write_text(f"[{plugins.GROUP}]\nacme = acme_bits\n")
+    monkeypatch.syspath_prepend(str(folder))
+    plugins.installed.cache_clear()
+    try:
+        found = plugins.offered(make_project(), folder, "finder")
+    finally:
+        plugins.installed.cache_clear()
+    assert [item.reference for item in found] == ["acme_bits:First"]

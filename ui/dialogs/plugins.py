@@ -1,0 +1,121 @@
+"""The plug-ins of a project, and what each adds to its forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QFileDialog,
+    QLabel,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.document import Document
+from ui.relocate import relative_to
+from workbench.errors import WorkbenchError
+from workbench.project import edits
+from workbench.project.model import Project
+from workbench.project.plugins import installed, items_of
+
+_INTRODUCTION = (
+    "A plug-in adds configs, observers, finders of nodes and quantizers to the forms. It is only "
+    "read here; a run that uses something of it asks for trust first."
+)
+_SIZE_PX = (760, 400)
+
+
+class PluginsDialog(QDialog):
+    """Lists the plug-ins, adds files and takes them away, each as one step."""
+
+    def __init__(self, document: Document, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Plug-ins")
+        self._document = document
+        introduction = QLabel(_INTRODUCTION, self)
+        introduction.setWordWrap(True)
+        self.tree = QTreeWidget(self)
+        self.tree.setAccessibleName("Plug-ins and what they add")
+        self.tree.setHeaderLabels(["Name", "Kind", "What it does"])
+        self.tree.currentItemChanged.connect(self._show_ready)
+        self.problem = QLabel(self)
+        self.problem.setObjectName("Reason")
+        self.problem.setWordWrap(True)
+        kinds = QDialogButtonBox
+        buttons = QDialogButtonBox(kinds.StandardButton.Close, self)
+        self.add = buttons.addButton("Add\u2026", kinds.ButtonRole.ActionRole)
+        self.remove = buttons.addButton("Remove", kinds.ButtonRole.ActionRole)
+        self.add.clicked.connect(self._ask)
+        self.remove.clicked.connect(self._remove)
+        buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(18, 16, 18, 14)
+        layout.setSpacing(10)
+        for widget in (introduction, self.tree, self.problem, buttons):
+            layout.addWidget(widget)
+        self.resize(*_SIZE_PX)
+        document.project_changed.connect(self._render)
+        self._render(document.project)
+
+    def take(self, path: Path) -> None:
+        """Add a file, if it is a plug-in."""
+        plugin = relative_to(path, self._document.folder)
+        try:
+            items_of(plugin, self._document.folder)
+        except WorkbenchError as error:
+            self._say(error)
+            return
+        self._say(None)
+        self._document.apply(
+            f"Add the plug-in {path.name}", lambda p: edits.offer_plugin(p, plugin)
+        )
+
+    def _render(self, project: Project | None) -> None:
+        self.tree.clear()
+        own = project.plugins if project else ()
+        for plugin in (*own, *installed()):
+            kind = "of the project" if plugin in own else "installed"
+            top = QTreeWidgetItem([plugin, kind, ""])
+            self.tree.addTopLevelItem(top)
+            try:
+                items = items_of(plugin, self._document.folder)
+            except WorkbenchError as error:
+                top.setText(2, error.infos[0].message)
+                continue
+            for item in items:
+                top.addChild(QTreeWidgetItem([item.name, item.role, item.title]))
+        self.tree.expandAll()
+        for column in (0, 1):
+            self.tree.resizeColumnToContents(column)
+        self._show_ready()
+
+    def _show_ready(self) -> None:
+        item, project = self.tree.currentItem(), self._document.project
+        own = project.plugins if project else ()
+        self.remove.setEnabled(item is not None and item.text(0) in own)
+
+    def _ask(self) -> None:
+        dialog = QFileDialog(self, "A plug-in", str(self._document.folder), "Python (*.py)")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.fileSelected.connect(lambda name: self.take(Path(name)))
+        dialog.open()
+
+    def _remove(self) -> None:
+        item = self.tree.currentItem()
+        if item is None:
+            return
+        plugin = item.text(0)
+        self._document.apply(
+            f"Remove the plug-in {Path(plugin).name}", lambda p: edits.withdraw_plugin(p, plugin)
+        )
+
+    def _say(self, error: WorkbenchError | None) -> None:
+        info = error.infos[0] if error else None
+        self.problem.setText(f"{info.message} {info.hint}".strip() if info else "")

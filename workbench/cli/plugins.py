@@ -1,0 +1,47 @@
+"""``plugins``: what plug-ins add to a project, and which it names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_project, open_project
+from workbench.cli.output import EXIT_DONE, print_json, print_table
+from workbench.project import edits, store
+from workbench.project.plugins import installed, items_of
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "plugins",
+        help="list, add or remove files with configs, observers, finders and quantizers",
+        description="Without an option: what the project's plug-ins and installed ones add. "
+        "Nothing of them runs; a run that uses them asks for trust.",
+    )
+    add_project(verb)
+    verb.add_argument("--add", metavar="FILE.py", help="offer what this file adds")
+    verb.add_argument("--remove", metavar="FILE.py", help="do not; rules that use it stay")
+    verb.set_defaults(perform=_perform)
+
+
+def _perform(options: argparse.Namespace) -> int:
+    project, folder = open_project(options)
+    changed = project
+    if options.remove:
+        changed = edits.withdraw_plugin(changed, options.remove)
+    if options.add:
+        items_of(options.add, folder)
+        changed = edits.offer_plugin(changed, options.add)
+    if changed != project:
+        store.save(changed, options.project)
+    items = [i for plugin in (*changed.plugins, *installed()) for i in items_of(plugin, folder)]
+    if options.json:
+        named = [{"kind": i.role, "reference": i.reference, "title": i.title} for i in items]
+        print_json({"plugins": list(changed.plugins), "items": named})
+        return EXIT_DONE
+    rows = [(i.role, i.name, i.title, i.reference.rpartition(":")[0]) for i in items]
+    print_table(("kind", "name", "what it does", "plug-in"), rows)
+    return EXIT_DONE

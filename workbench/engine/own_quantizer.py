@@ -1,0 +1,57 @@
+"""A quantizer of torchao's kind among those of the Ethos-U quantizer.
+
+This file stands on torchao and ExecuTorch alone, because a generated script carries it along.
+Source of what is added: ExecuTorch 1.5.1, whose ``QuantizerReporter`` fails on quantizers that it
+cannot name, whose other quantizers leave alone only what ``PatternMatcher`` marks, and whose
+partitioner takes to the NPU only what ``ArmAnnotationInfo`` marks.
+"""
+
+from typing import Any
+
+from executorch.backends.arm.common.annotation_meta import ArmAnnotationInfo
+from executorch.backends.arm.constants import DISALLOW_TFA_META_KEY
+from executorch.backends.cortex_m.quantizer.pattern_matcher import PatternMatcher
+from executorch.backends.cortex_m.quantizer_reporter import QuantizerInfo, QuantizerReporterUser
+from torchao.quantization.pt2e.quantizer import Quantizer
+from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
+
+
+class OwnQuantizer(Quantizer, QuantizerReporterUser):
+    """Lets another quantizer annotate, reports what it did, and marks that for the NPU.
+
+    Nodes that are annotated already must be left alone by it, as by every quantizer of a
+    composition; its ``transform_for_annotation`` is not called, as Ethos-U's own is.
+    """
+
+    def __init__(self, own: Any, label: str) -> None:
+        super().__init__()
+        QuantizerReporterUser.__init__(self)
+        self.own, self.label = own, label
+
+    def get_quantizer_info(self) -> QuantizerInfo:
+        """Return what stands in the report: its name is that of its configs too."""
+        return QuantizerInfo(self.label, self.label, self.label, self.label)
+
+    def annotate(self, model: Any) -> Any:
+        """Annotate, and mark for the NPU what is new."""
+        before = {node for node in model.graph.nodes if Q_ANNOTATION_KEY in node.meta}
+        self.own.annotate(model)
+        for node in model.graph.nodes:
+            if node not in before and Q_ANNOTATION_KEY in node.meta:
+                self._mark(node)
+        return model
+
+    def _mark(self, node: Any) -> None:
+        note = node.meta[Q_ANNOTATION_KEY]
+        note._annotated = True  # noqa: SLF001 - its only name
+        quantized = note.output_qspec is not None or any(note.input_qspec_map.values())
+        if node.op == "call_function":
+            info = {ArmAnnotationInfo.CUSTOM_META_KEY: dict(ArmAnnotationInfo(quantized=quantized))}
+            node.meta["custom"] = {**node.meta.get("custom", {}), **info}
+        node.meta[DISALLOW_TFA_META_KEY] = not quantized
+        node.meta[PatternMatcher.Q_PATTERN_MATCHED_KEY] = True
+        self.report_accept([node])
+
+    def validate(self, model: Any) -> None:
+        """Leave the check to the quantizer itself."""
+        self.own.validate(model)

@@ -1,0 +1,185 @@
+"""What plug-ins add, loaded: the types of it, and one sentence for everything that is wrong.
+
+``project/plugins.py`` says how a plug-in names what it adds. A plug-in's author may take these
+types for its own checks::
+
+    if TYPE_CHECKING:
+        from workbench.engine.plugins import ConfigMaker, ObserverClass
+
+    CONFIGS: list[ConfigMaker] = [narrow]
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from executorch.backends.arm.quantizer.arm_quantizer_utils import NodeFinder
+from executorch.backends.arm.quantizer.quantization_config import QuantizationConfig
+from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
+from torchao.quantization.pt2e.quantizer import Quantizer
+
+from workbench.engine.own_quantizer import OwnQuantizer
+from workbench.engine.user_code import load_callable, user_failure
+from workbench.errors import Place, WorkbenchError, failure
+from workbench.project import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    import torch
+
+    from workbench.project.model import Project
+
+_OPTION = "plugins"
+_WHERE = Place(kind="option", id=_OPTION)
+
+
+class ConfigMaker(Protocol):
+    """A function in ``CONFIGS``: the Arm backend's config, for training where asked."""
+
+    def __call__(self, *, is_qat: bool) -> QuantizationConfig:
+        """Return the config; for training its observers round what they see."""
+        ...
+
+
+class ObserverClass(Protocol):
+    """A class in ``OBSERVERS``: a ``UniformQuantizationObserverBase`` of torchao's.
+
+    It keeps what it has seen in buffers, with ``min_val`` and ``max_val`` among them, and is made
+    with ``dtype``, ``qscheme``, ``quant_min``, ``quant_max`` and ``eps``.
+    """
+
+    @classmethod
+    def with_args(cls, **options: Any) -> Callable[..., Any]:
+        """Return what makes observers with these options."""
+        ...
+
+
+class FinderClass(Protocol):
+    """A class in ``FINDERS``: a ``NodeFinder`` of ExecuTorch's, made without arguments."""
+
+    def __call__(self) -> NodeFinder:
+        """Return a finder; ``find_nodes(graph_module)`` gives nodes of an exported graph."""
+        ...
+
+
+class QuantizerClass(Protocol):
+    """A class in ``QUANTIZERS``: a ``Quantizer`` of torchao's, made without arguments.
+
+    It leaves nodes alone that are annotated already; what it annotates may run on the NPU.
+    """
+
+    def __call__(self) -> Quantizer:
+        """Return a quantizer; ``annotate(graph_module)`` writes specs into nodes."""
+        ...
+
+
+class Plugins:
+    """The plug-ins of a project that lies in ``folder``, by the references of its rules."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def config(self, reference: str, *, is_qat: bool = False) -> QuantizationConfig:
+        """Return a config, labelled with its reference.
+
+        Raises:
+            WorkbenchError: it cannot be loaded, raises, or gives something else.
+        """
+        made = self._make(reference, QuantizationConfig, {"is_qat": is_qat})
+        return replace(made, label=reference)
+
+    def observer(self, reference: str) -> ObserverClass:
+        """Return the class of an observer.
+
+        Raises:
+            WorkbenchError: it cannot be loaded, or is no observer with a grid.
+        """
+        found: Any = load_callable(self._named(reference), _OPTION)
+        is_one = isinstance(found, type) and issubclass(found, UniformQuantizationObserverBase)
+        if not is_one:
+            raise _is_not(reference, UniformQuantizationObserverBase)
+        return cast("ObserverClass", found)
+
+    def finder(self, reference: str) -> NodeFinder:
+        """Return a finder.
+
+        Raises:
+            WorkbenchError: it cannot be loaded, raises, or is none.
+        """
+        return _Finder(self._make(reference, NodeFinder, {}), reference)
+
+    def quantizer(self, reference: str) -> OwnQuantizer:
+        """Return a quantizer that reports what it does.
+
+        Raises:
+            WorkbenchError: it cannot be loaded, raises, or is none.
+        """
+        return OwnQuantizer(self._make(reference, Quantizer, {}), reference)
+
+    def _named(self, reference: str) -> sources.Reference:
+        return sources.callable_reference(reference, self._folder, _OPTION)
+
+    def _make(self, reference: str, kind: type, options: dict[str, Any]) -> Any:
+        named = self._named(reference)
+        function = load_callable(named, _OPTION)
+        try:
+            made = function(**options)
+        except (Exception, SystemExit) as error:
+            raise user_failure(error, "raised an error", _WHERE, named.path) from error
+        if not isinstance(made, kind):
+            raise _is_not(reference, kind)
+        return made
+
+
+class _Finder(NodeFinder):
+    """A plug-in's finder under the name of its reference, which reports show."""
+
+    def __init__(self, own: NodeFinder, reference: str) -> None:
+        self._own, self._reference = own, reference
+
+    def find_nodes(self, model: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
+        found = self._own.find_nodes(model)
+        if not hasattr(found, "__next__"):
+            raise failure(
+                f"{self._reference} gives a {type(found).__name__}, not an iterator of nodes.",
+                "Write yield in its find_nodes, or return iter(...).",
+                _WHERE,
+            )
+        return found
+
+    def __repr__(self) -> str:
+        return self._reference
+
+
+def error_in(project: Project, folder: Path, error: BaseException) -> WorkbenchError | None:
+    """Return the sentence for an error that came out of a plug-in; None where it did not."""
+    frames: set[str] = set()
+    for each in _chain(error):
+        trace = each.__traceback__
+        while trace is not None:
+            frames.add(trace.tb_frame.f_code.co_filename)
+            trace = trace.tb_next
+    for _, _, reference in project.taken_from_plugins():
+        path = sources.callable_reference(reference, folder, _OPTION).path
+        if path is not None and str(path) in frames:
+            return user_failure(error, "raised an error", _WHERE, path)
+    return None
+
+
+def _chain(error: BaseException) -> Iterable[BaseException]:
+    current: BaseException | None = error
+    while current is not None:
+        yield current
+        current = current.__cause__
+
+
+def _is_not(reference: str, kind: type) -> WorkbenchError:
+    name = reference.rpartition(":")[2]
+    return failure(
+        f"{name} of the plug-in {reference.rpartition(':')[0]} gives no {kind.__name__}.",
+        'The README says under "How to add" what a plug-in holds.',
+        _WHERE,
+    )

@@ -1,0 +1,168 @@
+"""What plug-ins add, read from their source: nothing of them runs here.
+
+A plug-in is a file of Python, or an installed module that a package names as an entry point of
+``GROUP``. It says what it adds in up to four lists of names, at its top level::
+
+    CONFIGS = [narrow]          # functions, ``narrow(*, is_qat) -> QuantizationConfig``
+    OBSERVERS = [SkipsFirst]    # classes of torchao's observers
+    FINDERS = [FirstLayers]     # classes of ExecuTorch's ``NodeFinder``, made without arguments
+    QUANTIZERS = [Rows]         # classes of torchao's ``Quantizer``, made without arguments
+
+The first line of what stands in their docstrings is shown beside them. ``engine/plugins.py`` has
+the types, and loads them.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.project import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workbench.project.model import Project
+    from workbench.project.qconfig import PluginRole
+
+GROUP = "quantization_workbench.plugins"
+TABLES: dict[str, PluginRole] = {
+    "CONFIGS": "config",
+    "OBSERVERS": "observer",
+    "FINDERS": "finder",
+    "QUANTIZERS": "quantizer",
+}
+_OPTION = "plugins"
+
+
+@dataclass(frozen=True)
+class PluginItem:
+    """One thing that a plug-in adds; ``reference`` is ``FILE.py:name`` or ``module:name``."""
+
+    role: PluginRole
+    reference: str
+    title: str
+
+    @property
+    def name(self) -> str:
+        """Its name inside the plug-in."""
+        return self.reference.rpartition(":")[2]
+
+    @property
+    def words(self) -> str:
+        """The name, and what its docstring says."""
+        return f"{self.name}: {self.title}" if self.title else self.name
+
+
+@cache
+def installed() -> tuple[str, ...]:
+    """Return the modules that installed packages offer as plug-ins."""
+    return tuple(sorted({point.value for point in importlib.metadata.entry_points(group=GROUP)}))
+
+
+def items_of(plugin: str, folder: Path) -> tuple[PluginItem, ...]:
+    """Return what a plug-in adds, in its own order.
+
+    Args:
+        plugin: ``FILE.py``, or the name of an installed module.
+        folder: Where the project's relative paths start.
+
+    Raises:
+        WorkbenchError: it is not there, is no Python, or its lists hold more than names.
+    """
+    path = sources.callable_reference(f"{plugin}:plugin", folder, _OPTION).path
+    where = Place(kind="option", id=_OPTION)
+    try:
+        state = path.stat() if path is not None else None
+    except OSError:
+        state = None
+    if path is None or state is None:
+        raise failure(
+            f"The plug-in {plugin} is not there.", "Correct its path, or install it.", where
+        )
+    found = _read(path, state.st_mtime_ns, state.st_size)
+    if isinstance(found, str):
+        message = f"The plug-in {Path(plugin).name} cannot be read: {found}"
+        raise failure(message, "The README says what a plug-in holds: How to add.", where)
+    return tuple(PluginItem(role, f"{plugin}:{name}", title) for role, name, title in found)
+
+
+def offered(project: Project | None, folder: Path, role: PluginRole) -> list[PluginItem]:
+    """Return what the project's plug-ins and installed ones add of a kind, and can be read."""
+    found: list[PluginItem] = []
+    for plugin in (*(project.plugins if project else ()), *installed()):
+        try:
+            found += [item for item in items_of(plugin, folder) if item.role == role]
+        except WorkbenchError:
+            continue
+    return found
+
+
+def problems(project: Project, folder: Path) -> Iterator[ErrorInfo]:
+    """Yield what is wrong with plug-ins, and with rules that take something from them."""
+    for plugin in project.plugins:
+        try:
+            items_of(plugin, folder)
+        except WorkbenchError as error:
+            yield from error.infos
+    for rule, role, reference in project.taken_from_plugins():
+        yield from _absent(role, reference, folder, Place(kind="rule", id=rule))
+
+
+def _absent(role: PluginRole, reference: str, folder: Path, where: Place) -> Iterator[ErrorInfo]:
+    plugin, _, name = reference.rpartition(":")
+    try:
+        known = [item.name for item in items_of(plugin, folder) if item.role == role]
+    except WorkbenchError as error:
+        yield from (info.model_copy(update={"where": where}) for info in error.infos)
+        return
+    if name not in known:
+        table = next(table for table, of in TABLES.items() if of == role)
+        yield ErrorInfo(
+            message=f"The plug-in {Path(plugin).name} has no {role} {name}.",
+            hint=f"It has: {', '.join(known)}." if known else f"It has no list {table}.",
+            where=where,
+        )
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, modified_ns: int, size: int) -> tuple[tuple[PluginRole, str, str], ...] | str:
+    """Return role, name and title of everything in a file; or a sentence why not."""
+    del modified_ns, size
+    try:
+        tree = ast.parse(path.read_bytes())
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}."
+    except (OSError, ValueError) as error:
+        return f"{error}."
+    titles = {
+        node.name: (ast.get_docstring(node) or "").split("\n")[0].rstrip(".")
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    found = []
+    for table, value in _tables(tree):
+        if not isinstance(value, ast.List | ast.Tuple):
+            return f"line {value.lineno}: {table} is no list of names."
+        for element in value.elts:
+            if not isinstance(element, ast.Name):
+                return f"line {element.lineno}: {table} holds more than names."
+            found.append((TABLES[table], element.id, titles.get(element.id, "")))
+    return tuple(found) or f"it has none of {', '.join(TABLES)}."
+
+
+def _tables(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets = [node.target]
+        for target in targets:
+            if isinstance(target, ast.Name) and target.id in TABLES:
+                assert isinstance(node, ast.Assign | ast.AnnAssign)
+                assert node.value is not None
+                yield target.id, node.value
