@@ -58,6 +58,7 @@ def test_that_a_target_is_named_only_in_its_own_files():
     allowed = {
         "workbench/targets/ethos_u.py", "workbench/targets/formats.py",
         "workbench/targets/__init__.py", "workbench/script/__init__.py",
+        "workbench/targets/nnpa/__init__.py",
         # The verb of the same name, which is no target.
         "workbench/cli/formats.py",
     }  # fmt: skip
@@ -80,7 +81,8 @@ def test_that_every_name_in_a_table_leads_to_code():
         assert callable(getattr(importlib.import_module(module), function))
     for target in TARGETS:
         toolchain = importlib.import_module(target.toolchain)
-        always = ["quantizer", "float_module", "prepare", "convert", "memory", "report", "student"]
+        always = ["quantizer", "float_module", "prepare", "convert", "memory", "report", "student",
+                  "readings"]  # fmt: skip
         needed = {"lower": "lower", "verify": "verify", "run": "simulate"}
         for verb in [*always, *(needed[s] for s in target.stages if s in needed)]:
             assert callable(getattr(toolchain, verb))

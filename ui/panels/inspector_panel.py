@@ -15,6 +15,7 @@ from ui.theme import Theme
 from ui.wording import call_text, why
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import Node, TensorInfo
+from workbench.project.dynamic_config import DynamicConfig
 from workbench.project.model import Project, Rule
 from workbench.project.qconfig import AnyConfig, PluginConfig, QuantConfig
 from workbench.targets import target_of
@@ -270,6 +271,8 @@ def _tensor(tensor: TensorInfo) -> str:
 def _config_facts(config: AnyConfig) -> Facts:
     if isinstance(config, PluginConfig):
         return [("From a plug-in", escape(config.reference))]
+    if isinstance(config, DynamicConfig):
+        return [("Weights", config.dynamic), ("Activations", f"{config.dynamic}, range per call")]
     if not isinstance(config, QuantConfig):
         form = "as MASE computes it" if config.mase_compatible else "textbook"
         given = ((escape(name), escape(str(v))) for name, v in config.parameters.items())

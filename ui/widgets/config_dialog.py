@@ -9,21 +9,27 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QVBoxLayout, QWidget
 
 from ui.widgets.config_form import ConfigForm
+from ui.widgets.dynamic_form import DynamicForm
 from ui.widgets.emphasis import make_primary
 from ui.widgets.format_form import FormatForm
+from workbench.project.dynamic_config import DynamicConfig
 from workbench.project.plugins import PluginItem
 from workbench.project.qconfig import Config, QuantConfig
 
 Refusal = Callable[[Any], str]
+Form = ConfigForm | FormatForm | DynamicForm
 
 
 def form_for(
     config: Config, refusal: Refusal, parent: QWidget, observers: Sequence[PluginItem] = ()
-) -> ConfigForm | FormatForm:
+) -> Form:
     """Return the form for a kind of config, showing it; plug-ins' observers are offered too."""
-    form: ConfigForm | FormatForm
+    form: Form
     if isinstance(config, QuantConfig):
         form = ConfigForm(parent, observers)
+        form.render_config(config, refusal)
+    elif isinstance(config, DynamicConfig):
+        form = DynamicForm(parent)
         form.render_config(config, refusal)
     else:
         form = FormatForm(parent)

@@ -27,6 +27,7 @@ from workbench.cli import (
     search,
     sensitivity,
     sweep,
+    target,
     train,
 )
 from workbench.cli.output import EXIT_CANCELLED, EXIT_FAILED, EXIT_TRUST, EXIT_USAGE, print_infos
@@ -45,6 +46,7 @@ VERBS = (
     improve,
     rules,
     plugins,
+    target,
     ranges,
     blame,
     sweep,

@@ -9,6 +9,7 @@ from workbench.boards import choosing
 from workbench.boards.board import load
 from workbench.cli.arguments import add_json, add_project, open_project
 from workbench.cli.output import EXIT_DONE, EXIT_USAGE, print_infos, print_json, print_table
+from workbench.cli.target import with_options
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
@@ -67,6 +68,8 @@ def _add_new(verbs: Any) -> None:
     )
     new.add_argument("--system-config", metavar="NAME", help="Vela system configuration")
     new.add_argument("--memory-mode", metavar="NAME", help="Vela memory mode")
+    new.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
+                     help="an option of the target, as workbench target lists them")  # fmt: skip
     new.add_argument("--config", help="config for the whole model (a8w8; formats: integer-8)")
     new.add_argument("--name", help="name of the project and its deliverables")
     new.add_argument("--force", action="store_true", help="overwrite an existing file")
@@ -155,11 +158,8 @@ def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:
         made = TargetChoice(id=options.target)
     else:
         raise failure("Neither a target nor a board is named.", "Add --target or --board.")
-    target = target_of(made.id)
     choice = TargetChoice(id=made.id, options={**made.options, **given})
-    if found := target.check(choice, folder):
-        raise WorkbenchError(found)
-    return target.complete(choice, folder)
+    return with_options(choice, options.option, folder)
 
 
 def _shape(text: str) -> tuple[int, ...]:

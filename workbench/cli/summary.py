@@ -52,10 +52,10 @@ def summary(
         document["emulated"] = {"target": target.id, "sentence": target.emulation}
         if "convert" in folders:
             memory = load_result(ConvertResult, folders["convert"]).memory
-            assert memory is not None
-            document["emulated"] |= memory.model_dump(mode="json") | {
-                "weight_density": memory.weight_density, "data_density": memory.data_density,
-            }  # fmt: skip
+            if memory is not None:
+                document["emulated"] |= memory.model_dump(mode="json") | {
+                    "weight_density": memory.weight_density, "data_density": memory.data_density,
+                }  # fmt: skip
     if "evaluate" in folders:
         result = load_result(EvaluateResult, folders["evaluate"])
         document["evaluate"] = result.model_dump(mode="json")
@@ -126,7 +126,7 @@ def print_summary(document: dict[str, Any]) -> None:
 
 
 def _print_emulated(part: dict[str, Any]) -> None:
-    print(f"Formats      {part['sentence']}")
+    print(f"Numbers      {part['sentence']}")
     for name, words in (("weight", "weights"), ("data", "what flows")):
         if part.get(f"{name}_bits") is not None:
             print(
@@ -148,6 +148,14 @@ def _print_evaluate(part: dict[str, Any]) -> None:
         line += f"; {part['metric_name']} {values}"
     print(line)
     print(f"             calibrated on {part['calibrated_on']}")
+    _print_readings(part["readings"])
+
+
+def _print_readings(readings: list[dict[str, Any]]) -> None:
+    for each in readings:
+        top1 = "" if each["top1"] is None else f"; top-1 {each['top1']:.2%}"
+        largest = f"max error {each['max_abs_error']:.3g}{top1} ({each['marks']})"
+        print(f"Reading      {each['title']:22} SQNR {_db(each['sqnr_db'])}; {largest}")
 
 
 def _print_lower(part: dict[str, Any]) -> None:

@@ -113,8 +113,9 @@ def _activation_observers(
         source = node.args[0]
         while source in observers:
             source = source.args[0]
-        # An observer in front of an emulated format has no grid that a range could decide.
+        # In front of an emulated format, or of ranges at every call, a range decides nothing.
         is_plain = hasattr(observer, "min_val") and not hasattr(observer, "placing")
+        is_plain = is_plain and not hasattr(observer, "dynamic")
         if is_plain and source.op != "get_attr":
             found.append((f"{inside}{source.name}", observer))
     for below, branch in branches_of(prepared):

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROGRAM_FILE = "program.pt2"
+# Marks a quantize node whose tensor stays as it is: only what reads it there rounds it.
+DYNAMIC = "quantized by its reader"
 _CONTROL_FLOW = ("cond", "while_loop")
 
 

@@ -11,6 +11,7 @@ from torchao.quantization.pt2e import HistogramObserver, ObserverBase
 
 from workbench.engine import programs
 from workbench.engine.observers import branches_of
+from workbench.numerics.dynamic import call_ranges
 from workbench.results import TensorRange
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def collect(
         row = _row(name, len(rows), source, observer, counts, (low, high))
         told = {
             "node": f"{inside}{row.node}", **_of_values(observer, weight, witness),
-            **_of_format(observer),
+            **_of_format(observer), **_of_calls(observer, witness),
         }  # fmt: skip
         rows.append(row.model_copy(update=told))
         histograms.append(counts)
@@ -148,6 +149,16 @@ def _of_format(observer: Any) -> dict[str, Any]:
         "format": placing.text, "dtype": placing.config.label, "scale": 0.0, "zero_point": 0,
         "qmin": 0, "qmax": 0, "searched": None,
     }  # fmt: skip
+
+
+def _of_calls(observer: Any, witness: Witness | None) -> dict[str, Any]:
+    """Return the fields of a range that every call takes anew."""
+    mode = getattr(observer, "dynamic", "")
+    if not mode:
+        return {}
+    ends = np.asarray([*(witness.extremes.values() if witness else ())], np.float32)
+    ranges = call_ranges(mode, *ends.reshape(-1, 2).T)
+    return {"dynamic": mode, "problem": ranges.warning, "searched": None}
 
 
 def _histogram(

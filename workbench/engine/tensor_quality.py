@@ -169,6 +169,8 @@ def visible(converted: torch.fx.GraphModule, name: str) -> str:
     """Return the node whose value the rest of the graph sees: the dequantize behind, if any."""
     node = next(n for n in converted.graph.nodes if n.name == name)
     for user in node.users:
+        if programs.DYNAMIC in user.meta:
+            continue
         if "quantize_per" in str(user.target) and "dequantize" not in str(user.target):
             for behind in user.users:
                 if "dequantize_per" in str(behind.target):

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
+from workbench.project.dynamic_config import DynamicConfig
 from workbench.project.fixed_range import FixedRange
 from workbench.project.format_config import FormatConfig
 from workbench.project.frozen import Frozen
@@ -228,7 +229,7 @@ def config_label(config: AnyConfig | None) -> str:
         if preset.config == config:
             return preset.id
     assert config is not None
-    if isinstance(config, FormatConfig | PluginConfig):
+    if isinstance(config, FormatConfig | DynamicConfig | PluginConfig):
         return config.label
     width = "16" if config.activation.dtype == "int16" else "8"
     per = "" if config.weight.per_channel else " per tensor"

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from workbench.errors import failure
+from workbench.project.dynamic_config import DynamicConfig
 from workbench.project.fixed_range import range_fault
 from workbench.project.format_config import FormatConfig
 from workbench.project.frozen import Frozen
@@ -85,8 +86,8 @@ def is_reference(text: str) -> bool:
     return bool(plugin) and name.isidentifier()
 
 
-# What a project can hold: integers on ranges, or an emulated number format.
-Config = QuantConfig | FormatConfig
+# What a project can hold: integers on ranges, ranges at each call, or an emulated number format.
+Config = QuantConfig | DynamicConfig | FormatConfig
 # What a rule can assign by name: one of these, or something that a plug-in makes.
 AnyConfig = Config | PluginConfig
 
@@ -95,8 +96,13 @@ def integers_of(config: Config | None) -> QuantConfig | None:
     """Return a config that is for integers; None is float.
 
     Raises:
-        WorkbenchError: it is a number format, which no device computes.
+        WorkbenchError: it is a number format, which no device computes, or has no ranges to keep.
     """
+    if isinstance(config, DynamicConfig):
+        raise failure(
+            f"{config.label} takes its ranges at every call; here they are needed beforehand.",
+            "Choose a config with calibrated ranges for the rule.",
+        )
     if isinstance(config, FormatConfig):
         raise failure(
             f"{config.label} is a number format, and those are emulated only.",
@@ -167,6 +173,12 @@ PRESETS: tuple[Preset, ...] = (
         description="runs on the CPU; other rules decide its precision",
         config=None,
         places=True,
+    ),
+    Preset(
+        id="int8-dynamic",
+        title="8-bit, ranges at each call",
+        description="int8 weights with one scale; activations as int8 with a new range every call",
+        config=DynamicConfig(),
     ),
     *(
         Preset(id=name, title=title, description=title, config=config)

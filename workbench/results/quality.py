@@ -61,10 +61,28 @@ class OutputQuality(Frozen):
     max_abs_error: float | None
 
 
+class Reading(Frozen):
+    """One way to compute the model against float, over the same samples as its neighbours.
+
+    ``marks`` says what kind of numbers they are (emulated, computed by what); ``main`` whether the
+    other figures of a result follow it.
+    """
+
+    id: str
+    title: str
+    marks: str
+    sqnr_db: float | None
+    cosine: float | None
+    max_abs_error: float | None
+    top1: float | None = None
+    main: bool = False
+
+
 class EvaluateResult(Frozen):
     """How good the quantized model is. Numbers that do not exist (no labels) are None.
 
     ``sqnr_db`` is 10 log10(sum float^2 / sum (float - quantized)^2), None when both are equal.
+    ``readings`` stand side by side where a target's arithmetic can be read in several ways.
     """
 
     samples: int
@@ -83,6 +101,7 @@ class EvaluateResult(Frozen):
     outputs: tuple[OutputQuality, ...] = ()
     tensors: tuple[TensorQuality, ...] = ()
     worst: tuple[SampleQuality, ...] = ()
+    readings: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

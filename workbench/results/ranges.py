@@ -23,7 +23,8 @@ class TensorRange(Frozen):
     tensor in the prepared graph, ``origin`` the operation of the exported one that makes it, or
     that reads the weight; "" where nobody knows. Where an emulated format stands in the place of
     integers, ``format`` says it as JSON (operation, operand, scheme, parameters, mase_compatible),
-    ``dtype`` in words, and ``scale`` is 0.
+    ``dtype`` in words, and ``scale`` is 0. Where every call takes a range of its own, ``dynamic``
+    says how ("asym", "sym"), and what stands here is over all samples; see ``numerics.dynamic``.
     """
 
     id: str
@@ -52,6 +53,7 @@ class TensorRange(Frozen):
     searched: tuple[float, int] | None = None
     origin: str = ""
     format: str = ""
+    dynamic: str = ""
 
 
 class CalibrateResult(Frozen):

@@ -6,8 +6,9 @@ from workbench.errors import Place, failure
 from workbench.targets.base import TargetSpec
 from workbench.targets.ethos_u import EthosU
 from workbench.targets.formats import Formats
+from workbench.targets.nnpa import Nnpa
 
-TARGETS: tuple[TargetSpec, ...] = (EthosU(), Formats())
+TARGETS: tuple[TargetSpec, ...] = (EthosU(), Nnpa(), Formats())
 
 
 def target_of(variant_id: str) -> TargetSpec:

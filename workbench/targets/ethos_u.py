@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.project.format_config import FormatConfig
 from workbench.project.model import RuleKind, TargetChoice
 from workbench.project.qconfig import PluginConfig, QuantConfig
 from workbench.targets.base import Choice, OptionSpec, Variant
@@ -173,7 +174,9 @@ class EthosU:
             return ""
         if isinstance(config, QuantConfig):
             return _integers_refusal(config, kind)
-        return "Number formats are emulated only; no Ethos-U computes them." if config else ""
+        if isinstance(config, FormatConfig):
+            return "Number formats are emulated only; no Ethos-U computes them."
+        return "Ethos-U needs ranges beforehand; it takes none at a call." if config else ""
 
     def warnings(
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]

@@ -5,6 +5,9 @@ model of the accelerator: operands, scales, the correction for the zero point, b
 through dlfloat16. The correction uses exact scales and the accelerator rounded ones, so that a
 zero point far from 0 adds an error of its own.
 
+Asymmetric weights are a what-if, which the compiler does not make: the accelerator's own library
+corrects for their zero point in software, with the sums of every row of activations.
+
 Source: onnx-mlir ec744fe6, src/Accelerators/NNPA/Conversion/ONNXToZHigh/ONNXToZHigh.cpp
 (rewriteSym, preComputeBias); IBM/zDNN f261454, zdnn/aiu_quantized_matmul.c. How the hardware
 rounds ties and sums inside is not documented: half to even and exact are assumed.
@@ -33,8 +36,8 @@ class Weight:
     """A constant right operand, quantized once.
 
     Attributes:
-        codes: Whole float64 numbers from -127 to 127, [K, N] or [S, K, N].
-        by: Its symmetric range.
+        codes: Whole float64 numbers from -128 to 127, [K, N] or [S, K, N].
+        by: Its range.
         sums: Float32 sums of the codes over K, [N] or [S, N].
     """
 
@@ -64,14 +67,14 @@ class Product:
     warnings: tuple[str, ...]
 
 
-def weight_of(b: Tensor) -> Weight:
-    """Return the right operand quantized symmetrically, one scale for all of it.
+def weight_of(b: Tensor, mode: Mode = "sym") -> Weight:
+    """Return the right operand quantized, one scale for all of it.
 
     Raises:
         WorkbenchError: it has no range.
     """
-    by = range_of(b, "sym")
-    made = weight_codes(b, by)
+    by = range_of(b, mode)
+    made = weight_codes(b, by) if mode == "sym" else codes(b, by)
     return Weight(made.double(), by, made.sum(-2))
 
 
@@ -115,15 +118,19 @@ def product(
         return Product(y, activation, by, weight, None, warnings)
     _check_reciprocals(by, weight.by)
     activation = _accelerator_codes(a, by)
-    offset = _offset(by, weight, inner, mode)
-    y = _accelerator(activation, by, weight, offset)
+    if bool(weight.by.zero_point):
+        offset = _unfolded_offset(by, weight, inner)
+        y = _corrected(_accelerator(activation, by, weight, offset), activation, by, weight)
+    else:
+        offset = _offset(by, weight, inner, mode)
+        y = _accelerator(activation, by, weight, offset)
     if outer is not None:
         y = rounded(y + rounded(outer.float(), saturate=True), saturate=False)
     return Product(y, activation, by, weight, offset, warnings)
 
 
 def _document(activation: Tensor, by: Range, weight: Weight, bias: Tensor | None) -> Tensor:
-    total = (activation.double() - by.zero_point) @ weight.codes
+    total = (activation.double() - by.zero_point) @ (weight.codes - weight.by.zero_point)
     made = total * (by.scale.double() * weight.by.scale.double())
     if bias is not None:
         made += _rowwise(bias.double())
@@ -149,6 +156,25 @@ def _offset(by: Range, weight: Weight, bias: Tensor | None, mode: Mode) -> Tenso
     factor = 0 - 1 / by.reciprocal / weight.by.reciprocal * by.zero_point
     correction = rounded(factor * weight.sums, saturate=True)
     return correction if held is None else rounded(correction + held, saturate=False)
+
+
+def _unfolded_offset(by: Range, weight: Weight, bias: Tensor | None) -> Tensor:
+    """Return what is added on the accelerator where both zero points may be other than 0.
+
+    Source: IBM/zDNN, zdnn/aiu_quantized_matmul.c, ``compute_bias``: C + M K Za Zb, with M of the
+    exact scales.
+    """
+    factor = 1 / by.reciprocal / weight.by.reciprocal
+    inner = weight.codes.shape[-2]
+    made = (factor * inner * by.zero_point * weight.by.zero_point).expand_as(weight.sums)
+    return rounded(made if bias is None else made + bias.float(), saturate=True)
+
+
+def _corrected(y: Tensor, activation: Tensor, by: Range, weight: Weight) -> Tensor:
+    """Return the result less M (Za sum_k qb + Zb sum_k qa), as software takes it out after."""
+    factor = 1 / by.reciprocal / weight.by.reciprocal
+    rows = activation.sum(-1, keepdim=True) * weight.by.zero_point
+    return rounded(y - factor * (_rowwise(weight.sums) * by.zero_point + rows), saturate=False)
 
 
 def _accelerator(activation: Tensor, by: Range, weight: Weight, offset: Tensor) -> Tensor:

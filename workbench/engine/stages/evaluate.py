@@ -35,6 +35,7 @@ def run(context: StageContext) -> None:
     quantized: torch.fx.GraphModule | None = None
     worst = WorstSamples()
     tally = _Tally(keep=context.project.evaluation.metric is not None)
+    readings = context.toolchain().readings(context)
     limit = context.project.evaluation.limit
     total = min(limit, samples.count) if samples.count else limit
     with torch.inference_mode():
@@ -47,12 +48,18 @@ def run(context: StageContext) -> None:
                 quantizeds = tensors_of(quantized(*sample.inputs))
             tally.add(floats, quantizeds, sample.label)
             worst.add(sample, floats, quantizeds)
+            for reading in readings:
+                reading.add(sample.inputs, floats, quantizeds, sample.label)
     metric = _metric(context, tally)
     calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
     result = tally.result(samples.name, calibrated_on, metric)
     save_result(
         result.model_copy(
-            update={"tensors": with_origins(context, tensors.result()), "worst": worst.result()}
+            update={
+                "tensors": with_origins(context, tensors.result()),
+                "worst": worst.result(),
+                "readings": tuple(reading.result for reading in readings),
+            }
         ),
         context.out,
     )

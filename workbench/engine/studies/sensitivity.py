@@ -12,7 +12,8 @@ from workbench.engine.observers import fix_ranges
 from workbench.engine.quality import tensors_of, top_k_hit
 from workbench.engine.running import searching_ranges
 from workbench.engine.samples import evaluation_samples
-from workbench.engine.switches import SwitchedProgram, Switching
+from workbench.engine.switches import SwitchedProgram
+from workbench.engine.units import Switching
 from workbench.studies.documents import load_study
 from workbench.studies.sensitivity import (
     DEFAULT_SAMPLES,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import torch
 
     from workbench.engine.context import StageContext
+    from workbench.engine.readings import ReadingTally
     from workbench.engine.training.student import Student
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project
@@ -80,6 +81,13 @@ class Toolchain(Protocol):
         self, quantizer: Any, prepared: torch.fx.GraphModule, project: Project
     ) -> list[NodeAnnotation]:
         """Return what the quantizer did with every node."""
+        ...
+
+    def readings(self, context: StageContext) -> list[ReadingTally]:
+        """Return the ways to read the target's arithmetic, to be measured side by side.
+
+        Empty where there is only one.
+        """
         ...
 
     def lower(self, context: StageContext) -> tuple[Lowered, LowerResult]:

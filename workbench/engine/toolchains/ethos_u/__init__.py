@@ -14,6 +14,7 @@ from workbench.engine.toolchains.ethos_u.quantizing import (
 )
 from workbench.engine.toolchains.ethos_u.reference import integers, verify
 from workbench.engine.toolchains.ethos_u.simulation import simulate
+from workbench.engine.toolchains.single_reading import readings
 
 __all__ = [
     "borders",
@@ -24,6 +25,7 @@ __all__ = [
     "memory",
     "prepare",
     "quantizer",
+    "readings",
     "refusal",
     "report",
     "runtime_values",

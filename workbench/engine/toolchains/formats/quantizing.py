@@ -8,67 +8,31 @@ from __future__ import annotations
 
 import operator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
 
-from workbench.engine import fx_groups, programs
+from workbench.engine import programs
 from workbench.engine.formats.operations import role_of
+from workbench.engine.graph_rules import GraphRules
 from workbench.engine.toolchains.formats.emulation import (
     RESULT,
     Placing,
     quantize_per_format,
 )
 from workbench.engine.toolchains.formats.finding import Found, operations
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.project.format_config import FormatConfig
-from workbench.project.rules import ModuleRef, NodeRef, by_strength, matches_node
 from workbench.results import NodeAnnotation
-from workbench.targets import target_of
 from workbench.targets.number_formats.operators import FUSED, NOT_IN_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from workbench.engine.context import StageContext
-    from workbench.project.model import Project, Rule
-
-
-@dataclass
-class FormatRules:
-    """The project's rules, and what they did to each node: the rule, and a reason against it."""
-
-    project: Project
-    won: dict[str, Rule] = field(default_factory=dict)
-    placed: dict[str, Rule] = field(default_factory=dict)
-
-    def rule_for(self, node: fx.Node) -> Rule | None:
-        """Return the strongest rule that speaks of a node."""
-        frames = fx_groups.frames(node.meta.get("nn_module_stack"))
-        modules = tuple(ModuleRef(path, type_name) for path, _, type_name in frames)
-        seen = NodeRef(node.name, programs.op_of(node), modules)
-        rules = (r for r in by_strength(self.project.rules) if not r.keeps_off)
-        return next((rule for rule in rules if matches_node(rule, seen)), None)
-
-
-def quantizer(project: Project, folder: Path) -> FormatRules:
-    """Return the project's rules, ready for a graph; plug-ins make none of its formats.
-
-    Raises:
-        WorkbenchError: rules assign what this target does not take.
-    """
-    del folder
-    target, problems = target_of(project.target.id), []
-    for rule in (r for r in project.rules if r.enabled and not r.keeps_off):
-        if said := target.refusal(project.target, project.config_of(rule), rule.kind):
-            problems.append(ErrorInfo(message=said, where=Place(kind="rule", id=rule.id)))
-    if problems:
-        raise WorkbenchError(problems)
-    return FormatRules(project)
+    from workbench.project.model import Project
 
 
 @contextmanager
@@ -77,7 +41,7 @@ def float_module(context: StageContext) -> Iterator[fx.GraphModule]:
     yield context.hot("export").module(check_guards=False)
 
 
-def prepare(module: fx.GraphModule, rules: FormatRules) -> fx.GraphModule:
+def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
     """Put an observer on every operand that a rule gives a format; equal ones share it.
 
     Raises:
@@ -90,9 +54,7 @@ def prepare(module: fx.GraphModule, rules: FormatRules) -> fx.GraphModule:
             Place(kind="stage", id="prepare"),
         )
     programs.write_nowhere(module)
-    for node in module.graph.nodes:
-        if node.op == "call_function" and (rule := rules.rule_for(node)) is not None:
-            rules.won[node.name] = rule
+    rules.decide(module.graph)
     observers: dict[tuple[fx.Node, str], fx.Node] = {}
     for found in list(operations(module.graph)):
         rule = rules.won.get(found.node.name)
@@ -196,7 +158,7 @@ def _fold(module: fx.GraphModule) -> None:
     module.graph.eliminate_dead_code()
 
 
-def report(rules: FormatRules, prepared: fx.GraphModule, project: Project) -> list[NodeAnnotation]:
+def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> list[NodeAnnotation]:
     """Return for every operator whether its operands have a format, by which rule, or why not."""
     annotations = []
     for node in prepared.graph.nodes:

@@ -1,0 +1,102 @@
+"""NNPA's row of the target table, and its options from the command line."""
+
+import json
+
+import pytest
+
+from workbench.cli import main
+from workbench.project import store
+from workbench.project.model import TargetChoice
+from workbench.project.qconfig import A8W8, PRESETS_BY_ID
+from workbench.targets import target_of
+from workbench.targets.nnpa.products import Product
+
+NNPA = target_of("nnpa")
+CHOICE = TargetChoice(id="nnpa")
+DYNAMIC = PRESETS_BY_ID["int8-dynamic"].config
+
+
+@pytest.fixture
+def path(tmp_path):
+    made = tmp_path / "net.qwb"
+    (tmp_path / "net.pt2").write_bytes(b"x")
+    assert main(["new", str(made), "--model", "net.pt2", "--target", "nnpa",
+                 "--option", "activations=sym"]) == 0  # fmt: skip
+    return made
+
+
+def test_that_a_new_project_has_all_options_and_the_first_config(path):
+    project = store.load(path)
+    assert project.target.options == {
+        "activations": "sym", "weights": "sym", "op_types": "MatMul", "rewrite_gemm": True,
+        "reading": "nnpa",
+    }  # fmt: skip
+    assert [rule.config for rule in project.rules] == ["int8-dynamic"]
+
+
+def test_that_the_command_line_shows_and_sets_options(path, capsys):
+    assert main(["target", str(path), "rewrite_gemm=false", "op_types=Conv,MatMul"]) == 0
+    assert "Rewrite Gemm" in capsys.readouterr().out
+    assert main(["target", str(path), "--json"]) == 0
+    options = json.loads(capsys.readouterr().out)["options"]
+    assert (options["rewrite_gemm"], options["op_types"]) == (False, "Conv,MatMul")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("weights=float", "Weights cannot be 'float'"),
+        ("rewrite_gemm=perhaps", "Rewrite Gemm"),
+        ("activation=sym", "sets no option"),
+        ("activations", "Write NAME=VALUE"),
+        ("reading=", "cannot be ''"),
+    ],
+)
+def test_that_options_which_there_are_not_change_nothing(path, capsys, text, words):
+    before = path.read_bytes()
+    assert main(["target", str(path), text]) == 2
+    assert words in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_that_options_of_other_targets_are_left_behind():
+    made = NNPA.complete(TargetChoice(id="nnpa", options={"memory_mode": "Sram_Only"}))
+    assert "memory_mode" not in made.options
+    assert NNPA.check(made) == []
+
+
+def test_that_only_its_own_config_and_float_are_taken():
+    assert NNPA.refusal(CHOICE, DYNAMIC, "module_name") == ""
+    assert NNPA.refusal(CHOICE, None, "pattern") == ""
+    assert "int8-dynamic" in NNPA.refusal(CHOICE, A8W8, "global")
+    assert "inputs and outputs" in NNPA.refusal(CHOICE, DYNAMIC, "io")
+    assert "Ethos-U" in target_of("ethos-u55-128").refusal(
+        TargetChoice(id="ethos-u55-128"), DYNAMIC, "global"
+    )
+
+
+def test_that_options_which_turn_quantization_off_are_told_at_the_rule():
+    def told(**options):
+        return NNPA.warnings(TargetChoice(id="nnpa", options=options), DYNAMIC, [])
+
+    assert told() == []
+    assert "what-if" in told(weights="asym")[0]
+    assert "only MatMul" in told(op_types="Conv")[0]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "word"),
+    [
+        ((4, 2**20 + 1), (2**20 + 1, 4), "larger"),
+        ((40000, 2, 8), (8, 4), "larger"),
+        ((200, 200, 2, 8), (8, 4), "larger"),
+        ((4, 8), (8, 4), ""),
+    ],
+)
+def test_that_products_too_large_for_the_accelerator_are_not_quantized(left, right, word):
+    why = Product(left, right, True).why_float
+    assert (word in why) if word else why == ""
+
+
+def test_that_a_product_in_parts_is_told():
+    assert "range of its own" in Product((4, 8), (8, 2**21 + 1), True).splits

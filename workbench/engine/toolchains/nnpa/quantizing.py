@@ -1,0 +1,227 @@
+"""The rules of a project on an exported graph: operands observed, products made int8 products.
+
+Ranges are taken at every call, so calibration decides nothing: it shows how far they spread.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torchao.quantization.pt2e import MinMaxObserver
+
+from workbench.engine import programs
+from workbench.engine.nnpa import matmul
+from workbench.engine.toolchains.nnpa.emulation import (
+    dequantize_per_nnpa,
+    dequantize_weight_per_nnpa,
+    nnpa_matmul,
+    quantize_per_nnpa,
+)
+from workbench.engine.toolchains.nnpa.finding import Found, constant, products
+from workbench.errors import Place, failure
+from workbench.project.dynamic_config import DynamicConfig
+from workbench.results import NodeAnnotation
+from workbench.targets import target_of
+from workbench.targets.nnpa.operators import ON_CPU, UNRULED, why_never
+from workbench.targets.nnpa.options import SILENT, quantizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workbench.engine.context import StageContext
+    from workbench.engine.graph_rules import GraphRules
+    from workbench.project.model import Project
+    from workbench.results import FormatMemory
+
+# Where a node of the prepared graph keeps the product that it has the result of.
+_PRODUCT = "nnpa"
+_TINY = 2.0**-126
+
+
+@contextmanager
+def float_module(context: StageContext) -> Iterator[fx.GraphModule]:
+    """Give the float program's module to prepare, batch norms and all."""
+    yield context.hot("export").module(check_guards=False)
+
+
+def options_of(project: Project) -> dict[str, Any]:
+    """Return all options of the target."""
+    choice = project.target
+    return dict(target_of(choice.id).complete(choice).options)
+
+
+def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
+    """Put an observer on both operands of every product that becomes an int8 product.
+
+    Raises:
+        WorkbenchError: the graph has branches or loops.
+    """
+    if programs.has_control_flow(module):
+        raise failure(
+            "NNPA's arithmetic is not emulated inside branches or loops.",
+            "Export the model without torch.cond and while_loop.",
+            Place(kind="stage", id="prepare"),
+        )
+    programs.write_nowhere(module)
+    rules.decide(module.graph)
+    options = options_of(rules.project)
+    observers: dict[tuple[fx.Node, str], fx.Node] = {}
+    for found in list(products(module, rewritten=bool(options["rewrite_gemm"]))):
+        rule = rules.won.get(found.source.name)
+        if rule is None or not isinstance(rules.project.config_of(rule), DynamicConfig):
+            continue
+        names = {found.source.name, found.node.name}
+        why = _why_not(found, rules, options)
+        if why:
+            rules.refused.update(dict.fromkeys(names, why))
+            continue
+        _place(module, found, options, observers)
+        rules.placed.update(dict.fromkeys(names, rule))
+    module.recompile()
+    return module
+
+
+def _why_not(found: Found, rules: GraphRules, options: dict[str, Any]) -> str:
+    if found.source.name in rules.kept_off:
+        return ON_CPU
+    return found.product.why_float if quantizes(options) else SILENT
+
+
+def _place(
+    module: fx.GraphModule, found: Found, options: dict[str, Any],
+    observers: dict[tuple[fx.Node, str], fx.Node],
+) -> None:  # fmt: skip
+    right = _standing(module, found)
+    for source, role, mode in (
+        (found.left, "activation", options["activations"]),
+        (right, "weight", options["weights"]),
+    ):
+        key = source, role
+        if key not in observers:
+            with module.graph.inserting_before(found.source):
+                observers[key] = _observed(module, source, role, mode)
+        found.source.replace_input_with(source, observers[key])
+    how = options["reading"], found.linear, found.node.name
+    bias = None if found.bias is None else found.bias
+    found.node.meta[_PRODUCT] = (observers[found.left, "activation"].name,
+                                 observers[right, "weight"].name,
+                                 bias.name if bias else "", how)  # fmt: skip
+
+
+def _standing(module: fx.GraphModule, found: Found) -> fx.Node:
+    """Return the right operand as an attribute, where views of one stood before."""
+    if found.right.op == "get_attr":
+        return found.right
+    value = constant(module, found.right)
+    assert value is not None
+    name = f"_constant_{found.right.name}"
+    module.register_buffer(name, value.detach().clone())
+    with module.graph.inserting_before(found.source):
+        made = module.graph.get_attr(name)
+    made.meta = {**found.right.meta}
+    found.source.replace_input_with(found.right, made)
+    return made
+
+
+def _observed(module: fx.GraphModule, source: fx.Node, role: str, mode: str) -> fx.Node:
+    observer: Any = MinMaxObserver(
+        dtype=torch.int8, eps=_TINY, quant_min=-127 if mode == "sym" else -128, quant_max=127,
+        qscheme=torch.per_tensor_symmetric if mode == "sym" else torch.per_tensor_affine,
+    )  # fmt: skip
+    observer.operand = role, mode
+    if role == "activation":
+        observer.dynamic = mode
+    number = sum(1 for node in module.graph.nodes if node.op == "call_module")
+    name = f"operand_observer_{number}"
+    module.add_submodule(name, observer)
+    node = module.graph.call_module(name, (source,))
+    node.meta = {key: each for key, each in source.meta.items() if key in {"val", "tensor_meta"}}
+    return node
+
+
+def convert(module: fx.GraphModule, *, fold: bool = True, reading: str = "") -> fx.GraphModule:
+    """Return the emulated program, made of the module itself.
+
+    Args:
+        module: From ``prepare``.
+        fold: Whether weights are quantized once, and kept as codes.
+        reading: Another reading than the project's.
+    """
+    nodes = {node.name: node for node in module.graph.nodes}
+    for node in nodes.values():
+        if (kept := node.meta.pop(_PRODUCT, None)) is not None:
+            left, right, bias, how = kept
+            how = (reading or how[0], *how[1:])
+            args = (nodes[left], nodes[right], nodes.get(bias), how)
+            node.target, node.args, node.kwargs = nnpa_matmul, args, {}
+    for node in nodes.values():
+        if node.op == "call_module":
+            _become(module, node, fold)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return module
+
+
+def _become(module: fx.GraphModule, node: fx.Node, fold: bool) -> None:
+    """Put operators in an observer's place, for each reader: every product rounds by itself."""
+    observer: Any = module.get_submodule(str(node.target))
+    role, mode = observer.operand
+    source = node.args[0]
+    assert isinstance(source, fx.Node)
+    graph = module.graph
+    for reader in list(node.users):
+        with graph.inserting_before(reader):
+            if role == "weight" and fold:
+                read = _stored(module, source, mode)
+            else:
+                held = graph.call_function(quantize_per_nnpa, (source, role, mode))
+                held.meta = {**node.meta}
+                if role == "activation":
+                    held.meta[programs.DYNAMIC] = True
+                read = graph.call_function(dequantize_per_nnpa, (held,))
+        read.meta = {**node.meta}
+        reader.replace_input_with(node, read)
+    graph.erase_node(node)
+    module.delete_submodule(str(node.target))
+
+
+def _stored(module: fx.GraphModule, source: fx.Node, mode: Any) -> fx.Node:
+    value = constant(module, source)
+    assert value is not None
+    with torch.no_grad():
+        made = matmul.weight_of(value, mode)
+    name = f"_codes_{source.name}"
+    if not hasattr(module, name):
+        module.register_buffer(name, made.codes.to(torch.int8))
+    codes = module.graph.get_attr(name)
+    codes.meta = {**source.meta}
+    by = made.by
+    numbers = (float(by.scale), float(by.zero_point), float(by.reciprocal))
+    return module.graph.call_function(dequantize_weight_per_nnpa, (codes, *numbers))
+
+
+def memory(observed: fx.GraphModule) -> FormatMemory | None:
+    """Return nothing: weights are int8 or float32, and what flows is dlfloat16 on NNPA."""
+    del observed
+    return None
+
+
+def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> list[NodeAnnotation]:
+    """Return for every operator whether it is quantized, by which rule, or why not."""
+    annotations = []
+    for node in prepared.graph.nodes:
+        if node.op != "call_function" or "val" not in node.meta:
+            continue
+        rule, by = rules.placed.get(node.name), rules.won.get(node.name)
+        op, wanted = programs.op_of(node), by is not None and project.config_of(by) is not None
+        reason = rules.refused.get(node.name) or (why_never(op) if wanted else UNRULED)
+        annotations.append(NodeAnnotation(
+            node=node.name, op=op, module=programs.module_of(node),
+            config=project.label_of(rule) if rule else "float",
+            by=f"{rule.id} {rule.kind} {rule.match}".rstrip() if rule else "",
+            quantized=rule is not None, reason="" if rule else reason,
+        ))  # fmt: skip
+    return annotations

@@ -1,0 +1,26 @@
+"""Training through NNPA's arithmetic: gradients go straight through its rounding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.engine.graph_rules import rules_of
+from workbench.engine.toolchains.nnpa.emulation import nnpa_matmul
+from workbench.engine.toolchains.nnpa.quantizing import convert, prepare
+from workbench.engine.training.emulated import EmulatedStudent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import fx
+
+    from workbench.project.model import Project
+
+
+def student(floating: fx.GraphModule, project: Project, folder: Path) -> EmulatedStudent:
+    """Return the float program with its int8 products, to be trained."""
+    return EmulatedStudent(
+        floating,
+        lambda module: convert(prepare(module, rules_of(project, folder)), fold=False),
+        lambda node: node.target is nnpa_matmul,
+    )

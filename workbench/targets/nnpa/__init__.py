@@ -1,0 +1,113 @@
+"""IBM Telum II's accelerator NNPA: int8 dynamic quantization by onnx-mlir, emulated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.errors import ErrorInfo, Place
+from workbench.project.dynamic_config import DynamicConfig
+from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
+from workbench.project.qconfig import PluginConfig
+from workbench.targets.base import OptionSpec, Variant
+from workbench.targets.nnpa.options import OPTIONS, SILENT, WHAT_IF, quantizes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pydantic import JsonValue
+
+    from workbench.project.qconfig import AnyConfig, Config
+
+EMULATED = "emulated on this machine; nothing ran on NNPA"
+
+
+class Nnpa:
+    """The row of the target table for IBM Telum II's NNPA."""
+
+    id: str = "ibm-nnpa"
+    title: str = "IBM Telum II NNPA (emulated, exported as ONNX)"
+    variants: tuple[Variant, ...] = (Variant("nnpa", "IBM Telum II NNPA (z17)"),)
+    stages: tuple[str, ...] = (
+        "import_model", "export", "prepare", "calibrate", "convert", "evaluate",
+    )  # fmt: skip
+    toolchain: str = "workbench.engine.toolchains.nnpa"
+    estimator: str = ""
+    emulation: str = EMULATED
+    config_type: type[Config] = DynamicConfig
+    first_config: str = "int8-dynamic"
+
+    def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
+        """Return the compiler's options for quantization, and how its arithmetic is read."""
+        del choice, folder
+        return OPTIONS
+
+    def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
+        """Return the choice with every option filled in; what it does not have goes."""
+        del folder
+        filled: dict[str, JsonValue] = {}
+        for option in OPTIONS:
+            given = choice.options.get(option.name, option.default)
+            known = [each.value for each in option.choices]
+            fits = given in known if known else isinstance(given, type(option.default))
+            filled[option.name] = given if fits else option.default
+        return TargetChoice(id=choice.id, options=filled)
+
+    def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
+        """Return no file."""
+        del choice, folder
+        return {}
+
+    def facet(self, choice: TargetChoice, name: str) -> JsonValue:
+        """Return what one stage depends on: all options."""
+        del name
+        return {"id": choice.id, **self.complete(choice).options}
+
+    def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
+        """Return the options that have no such value."""
+        del folder
+        found = []
+        for option in OPTIONS:
+            given = choice.options.get(option.name, option.default)
+            known = [each.value for each in option.choices]
+            if given not in known if known else not isinstance(given, type(option.default)):
+                hint = f"Known: {', '.join(map(str, known))}." if known else option.description
+                found.append(ErrorInfo(
+                    message=f"{option.title} cannot be {given!r}.", hint=hint,
+                    where=Place(kind="option", id=f"target.{option.name}"),
+                ))  # fmt: skip
+        return found
+
+    def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
+        """Return why such a rule cannot have the config; "" when it can."""
+        del choice
+        if kind == "io":
+            return "NNPA quantizes matrix products; inputs and outputs stay float32."
+        if kind in PLUGIN_KINDS or isinstance(config, PluginConfig):
+            return (
+                "Plug-ins quantize with ranges taken beforehand; NNPA takes its own at each call."
+            )
+        if config is None or isinstance(config, DynamicConfig):
+            return ""
+        return "NNPA takes int8 with ranges at each call (int8-dynamic), or float."
+
+    def warnings(
+        self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
+    ) -> list[str]:
+        """Return what the options make of a rule that quantizes."""
+        del operators
+        if config is None:
+            return []
+        options = self.complete(choice).options
+        found = [] if quantizes(options) else [SILENT]
+        return [*found, WHAT_IF] if options["weights"] == "asym" else found
+
+    def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
+        """Return what the numbers are."""
+        del choice, folder
+        return {"Numbers": EMULATED}
+
+    def macs_per_cycle(self, variant: str) -> int:
+        """Return 0: no cycles are estimated."""
+        del variant
+        return 0

@@ -1,0 +1,123 @@
+"""Which matrix products the compiler makes int8 products of, and why not the others.
+
+Source: onnx-mlir ec744fe6, src/Accelerators/NNPA/Conversion/ONNXToZHigh (DynQuantI8PatternHelper,
+RewriteONNXForZHigh.td, ONNXLegalityCheck.cpp), src/Dialect/ONNX/ONNXOps/Canonicalize.td
+(MulAddToGemmOptPattern, FuseGemmFollowedByAddition). Read, not run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Shape = tuple[int, ...]
+
+# The most an array of the accelerator has of each dimension, from the last one on (arch15).
+LIMITS = (2097152, 1048576, 32768, 32768)
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product as the compiler meets it, with the addition directly behind it.
+
+    Attributes:
+        left: Shape of the first operand.
+        right: Shape of the second one.
+        constant: Whether the second operand is known when compiling.
+        gemm: Whether it is a Gemm, which takes its bias itself; else a MatMul.
+        transposed: Whether a Gemm transposes an operand.
+        scaled: Whether a Gemm has an alpha or beta that is not 1.
+        bias: Shape of what is added, None where nothing is.
+        constant_bias: Whether that is known when compiling.
+    """
+
+    left: Shape
+    right: Shape
+    constant: bool
+    gemm: bool = False
+    transposed: bool = False
+    scaled: bool = False
+    bias: Shape | None = None
+    constant_bias: bool = True
+
+    @property
+    def takes_bias(self) -> bool:
+        """Whether the int8 product adds the bias itself; else an addition of its own follows."""
+        return self.bias is not None and len(self.left) <= 3 and self.bias == self.right[-1:]
+
+    @property
+    def why_float(self) -> str:
+        """Why it is not quantized, as a sentence; "" when it is."""
+        return self._why_operands or self._why_ranks or self._why_limits or self._why_bias
+
+    @property
+    def splits(self) -> str:
+        """What is to be said of a product that is computed in parts; "" where it is not."""
+        if self.left[-2] > LIMITS[1] or self.right[-1] > LIMITS[0]:
+            return (
+                "The compiler splits it, and each part takes a range of its own; emulated with one."
+            )
+        return ""
+
+    @property
+    def _why_operands(self) -> str:
+        if not self.constant:
+            return (
+                "Its second operand is computed: only products with constant weights are "
+                "quantized. It stays dlfloat16."
+            )
+        if self.gemm and self.transposed:
+            return (
+                "It exports as a Gemm that transposes, as nn.Linear does for two dimensions, and "
+                'the compiler leaves those out. Switch on "Rewrite Gemm for quantization".'
+            )
+        if self.gemm and self.scaled:
+            return "A Gemm with alpha or beta other than 1 is not quantized."
+        return ""
+
+    @property
+    def _why_ranks(self) -> str:
+        left, right = len(self.left), len(self.right)
+        if left < 2 or right < 2:
+            return "An operand has one dimension; NNPA multiplies matrices. It runs on the CPU."
+        if right == 2:
+            return ""
+        if left < right:
+            return "A matrix on the left and a stack on the right do not become an int8 product."
+        if self.left[:-2] != self.right[:-2]:
+            return "The dimensions in front differ on both sides; such a product is not quantized."
+        return ""
+
+    @property
+    def _why_limits(self) -> str:
+        inner, stack = self.left[-1], self.left[:-2]
+        # A stack of any rank is made one of three dimensions first.
+        count = 1
+        for size in stack:
+            count *= size
+        if inner > min(LIMITS[:2]) or count > LIMITS[2]:
+            return "A dimension is larger than an array of the accelerator may have."
+        return ""
+
+    @property
+    def _why_bias(self) -> str:
+        if self.bias is None:
+            return ""
+        flat, columns = len(self.left) == 2, self.right[-1:]
+        if self.gemm or flat:
+            if self.bias != columns or not self.constant_bias:
+                return (
+                    "With two dimensions the addition behind it is made a part of it, and then "
+                    f"only a constant bias of shape {_shown(columns)} is quantized; "
+                    f"this one is {'' if self.constant_bias else 'computed, '}"
+                    f"{_shown(self.bias)}."
+                )
+            return ""
+        if len(self.right) == 3:
+            return "A stack of weights with a bias becomes a product in dlfloat16."
+        if len(self.left) == 3 and not self.constant_bias and self.bias == columns:
+            return "What is added is computed; then the product stays dlfloat16."
+        return ""
+
+
+def _shown(shape: Shape) -> str:
+    return "x".join(map(str, shape)) or "a single number"
