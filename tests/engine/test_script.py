@@ -89,7 +89,8 @@ def pictures_and_own_ini(folder):
 
 def condition(folder):
     del folder
-    return project("branching", target="ethos-u85-256", **CALIBRATED)
+    made = project("branching", target="ethos-u85-256", **CALIBRATED)
+    return edits.assign(made, "module_name", "b", observed("minmax"))
 
 
 def plugin(folder):
@@ -109,7 +110,11 @@ def test_that_the_script_makes_the_same_bytes(engine, made):
     path = engine.folder / "scripts" / "make.py"
     path.parent.mkdir()
     numbers, _ = read_chosen(wanted, engine.path(wanted, "calibrate"), RangeTaker())
-    path.write_text(script(wanted, engine.folder, path, numbers))
+    path.write_text(
+        script(
+            wanted, engine.folder, path, numbers, branches=wanted.model.spec.endswith("branching")
+        )
+    )
     program = engine.folder / "script.pte"
     done = subprocess.run([sys.executable, path, program], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]

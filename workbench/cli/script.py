@@ -13,6 +13,7 @@ from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import problems
 from workbench.project.store import write_atomically
+from workbench.results import ExportResult, load_result
 from workbench.script import script
 from workbench.script.aot_writing import give_command
 
@@ -56,6 +57,14 @@ def _ranges(project: Project, folder: Path) -> dict[str, tuple[float, float]]:
     return read_chosen(project, cache.folder(stage.key), RangeTaker())[0]
 
 
+def _has_branches(project: Project, folder: Path) -> bool:
+    """Return whether the program has branches; as long as nobody exported it, it may."""
+    cache = Cache(default_root())
+    stage = plan(project, folder, cache).of("export")
+    known = stage.state == "cached"
+    return not known or bool(load_result(ExportResult, cache.folder(stage.key)).branches)
+
+
 def _script(options: argparse.Namespace) -> int:
     project, folder = open_project(options)
     errors = [p.info for p in problems(project, folder, None) if p.level == "error"]
@@ -65,7 +74,8 @@ def _script(options: argparse.Namespace) -> int:
     if options.aot:
         commands, text = give_command(project, folder, options.out)
     else:
-        text = script(project, folder, options.out, _ranges(project, folder))
+        ranges, branches = _ranges(project, folder), _has_branches(project, folder)
+        text = script(project, folder, options.out, ranges, branches=branches)
         commands = [f"python {options.out}"]
     try:
         write_atomically(options.out, text.encode())

@@ -10,6 +10,7 @@ from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_versions
 from workbench.results import (
     GRAPH_FILE,
+    RESULTS,
     ConvertResult,
     EvaluateResult,
     LowerResult,
@@ -23,7 +24,7 @@ from workbench.suggestions import suggest
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from workbench.project.model import Project
@@ -47,6 +48,7 @@ def summary(
         "tools": tool_versions(),
         "stages": stages,
     }
+    document["warnings"] = list(_warnings(folders))
     target = target_of(project.target.id)
     if target.emulation:
         document["emulated"] = {"target": target.id, "sentence": target.emulation}
@@ -72,6 +74,14 @@ def summary(
     if "package" in folders:
         document["package"] = _package(folders["package"], out)
     return document
+
+
+def _warnings(folders: Mapping[str, Path]) -> Iterator[dict[str, str]]:
+    """Yield what the stages themselves found odd."""
+    for stage, kind in RESULTS.items():
+        if stage in folders:
+            said = getattr(load_result(kind, folders[stage]), "warnings", ())
+            yield from ({"stage": stage, "message": message} for message in said)
 
 
 def _suggestions(project: Project, folders: Mapping[str, Path]) -> list[dict[str, Any]]:
@@ -123,6 +133,8 @@ def print_summary(document: dict[str, Any]) -> None:
     ):
         if name in document:
             write(document[name])
+    for each in document["warnings"]:
+        print(f"Warning      {each['message']}")
 
 
 def _print_emulated(part: dict[str, Any]) -> None:

@@ -27,10 +27,10 @@ class GraphRules:
     """
 
     project: Project
-    won: dict[str, Rule] = field(default_factory=dict)
-    placed: dict[str, Rule] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    kept_off: set[str] = field(default_factory=set)
+    won: dict[fx.Node, Rule] = field(default_factory=dict)
+    placed: dict[fx.Node, Rule] = field(default_factory=dict)
+    refused: dict[fx.Node, str] = field(default_factory=dict)
+    kept_off: set[fx.Node] = field(default_factory=set)
 
     def decide(self, graph: fx.Graph) -> None:
         """Find for every operator the strongest rule that speaks of it."""
@@ -43,9 +43,9 @@ class GraphRules:
             seen = NodeRef(node.name, programs.op_of(node), modules)
             matching = [rule for rule in rules if matches_node(rule, seen)]
             if any(rule.keeps_off for rule in matching):
-                self.kept_off.add(node.name)
+                self.kept_off.add(node)
             if precise := [rule for rule in matching if not rule.keeps_off]:
-                self.won[node.name] = precise[0]
+                self.won[node] = precise[0]
 
 
 def rules_of(project: Project, folder: Path) -> GraphRules:

@@ -12,7 +12,7 @@ from torchao.quantization.pt2e import HistogramObserver, ObserverBase
 from workbench.engine import programs
 from workbench.engine.observers import branches_of
 from workbench.numerics.dynamic import call_ranges
-from workbench.results import TensorRange
+from workbench.results import NOT_REACHED, TensorRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,7 +166,7 @@ def _histogram(
 ) -> tuple[np.ndarray[Any, Any], float, float]:
     """Return counts [2048] and the two outer edges; zeros where nobody keeps any."""
     low, high = _extremes(observer)
-    if not np.isfinite([low, high]).all():
+    if not has_seen(observer):
         return np.zeros(BINS, np.float32), 0.0, 0.0
     if weight is not None:
         counts = torch.histc(weight.detach().float(), BINS, low, high) if low < high else None
@@ -184,6 +184,11 @@ def _extremes(observer: Any) -> tuple[float, float]:
     if not observer.min_val.numel():
         return math.inf, -math.inf
     return float(observer.min_val.min()), float(observer.max_val.max())
+
+
+def has_seen(observer: Any) -> bool:
+    """Return whether any value has passed an observer."""
+    return bool(np.isfinite(_extremes(observer)).all())
 
 
 def _percentiles(counts: np.ndarray[Any, Any], low: float, high: float) -> tuple[float, float]:
@@ -205,10 +210,10 @@ def _row(
     edges: tuple[float, float],
 ) -> TensorRange:
     low, high = _extremes(observer)
-    reached = observer.min_val.numel() > 0 and np.isfinite([low, high]).all()
+    reached = has_seen(observer)
     problem, scale, zero_point = "", 0.0, 0
     if not reached:
-        problem = "no calibration sample reached this tensor"
+        problem = NOT_REACHED
     else:
         scales, zero_points = observer.calculate_qparams()
         scale, zero_point = float(scales.max()), int(zero_points.reshape(-1)[0])

@@ -13,6 +13,7 @@ from workbench.engine.acceleration.convert import RangeMemory, remembered_ranges
 from workbench.engine.acceleration.evaluation import fast_quantized_module
 from workbench.engine.acceleration.lazy_recompile import lazy_recompile
 from workbench.engine.acceleration.preparing import TransformMemory, remembered_transforms
+from workbench.engine.branches import own_branches
 from workbench.engine.references import reference_of
 from workbench.engine.statistics_memory import memory_of
 from workbench.engine.tensor_quality import QuickComparison, TensorComparison
@@ -44,7 +45,7 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
     changed = context.project.improvers or context.project.trained_weights
     usual = changed or programs.has_control_flow(program)
     if usual or not _allowed(context):
-        yield make()
+        yield own_branches(make())
         return
     key = context.plan.key("export")
     memory = context.store.get(_TRANSFORMS, key)

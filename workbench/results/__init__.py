@@ -43,7 +43,7 @@ from workbench.results.quality import (
     TensorQuality,
     VerifyResult,
 )
-from workbench.results.ranges import CalibrateResult, TensorRange
+from workbench.results.ranges import NOT_REACHED, CalibrateResult, TensorRange
 from workbench.results.simulation import RuntimeEvent, SimulationResult, TracedOperation
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ __all__ = [
     "DEVICE_GRAPH_FILE",
     "EXAMPLE_ONLY",
     "GRAPH_FILE",
+    "NOT_REACHED",
     "PROGRAM_FILE",
     "RESULTS",
     "RESULT_FILE",

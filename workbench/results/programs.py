@@ -33,6 +33,7 @@ class ExportResult(Frozen):
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     branches: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class NodeAnnotation(Frozen):

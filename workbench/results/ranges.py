@@ -6,6 +6,8 @@ from typing import Literal
 
 from workbench.project.frozen import Frozen
 
+NOT_REACHED = "no calibration sample reached this tensor"
+
 
 class TensorRange(Frozen):
     """What calibration saw of one tensor, and the grid that follows.

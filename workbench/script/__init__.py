@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def script(
     project: Project, folder: Path, out: Path,
-    ranges: Mapping[str, tuple[float, float]] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None, *, branches: bool = False,
 ) -> str:  # fmt: skip
     """Return the text of the script.
 
@@ -40,6 +40,7 @@ def script(
         out: Where the script will lie; its paths are relative to that place.
         ranges: Minimum and maximum by node of each range that the project decides, methods'
             among them, as the present calibration gives them; by default those in numbers.
+        branches: Whether the exported program has branches or loops.
 
     Raises:
         WorkbenchError: the target makes no ``.pte``.
@@ -63,7 +64,7 @@ def script(
     parts = [
         _head(project, base),
         *observers_part(project, has_ranges=bool(project.ranges or ranges)),
-        model_part(project, folder),
+        model_part(project, folder, branches=branches),
         data_part(project, folder),
         *own_ini_part(project, folder),
         *kept_off_part(project),

@@ -85,7 +85,7 @@ def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], 
     commands.append(shlex.join([*words, f"--output={project.name}.pte"]))
     base = os.path.relpath(folder, out.absolute().parent)
     parts = [
-        _HEAD.format(name=project.name, base=base), model_part(project, folder),
+        _HEAD.format(name=project.name, base=base), model_part(project, folder, branches=False),
         data_part(project, folder), _TAIL.format(samples=samples),
     ]  # fmt: skip
     return commands, "\n\n".join(part.strip("\n") for part in parts) + "\n"

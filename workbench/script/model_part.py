@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.project import sources
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from workbench.project.model import Project
+
+_BRANCH_MODULES = Path(__file__).parents[1] / "engine" / "branch_modules.py"
 
 
 def load_callable(spec: str, folder: Path, option: str) -> str:
@@ -41,8 +42,11 @@ def as_tuple(value):
 """
 
 
-def model_part(project: Project, folder: Path) -> str:
-    """Return the functions that load the model and its example inputs."""
+def model_part(project: Project, folder: Path, *, branches: bool) -> str:
+    """Return the functions that load the model and its example inputs.
+
+    With ``branches`` rules for modules reach what is inside of them too.
+    """
     model = project.model
     body = []
     if model.spec.endswith(".pt2"):
@@ -72,5 +76,13 @@ def model_part(project: Project, folder: Path) -> str:
         body.append(
             f"        program = torch.export.export(model, inputs, strict={model.strict_export})"
         )
+    named = ""
+    if branches and any(
+        k in {"module_name", "module_type"} for k, _, _ in project.quantizer_calls()
+    ):
+        text = _BRANCH_MODULES.read_text()
+        named = "\n" + text[text.index("from collections") :]
+        known = "None" if model.spec.endswith(".pt2") else "model"
+        body.append(f"    name_modules(program, {known})")
     body.append("    return program, inputs")
-    return _FROM_FILE + "\n\ndef load_model():\n" + "\n".join(body)
+    return named + _FROM_FILE + "\n\ndef load_model():\n" + "\n".join(body)

@@ -11,6 +11,7 @@ import torch
 
 from workbench.engine import ranges
 from workbench.engine.acceleration.table import accelerated
+from workbench.engine.branches import constants
 from workbench.engine.origins import with_origins
 from workbench.engine.running import Calibration, searching_ranges
 from workbench.engine.samples import calibration_samples
@@ -44,6 +45,7 @@ def run(context: StageContext) -> None:
         context.log("No sample is needed: the statistics of all tensors are known.")
     else:
         _feed(context, calibration, samples)
+    _observe_constants(calibrated.module)
     with searching_ranges(context):
         found, arrays = ranges.collect(calibrated.module, witnesses)
     result = CalibrateResult(
@@ -86,6 +88,17 @@ def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> 
             Place(kind="option", id="calibration.spec"),
         )
     calibration.remember()
+
+
+def _observe_constants(module: torch.fx.GraphModule) -> None:
+    """Let observers see the constants of branches that no sample ran: these need none."""
+    for graph, placeholder, value in constants(module):
+        for user in placeholder.users:
+            observer: Any = (
+                graph.get_submodule(str(user.target)) if user.op == "call_module" else None
+            )
+            if observer is not None and not ranges.has_seen(observer):
+                observer(value.detach())
 
 
 def _own_observers(module: torch.fx.GraphModule) -> torch.fx.GraphModule:

@@ -16,11 +16,18 @@ from workbench.engine.chosen_ranges import chosen_ranges
 from workbench.engine.fx_snapshot import snapshot
 from workbench.engine.observers import fix_ranges
 from workbench.engine.running import searching_ranges
+from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.results import GRAPH_FILE, ConvertResult, save_result
+from workbench.results import (
+    GRAPH_FILE,
+    NOT_REACHED,
+    CalibrateResult,
+    ConvertResult,
+    save_result,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from workbench.engine.context import StageContext
 
@@ -85,11 +92,32 @@ def _converted(context: StageContext) -> tuple[Converted, list[str]]:
 def _fix_ranges(context: StageContext, observed: torch.fx.GraphModule) -> list[str]:
     """Put the project's own ranges in place of those seen; return what could not be done."""
     ranges, declined = chosen_ranges(context)
+    _refuse_unseen_branches(context, ranges)
     lost = (
         f"The fixed range of {tensor} has no effect: no such activation is quantized."
         for tensor in fix_ranges(observed, ranges)
     )
     return [*lost, *declined]
+
+
+def _refuse_unseen_branches(context: StageContext, ranges: Collection[str]) -> None:
+    """Stop where no sample ran a branch that is to be quantized: its grids would be made up."""
+    unseen: dict[str, list[str]] = {}
+    for row in context.result("calibrate", CalibrateResult).ranges:
+        branch, _, tensor = row.node.rpartition("/")
+        needed = row.problem == NOT_REACHED and not row.format and row.node not in ranges
+        if branch and needed:
+            unseen.setdefault(branch, []).append(tensor)
+    if unseen:
+        raise WorkbenchError([
+            ErrorInfo(
+                message=f"No calibration sample runs {branch}: the ranges of "
+                f"{', '.join(tensors)} in it are not known.",
+                hint="Give a sample that does, or type these ranges in Ranges.",
+                where=Place(kind="node", id=branch.rpartition("/")[0]),
+            )
+            for branch, tensors in unseen.items()
+        ])  # fmt: skip
 
 
 def _convert(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.engine import programs
+from workbench.engine.branch_modules import name_modules
+from workbench.engine.branches import branch_names
 from workbench.engine.fx_snapshot import snapshot
 from workbench.engine.user_code import line_in_user_code
 from workbench.errors import Place, failure
@@ -19,10 +21,16 @@ from workbench.results import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from workbench.engine.context import StageContext
     from workbench.engine.loading import LoadedModel
 
 LEVEL = "float"
+_UNNAMED = (
+    "Which modules the operations inside of {} came from is not known: rules for modules or types"
+    " pass them by. Rules for the whole model, operators and nodes hold."
+)
 
 
 def run(context: StageContext) -> None:
@@ -32,6 +40,7 @@ def run(context: StageContext) -> None:
     program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
     _refuse_dynamic_shapes(program)
     context.check_cancelled()
+    unnamed = name_modules(program, loaded.module)
     graph = snapshot(program, LEVEL, loaded.module)
     graph.save(context.out / GRAPH_FILE)
     programs.save(program, context.out)
@@ -41,9 +50,18 @@ def run(context: StageContext) -> None:
         inputs=inputs,
         outputs=tuple(_outputs(program)),
         branches=tuple(n.name for n in program.graph.nodes if programs.is_control_flow(n)),
+        warnings=tuple(_UNNAMED.format(name) for name in _branches(program, unnamed)),
     )
     save_result(result, context.out)
     context.keep(program)
+
+
+def _branches(program: torch.export.ExportedProgram, graphs: Sequence[str]) -> Iterator[str]:
+    """Yield the names of branches as nodes have them, e.g. ``cond/true``, by their graphs'."""
+    names = dict(branch_names(program.graph_module))
+    for graph in graphs:
+        name = names.get(id(program.graph_module.get_submodule(graph)), graph)
+        yield name.removesuffix("/")
 
 
 def load(context: StageContext) -> torch.export.ExportedProgram:

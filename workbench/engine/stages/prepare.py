@@ -12,8 +12,10 @@ from torchao.quantization.pt2e import ObserverBase
 
 from workbench.engine import programs
 from workbench.engine.acceleration.table import accelerated
+from workbench.engine.branches import constants
 from workbench.engine.fx_snapshot import snapshot
 from workbench.engine.improving import improve
+from workbench.engine.observers import branches_of
 from workbench.engine.origins import keep_origins, with_origins
 from workbench.engine.samples import calibration_samples
 from workbench.engine.training.weights import put_weights, read_weights
@@ -21,23 +23,34 @@ from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.improvers import IMPROVERS
 from workbench.project.sources import absolute
-from workbench.results import GRAPH_FILE, Improvement, PrepareResult, save_result
+from workbench.results import (
+    GRAPH_FILE,
+    Improvement,
+    NodeAnnotation,
+    PrepareResult,
+    save_result,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from workbench.engine.context import StageContext
+    from workbench.engine.toolchains.base import Toolchain
 
 LEVEL = "prepared"
 IMPROVER_SAMPLES = 64
+_HANDED_IN = (
+    "Weights inside of branches are quantized as activations are: one scale for a whole tensor,"
+    " with the bits of the activations, biases too. torch.export hands them in as inputs."
+)
 
 
 @dataclass
 class Prepared:
-    """A graph with observers, and the quantizer that put them there."""
+    """A graph with observers, and what the quantizer did with its nodes and those of branches."""
 
     module: torch.fx.GraphModule
-    quantizer: Any
+    annotations: tuple[NodeAnnotation, ...]
     improvements: tuple[Improvement, ...] = ()
 
 
@@ -49,14 +62,15 @@ def run(context: StageContext) -> None:
     graph = snapshot(prepared.module, LEVEL, floating.modules)
     graph.save(context.out / GRAPH_FILE)
     keep_origins(context, floating, graph)
-    toolchain = context.toolchain()
-    annotations = toolchain.report(prepared.quantizer, prepared.module, context.project)
+    handed_in = constants(prepared.module)
     observers = [m for m in prepared.module.modules() if isinstance(m, ObserverBase)]
     warnings = []
     if not observers:
         warnings.append("Nothing is quantized: no rule matches an operator the target can take.")
+    if any(user.op == "call_module" for _, each, _ in handed_in for user in each.users):
+        warnings.append(_HANDED_IN)
     result = PrepareResult(
-        observers=len(observers), annotations=with_origins(context, annotations),
+        observers=len(observers), annotations=with_origins(context, prepared.annotations),
         improvements=prepared.improvements, warnings=tuple(warnings),
     )  # fmt: skip
     save_result(result, context.out)
@@ -69,21 +83,19 @@ def load(context: StageContext) -> Prepared:
 
 
 def _prepare(context: StageContext) -> Prepared:
-    toolchain = context.toolchain()
-    quantizer = toolchain.quantizer(context.project, context.folder)
+    toolchain, project = context.toolchain(), context.project
+    quantizer = toolchain.quantizer(project, context.folder)
     with (
         accelerated(context.accelerate, log=context.log),
         toolchain.float_module(context) as floating,
     ):
         module, done = changed(context, floating)
-
-        def prepare(part: torch.fx.GraphModule) -> Any:
-            return toolchain.prepare(part, quantizer)
-
-        prepared = prepare(module)
-        if programs.has_control_flow(prepared):
-            _prepare_branches(prepared, prepared, prepare, "")
-    return Prepared(prepared, quantizer, tuple(done))
+        prepared = toolchain.prepare(module, quantizer)
+        annotations = toolchain.report(quantizer, prepared, project)
+        for part, inside in _prepared_branches(prepared, "", toolchain, quantizer):
+            found = toolchain.report(quantizer, part, project)
+            annotations += [n.model_copy(update={"node": f"{inside}{n.node}"}) for n in found]
+    return Prepared(prepared, tuple(annotations), tuple(done))
 
 
 def changed(
@@ -130,15 +142,29 @@ def improved(
     return mine, done
 
 
-def _prepare_branches(
-    whole: torch.fx.GraphModule, part: torch.fx.GraphModule,
-    prepare: Callable[[torch.fx.GraphModule], torch.fx.GraphModule], prefix: str,
-) -> None:  # fmt: skip
+def _prepared_branches(
+    part: torch.fx.GraphModule, inside: str, toolchain: Toolchain, quantizer: Any
+) -> Iterator[tuple[torch.fx.GraphModule, str]]:
     """Prepare the bodies of cond and while_loop, as the quantizer's own submodule path does.
 
-    Source: ExecuTorch 1.5.1 ``TOSAQuantizer._quantize_with_submodules``.
+    Source: ExecuTorch 1.5.1 ``TOSAQuantizer._quantize_with_submodules``; torchao 0.18
+    ``prepare_pt2e`` prepares by itself what a loop repeats.
+
+    Args:
+        part: A prepared graph; those below it are changed.
+        inside: What its nodes are named after.
+        toolchain: What prepares.
+        quantizer: What ``toolchain`` made.
+
+    Yields:
+        Every graph below the part, prepared, with what its nodes are named after.
     """
-    for name, branch, _ in get_cond_while_submodules_ao(part, apply_quantization=True):
-        qualified = f"{prefix}.{name}" if prefix else name
-        whole.set_submodule(qualified, prepare(branch), strict=True)
-        _prepare_branches(whole, branch, prepare, qualified)
+    wanted = get_cond_while_submodules_ao(part, apply_quantization=True)
+    unprepared = {id(branch): name for name, branch, _ in wanted}
+    for below, branch in branches_of(part):
+        made = branch
+        if id(branch) in unprepared:
+            made = toolchain.prepare(branch, quantizer)
+            part.set_submodule(unprepared[id(branch)], made, strict=True)
+        yield made, f"{inside}{below}"
+        yield from _prepared_branches(made, f"{inside}{below}", toolchain, quantizer)

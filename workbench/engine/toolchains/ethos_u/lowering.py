@@ -26,14 +26,14 @@ from workbench.engine.keeping_off import KeptOff
 from workbench.engine.toolchains.base import Lowered
 from workbench.engine.toolchains.ethos_u import vela
 from workbench.engine.toolchains.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
+from workbench.engine.toolchains.ethos_u.control_flow import refuse_control_flow
 from workbench.engine.toolchains.ethos_u.refusals import in_words, vela_left, vela_refused
 from workbench.engine.toolchains.ethos_u.tosa_graph import tosa_snapshot
-from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_version
-from workbench.results import GRAPH_FILE, CpuNode, ExportResult, LowerResult
+from workbench.results import GRAPH_FILE, CpuNode, LowerResult
 from workbench.targets import target_of
-from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS, has_control_flow
+from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u_memory import clock_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
         WorkbenchError: Vela refused; its sentence, and what usually helps.
     """
     choice = target_of(context.project.target.id).complete(context.project.target)
-    _refuse_control_flow(context, choice)
+    refuse_control_flow(context, choice)
     off = context.project.kept_off()
     key = f"{context.plan.key('convert')} {off}"
     known: _Edge | None = context.store.get("edge", key) if context.accelerate else None
@@ -115,18 +115,6 @@ def refusal(context: StageContext, kept_off: Sequence[tuple[str, str]]) -> str:
         # The passes before Vela complain in this way.
         return str(error)
     return ""
-
-
-def _refuse_control_flow(context: StageContext, choice: TargetChoice) -> None:
-    """Stop where quantized branches can go nowhere: only U85 runs them, the CPU flow cannot."""
-    result = context.result("export", ExportResult)
-    if result.branches and not has_control_flow(choice.id):
-        raise failure(
-            f"torch.cond and while_loop run on Ethos-U85 only; this program has "
-            f"{', '.join(result.branches)}.",
-            "Choose an Ethos-U85, or write the model without them.",
-            Place(kind="node", id=result.branches[0]),
-        )
 
 
 def _operators(context: StageContext) -> dict[str, str]:

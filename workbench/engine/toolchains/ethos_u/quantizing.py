@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +24,31 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from workbench.project.model import Project, RuleKind
+
+
+_REPORT = "quantizer_report"
+
+
+@dataclass(frozen=True)
+class _Report:
+    """What the quantizer told of one node: who took it with which config, or why nobody did."""
+
+    by: str = ""
+    label: str = ""
+    reason: str = ""
+
+
+class ReportingQuantizer(EthosUQuantizer):
+    """Leaves what it reports at the nodes: it remembers no more than the last graph itself."""
+
+    def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """Annotate a graph or the body of a branch, and say so at its nodes."""
+        annotated: torch.fx.GraphModule = super().annotate(model)
+        accepted, rejected = _reports(self)
+        for node in annotated.graph.nodes:
+            by, label = accepted.get(node.name, ("", ""))
+            node.meta[_REPORT] = _Report(by, label, rejected.get(node.name, ""))
+        return annotated
 
 
 def quantizer(project: Project, folder: Path) -> EthosUQuantizer:
@@ -49,7 +75,7 @@ def student(floating: torch.fx.GraphModule, project: Project, folder: Path) -> S
 
 
 def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
-    made, plugins = EthosUQuantizer(compile_spec(project.target)), Plugins(folder)
+    made, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
     with warnings.catch_warnings():
         # The setters for operators and nodes say at every call that they are experimental.
         warnings.simplefilter("ignore")
@@ -140,18 +166,18 @@ def report(
     Source: ExecuTorch 1.5.1 ``QuantizerReporter`` and the nodes' own metadata; nodes that no
     pattern speaks of appear in no report and are told from the metadata.
     """
-    accepted, rejected = _reports(made)
+    del made
     labels = _labels(project)
     found = []
     for node in prepared.graph.nodes:
         if node.op != "call_function" or "val" not in node.meta:
             continue
         quantized = bool(_annotation(node))
-        by, label = accepted.get(node.name, ("", ""))
-        reason = "" if quantized else rejected.get(node.name, _NO_PATTERN)
+        told = node.meta.get(_REPORT, _Report())
+        reason = "" if quantized else told.reason or _NO_PATTERN
         found.append(NodeAnnotation(
             node=node.name, op=programs.op_of(node), module=programs.module_of(node),
-            config=_config(label, labels) if quantized else "float", by=by,
+            config=_config(told.label, labels) if quantized else "float", by=told.by,
             quantized=quantized, reason=_in_words(reason),
         ))  # fmt: skip
     return found

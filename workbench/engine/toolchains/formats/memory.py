@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from workbench.engine.formats.operations import role_of
+from workbench.engine.observers import branches_of
 from workbench.engine.toolchains.formats.finding import operations
 from workbench.results import FormatMemory
 from workbench.results.programs import FLOAT_BITS
@@ -28,6 +29,15 @@ def memory(observed: fx.GraphModule) -> FormatMemory:
         observed: From ``prepare``, calibrated or not.
     """
     weights, data = _Sum(), _Sum()
+    _add(observed, weights, data)
+    return FormatMemory(
+        weight_bits=weights.average, data_bits=data.average,
+        weight_elements=weights.elements, data_elements=data.elements,
+    )  # fmt: skip
+
+
+def _add(observed: fx.GraphModule, weights: _Sum, data: _Sum) -> None:
+    """Add the values of a graph and of the branches and loops in it."""
     for node in observed.graph.nodes:
         if node.op != "get_attr" or not node.users:
             continue
@@ -46,10 +56,8 @@ def memory(observed: fx.GraphModule) -> FormatMemory:
             if origin.op != "get_attr" and key not in seen:
                 seen.add(key)
                 data.add(tuple(origin.meta["val"].shape), placing)
-    return FormatMemory(
-        weight_bits=weights.average, data_bits=data.average,
-        weight_elements=weights.elements, data_elements=data.elements,
-    )  # fmt: skip
+    for _, branch in branches_of(observed):
+        _add(branch, weights, data)
 
 
 class _Sum:

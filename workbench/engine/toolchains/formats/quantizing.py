@@ -15,6 +15,7 @@ from torch import fx
 from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
 
 from workbench.engine import programs
+from workbench.engine.branches import constants, drop_constants, loop_bodies, own_branches
 from workbench.engine.formats.operations import role_of
 from workbench.engine.graph_rules import GraphRules
 from workbench.engine.toolchains.formats.emulation import (
@@ -23,7 +24,7 @@ from workbench.engine.toolchains.formats.emulation import (
     quantize_per_format,
 )
 from workbench.engine.toolchains.formats.finding import Found, operations
-from workbench.errors import Place, WorkbenchError, failure
+from workbench.errors import Place, WorkbenchError
 from workbench.project.format_config import FormatConfig
 from workbench.results import NodeAnnotation
 from workbench.targets.number_formats.operators import FUSED, NOT_IN_TABLE
@@ -38,32 +39,49 @@ if TYPE_CHECKING:
 @contextmanager
 def float_module(context: StageContext) -> Iterator[fx.GraphModule]:
     """Give the float program's module to prepare, batch norms and all."""
-    yield context.hot("export").module(check_guards=False)
+    yield own_branches(context.hot("export").module(check_guards=False))
 
 
 def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
     """Put an observer on every operand that a rule gives a format; equal ones share it.
 
+    What loops repeat is prepared too; the branches of a condition are graphs of their own.
+
     Raises:
         WorkbenchError: a format cannot take an operand.
     """
-    if programs.has_control_flow(module):
-        raise failure(
-            "Number formats are not emulated inside branches or loops.",
-            "Export the model without torch.cond and while_loop.",
-            Place(kind="stage", id="prepare"),
-        )
     programs.write_nowhere(module)
+    _own_constants(module)
     rules.decide(module.graph)
     observers: dict[tuple[fx.Node, str], fx.Node] = {}
     for found in list(operations(module.graph)):
-        rule = rules.won.get(found.node.name)
+        rule = rules.won.get(found.node)
         config = rules.project.config_of(rule) if rule is not None else None
         if rule is not None and isinstance(config, FormatConfig):
             _place(module, found, config, observers)
-            rules.placed.update((n.name, rule) for n in (found.node, *found.inside))
+            rules.placed.update((n, rule) for n in (found.node, *found.inside))
+    for name, body in list(loop_bodies(module)):
+        module.set_submodule(name, prepare(body, rules), strict=True)
     module.recompile()
     return module
+
+
+def _own_constants(module: fx.GraphModule) -> None:
+    """Let branches hold their constants: there these are weights, and no values that flow."""
+    for graph, placeholder, value in list(constants(module)):
+        if placeholder.users:
+            name = f"own_{placeholder.name}"
+            if isinstance(value, torch.nn.Parameter):
+                graph.register_parameter(name, value)
+            else:
+                graph.register_buffer(name, value)
+            with graph.graph.inserting_before(placeholder):
+                read = graph.graph.get_attr(name)
+            read.meta = {**placeholder.meta}
+            placeholder.replace_all_uses_with(read)
+        graph.graph.erase_node(placeholder)
+        graph.recompile()
+    drop_constants(module)
 
 
 def _place(
@@ -128,12 +146,17 @@ def _constant(module: fx.GraphModule, node: fx.Node) -> torch.Tensor | None:
 
 
 def convert(module: fx.GraphModule, *, fold: bool = True) -> fx.GraphModule:
-    """Return the emulated program, made of the module itself; ``fold`` applies weights' once."""
+    """Return the emulated program, made of the module itself; ``fold`` applies weights' once.
+
+    What loops repeat is converted too; the branches of a condition are graphs of their own.
+    """
     for node in list(module.graph.nodes):
         if node.op == "call_module":
             observer: Any = module.get_submodule(str(node.target))
             observer.placing.becomes(module, node)
             module.delete_submodule(str(node.target))
+    for name, body in list(loop_bodies(module)):
+        module.set_submodule(name, convert(body, fold=fold), strict=True)
     if fold:
         _fold(module)
     module.recompile()
@@ -164,7 +187,7 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
     for node in prepared.graph.nodes:
         if node.op != "call_function" or "val" not in node.meta:
             continue
-        rule, by = rules.placed.get(node.name), rules.won.get(node.name)
+        rule, by = rules.placed.get(node), rules.won.get(node)
         op, wanted = programs.op_of(node), by is not None and project.config_of(by) is not None
         reason = "" if rule else FUSED.get(op, NOT_IN_TABLE) if wanted else _NO_RULE
         annotations.append(NodeAnnotation(

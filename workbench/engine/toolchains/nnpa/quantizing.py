@@ -70,22 +70,22 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
     options = options_of(rules.project)
     observers: dict[tuple[fx.Node, str], fx.Node] = {}
     for found in list(products(module, rewritten=bool(options["rewrite_gemm"]))):
-        rule = rules.won.get(found.source.name)
+        rule = rules.won.get(found.source)
         if rule is None or not isinstance(rules.project.config_of(rule), DynamicConfig):
             continue
-        names = {found.source.name, found.node.name}
+        nodes = {found.source, found.node}
         why = _why_not(found, rules, options)
         if why:
-            rules.refused.update(dict.fromkeys(names, why))
+            rules.refused.update(dict.fromkeys(nodes, why))
             continue
         _place(module, found, options, observers)
-        rules.placed.update(dict.fromkeys(names, rule))
+        rules.placed.update(dict.fromkeys(nodes, rule))
     module.recompile()
     return module
 
 
 def _why_not(found: Found, rules: GraphRules, options: dict[str, Any]) -> str:
-    if found.source.name in rules.kept_off:
+    if found.source in rules.kept_off:
         return ON_CPU
     return found.product.why_float if quantizes(options) else SILENT
 
@@ -215,9 +215,9 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
     for node in prepared.graph.nodes:
         if node.op != "call_function" or "val" not in node.meta:
             continue
-        rule, by = rules.placed.get(node.name), rules.won.get(node.name)
+        rule, by = rules.placed.get(node), rules.won.get(node)
         op, wanted = programs.op_of(node), by is not None and project.config_of(by) is not None
-        reason = rules.refused.get(node.name) or (why_never(op) if wanted else UNRULED)
+        reason = rules.refused.get(node) or (why_never(op) if wanted else UNRULED)
         annotations.append(NodeAnnotation(
             node=node.name, op=op, module=programs.module_of(node),
             config=project.label_of(rule) if rule else "float",

@@ -1,0 +1,138 @@
+"""Branches and loops: rules, reports, ranges and formats reach what is inside of them."""
+
+import pytest
+import torch
+
+from tests.engine import networks
+from tests.engine.in_process import CALIBRATED, project
+from workbench.engine.formats.operations import Operation
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.project import edits
+from workbench.project.format_config import FormatConfig
+from workbench.project.model import DataSource
+from workbench.results import GRAPH_FILE
+
+pytestmark = pytest.mark.engine
+
+INTEGER = {
+    "data_in_width": 6, "data_in_frac_width": 3, "weight_width": 5, "weight_frac_width": 3,
+    "bias_width": 8, "bias_frac_width": 6,
+}  # fmt: skip
+
+
+def branching(target="ethos-u85-256", **fields):
+    return project("branching", target=target, **{**CALIBRATED, **fields})
+
+
+def test_that_a_rule_for_a_module_reaches_into_a_branch_and_no_other(engine):
+    made = edits.assign(branching(), "module_name", "b", "a16w8")
+    assert engine.run(made, "convert") == "done"
+    graph = GraphSnapshot.load(engine.path(made, "export") / GRAPH_FILE)
+    assert graph.nodes_by_id["cond/true/conv2d"].module == "a"
+    assert graph.nodes_by_id["cond/false/conv2d"].module == "b"
+    told = {note.node: note for note in engine.result(made, "prepare").annotations}
+    assert told["cond/false/conv2d"].config == "a16w8"
+    assert told["cond/true/conv2d"].config == "a8w8"
+    assert told["cond/false/conv2d"].module == "b"
+    ranges = {row.node: row for row in engine.result(made, "calibrate").ranges}
+    assert ranges["cond/false/conv2d"].dtype == "int16"
+    assert ranges["cond/true/relu"].dtype == "int8"
+
+
+def test_that_the_next_rules_find_branches_as_they_were_exported(engine):
+    assert engine.run(branching(), "convert") == "done"
+    made = edits.assign(branching(), "module_name", "a", "float")
+    assert engine.run(made, "convert") == "done"
+    told = {note.node: note for note in engine.result(made, "prepare").annotations}
+    assert not told["cond/true/conv2d"].quantized
+    assert told["cond/false/conv2d"].config == "a8w8"
+
+
+def test_that_what_is_outside_of_a_loop_and_inside_has_its_own_report(engine):
+    made = project("looping", target="ethos-u85-256", **CALIBRATED)
+    assert engine.run(made, "prepare") == "done"
+    told = {note.node: note for note in engine.result(made, "prepare").annotations}
+    assert {"relu", "while_loop/body/mul", "while_loop/cond/sum_1"} <= set(told)
+    assert told["relu"].quantized
+    assert told["while_loop/body/mul"].by
+
+
+def test_that_what_cannot_be_lowered_of_branches_is_said_before(engine):
+    made = edits.assign(branching(), "module_name", "b", "a16w8")
+    assert engine.run(made, "lower", "evaluate") == "failed"
+    assert "cond/false/conv2d would have 16-bit weights" in engine.failure.message
+    made = edits.assign(branching(), "module_name", "b", "float")
+    assert engine.run(made, "lower", "evaluate") == "failed"
+    assert "cond/false/conv2d is in float" in engine.failure.message
+    (warning,) = engine.result(made, "prepare").warnings
+    assert "Weights inside of branches" in warning
+
+
+def test_that_branches_of_an_archive_that_names_no_modules_are_told(engine):
+    model, inputs = networks.branching()
+    program = torch.export.export(model.eval(), inputs)
+    torch.export.save(program, engine.folder / "made.pt2")
+    made = branching()
+    made = edits.set_model(made, made.model.model_copy(update={"spec": "made.pt2"}))
+    assert engine.run(made, "export") == "done", engine.failure
+    first, second = engine.result(made, "export").warnings
+    assert "cond/true" in first
+    assert "cond/false" in second
+    assert "rules for modules or types pass them by" in first
+
+
+def test_that_a_branch_without_a_sample_stops_quantizing_with_its_name(engine):
+    (engine.folder / "positive.py").write_text(
+        "import torch\n\n\ndef ones():\n    yield torch.ones(1, 3, 8, 8)\n"
+    )
+    made = branching(calibration=DataSource(spec="positive.py:ones"))
+    assert engine.run(made, "convert") == "failed"
+    assert "No calibration sample runs cond/false" in engine.failure.message
+    assert "conv2d" in engine.failure.message
+    assert engine.failure.where.id == "cond"
+    unseen = [r.node for r in engine.result(made, "calibrate").ranges if "no cal" in r.problem]
+    assert unseen == ["cond/false/x", "cond/false/conv2d"]
+    for tensor in unseen:
+        made = edits.fix_range(made, tensor, -2.0, 2.0)
+    assert engine.run(made, "convert") == "done", engine.failure
+
+
+def test_that_formats_are_emulated_inside_of_branches(engine):
+    config = FormatConfig(scheme="integer", parameters=INTEGER)
+    made = edits.assign(branching("formats"), "global", "", "float")
+    made = edits.assign(made, "module_name", "b", config)
+    assert engine.run(made, "evaluate") == "done", engine.failure
+    told = {note.node: note for note in engine.result(made, "prepare").annotations}
+    assert [node for node, note in told.items() if note.quantized] == ["cond/false/conv2d"]
+    memory = engine.result(made, "convert").memory
+    # Two convolutions of 12 weights and 4 biases; one of them with 5 and 8 bits.
+    assert memory.weight_elements == 32
+    assert memory.weight_bits == pytest.approx((12 * 5 + 4 * 8 + 16 * 32) / 32)
+
+
+def test_that_a_branch_computes_what_the_format_itself_does(engine):
+    config = FormatConfig(scheme="integer", parameters=INTEGER)
+    made = edits.assign(branching("formats"), "global", "", "float")
+    made = edits.assign(made, "module_name", "b", config)
+    assert engine.run(made, "evaluate") == "done", engine.failure
+    model, _ = networks.branching()
+    onto = Operation("conv2d", "integer", INTEGER)
+    signal = noise = 0.0
+    with torch.no_grad():
+        for x, _ in networks.samples():
+            floating = model(x)
+            signal += float(floating.double().square().sum())
+            if not x.sum() > 0:
+                emulated = onto(x, model.b.weight, model.b.bias)
+                noise += float((floating - emulated).double().square().sum())
+    expected = 10 * torch.log10(torch.tensor(signal / noise)).item()
+    assert engine.result(made, "evaluate").sqnr_db == pytest.approx(expected, abs=1e-3)
+
+
+def test_that_formats_are_emulated_in_what_a_loop_repeats(engine):
+    config = FormatConfig(scheme="integer", parameters=INTEGER)
+    made = edits.assign(project("looping", target="formats", **CALIBRATED), "global", "", config)
+    assert engine.run(made, "evaluate") == "done", engine.failure
+    told = {note.node: note for note in engine.result(made, "prepare").annotations}
+    assert told["while_loop/body/mul"].quantized
+    assert engine.result(made, "evaluate").sqnr_db < 60

@@ -1,0 +1,73 @@
+"""Which modules the operations inside of branches and loops came from.
+
+torch.export forgets it there unless it exports strictly; then every name has a module around the
+model in front. Rules that name modules or types would pass by what is inside, in silence.
+
+This file stands on torch alone, because a generated script carries it along.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_ROOT = "_export_root"
+
+
+def name_modules(program: torch.export.ExportedProgram, model: torch.nn.Module | None) -> list[str]:
+    """Let the operations inside of branches say their modules; return the branches that cannot.
+
+    Args:
+        program: An exported program; metadata of its nested graphs is changed.
+        model: What it was exported from, exported once more where that is needed; None if unknown.
+    """
+    unnamed = list(_take_off_roots(program))
+    if not unnamed or model is None:
+        return unnamed
+    args, kwargs = program.example_inputs
+    try:
+        with torch.no_grad():
+            strict = torch.export.export(model, args, kwargs, strict=True)
+    except Exception:  # noqa: BLE001 - whatever keeps it from it: the branches stay unnamed
+        return unnamed
+    list(_take_off_roots(strict))
+    known = dict(_nested(strict))
+    return [
+        name for name, graph in _nested(program)
+        if name in unnamed and not (name in known and _take_over(graph, known[name]))
+    ]  # fmt: skip
+
+
+def _nested(program: torch.export.ExportedProgram) -> Iterator[tuple[str, torch.fx.GraphModule]]:
+    for name, module in program.graph_module.named_modules():
+        if name and isinstance(module, torch.fx.GraphModule):
+            yield name, module
+
+
+def _take_off_roots(program: torch.export.ExportedProgram) -> Iterator[str]:
+    """Name modules as outside of branches; yield the nested graphs that say nothing of them."""
+    for name, graph in _nested(program):
+        operations = [node for node in graph.graph.nodes if node.op == "call_function"]
+        for node in operations:
+            stack = node.meta.get("nn_module_stack") or {}
+            node.meta["nn_module_stack"] = {
+                key: (path.removeprefix(f"{_ROOT}."), kind)
+                for key, (path, kind) in stack.items() if path != _ROOT
+            }  # fmt: skip
+        if operations and not any(node.meta["nn_module_stack"] for node in operations):
+            yield name
+
+
+def _take_over(graph: torch.fx.GraphModule, known: torch.fx.GraphModule) -> bool:
+    """Copy the modules of an equal graph; return whether it is equal."""
+
+    def outline(module: torch.fx.GraphModule) -> list[Any]:
+        return [(node.op, node.name, str(node.target)) for node in module.graph.nodes]
+
+    if outline(graph) != outline(known):
+        return False
+    for mine, theirs in zip(graph.graph.nodes, known.graph.nodes, strict=True):
+        for said in ("nn_module_stack", "stack_trace"):
+            if mine.op == "call_function" and said in theirs.meta:
+                mine.meta[said] = theirs.meta[said]
+    return True
