@@ -46,6 +46,45 @@ def has_control_flow(graph_module: torch.fx.GraphModule) -> bool:
     return any(is_control_flow(node) for node in graph_module.graph.nodes)
 
 
+def written_buffers(graph_module: torch.fx.GraphModule) -> dict[str, str]:
+    """Return the buffers that a graph writes, each with the node that writes it last."""
+    written = {}
+    for node in graph_module.graph.nodes:
+        if _is_write(node) and node.args[0].op == "get_attr":
+            written[str(node.args[0].target)] = str(node.name)
+    return written
+
+
+def without_writes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program that computes what its buffers become, and writes them at its end.
+
+    So does ExecuTorch's export of language models (1.5.1, ``extension/llm/export/builder.py``):
+    Arm's quantizer has no patterns for operators that write into a buffer. A program that writes
+    none is returned as it is.
+    """
+    if not any(_writes_buffer(node, program) for node in program.graph.nodes):
+        return program
+    functional = program.run_decompositions({})
+    return functional if functional.graph_signature.buffers_to_mutate else program
+
+
+def _writes_buffer(node: torch.fx.Node, program: torch.export.ExportedProgram) -> bool:
+    if not _is_write(node):
+        return False
+    at = node
+    while at.op == "call_function" and at.args and isinstance(at.args[0], torch.fx.Node):
+        at = at.args[0]
+    return at.name in program.graph_signature.inputs_to_buffers
+
+
+def _is_write(node: torch.fx.Node) -> bool:
+    target = node.target
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):  # noqa: SLF001
+        return False
+    mutable = target._schema.is_mutable  # noqa: SLF001 - no public name
+    return bool(mutable and node.args and isinstance(node.args[0], torch.fx.Node))
+
+
 def write_nowhere(graph_module: torch.fx.GraphModule) -> None:
     """Put operators that return a new tensor in place of those that write into their input.
 

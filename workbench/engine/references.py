@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.engine.quality import Accumulator, tensors_of
+from workbench.engine.quality import Accumulator
+from workbench.engine.stepping import stepping
 from workbench.pipeline.plan import reading_of
 
 if TYPE_CHECKING:
@@ -69,16 +70,16 @@ def pairs(
     if reference is not None and reference.pairs is not None:
         yield from reference.pairs
         return
-    floating = context.hot("export").module(check_guards=False)
     seen: list[Pair] = []
     size = 0
-    for number, sample in enumerate(samples):
-        if number == limit:
-            break
-        floats = tensors_of(floating(*sample.inputs))
-        yield sample, floats
-        size += sum(tensor.nbytes for tensor in (*sample.inputs, *floats))
-        if size <= KEPT_BYTES:
-            seen.append((sample, floats))
+    with stepping(context.hot("export").module(check_guards=False)) as floating:
+        for number, sample in enumerate(samples):
+            if number == limit:
+                break
+            floats = floating(sample)
+            yield sample, floats
+            size += sum(tensor.nbytes for tensor in (*sample.inputs, *floats))
+            if size <= KEPT_BYTES:
+                seen.append((sample, floats))
     if reference is not None and size <= KEPT_BYTES:
         reference.pairs = seen

@@ -43,7 +43,8 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
     # With guards the module holds a call_module node on which the Arm passes fail.
     make = partial(program.module, check_guards=False)
     changed = context.project.improvers or context.project.trained_weights
-    usual = changed or programs.has_control_flow(program)
+    remembers = program.graph_signature.buffers_to_mutate
+    usual = changed or remembers or programs.has_control_flow(program)
     if usual or not _allowed(context):
         yield own_branches(make())
         return

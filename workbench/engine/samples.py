@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from workbench.engine.data import Samples, example_samples, open_samples
+from workbench.engine.data import Sample, Samples, example_samples, open_samples
+from workbench.errors import Place, failure
 from workbench.results import ExportResult
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from workbench.engine.context import StageContext
+    from workbench.project.model import DataSource
 
 
 def calibration_samples(context: StageContext) -> Samples:
@@ -16,8 +21,7 @@ def calibration_samples(context: StageContext) -> Samples:
     source = context.project.calibration
     if source is None:
         return example_samples(context.hot("import_model").inputs)
-    inputs = context.result("export", ExportResult).inputs
-    return open_samples(source, context.folder, inputs, "calibration")
+    return _opened(context, source, "calibration")
 
 
 def evaluation_samples(context: StageContext) -> Samples:
@@ -25,5 +29,26 @@ def evaluation_samples(context: StageContext) -> Samples:
     source = context.project.evaluation.data
     if source is None:
         return calibration_samples(context)
-    inputs = context.result("export", ExportResult).inputs
-    return open_samples(source, context.folder, inputs, "evaluation.data")
+    return _opened(context, source, "evaluation.data")
+
+
+def _opened(context: StageContext, source: DataSource, option: str) -> Samples:
+    exported = context.result("export", ExportResult)
+    samples = open_samples(source, context.folder, exported.inputs, option)
+    if samples.spell is None or not exported.outputs or not exported.outputs[0].shape:
+        return samples
+    known = exported.outputs[0].shape[-1]
+    return replace(samples, open=lambda: _known_tokens(samples, known, option))
+
+
+def _known_tokens(samples: Samples, known: int, option: str) -> Iterator[Sample]:
+    """Yield the steps through a text; stop at a token that the model has no number for."""
+    for sample in samples:
+        for token in (int(sample.inputs[0].reshape(-1)[0]), sample.label or 0):
+            if token >= known:
+                raise failure(
+                    f"Token {token} of {samples.name} is none of the {known} that the model knows.",
+                    "Give the model's own tokenizer.",
+                    Place(kind="option", id=f"{option}.tokens.tokenizer"),
+                )
+        yield sample

@@ -14,11 +14,13 @@ from workbench.engine import programs
 from workbench.engine.acceleration.statistics import value_hashes
 from workbench.engine.acceleration.tapping import Tapped, tapped_float, tapped_quantized
 from workbench.engine.quality import Accumulator, tensors_of
+from workbench.engine.stepping import Steps
 from workbench.results import TensorQuality
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from workbench.engine.data import Sample
     from workbench.engine.references import FloatReference
 
 
@@ -47,40 +49,50 @@ class Watched(torch.fx.Interpreter):
         return super().call_module(target, args, kwargs)
 
 
+def watched(steps: Steps, sample: Sample) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+    """Take a step; return its outputs and the values of all operators."""
+    found: dict[str, torch.Tensor] = {}
+    outputs = Watched(steps.module, found.__setitem__).run(*steps.inputs(sample))
+    return steps.took(sample, tensors_of(outputs), found), found
+
+
 class TensorComparison:
-    """Accumulates over samples; the prepared graph is the float side, as both share names."""
+    """Accumulates over samples; the prepared graph is the float side, as both share names.
+
+    ``quantized`` are the steps of the quantized side: where it remembers, they can be gone on with.
+    """
 
     def __init__(self, prepared: torch.fx.GraphModule, converted: torch.fx.GraphModule) -> None:
-        self._prepared, self._converted = prepared, converted
+        self._floating, self.quantized = Steps(prepared), Steps(converted)
         names = {n.name for n in converted.graph.nodes}
         self._nodes = [n for n in prepared.graph.nodes if _compared(n) and n.name in names]
         self._stands_for = {visible(converted, n.name): n.name for n in self._nodes}
         self._sums = {n.name: Accumulator() for n in self._nodes}
 
-    def add(self, place: int, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    def close(self) -> None:
+        """Give both programs their own buffers again."""
+        self._floating.close()
+        self.quantized.close()
+
+    def add(self, place: int, sample: Sample) -> list[torch.Tensor]:
         """Run both sides on the sample at ``place``; return the outputs of the quantized side."""
-        floats = self._floats(place, inputs)
-        outputs, values = self._quantized(inputs)
+        floats = self._floats(place, sample)
+        outputs, values = self._quantized(sample)
         for name, wanted in self._stands_for.items():
             reference, value = floats.pop(wanted, None), values.get(name)
             if reference is not None and value is not None and reference.shape == value.shape:
                 self._sums[wanted].add(reference, value)
         return outputs
 
-    def _floats(self, place: int, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+    def _floats(self, place: int, sample: Sample) -> dict[str, torch.Tensor]:
         """Return the compared values of the float side."""
         del place
-        found: dict[str, torch.Tensor] = {}
-        Watched(self._prepared, found.__setitem__).run(*inputs)
+        found = watched(self._floating, sample)[1]
         return {name: found[name] for name in self._sums if name in found}
 
-    def _quantized(
-        self, inputs: tuple[torch.Tensor, ...]
-    ) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+    def _quantized(self, sample: Sample) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
         """Return the outputs and the compared values of the quantized side."""
-        found: dict[str, torch.Tensor] = {}
-        outputs = Watched(self._converted, found.__setitem__).run(*inputs)
-        return tensors_of(outputs), found
+        return watched(self.quantized, sample)
 
     def result(self) -> Iterator[TensorQuality]:
         """Yield the figures in execution order."""
@@ -99,6 +111,7 @@ class TensorComparison:
 class QuickComparison(TensorComparison):
     """The same figures from compiled graphs, and float values of the past where they are known.
 
+    For programs that remember nothing: a step that is not taken is not remembered.
     Exact for the reasons that ``acceleration/evaluation.py`` and ``statistics.py`` give.
     """
 
@@ -139,22 +152,20 @@ class QuickComparison(TensorComparison):
 
     @cached_property
     def _float_side(self) -> Tapped:
-        return tapped_float(self._prepared, self._wanted)
+        return tapped_float(self._floating.module, self._wanted)
 
-    def _floats(self, place: int, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+    def _floats(self, place: int, sample: Sample) -> dict[str, torch.Tensor]:
         keys = {name: (self._hashes[name], place) for name in self._wanted}
         known = self._reference.values
         if all(key in known for key in keys.values()):
             return {name: known[key] for name, key in keys.items()}
-        _, found = self._float_side(*inputs)
+        _, found = self._float_side(*sample.inputs)
         for name, value in found.items():
             self._reference.keep(*keys[name], value)
         return found
 
-    def _quantized(
-        self, inputs: tuple[torch.Tensor, ...]
-    ) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
-        outputs, values = self._fast(*inputs)
+    def _quantized(self, sample: Sample) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+        outputs, values = self._fast(*sample.inputs)
         return tensors_of(outputs), values
 
 

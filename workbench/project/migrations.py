@@ -45,8 +45,13 @@ def _from_5(raw: Raw) -> Raw:
     return raw
 
 
+def _from_6(raw: Raw) -> Raw:
+    """Version 6 knew no texts as data; a project without any stays as it is."""
+    return raw
+
+
 MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {
-    0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5,
+    0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5, 6: _from_6,
 }  # fmt: skip
 
 

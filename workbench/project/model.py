@@ -23,7 +23,7 @@ from workbench.project.qconfig import (
 )
 from workbench.project.range_method import RangeMethod
 
-PROJECT_VERSION = 6
+PROJECT_VERSION = 7
 PROJECT_SUFFIX = ".qwb"
 
 RuleKind = Literal[
@@ -83,11 +83,24 @@ class Preprocess(Frozen):
     std: tuple[float, ...] = (1.0,)
 
 
+class Tokenization(Frozen):
+    """How a text becomes sequences of tokens, each of which a decoder takes step by step.
+
+    ``tokenizer`` is a ``tokenizer.json`` of the package tokenizers, or a callable (text -> ids);
+    without one every byte is a token. ``length`` is the number of steps after which what the
+    decoder remembers is put back: at most the context that its caches hold.
+    """
+
+    tokenizer: str = ""
+    length: int = Field(default=64, ge=1)
+
+
 class DataSource(Frozen):
-    """Samples, streamed: ``FILE.npz|.npy|.pt``, a folder of pictures, or ``FILE.py:callable``."""
+    """Samples, streamed: arrays, pictures, ``FILE.py:callable``, or ``FILE.txt`` for decoders."""
 
     spec: str = Field(min_length=1)
     preprocess: Preprocess | None = None
+    tokens: Tokenization | None = None
     limit: int | None = Field(default=None, ge=1)
     labels: str | None = None
     dropped: tuple[int, ...] = ()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from workbench.project.model import DataSource, Project
 
 ARRAY_SUFFIXES = (".npz", ".npy", ".pt")
+TEXT_SUFFIX = ".txt"
 PICTURE_SUFFIXES = (
     ".png",
     ".jpg",
@@ -36,7 +37,7 @@ PICTURE_SUFFIXES = (
 class Reference:
     """A spec taken apart: what it is, where, and the name inside it."""
 
-    kind: Literal["program", "file", "package", "array", "pictures"]
+    kind: Literal["program", "file", "package", "array", "pictures", "text"]
     path: Path | None
     module: str = ""
     attribute: str = ""
@@ -81,6 +82,8 @@ def data_reference(spec: str, folder: Path, option: str) -> Reference:
     """Return the reference for a data SPEC."""
     if spec.endswith(ARRAY_SUFFIXES):
         return Reference("array", absolute(folder, spec))
+    if spec.endswith(TEXT_SUFFIX):
+        return Reference("text", absolute(folder, spec))
     if ".py:" in spec:
         return callable_reference(spec, folder, option)
     path = absolute(folder, spec)
@@ -90,9 +93,21 @@ def data_reference(spec: str, folder: Path, option: str) -> Reference:
         return callable_reference(spec, folder, option)
     raise failure(
         f"There is no data at {spec!r}.",
-        "Give FILE.npz, FILE.npy, FILE.pt, a folder of pictures, or FILE.py:callable.",
+        "Give FILE.npz, FILE.npy, FILE.pt, FILE.txt, a folder of pictures, or FILE.py:callable.",
         Place(kind="option", id=option),
     )
+
+
+def tokenizer_reference(spec: str, folder: Path, option: str) -> Reference:
+    """Return the reference for a tokenizer: a ``tokenizer.json``, or a callable."""
+    if spec.endswith(".json"):
+        return Reference("array", absolute(folder, spec))
+    return callable_reference(spec, folder, option)
+
+
+def reads_text(project: Project) -> bool:
+    """Return whether the calibration samples are the tokens of a text."""
+    return project.calibration is not None and project.calibration.spec.endswith(TEXT_SUFFIX)
 
 
 def pictures(folder: Path) -> list[Path]:
@@ -120,6 +135,9 @@ def data_references(data: DataSource, folder: Path, option: str) -> Iterator[tup
     yield f"{option}.spec", data_reference(data.spec, folder, f"{option}.spec")
     if data.labels:
         yield f"{option}.labels", data_reference(data.labels, folder, f"{option}.labels")
+    if data.tokens and data.tokens.tokenizer:
+        name = f"{option}.tokens.tokenizer"
+        yield name, tokenizer_reference(data.tokens.tokenizer, folder, name)
 
 
 def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]]:

@@ -27,12 +27,16 @@ class ImportResult(Frozen):
 
 
 class ExportResult(Frozen):
-    """The exported program in figures; its graph lies in graph.json."""
+    """The exported program in figures; its graph lies in graph.json.
+
+    ``state`` are the buffers that it writes: what it remembers from one run to the next.
+    """
 
     nodes: int
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     branches: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

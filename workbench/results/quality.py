@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workbench.project.frozen import Frozen
+from workbench.results.language import TextQuality
 
 
 class TensorQuality(Frozen):
@@ -102,6 +103,7 @@ class EvaluateResult(Frozen):
     tensors: tuple[TensorQuality, ...] = ()
     worst: tuple[SampleQuality, ...] = ()
     readings: tuple[Reading, ...] = ()
+    text: TextQuality | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -124,4 +126,5 @@ class VerifyResult(Frozen):
     tensors: tuple[IntegerQuality, ...] = ()
     tensor_samples: int = 0
     first_divergence: str = ""
+    text: TextQuality | None = None
     warnings: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from workbench.errors import Place, failure
 from workbench.pipeline.plan import tool_versions
+from workbench.project import sources
 from workbench.script.data_part import data_part
 from workbench.script.model_part import model_part
 from workbench.script.quantizer_part import (
@@ -58,6 +59,13 @@ def script(
         raise failure(
             "A project with improvers has no script: the plain ExecuTorch API has none of them.",
             "Switch the improvers off, or use the package of the workbench.",
+            where,
+        )
+    if sources.reads_text(project):
+        where = Place(kind="option", id="calibration.spec")
+        raise failure(
+            "A project that reads a text has no script: it would need the steps of the decoder.",
+            "Use the package of the workbench, or calibrate with arrays.",
             where,
         )
     base = os.path.relpath(folder, out.absolute().parent)
@@ -156,6 +164,8 @@ def main():
     global input_names
     torch.set_num_threads(1)  # the last bits of ranges depend on it
     program, inputs = load_model()
+    if program.run_decompositions({}).graph_signature.buffers_to_mutate:
+        sys.exit("This program keeps buffers from run to run: take the workbench's own package.")
     input_names = [str(name) for name in program.graph_signature.user_inputs]
     with torch.no_grad():
         quantized = torch.export.export(quantize(program, inputs), inputs)

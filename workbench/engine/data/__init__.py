@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from workbench.engine.data.arrays import read_arrays, read_labels
 from workbench.engine.data.callables import read_callable
 from workbench.engine.data.pictures import read_pictures
 from workbench.engine.data.sample import Sample, Samples, wrong
+from workbench.engine.data.text import read_text
 from workbench.errors import Place, failure
 from workbench.project import sources
 
@@ -38,8 +40,10 @@ def open_samples(
             the indices of the samples at fault.
     """
     reference = sources.data_reference(source.spec, folder, f"{option}.spec")
-    reader = _READERS[reference.kind]
-    raw = reader(reference, source, inputs, option)
+    if reference.kind == "text":
+        raw = read_text(reference, source, inputs, option, folder)
+    else:
+        raw = _READERS[reference.kind](reference, source, inputs, option)
     labels = read_labels(source, folder, option)
     total = raw.count
     if total is not None and labels is not None and len(labels) != total:
@@ -50,7 +54,7 @@ def open_samples(
     if total == 0:
         raise wrong(option, f"{raw.name} holds no samples.", "Calibration needs at least one.")
     kept = _kept_count(total, source)
-    return Samples(raw.name, kept, lambda: _stream(raw, source, labels, option))
+    return Samples(raw.name, kept, lambda: _stream(raw, source, labels, option), raw.spell)
 
 
 def example_samples(inputs: tuple[torch.Tensor, ...]) -> Samples:
@@ -76,7 +80,7 @@ def _stream(
         if not _finite(sample):
             raise _not_finite(sample, iterator, option)
         label = int(labels[sample.index]) if labels is not None else sample.label
-        yield Sample(sample.index, sample.inputs, label)
+        yield replace(sample, label=label)
         given += 1
         if source.limit and given >= source.limit:
             return

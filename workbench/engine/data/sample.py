@@ -17,20 +17,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sample:
-    """One set of inputs shaped as the model wants them, and its class if one is known."""
+    """One set of inputs shaped as the model wants them, and its class if one is known.
+
+    ``begins`` says that it is the first of a sequence: what the program remembers of samples
+    before is put back. The last ``carried`` inputs are, but for that first one, the last outputs
+    for the sample before.
+    """
 
     index: int
     inputs: tuple[torch.Tensor, ...]
     label: int | None
+    begins: bool = False
+    carried: int = 0
 
 
 @dataclass(frozen=True)
 class Samples:
-    """A finite, repeatable stream; ``count`` is None where only the end of the stream tells."""
+    """A finite, repeatable stream; ``count`` is None where only the end of the stream tells.
+
+    ``spell`` is there where samples are the tokens of a text: it writes one of them, by its id.
+    """
 
     name: str
     count: int | None
     open: Callable[[], Iterator[Sample]]
+    spell: Callable[[int], str] | None = None
 
     def __iter__(self) -> Iterator[Sample]:
         return self.open()

@@ -15,6 +15,7 @@ from workbench.engine.branches import constants
 from workbench.engine.origins import with_origins
 from workbench.engine.running import Calibration, searching_ranges
 from workbench.engine.samples import calibration_samples
+from workbench.engine.stepping import stepping
 from workbench.engine.witness import Witnesses
 from workbench.errors import Place, failure
 from workbench.results import (
@@ -76,11 +77,14 @@ def load(context: StageContext) -> Any:
 def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> None:
     """Run all samples."""
     witnesses = calibration.witnesses
-    with torch.inference_mode(), calibration.observing(), witnesses.watching():
+    with (
+        torch.inference_mode(), calibration.observing(), witnesses.watching(),
+        stepping(calibration.module) as steps,
+    ):  # fmt: skip
         for seen, sample in enumerate(samples):
             context.progress(seen, samples.count, f"sample {seen + 1}")
             witnesses.begin(sample.index)
-            calibration.module(*sample.inputs)
+            steps(sample)
     if not witnesses.samples:
         raise failure(
             f"{samples.name} gave no samples.",

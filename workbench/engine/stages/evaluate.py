@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import torch
 from workbench.engine import user_code
 from workbench.engine.origins import with_origins
 from workbench.engine.quality import Accumulator, merged, tensors_of, top_k_hit
+from workbench.engine.reading_text import TextTally
 from workbench.engine.references import pairs
 from workbench.engine.running import float_reference, quantized_module, tensor_comparison
 from workbench.engine.samples import evaluation_samples
@@ -30,39 +32,41 @@ TENSOR_SAMPLES = 8
 def run(context: StageContext) -> None:
     """Leave quality figures for outputs, labels, the user's metric and every tensor."""
     samples = evaluation_samples(context)
-    reference = float_reference(context)
+    reference = float_reference(context) if samples.spell is None else None
     tensors = tensor_comparison(context, reference)
     quantized: torch.fx.GraphModule | None = None
     worst = WorstSamples()
     tally = _Tally(keep=context.project.evaluation.metric is not None)
-    readings = context.toolchain().readings(context)
+    text = TextTally(samples.spell) if samples.spell else None
+    # Other readings of a program take samples one by one.
+    readings = () if text is not None else context.toolchain().readings(context)
     limit = context.project.evaluation.limit
     total = min(limit, samples.count) if samples.count else limit
-    with torch.inference_mode():
+    with torch.inference_mode(), closing(tensors):
         for number, (sample, floats) in enumerate(pairs(context, samples, reference)):
             context.progress(number, total, f"sample {number + 1}")
             if number < TENSOR_SAMPLES:
-                quantizeds = tensors.add(number, sample.inputs)
+                quantizeds = tensors.add(number, sample)
+            elif tensors.quantized.remembers:
+                quantizeds = tensors.quantized(sample)
             else:
                 quantized = quantized or quantized_module(context)
                 quantizeds = tensors_of(quantized(*sample.inputs))
             tally.add(floats, quantizeds, sample.label)
+            if text is not None:
+                text.add(sample, floats[0], quantizeds[0])
             worst.add(sample, floats, quantizeds)
             for reading in readings:
                 reading.add(sample.inputs, floats, quantizeds, sample.label)
     metric = _metric(context, tally)
     calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
     result = tally.result(samples.name, calibrated_on, metric)
-    save_result(
-        result.model_copy(
-            update={
-                "tensors": with_origins(context, tensors.result()),
-                "worst": worst.result(),
-                "readings": tuple(reading.result for reading in readings),
-            }
-        ),
-        context.out,
-    )
+    update = {
+        "tensors": with_origins(context, tensors.result()), "worst": worst.result(),
+        "readings": tuple(reading.result for reading in readings),
+        "text": text.result() if text is not None else None,
+    }  # fmt: skip
+    save_result(result.model_copy(update=update), context.out)
 
 
 @dataclass

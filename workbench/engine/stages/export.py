@@ -38,6 +38,7 @@ def run(context: StageContext) -> None:
     context.progress(0, None, "tracing")
     loaded: LoadedModel = context.hot("import_model")
     program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
+    program = programs.without_writes(program)
     _refuse_dynamic_shapes(program)
     context.check_cancelled()
     unnamed = name_modules(program, loaded.module)
@@ -50,6 +51,7 @@ def run(context: StageContext) -> None:
         inputs=inputs,
         outputs=tuple(_outputs(program)),
         branches=tuple(n.name for n in program.graph.nodes if programs.is_control_flow(n)),
+        state=tuple(sorted(program.graph_signature.buffers_to_mutate.values())),
         warnings=tuple(_UNNAMED.format(name) for name in _branches(program, unnamed)),
     )
     save_result(result, context.out)

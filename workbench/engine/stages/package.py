@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from workbench.engine.bundling import bundle
 from workbench.engine.chosen_ranges import chosen_ranges
 from workbench.engine.quality import tensors_of
 from workbench.engine.samples import calibration_samples
+from workbench.engine.stepping import stepping
 from workbench.handover.facts import Facts, digest, gather
 from workbench.handover.note import sections, title
 from workbench.handover.page import html, markdown
@@ -107,12 +109,13 @@ def _bundle(context: StageContext, facts: Facts) -> bytes:
     integer_io = bool(context.project.target.options.get("integer_io"))
     cases: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
     toolchain = context.toolchain()
-    with torch.no_grad():
-        for sample in calibration_samples(context):
+    samples = calibration_samples(context)
+    with torch.no_grad(), stepping(module) as steps:
+        # Every test starts with what a program remembers at first: no second step can be one.
+        alone = steps.remembers or samples.spell is not None
+        for sample in itertools.islice(samples, 1 if alone else BUNDLED_SAMPLES):
             outputs = tensors_of(module(*sample.inputs))
             cases.append(toolchain.runtime_values(module, sample.inputs, outputs, integer_io))
-            if len(cases) == BUNDLED_SAMPLES:
-                break
     return bundle(facts.program, cases)
 
 

@@ -18,6 +18,7 @@ from workbench.engine.improving import improve
 from workbench.engine.observers import branches_of
 from workbench.engine.origins import keep_origins, with_origins
 from workbench.engine.samples import calibration_samples
+from workbench.engine.stepping import refuse_memory
 from workbench.engine.training.weights import put_weights, read_weights
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
@@ -120,6 +121,7 @@ def improved(
             "Switch the improvers off.",
             Place(kind="option", id="improvers"),
         )
+    refuse_memory(module, calibration_samples(context), "An improver", "prepare")
 
     def samples() -> Iterator[tuple[torch.Tensor, ...]]:
         given = calibration_samples(context)

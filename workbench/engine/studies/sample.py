@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from workbench.engine import programs
 from workbench.engine.samples import evaluation_samples
-from workbench.engine.tensor_quality import Watched, visible
+from workbench.engine.stepping import stepping
+from workbench.engine.tensor_quality import visible, watched
 from workbench.errors import Place, failure
 from workbench.studies.sample import SampleTensor, save_values
 
@@ -58,29 +59,32 @@ def _values(context: StageContext, number: int, *, with_integers: bool) -> Value
     kept: tuple[str, Values] | None = context.store.get(_KEPT, "")
     if kept is not None and kept[0] == key:
         return kept[1]
-    sample = _sample(context, number)
     prepared, converted = context.hot("prepare").module, context.hot("convert").module
+    history = _history(context, number, remembers=bool(programs.written_buffers(converted)))
     values: Values = {"float": {}, "quantized": {}}
-    with torch.no_grad():
-        Watched(prepared, values["float"].__setitem__).run(*sample.inputs)
-        seen: dict[str, torch.Tensor] = {}
-        Watched(converted, seen.__setitem__).run(*sample.inputs)
+    with torch.no_grad(), stepping(prepared) as floating, stepping(converted) as quantized:
+        for sample in history:
+            values["float"], seen = watched(floating, sample)[1], watched(quantized, sample)[1]
         names = {node.name for node in converted.graph.nodes}
         for name in [n for n in values["float"] if n in names]:
             value = seen.get(visible(converted, name))
             if value is not None and value.shape == values["float"][name].shape:
                 values["quantized"][name] = value
         if with_integers:
-            values["integer"] = context.toolchain().integers(context, sample.inputs)
+            values["integer"] = context.toolchain().integers(context, history)
     context.store.keep(_KEPT, "", (key, values))
     return values
 
 
-def _sample(context: StageContext, number: int) -> Sample:
-    samples: Any = evaluation_samples(context)
+def _history(context: StageContext, number: int, *, remembers: bool) -> list[Sample]:
+    """Return a sample, and before it those that the program remembers of its sequence."""
+    samples = evaluation_samples(context)
+    found: list[Sample] = []
     for sample in samples:
+        if sample.begins or not (remembers or sample.carried):
+            found.clear()
+        found.append(sample)
         if sample.index == number:
-            found: Sample = sample
             return found
     raise failure(
         f"{samples.name} has no sample {number}.",

@@ -12,6 +12,7 @@ from workbench.engine.observers import fix_ranges
 from workbench.engine.quality import tensors_of, top_k_hit
 from workbench.engine.running import searching_ranges
 from workbench.engine.samples import evaluation_samples
+from workbench.engine.stepping import refuse_memory
 from workbench.engine.switches import SwitchedProgram
 from workbench.engine.units import Switching
 from workbench.studies.documents import load_study
@@ -37,6 +38,7 @@ def run(study: StudyContext) -> None:
     if found is not None and found.samples >= total:
         study.tell(found, found.samples, total, "")
         return
+    refuse_memory(context.hot("calibrate").module, samples, "Sensitivity", "sensitivity")
     with searching_ranges(context):
         observed = copy.deepcopy(context.hot("calibrate").module)
         fix_ranges(observed, chosen_ranges(context)[0])

@@ -13,7 +13,9 @@ from torch.export.passes import move_to_device_pass
 
 from workbench.engine import programs
 from workbench.engine.quality import tensors_of
+from workbench.engine.samples import calibration_samples
 from workbench.engine.stages.prepare import improved
+from workbench.engine.stepping import refuse_memory
 from workbench.engine.training.checkpoint import load_checkpoint, save_checkpoint
 from workbench.engine.training.lessons import Lessons
 from workbench.engine.training.student import take_batches
@@ -73,6 +75,7 @@ class _Training:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         study.report(0, options.epochs, "preparing")
         teacher = _float_module(context, device)
+        refuse_memory(teacher, calibration_samples(context), "Training", "training")
         self._student = context.toolchain().student(
             _start(context, device), context.project, context.folder
         )

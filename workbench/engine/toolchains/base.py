@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import torch
 
     from workbench.engine.context import StageContext
+    from workbench.engine.data import Sample
     from workbench.engine.readings import ReadingTally
     from workbench.engine.training.student import Student
     from workbench.graph.snapshot import GraphSnapshot
@@ -101,10 +102,11 @@ class Toolchain(Protocol):
         """
         ...
 
-    def integers(
-        self, context: StageContext, inputs: tuple[torch.Tensor, ...]
-    ) -> dict[str, torch.Tensor]:
-        """Return the values of the compiled program's tensors, by the quantized graph's names."""
+    def integers(self, context: StageContext, history: Sequence[Sample]) -> dict[str, torch.Tensor]:
+        """Return the values of the compiled program's tensors, by the quantized graph's names.
+
+        They are those for the last sample of ``history``, after the others in their order.
+        """
         ...
 
     def verify(self, context: StageContext) -> VerifyResult:

@@ -65,14 +65,31 @@ def runtime_values(
     integer_io: bool,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return inputs and outputs as the compiled program takes and gives them."""
+    given = given_values(module, inputs, integer_io)
     if not integer_io:
-        return list(inputs), outputs
-    ins = zip(inputs, input_grids(module), strict=True)
+        return given, outputs
     outs = zip(outputs, output_grids(module), strict=True)
-    return (
-        [grid.codes(value) if grid else value for value, grid in ins],
-        [grid.codes(value) if grid else value for value, grid in outs],
-    )
+    return given, [grid.codes(value) if grid else value for value, grid in outs]
+
+
+def given_values(
+    module: torch.fx.GraphModule, inputs: tuple[torch.Tensor, ...], integer_io: bool
+) -> list[torch.Tensor]:
+    """Return inputs as the compiled program takes them."""
+    if not integer_io:
+        return list(inputs)
+    pairs = zip(inputs, input_grids(module), strict=True)
+    return [grid.codes(value) if grid else value for value, grid in pairs]
+
+
+def meant_values(
+    module: torch.fx.GraphModule, outputs: list[torch.Tensor], integer_io: bool
+) -> list[torch.Tensor]:
+    """Return what outputs of the compiled program stand for, as real numbers."""
+    if not integer_io:
+        return outputs
+    pairs = zip(outputs, output_grids(module), strict=True)
+    return [grid.reals(value) if grid else value for value, grid in pairs]
 
 
 def borders(module: torch.fx.GraphModule, integer_io: bool) -> tuple[Border, Border]:

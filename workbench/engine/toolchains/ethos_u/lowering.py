@@ -16,6 +16,7 @@ from executorch.exir import (
     ExecutorchBackendConfig,
     to_edge_transform_and_lower,
 )
+from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 from executorch.exir.passes.quantize_io_pass import QuantizeInputs, QuantizeOutputs
 from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 
@@ -150,12 +151,24 @@ def _runtime(edge: _Edge, choice: TargetChoice) -> tuple[Lowered, Any]:
     if choice.options["integer_io"]:
         manager = _integer_io(manager)
     program = copy.deepcopy(manager).exported_program()
-    runtime = manager.to_executorch(config=ExecutorchBackendConfig(extract_delegate_segments=False))
+    runtime = manager.to_executorch(config=_runtime_config(program))
     graph = tosa_snapshot(edge.tosa, edge.origins)
     lowered = Lowered(program, edge.tosa, bytes(runtime.buffer), graph)
     if choice.options.get(EXTERNAL_WEIGHTS):
         lowered.weights = _weights(runtime)
     return lowered, runtime
+
+
+def _runtime_config(program: Any) -> ExecutorchBackendConfig:
+    """Return how the runtime's form is made; buffers that the program writes begin as they are.
+
+    Otherwise the runtime leaves their memory as it finds it, and a NaN there outlives any mask.
+    """
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    written = sorted(n for n, target in signature.inputs_to_buffers.items() if target in changed)
+    passes = [InitializedMutableBufferPass(written)] if written else []
+    return ExecutorchBackendConfig(extract_delegate_segments=False, passes=passes)
 
 
 def _weights(runtime: Any) -> bytes | None:
@@ -227,14 +240,19 @@ _BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")
 
 
 def _cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
-    inputs = set(edge.graph_signature.user_inputs)
+    signature = edge.graph_signature
+    inputs, written = set(signature.user_inputs), signature.buffers_to_mutate
+    kept = {n for n, buffer in signature.inputs_to_buffers.items() if buffer in written.values()}
     for node in edge.graph.nodes:
         op = programs.op_of(node)
         if node.op != "call_function" or any(word in op for word in _BOOKKEEPING):
             continue
         takes_input = any(each.name in inputs for each in node.all_input_nodes)
         at_border = takes_input or any(user.op == "output" for user in node.users)
-        cause, reason = in_words(reasons.get(node.name, ""), op, at_border=at_border)
+        remembered = node.name in written or any(n.name in kept for n in node.all_input_nodes)
+        cause, reason = in_words(
+            reasons.get(node.name, ""), op, at_border=at_border, remembered=remembered
+        )
         yield CpuNode(
             node=node.name, op=op, module=programs.module_of(node), reason=reason, cause=cause
         )

@@ -13,11 +13,16 @@ import numpy as np
 import torch
 import tosa_reference_model
 from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
+from torch.export.graph_signature import OutputKind
 
+from workbench.engine import programs
 from workbench.engine.quality import Accumulator, tensors_of
+from workbench.engine.reading_text import TextTally
 from workbench.engine.running import quantized_module
 from workbench.engine.samples import evaluation_samples
-from workbench.engine.toolchains.ethos_u.grids import Grid, output_grids, runtime_values
+from workbench.engine.stepping import Steps, stepping
+from workbench.engine.toolchains.ethos_u.grids import Grid, output_grids
+from workbench.engine.toolchains.ethos_u.integer_steps import IntegerSteps
 from workbench.engine.toolchains.ethos_u.intermediates import (
     IntegerComparison,
     exposed,
@@ -29,9 +34,10 @@ from workbench.errors import Place, failure
 from workbench.results import VerifyResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from workbench.engine.context import StageContext
+    from workbench.engine.data import Sample
     from workbench.engine.toolchains.base import Lowered
 
 _DELEGATE = executorch_call_delegate
@@ -40,7 +46,10 @@ TENSOR_SAMPLES = 4
 
 
 class IntegerProgram(torch.fx.Interpreter):
-    """Runs an edge program whose delegates are computed by the reference model."""
+    """Runs an edge program whose delegates are computed by the reference model.
+
+    What it keeps in buffers it remembers from one run to the next, until ``reset``.
+    """
 
     def __init__(self, lowered: Lowered) -> None:
         program = lowered.edge
@@ -53,6 +62,7 @@ class IntegerProgram(torch.fx.Interpreter):
             for name in names
         }
         self._program = program
+        self._buffers: dict[str, torch.Tensor] = {}
         self._wanted: dict[str, list[str]] = {}
         self.made: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
 
@@ -72,6 +82,21 @@ class IntegerProgram(torch.fx.Interpreter):
 
     def compute(self, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
         """Return the program's outputs for one set of inputs."""
+        signature = self._program.graph_signature
+        outputs = self.run(*self._values(inputs))
+        for spec, value in zip(signature.output_specs, outputs, strict=True):
+            if spec.kind is OutputKind.BUFFER_MUTATION:
+                self._buffers[spec.target] = value
+        user = [v for s, v in zip(signature.output_specs, outputs, strict=True)
+                if s.kind is OutputKind.USER_OUTPUT]  # fmt: skip
+        return [value for value in user if isinstance(value, torch.Tensor)]
+
+    def reset(self) -> None:
+        """Forget everything: its buffers are what they were at first."""
+        self._buffers = {}
+
+    def _values(self, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+        """Return what the graph's placeholders stand for."""
         program = self._program
         signature = program.graph_signature
         given = iter(inputs)
@@ -84,15 +109,14 @@ class IntegerProgram(torch.fx.Interpreter):
                 values.append(program.state_dict[signature.inputs_to_parameters[name]])
             elif name in signature.inputs_to_buffers:
                 target = signature.inputs_to_buffers[name]
-                kept = program.state_dict.get(target)
+                kept = self._buffers.get(target, program.state_dict.get(target))
                 values.append(program.constants[target] if kept is None else kept)
             elif name in signature.inputs_to_lifted_tensor_constants:
                 target = signature.inputs_to_lifted_tensor_constants[name]
                 values.append(program.constants[target])
             else:
                 values.append(next(given))
-        outputs = self.run(*values)
-        return [t for t in outputs if isinstance(t, torch.Tensor)]
+        return values
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Run a delegate on the reference model, everything else as it is."""
@@ -123,26 +147,31 @@ class IntegerProgram(torch.fx.Interpreter):
 def verify(context: StageContext) -> VerifyResult:
     """Compare the integer program with the quantized model over the evaluation samples."""
     lowered: Lowered = context.hot("lower")
-    program = IntegerProgram(lowered)
-    converted = context.hot("convert").module
+    program, converted = IntegerProgram(lowered), context.hot("convert").module
     integer_io = bool(context.project.target.options.get("integer_io"))
+    integer = IntegerSteps(program, converted, integer_io=integer_io)
     tally = Tally(output_grids(converted), integer_io=integer_io)
     samples = evaluation_samples(context)
     wanted = context.project.verification.samples
     total = min(wanted, samples.count) if samples.count else wanted
-    module = quantized_module(context)
+    reader = _Reader(context, samples.spell) if samples.spell else None
     inside = _inside(context, lowered)
     program.expose((pair.delegate, pair.name) for pair in inside.pairs)
-    with torch.no_grad():
+    # Only a program that remembers nothing may be another one that is quicker.
+    remembers = programs.written_buffers(converted)
+    module = converted if remembers else quantized_module(context)
+    with torch.no_grad(), stepping(module) as steps:
         for number, sample in enumerate(samples):
             if number == wanted:
                 break
             context.progress(number, total, f"sample {number + 1}")
-            quantized = tensors_of(module(*sample.inputs))
-            inputs, _ = runtime_values(converted, sample.inputs, quantized, integer_io)
-            tally.add(quantized, program.compute(tuple(inputs)))
+            inputs, outputs = steps.inputs(sample), integer(sample)
             if number < TENSOR_SAMPLES:
-                inside.add(sample.inputs, program.made)
+                inside.add(inputs, program.made)
+            quantized = steps.took(sample, tensors_of(steps.module(*inputs)))
+            most = tally.add(quantized, outputs)
+            if reader is not None:
+                reader.add(sample, quantized[0], tally.reals(outputs)[0], most)
             if number + 1 == TENSOR_SAMPLES:
                 program.expose(())
     tensors = tuple(inside.result())
@@ -150,7 +179,22 @@ def verify(context: StageContext) -> VerifyResult:
         "tensors": tensors,
         "tensor_samples": min(tally.samples, TENSOR_SAMPLES),
         "first_divergence": next((t.tensor for t in tensors if t.max_lsb), ""),
+        "text": reader.tally.result() if reader is not None else None,
     })  # fmt: skip
+
+
+class _Reader:
+    """Reads a text with the float model beside the other two."""
+
+    def __init__(self, context: StageContext, spell: Callable[[int], str]) -> None:
+        self._floating = Steps(context.hot("export").module(check_guards=False))
+        self.tally = TextTally(spell)
+
+    def add(
+        self, sample: Sample, quantized: torch.Tensor, integer: torch.Tensor, most: int
+    ) -> None:
+        """Take in a step of the quantized model and of the integer program, in real numbers."""
+        self.tally.add(sample, self._floating(sample)[0], quantized, integer, most)
 
 
 def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
@@ -160,17 +204,24 @@ def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
     return IntegerComparison(converted, found)
 
 
-def integers(context: StageContext, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
-    """Return what the integers of every tensor inside stand for, by the quantized model's names."""
+def integers(context: StageContext, history: Sequence[Sample]) -> dict[str, torch.Tensor]:
+    """Return what the integers of every tensor inside stand for, by the quantized model's names.
+
+    They are those for the last sample of ``history``, after the others in their order.
+    """
     lowered: Lowered = context.hot("lower")
     converted = context.hot("convert").module
     program, inside = IntegerProgram(lowered), _inside(context, lowered)
     program.expose((pair.delegate, pair.name) for pair in inside.pairs)
     integer_io = bool(context.project.target.options.get("integer_io"))
-    quantized = tensors_of(converted(*inputs))
-    given, _ = runtime_values(converted, inputs, quantized, integer_io)
-    program.compute(tuple(given))
-    return {pair.node.name: real for pair, _, real in inside.reals(inputs, program.made)}
+    integer = IntegerSteps(program, converted, integer_io=integer_io)
+    for sample in history:
+        integer(sample)
+    with stepping(converted) as steps:
+        for sample in history[:-1]:
+            steps(sample)
+        reals = inside.reals(steps.inputs(history[-1]), program.made)
+        return {pair.node.name: real for pair, _, real in reals}
 
 
 class Tally:
@@ -183,21 +234,28 @@ class Tally:
         self.samples = self._equal = 0
         self._quality = [Accumulator() for _ in grids]
 
-    def add(self, quantized: list[torch.Tensor], integer: list[torch.Tensor]) -> None:
-        """Take in one sample's outputs of both programs."""
+    def reals(self, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return what the integer program's outputs stand for."""
+        grids = [*self._grids, *[None] * len(outputs)]
+        pairs = zip(outputs, grids, strict=False)
+        return [g.reals(v) if self._integer_io and g is not None else v for v, g in pairs]
+
+    def add(self, quantized: list[torch.Tensor], integer: list[torch.Tensor]) -> int:
+        """Take in one sample's outputs of both programs; return the largest difference [LSB]."""
         self.samples += 1
-        same = True
-        for position, (a, b) in enumerate(zip(quantized, integer, strict=True)):
+        same, most = True, 0
+        for position, (a, real) in enumerate(zip(quantized, self.reals(integer), strict=True)):
             grid = self._grids[position] if position < len(self._grids) else None
-            real = grid.reals(b) if self._integer_io and grid is not None else b
             step = grid.scale if grid is not None else 1.0
             lsb = torch.round((real.double() - a.double()) / step).to(torch.int64)
             values, counts = torch.unique(lsb, return_counts=True)
             self._histogram.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+            most = max(most, int(lsb.abs().max()))
             if position < len(self._quality):
                 self._quality[position].add(a, real)
             same = same and bool(a.reshape(-1).argmax() == real.reshape(-1).argmax())
         self._equal += same
+        return most
 
     def result(self) -> VerifyResult:
         """Return the tally."""

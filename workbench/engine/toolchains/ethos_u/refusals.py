@@ -57,16 +57,27 @@ _CONVERSIONS: dict[CpuCause, str] = {
 }
 
 
-def in_words(reason: str, op: str, *, at_border: bool) -> tuple[CpuCause, str]:
+_REMEMBERED = (
+    "Converts what the program keeps for its next run: caches stay real numbers, and the NPU "
+    "computes with integers."
+)
+
+
+def in_words(
+    reason: str, op: str, *, at_border: bool, remembered: bool = False
+) -> tuple[CpuCause, str]:
     """Return the partitioner's reason for leaving an operator on the CPU: its cause, and in words.
 
     Args:
         reason: The partitioner's own; "" where it gave none.
         op: The operator.
         at_border: Whether it takes an input of the program or gives one of its outputs.
+        remembered: Whether it reads or makes what the program keeps for its next run.
     """
     if KeptOff.__name__ in reason:
         return "rule", "A rule keeps it off the NPU."
+    if "quantize_per" in op and remembered:
+        return "conversion", _REMEMBERED
     if "quantize_per" in op and not reason.startswith("Op "):
         cause: CpuCause = "border" if at_border else "conversion"
         return cause, _CONVERSIONS[cause]

@@ -11,6 +11,7 @@ import torch
 from workbench.engine.quality import tensors_of
 from workbench.engine.running import quantized_module
 from workbench.engine.samples import evaluation_samples
+from workbench.engine.stepping import stepping
 from workbench.engine.toolchains.ethos_u.etdump import events_of
 from workbench.engine.toolchains.ethos_u.grids import Grid, output_grids, runtime_values
 from workbench.engine.toolchains.ethos_u.reference import IntegerProgram, Tally
@@ -83,9 +84,12 @@ def _samples(
     """Return the quantized model's outputs and the program's inputs for some samples."""
     module = quantized_module(context)
     outputs, inputs = [], []
-    wanted = context.project.verification.samples
-    with torch.no_grad():
-        for sample in itertools.islice(evaluation_samples(context), wanted):
+    wanted, samples = context.project.verification.samples, evaluation_samples(context)
+    with torch.no_grad(), stepping(module) as steps:
+        if steps.remembers or samples.spell is not None:
+            context.log("One step is simulated: a simulator that starts again remembers none.")
+            wanted = 1
+        for sample in itertools.islice(samples, wanted):
             context.check_cancelled()
             outputs.append(tensors_of(module(*sample.inputs)))
             given, _ = runtime_values(converted, sample.inputs, outputs[-1], integer_io)

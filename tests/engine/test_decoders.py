@@ -1,0 +1,135 @@
+"""Decoders read a text step by step, remember it, and forget where a sequence begins."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.engine import decoders
+from workbench.project import edits
+from workbench.project.model import (
+    DataSource,
+    Evaluation,
+    ModelSource,
+    Project,
+    TargetChoice,
+    Tokenization,
+    Verification,
+)
+
+pytestmark = pytest.mark.engine
+TEXT = "the cat sat on the mat and sang"
+
+
+@pytest.fixture
+def reading(engine):
+    """Return what makes a project in which a decoder reads a text of the engine's folder."""
+    shutil.copy(Path(__file__).parent / "decoders.py", engine.folder / "decoders.py")
+    (engine.folder / "text.txt").write_text(TEXT)
+
+    def make(model, *, length=decoders.CONTEXT, tokenizer="", config="a8w8", **data):
+        tokens = Tokenization(length=length, tokenizer=tokenizer)
+        project = Project(
+            name=model,
+            model=ModelSource(spec=f"decoders.py:{model}"),
+            calibration=DataSource(spec="text.txt", tokens=tokens, **data),
+            evaluation=Evaluation(),
+            target=TargetChoice(id="ethos-u85-256"),
+            verification=Verification(samples=12),
+        )
+        return edits.assign(project, "global", "", config)
+
+    return make
+
+
+def by_hand(model, length):
+    """Return the float model's perplexity of the text, with a model anew for each sequence."""
+    numbers, surprise = list(TEXT.encode()), 0.0
+    for start in range(0, len(numbers) - 1, length):
+        module, _ = getattr(decoders, "adding" if model == "adding" else "kept")()
+        for place, number in enumerate(numbers[start : start + length][: len(numbers) - 1 - start]):
+            takes = [torch.tensor([[number]]), torch.tensor([place])]
+            with torch.no_grad():
+                logits = module(*takes[: 1 if model == "adding" else 2])
+            surprise -= float(logits[0].double().log_softmax(0)[numbers[start + place + 1]])
+    return math.exp(surprise / (len(numbers) - 1))
+
+
+@pytest.mark.parametrize("model", ["kept", "carried", "adding"])
+def test_that_a_text_is_read_in_sequences_that_begin_anew(engine, reading, model):
+    project = reading(model)
+    assert engine.run(project, "evaluate") == "done", engine.failure
+    found = engine.result(project, "evaluate").text
+    assert (found.tokens, found.sequences) == (len(TEXT) - 1, 4)
+    assert found.perplexity_float == pytest.approx(by_hand(model, decoders.CONTEXT), rel=1e-5)
+    assert found.perplexity_quantized != found.perplexity_float
+    assert 0 < found.kl_quantized < 0.1
+    assert [s.token for s in found.steps[:3]] == ["t", "h", "e"]
+    assert [s.follows for s in found.steps[:3]] == ["h", "e", " "]
+
+
+@pytest.mark.parametrize("model", ["kept", "carried"])
+def test_that_the_integer_program_reads_the_text_too(engine, reading, model):
+    project = reading(model)
+    assert engine.run(project, "package", "evaluate") == "done", engine.failure
+    found = engine.result(project, "verify")
+    assert found.max_lsb <= 2
+    assert found.text.tokens == 12
+    assert found.text.perplexity_integer == pytest.approx(found.text.perplexity_quantized, rel=0.02)
+    assert max(s.max_lsb for s in found.text.steps) == found.max_lsb
+    state = engine.result(project, "export").state
+    assert state == (("key_cache", "value_cache") if model == "kept" else ())
+    if model == "kept":
+        reasons = [n.reason for n in engine.result(project, "lower").cpu_nodes]
+        assert any("keeps for its next run" in reason for reason in reasons)
+
+
+def test_that_tokenizers_of_ones_own_number_the_text(engine, reading):
+    (engine.folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None,
+        "pre_tokenizer": {"type": "Whitespace"}, "decoder": None, "truncation": None,
+        "padding": None,
+        "model": {"type": "WordLevel", "vocab": {"the": 0, "cat": 1, "?": 2}, "unk_token": "?"},
+    }))  # fmt: skip
+    words, own = reading("adding", tokenizer="tokenizer.json"), "decoders.py:letters"
+    assert engine.run(words, "evaluate") == "done", engine.failure
+    steps = engine.result(words, "evaluate").text.steps
+    assert [s.token for s in steps[:3]] == ["the", "cat", "?"]
+    letters = reading("adding", tokenizer=own)
+    assert engine.run(letters, "evaluate") == "done", engine.failure
+    assert engine.result(letters, "evaluate").text.steps[0].token == str(ord("t") - ord("a"))
+
+
+def test_that_a_step_left_out_ends_its_sequence(engine, reading):
+    project = reading("adding", dropped=(3,))
+    assert engine.run(project, "evaluate") == "done", engine.failure
+    samples = [s.sample for s in engine.result(project, "evaluate").text.steps]
+    assert samples[:4] == [0, 1, 2, 8]
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "message"),
+    [
+        ({"length": 9}, TEXT.encode(), "no token as sample 8"),
+        ({}, "naïve café".encode("latin-1"), "not UTF-8"),
+        ({}, b"", "fewer than two tokens"),
+        ({}, "caf\u00e9 au lait".encode(), "none of the 128"),
+        ({"tokenizer": "decoders.py:broken"}, TEXT.encode(), "no tokens today"),
+        ({"tokenizer": "text.json"}, TEXT.encode(), "not a tokenizer"),
+    ],
+)
+def test_that_a_text_that_cannot_be_read_says_why(engine, reading, options, content, message):
+    (engine.folder / "text.json").write_text("{}")
+    (engine.folder / "text.txt").write_bytes(content)
+    assert engine.run(reading("kept", **options), "calibrate") == "failed"
+    assert message in engine.failure.message
+    assert engine.failure.hint
+
+
+def test_that_a_model_that_takes_no_tokens_reads_no_text(engine, reading):
+    project = edits.set_model(reading("kept"), ModelSource(spec="networks.py:small"))
+    assert engine.run(project, "calibrate") == "failed"
+    assert "one token at a time" in engine.failure.message

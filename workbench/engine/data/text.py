@@ -1,0 +1,153 @@
+"""Samples from a text: the steps that a decoder takes through it, token by token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from workbench.engine import user_code
+from workbench.engine.data.sample import Sample, Samples, wrong
+from workbench.errors import Place, failure
+from workbench.project import sources
+from workbench.project.model import Tokenization
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from workbench.project.model import DataSource
+    from workbench.project.sources import Reference
+    from workbench.results import TensorSpec
+
+# A text beyond this is cut: nobody waits for so many steps.
+MOST_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A text's tokens by number, and how one of them is written."""
+
+    ids: Callable[[str], Sequence[int]]
+    spell: Callable[[int], str]
+
+
+def read_text(
+    reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str,
+    folder: Path,
+) -> Samples:  # fmt: skip
+    """Return a text as samples: one for each token, whose class is the token behind it.
+
+    The model's first input takes the token, a second one of integers its position in the
+    sequence; inputs of real numbers behind them are what it carries from step to step, zeros where
+    a sequence begins. A sequence that loses a step by ``dropped`` ends before it.
+
+    Raises:
+        WorkbenchError: no text, a tokenizer that fails, or a model that takes no tokens.
+    """
+    assert reference.path is not None
+    settings = source.tokens or Tokenization()
+    tokenizer = _tokenizer(settings, folder, f"{option}.tokens.tokenizer")
+    carried = _carried(inputs, option)
+    found = _ids(reference.path, tokenizer, option)
+    if len(found) < 2:
+        raise wrong(option, f"{reference.path.name} has fewer than two tokens.",
+                    "Give a text of a few hundred.")  # fmt: skip
+    dropped = set(source.dropped)
+
+    def read() -> Iterator[Sample]:
+        for start in range(0, len(found) - 1, settings.length):
+            for place in range(start, min(start + settings.length, len(found) - 1)):
+                if place in dropped:
+                    break
+                values = _step(inputs, int(found[place]), place - start)
+                label, begins = int(found[place + 1]), place == start
+                yield Sample(place, values, label, begins, carried)
+
+    count = None if dropped else len(found) - 1
+    return Samples(reference.path.name, count, read, tokenizer.spell)
+
+
+def _carried(inputs: Sequence[TensorSpec], option: str) -> int:
+    """Return how many of the last inputs are carried from step to step."""
+    takes = [s for s in inputs if not s.dtype.startswith(("float", "bfloat"))]
+    numbers = len(takes)
+    single = all(int(np.prod(spec.shape)) == 1 for spec in takes)
+    if numbers not in {1, 2} or not single or list(inputs[:numbers]) != takes:
+        given = ", ".join(f"{s.dtype} {list(s.shape)}" for s in inputs)
+        raise wrong(
+            option,
+            f"A text feeds decoders that take one token at a time, but the inputs are {given}.",
+            "Take the token's number first, then its position, then what is carried.",
+        )
+    return len(inputs) - numbers
+
+
+def _step(inputs: Sequence[TensorSpec], token: int, place: int) -> tuple[torch.Tensor, ...]:
+    numbers = iter((token, place))
+    return tuple(
+        torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype))
+        if spec.dtype.startswith(("float", "bfloat"))
+        else torch.full(spec.shape, next(numbers), dtype=getattr(torch, spec.dtype))
+        for spec in inputs
+    )
+
+
+def _ids(path: Path, tokenizer: Tokenizer, option: str) -> np.ndarray[Any, Any]:
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES).decode("utf-8")
+    except OSError as error:
+        reason = error.strerror or error
+        raise wrong(option, f"{path.name} cannot be read: {reason}.") from error
+    except UnicodeDecodeError as error:
+        raise wrong(option, f"{path.name} is not UTF-8 text (byte {error.start}).",
+                    "Save it as UTF-8.") from error  # fmt: skip
+    given = tokenizer.ids(text)
+    try:
+        found = np.asarray(given, np.int64)
+    except (TypeError, ValueError, OverflowError) as error:
+        found = np.zeros((0, 0), np.int64)
+        raise wrong(option, "The tokenizer gave no list of integers.") from error
+    if found.ndim != 1 or (found.size and int(found.min()) < 0):
+        raise wrong(option, "The tokenizer gave no list of integers from 0.")
+    return found
+
+
+def _tokenizer(settings: Tokenization, folder: Path, option: str) -> Tokenizer:
+    if not settings.tokenizer:
+        return Tokenizer(lambda text: list(text.encode()), _spell_byte)
+    reference = sources.tokenizer_reference(settings.tokenizer, folder, option)
+    if not reference.runs_code:
+        assert reference.path is not None
+        return _from_file(reference.path, option)
+    function = user_code.load_callable(reference, option)
+
+    def ids(text: str) -> Any:
+        return user_code.call(lambda: list(function(text)), reference, option)
+
+    return Tokenizer(ids, str)
+
+
+def _from_file(path: Path, option: str) -> Tokenizer:
+    # Heavy, and wanted for texts alone.
+    from tokenizers import Tokenizer as FileTokenizer
+
+    try:
+        read = FileTokenizer.from_file(str(path))
+    except Exception as error:
+        raise failure(
+            f"{path.name} is not a tokenizer that the package tokenizers reads.",
+            "Give the tokenizer.json that belongs to the model.",
+            Place(kind="option", id=option),
+            details=str(error),
+        ) from error
+    return Tokenizer(
+        lambda text: read.encode(text).ids, lambda token: str(read.decode([token])) or str(token)
+    )
+
+
+def _spell_byte(token: int) -> str:
+    return chr(token) if 32 <= token < 127 else f"\\x{token:02x}" if token < 256 else str(token)
