@@ -93,6 +93,13 @@ def condition(folder):
     return edits.assign(made, "module_name", "b", observed("minmax"))
 
 
+def cmsis_nn(folder):
+    del folder
+    made = project("mixed", calibration=DataSource(spec="networks.py:wide_samples"))
+    options = {"cpu_kernels": "cmsis_nn", "integer_io": True}
+    return edits.set_target(made, TargetChoice(id="ethos-u55-128", options=options))
+
+
 def plugin(folder):
     shutil.copy(PLUGIN, folder / "example.py")
     made = project("small", observed("plugin", plugin="example.py:Headroom"), **CALIBRATED)
@@ -102,7 +109,14 @@ def plugin(folder):
 
 @pytest.mark.parametrize(
     "made",
-    [own_observers_and_integer_io, program_and_arrays, pictures_and_own_ini, condition, plugin],
+    [
+        own_observers_and_integer_io,
+        program_and_arrays,
+        pictures_and_own_ini,
+        condition,
+        plugin,
+        cmsis_nn,
+    ],
 )
 def test_that_the_script_makes_the_same_bytes(engine, made):
     wanted = made(engine.folder)

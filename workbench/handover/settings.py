@@ -16,6 +16,8 @@ _METHOD = "ET_ARM_BAREMETAL_METHOD_ALLOCATOR_POOL_SIZE"
 _SCRATCH = "ET_ARM_BAREMETAL_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE"
 _FAST = "ET_ARM_BAREMETAL_FAST_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE"
 _KERNELS = "EXECUTORCH_SELECT_OPS_LIST"
+# Source: ExecuTorch 1.5.1, tools/cmake/preset; the presets for bare metal and Zephyr switch it on.
+_CORTEX_M = "EXECUTORCH_BUILD_CORTEX_M"
 # Source: ExecuTorch 1.5.1, backends/arm/cmsis_pack: one component for each op_*.cpp.
 _BASE = (
     "ARM::CMSIS:CORE",
@@ -23,7 +25,13 @@ _BASE = (
     "Machine Learning:ExecuTorch:Kernel Utils",
     "Machine Learning:ExecuTorch:Kernel Registration",
 )
+# Source: the same, test/all_ops/gen_cproject.py: what the operators of Cortex-M stand on.
+_CMSIS_NN = "ARM::CMSIS:NN Lib"
 _CATEGORIES = {"aten": "Portable", "quantized_decomposed": "Quantized", "cortex_m": "Cortex-M"}
+
+
+def _has_cortex_m(facts: Facts) -> bool:
+    return any(kernel.startswith("cortex_m::") for kernel in facts.kernels)
 
 
 def cmake(facts: Facts) -> str:
@@ -32,6 +40,8 @@ def cmake(facts: Facts) -> str:
     lines += [f'set({name} {size} CACHE STRING "{why}" FORCE)' for name, size, why in _pools(facts)]
     kernels = ",".join(facts.kernels)
     lines.append(f'set({_KERNELS} "{kernels}" CACHE STRING "all that it calls on the CPU" FORCE)')
+    if _has_cortex_m(facts):
+        lines.append(f'set({_CORTEX_M} ON CACHE BOOL "the kernels cortex_m::" FORCE)')
     return "\n".join(lines) + "\n"
 
 
@@ -70,6 +80,8 @@ def components(facts: Facts) -> list[str]:
     name; kernels of other libraries than the pack's have none.
     """
     found = list(_BASE)
+    if _has_cortex_m(facts):
+        found.append(_CMSIS_NN)
     if facts.delegates:
         family = facts.choice.id.split("-")[1].upper()
         found += [
@@ -93,6 +105,7 @@ def _component(kernel: str) -> str:
 
 def cproject(facts: Facts) -> str:
     """Return the part of a CMSIS csolution project that names pack and components."""
-    lines = ["project:", "  packs:", "    - pack: PyTorch::ExecuTorch", "  components:"]
+    packs = ["PyTorch::ExecuTorch", *(["ARM::CMSIS-NN"] if _has_cortex_m(facts) else [])]
+    lines = ["project:", "  packs:", *(f"    - pack: {pack}" for pack in packs), "  components:"]
     lines += [f"    - component: {each}" for each in components(facts)]
     return "\n".join(lines) + "\n"

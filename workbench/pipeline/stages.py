@@ -54,7 +54,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("lower", "Lower", "Compiling for the NPU", ("convert",),
           ("target.compile", "rules.placing"), ("executorch", "ethos-u-vela"), 8, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
-          ("verification", "evaluation.data"), ("tosa-tools",), 5, _entry("verify")),
+          ("verification", "evaluation.data"), ("tosa-tools",), 6, _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
           ("verification", "evaluation.data", "machine"), ("tosa-tools",), 4, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),

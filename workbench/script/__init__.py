@@ -13,6 +13,8 @@ from workbench.project import sources
 from workbench.script.data_part import data_part
 from workbench.script.model_part import model_part
 from workbench.script.quantizer_part import (
+    cpu_kernels_call,
+    cpu_kernels_part,
     kept_off_part,
     observers_part,
     own_ini_part,
@@ -76,6 +78,7 @@ def script(
         data_part(project, folder),
         *own_ini_part(project, folder),
         *kept_off_part(project),
+        *cpu_kernels_part(project),
         *own_quantizer_part(project),
         quantizer_part(project, folder),
         _main(project, project.fixed_ranges() if ranges is None else ranges),
@@ -200,6 +203,7 @@ def _checks(project: Project) -> str:
 
 def _main(project: Project, ranges: Mapping[str, tuple[float, float]]) -> str:
     integer_io = bool(project.target.options.get("integer_io"))
+    kernels = cpu_kernels_call(project)
     apart = ""
     if project.target.options.get(EXTERNAL_WEIGHTS):
         apart = "    made.write_tensor_data_to_file(out.parent)  # the weights: weights.ptd\n"
@@ -221,4 +225,5 @@ if __name__ == "__main__":
     if project.target.options.get(OPTION):
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
     flow = flow.replace("{fix}", fix).replace("{lower}", lower)
-    return flow.rstrip() + (_BORDER.rstrip() if integer_io else "") + "\n" + tail.lstrip("\n")
+    border = _BORDER.rstrip() if integer_io else ""
+    return flow.rstrip() + border + kernels + "\n" + tail.lstrip("\n")

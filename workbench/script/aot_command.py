@@ -20,6 +20,7 @@ from workbench.project.model import DataSource, ModelSource, Project, TargetChoi
 from workbench.project.store import save, write_atomically
 from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import family_of
+from workbench.targets.ethos_u_extras import CPU_KERNELS
 from workbench.targets.vela_ini import OPTION as OWN_INI_OPTION
 
 if TYPE_CHECKING:
@@ -150,6 +151,8 @@ def _target(options: argparse.Namespace) -> TargetChoice:
         given[OWN_INI_OPTION] = options.config
     if options.direct_drive:
         given |= {"cop_format": "COP2", "separate_io_regions": True}
+    else:
+        given[CPU_KERNELS] = "cortex_m"
     return target.complete(TargetChoice(id=options.target, options=given))
 
 
@@ -165,10 +168,6 @@ def _notes(options: argparse.Namespace) -> Iterator[str]:
     for name, note in _LEFT_OUT.items():
         if getattr(options, name):
             yield note
-    yield (
-        "Kernels at the border differ: the compiler uses cortex_m::quantize_per_tensor, the "
-        "project quantized_decomposed; integer input and output needs neither."
-    )
 
 
 def _code(options: argparse.Namespace, folder: Path) -> str:

@@ -14,6 +14,7 @@ from workbench.script import demand_arm
 from workbench.script.data_part import data_part
 from workbench.script.model_part import model_part
 from workbench.targets import target_of
+from workbench.targets.ethos_u_extras import CPU_KERNELS
 from workbench.targets.vela_ini import OPTION as OWN_INI_OPTION
 
 if TYPE_CHECKING:
@@ -107,6 +108,9 @@ def _differences(project: Project) -> Iterator[str]:
     both = {"cop_format": "COP2", "separate_io_regions": True}
     for name, value in options.items():
         if name in {"system_config", "memory_mode"} or usual.get(name, "?") == value:
+            continue
+        # Its kernels at the border are cortex_m's, save where it drives the NPU directly.
+        if (name, value) == (CPU_KERNELS, "cortex_m") and not options.get("separate_io_regions"):
             continue
         if not (name in both and all(options.get(k) == v for k, v in both.items())):
             said = "an own .ini" if name == OWN_INI_OPTION else f"the option {name}"

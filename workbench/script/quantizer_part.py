@@ -10,6 +10,8 @@ from workbench.script.model_part import load_callable
 from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u_extras import (
+    CMSIS_NN_CPUS,
+    CPU_KERNELS,
     NEGATIVE_INFINITY,
     POSITIVE_INFINITY,
     given_passes,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from workbench.project.model import Project
     from workbench.project.qconfig import AnyConfig
 
+_CPU_KERNELS = Path(__file__).parents[1] / "engine" / "cpu_kernels.py"
 _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "keeping_off.py"
 _OWN_QUANTIZER = Path(__file__).parents[1] / "engine" / "own_quantizer.py"
 _OBSERVERS = Path(__file__).parents[1] / "engine" / "observers.py"
@@ -132,6 +135,22 @@ def kept_off_part(project: Project) -> list[str]:
         return []
     text = _KEEPING_OFF.read_text()
     return [text[text.index("from collections") :]]
+
+
+def cpu_kernels_part(project: Project) -> list[str]:
+    """Return what gives operators on the CPU their kernels, where others are wanted."""
+    if not project.target.options.get(CPU_KERNELS):
+        return []
+    text = _CPU_KERNELS.read_text()
+    return [text[text.index("import copy") :]]
+
+
+def cpu_kernels_call(project: Project) -> str:
+    """Return the line that gives them their kernels; "" where none does."""
+    kernels = str(project.target.options.get(CPU_KERNELS) or "")
+    if kernels in CMSIS_NN_CPUS:
+        return f"\n    edge = with_cmsis_nn(edge, {CMSIS_NN_CPUS[kernels]!r})"
+    return "\n    edge = with_border_kernels(edge)" if kernels else ""
 
 
 _ENUMS = {

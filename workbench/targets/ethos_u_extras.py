@@ -16,7 +16,10 @@ from workbench.targets.base import Choice, OptionSpec
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-COMPILER, TRANSFORMATIONS = "Vela", "Before compiling"
+COMPILER, TRANSFORMATIONS, ON_CPU = "Vela", "Before compiling", "On the CPU"
+CPU_KERNELS = "cpu_kernels"
+# ExecuTorch's name for a CPU of each kind: it decides how much scratch CMSIS-NN is given.
+CMSIS_NN_CPUS = {"cmsis_nn": "M55", "cmsis_nn_dsp": "M33"}
 _ITSELF = Choice("", "As the tools choose")
 # Values that ExecuTorch puts in the place of infinities when nothing else is said.
 NEGATIVE_INFINITY, POSITIVE_INFINITY = -256.0, 255.0
@@ -64,6 +67,15 @@ EXTRAS: tuple[OptionSpec, ...] = (
     OptionSpec(
         "positive_infinity", "In the place of infinity", "Infinities cannot be quantized.", "real",
         POSITIVE_INFINITY, group=TRANSFORMATIONS,
+    ),
+    OptionSpec(
+        CPU_KERNELS, "Kernels of what stays there",
+        "Which library quantizes and dequantizes, and whether CMSIS-NN computes the int8 operators "
+        "that the NPU lacks (channels last). By itself: quantized_decomposed and float.",
+        "choice", "",
+        (_ITSELF, Choice("cortex_m", "cortex_m at the border"),
+         Choice("cmsis_nn", "cortex_m and CMSIS-NN, M55 or M85"),
+         Choice("cmsis_nn_dsp", "cortex_m and CMSIS-NN, M33")), group=ON_CPU,
     ),
 )  # fmt: skip
 EXTRAS_BY_NAME = {option.name: option for option in EXTRAS}

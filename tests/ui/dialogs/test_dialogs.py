@@ -137,7 +137,7 @@ def test_that_options_of_the_tools_stand_in_groups_and_take_real_numbers(parent,
     form = TargetForm(parent)
     form.render_choice(TargetChoice(id="ethos-u85-256"))
     assert [g.text() for g in form.findChildren(QLabel) if g.objectName() == "Subheading"] == [
-        "Vela", "Before compiling",
+        "Vela", "Before compiling", "On the CPU",
     ]  # fmt: skip
     (line,) = [w for w in form.findChildren(QLineEdit)
                if w.accessibleName() == "In the place of minus infinity"]  # fmt: skip

@@ -23,9 +23,11 @@ from torch._higher_order_ops.executorch_call_delegate import executorch_call_del
 from workbench.engine import programs
 from workbench.engine.acceleration.retarget import capture_tosa, has_same_tosa, retarget
 from workbench.engine.acceleration.table import accelerated
+from workbench.engine.cpu_kernels import ORIGIN
 from workbench.engine.keeping_off import KeptOff
 from workbench.engine.toolchains.base import Lowered
 from workbench.engine.toolchains.ethos_u import vela
+from workbench.engine.toolchains.ethos_u.chosen_kernels import with_kernels
 from workbench.engine.toolchains.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.toolchains.ethos_u.control_flow import refuse_control_flow
 from workbench.engine.toolchains.ethos_u.refusals import in_words, vela_left, vela_refused
@@ -35,6 +37,7 @@ from workbench.pipeline.plan import tool_version
 from workbench.results import GRAPH_FILE, CpuNode, LowerResult
 from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
+from workbench.targets.ethos_u_extras import CPU_KERNELS
 from workbench.targets.ethos_u_memory import clock_of
 
 if TYPE_CHECKING:
@@ -150,6 +153,7 @@ def _runtime(edge: _Edge, choice: TargetChoice) -> tuple[Lowered, Any]:
     manager = copy.deepcopy(edge.manager)
     if choice.options["integer_io"]:
         manager = _integer_io(manager)
+    manager = with_kernels(manager, str(choice.options.get(CPU_KERNELS, "")))
     program = copy.deepcopy(manager).exported_program()
     runtime = manager.to_executorch(config=_runtime_config(program))
     graph = tosa_snapshot(edge.tosa, edge.origins)
@@ -249,9 +253,10 @@ def _cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
             continue
         takes_input = any(each.name in inputs for each in node.all_input_nodes)
         at_border = takes_input or any(user.op == "output" for user in node.users)
+        origin = str(node.meta.get(ORIGIN, node.name))
         remembered = node.name in written or any(n.name in kept for n in node.all_input_nodes)
         cause, reason = in_words(
-            reasons.get(node.name, ""), op, at_border=at_border, remembered=remembered
+            reasons.get(origin, ""), op, at_border=at_border, remembered=remembered
         )
         yield CpuNode(
             node=node.name, op=op, module=programs.module_of(node), reason=reason, cause=cause

@@ -64,6 +64,7 @@ class IntegerProgram(torch.fx.Interpreter):
         self._program = program
         self._buffers: dict[str, torch.Tensor] = {}
         self._wanted: dict[str, list[str]] = {}
+        self._at: Any = None
         self.made: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
 
     def expose(self, tensors: Iterable[tuple[int, str]]) -> None:
@@ -118,12 +119,18 @@ class IntegerProgram(torch.fx.Interpreter):
                 values.append(next(given))
         return values
 
+    def run_node(self, n: torch.fx.Node) -> Any:
+        """Run a node; a delegate's call must know how its tensors lie."""
+        self._at = n
+        return super().run_node(n)
+
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Run a delegate on the reference model, everything else as it is."""
         if target is not _DELEGATE:
             return super().call_function(target, args, kwargs)
         name = next(n for n in self._tosa if getattr(self._program.graph_module, n) is args[0])
-        arrays = [np.ascontiguousarray(a.detach().numpy()) for a in args[1:]]
+        layouts = [source.meta["val"].dim_order() for source in self._at.args[1:]]
+        arrays = [_lying(a, layout) for a, layout in zip(args[1:], layouts, strict=True)]
         flatbuffer, inner = self._tosa[name], self._wanted.get(name, [])
         if inner:
             flatbuffer = exposed(flatbuffer, [*output_names(flatbuffer), *inner])
@@ -141,7 +148,7 @@ class IntegerProgram(torch.fx.Interpreter):
         for tensor, values in zip(inner, outputs[count:], strict=True):
             self.made[number, tensor] = np.array(values)
         shaped = zip(outputs[:count], self._specs[name], strict=True)
-        return [torch.from_numpy(np.array(o)).reshape(v.shape).to(v.dtype) for o, v in shaped]
+        return [_standing(np.array(o), v) for o, v in shaped]
 
 
 def verify(context: StageContext) -> VerifyResult:
@@ -273,6 +280,18 @@ class Tally:
                 f"Output {i} is float: differences are counted in units of 1." for i in loose
             ),
         )
+
+
+def _lying(tensor: torch.Tensor, layout: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return values as a delegate gets them: its TOSA has the shape of what lies in memory."""
+    return np.ascontiguousarray(tensor.detach().permute(layout).numpy())
+
+
+def _standing(values: np.ndarray[Any, Any], like: torch.Tensor) -> torch.Tensor:
+    """Return what a delegate gives as the tensor the program takes it for."""
+    layout = like.dim_order()
+    lying = torch.from_numpy(values).reshape([like.shape[axis] for axis in layout])
+    return lying.permute([layout.index(axis) for axis in range(len(layout))]).to(like.dtype)
 
 
 def _outputs(delegate: Any) -> list[Any]:

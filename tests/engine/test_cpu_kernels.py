@@ -1,0 +1,90 @@
+"""The kernels of what the NPU leaves on the CPU: which library, and that the numbers stay right."""
+
+import pytest
+
+from tests.engine.in_process import project
+from workbench.project import edits
+from workbench.project.model import DataSource, TargetChoice
+
+pytestmark = pytest.mark.engine
+WIDE = {"calibration": DataSource(spec="networks.py:wide_samples")}
+
+
+def with_kernels(model, kernels, config="a8w8", target="ethos-u55-128", **options):
+    made = project(model, config, target, **WIDE)
+    return edits.set_target(made, TargetChoice(id=target, options={
+        **({"cpu_kernels": kernels} if kernels else {}), **options
+    }))  # fmt: skip
+
+
+def lowered(engine, made):
+    assert engine.run(made, "verify", "evaluate") == "done", engine.failure
+    assert engine.result(made, "verify").max_lsb <= 1
+    return engine.result(made, "lower")
+
+
+def spaces(result):
+    return {kernel.split("::")[0] for kernel in result.kernels}
+
+
+def test_that_quantize_and_dequantize_come_from_the_library_that_is_wanted(engine):
+    for kernels, space in (("", "quantized_decomposed"), ("cortex_m", "cortex_m")):
+        result = lowered(engine, with_kernels("strided", kernels))
+        assert f"{space}::quantize_per_tensor.out" in result.kernels
+        assert "aten::convolution.out" in result.kernels
+        border = next(n for n in result.cpu_nodes if n.op.endswith("quantize_per_tensor.default"))
+        assert "at the border" in border.reason
+
+
+@pytest.mark.parametrize("kernels", ["cmsis_nn", "cmsis_nn_dsp"])
+def test_that_cmsis_nn_computes_what_the_npu_lacks(engine, kernels):
+    result = lowered(engine, with_kernels("strided", kernels, integer_io=True))
+    assert result.kernels == ("cortex_m::quantized_conv2d.out",)
+    (node,) = result.cpu_nodes
+    assert (node.op, node.module) == ("cortex_m.quantized_conv2d.default", "second")
+    assert "stride" in node.reason
+    assert result.delegates == 2
+
+
+def test_that_the_program_carries_the_scratch_of_cmsis_nn_and_the_lines_to_build_it(engine):
+    plain, made = with_kernels("strided", ""), with_kernels("strided", "cmsis_nn")
+    for wanted in (plain, made):
+        assert engine.run(wanted, "package", "evaluate", "verify") == "done", engine.failure
+    folder = engine.path(made, "package")
+    assert "EXECUTORCH_BUILD_CORTEX_M ON" in (folder / "strided.cmake").read_text()
+    components = (folder / "strided.cproject.yml").read_text()
+    assert "ExecuTorch Operators:Cortex-M quantized_conv2d" in components
+    assert "ARM::CMSIS:NN Lib" in components
+    assert "NN Lib" not in (engine.path(plain, "package") / "strided.cproject.yml").read_text()
+    kernels = engine.result(made, "package").kernels
+    assert all(kernel.startswith("cortex_m::") for kernel in kernels)
+
+
+def test_that_channels_first_and_sixteen_bits_stay_in_float(engine):
+    for made in (
+        with_kernels("strided_contiguous", "cmsis_nn"),
+        with_kernels("strided", "cmsis_nn", "a16w8", "ethos-u65-256"),
+    ):
+        result = lowered(engine, made)
+        assert "aten::convolution.out" in result.kernels
+        assert "cortex_m::quantize_per_tensor.out" in result.kernels
+
+
+def test_that_operators_without_a_kernel_for_integers_are_not_given_any(engine):
+    result = lowered(engine, with_kernels("mixed", "cmsis_nn"))
+    assert {"aten::where.self_out", "aten::upsample_bilinear2d.vec_out"} <= set(result.kernels)
+    assert "cortex_m::quantized_conv2d.out" in result.kernels
+
+
+@pytest.mark.parametrize(
+    ("config", "kernel"),
+    [("a8w8-per-tensor", "cortex_m::quantized_linear.out"), ("a8w8", "aten::linear.out")],
+)
+def test_that_cmsis_nn_takes_a_linear_that_a_rule_keeps_off_if_its_weights_have_one_grid(
+    engine, config, kernel
+):
+    made = edits.assign(with_kernels("strided", "cmsis_nn", config), "module_name", "fc", "cpu")
+    result = lowered(engine, made)
+    assert kernel in result.kernels
+    reasons = {n.reason for n in result.cpu_nodes if n.op.endswith("linear.default")}
+    assert reasons == {"A rule keeps it off the NPU."}

@@ -1,0 +1,151 @@
+"""Kernels of ExecuTorch's Cortex-M library for what the NPU leaves on the CPU.
+
+This file stands on ExecuTorch alone, because a generated script carries it along. Source:
+ExecuTorch 1.5.1, ``backends/cortex_m/passes`` (what is replaced, and by what), its pattern
+checkers (what its own quantizer takes), and what the kernels check when they run
+(``backends/cortex_m/ops/op_*.cpp``). The passes alone trust that quantizer; after the Ethos-U
+quantizer they would put operators on integers that have no kernel for them, or another layout.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from executorch.backends.arm.common.annotation_meta import ArmAnnotationInfo
+from executorch.backends.cortex_m.passes.cortex_m_pass_manager import CortexMPassManager
+from executorch.backends.cortex_m.passes.replace_quant_nodes_pass import ReplaceQuantNodesPass
+from executorch.backends.cortex_m.target_config import CortexM, CortexMTargetConfig
+from executorch.exir.dialects._ops import ops
+
+# Where a node says which one it was before its kernel was chosen.
+ORIGIN = "before_cpu_kernels"
+CHANNELS_LAST = (0, 2, 3, 1)
+
+ATEN = ops.edge.aten
+SPATIAL = (
+    ATEN.convolution.default, ATEN.avg_pool2d.default, ATEN.max_pool2d_with_indices.default,
+)  # fmt: skip
+ELEMENTWISE = (ATEN.add.Tensor, ATEN.sub.Tensor, ATEN.mul.Tensor)
+TAKEN = (*SPATIAL, *ELEMENTWISE, ATEN.linear.default, ATEN.bmm.default)
+ACTIVATIONS = (ATEN.relu.default, ATEN.hardtanh.default, ATEN.clamp.default)
+
+
+def with_border_kernels(manager: Any) -> Any:
+    """Return an edge manager whose quantize and dequantize operators are cortex_m's."""
+    _name_origins(manager)
+    return manager.transform([ReplaceQuantNodesPass()])
+
+
+def with_cmsis_nn(manager: Any, cpu: str) -> Any:
+    """Return an edge manager whose quantized operators on the CPU are CMSIS-NN's, where it can.
+
+    What it has no kernel for, or not for this type, shape or layout, stays as it was, between
+    quantize and dequantize operators of cortex_m.
+
+    Args:
+        manager: An edge manager after its delegates were made; it is not changed but for notes.
+        cpu: The member of ``CortexM`` whose instructions decide how much scratch is planned.
+
+    Raises:
+        ValueError: an operator would be left on integers without a kernel.
+    """
+    _name_origins(manager)
+    wanted = _groups(manager.exported_program().graph)
+    while True:
+        made = copy.deepcopy(manager)
+        _mark(made.exported_program().graph, {name for group in wanted for name in group})
+        program = CortexMPassManager(
+            made.exported_program(), target_config=CortexMTargetConfig(CortexM[cpu])
+        ).transform()
+        unfit = _unfit(program.graph)
+        if not unfit:
+            made._edge_programs["forward"] = program  # noqa: SLF001 - as ExecuTorch's own tools
+            return made
+        kept = [group for group in wanted if not unfit.intersection(group)]
+        if len(kept) == len(wanted):
+            raise ValueError(f"CMSIS-NN leaves {', '.join(sorted(unfit))} without a kernel")
+        wanted = kept
+
+
+def _name_origins(manager: Any) -> None:
+    for node in manager.exported_program().graph.nodes:
+        node.meta[ORIGIN] = node.name
+
+
+def _groups(graph: Any) -> list[tuple[str, ...]]:
+    """Return the operators CMSIS-NN can have, each with the activation that goes into it."""
+    found: list[tuple[str, ...]] = []
+    for node in graph.nodes:
+        last = _last(node)
+        if node.target in TAKEN and _is_int8(node, last) and _is_laid_out(node):
+            found.append((node.name,) if last.target not in ACTIVATIONS else (node.name, last.name))
+    return found
+
+
+def _last(node: Any) -> Any:
+    """Return what gives the operator's value: its first output, or the activation behind it."""
+    users = list(node.users)
+    if node.target is ATEN.max_pool2d_with_indices.default and len(users) == 1:
+        return users[0]
+    if len(users) == 1 and users[0].target in ACTIVATIONS and node.target is not ATEN.mul.Tensor:
+        return users[0]
+    return node
+
+
+def _is_int8(node: Any, last: Any) -> bool:
+    """Return whether values come from int8 and go to int8, and nowhere else."""
+    given = [
+        source for source in node.all_input_nodes
+        if source.op == "call_function" and source.meta["val"].is_floating_point()
+    ]  # fmt: skip
+    into = bool(given) and all(
+        "dequantize_per" in str(source.target) and source.args[0].meta["val"].dtype == torch.int8
+        for source in given[: 2 if node.target in (*ELEMENTWISE, ATEN.bmm.default) else 1]
+    )
+    out_of = bool(last.users) and all(
+        "quantize_per_tensor" in str(user.target) and user.meta["val"].dtype == torch.int8
+        for user in last.users
+    )
+    return into and out_of and all("dequantize" in str(source.target) for source in given)
+
+
+def _is_laid_out(node: Any) -> bool:
+    """Return whether tensors lie as the kernel wants them: channels last, or all in one way."""
+    tensors = [source.meta["val"] for source in node.all_input_nodes if source.op != "placeholder"]
+    value = node.meta["val"]
+    made = value[0] if isinstance(value, tuple | list) else value
+    if node.target in SPATIAL:
+        is_transposed = node.target is ATEN.convolution.default and node.args[6]
+        return made.dim() == 4 and not is_transposed and all(map(_is_channels_last, tensors[:1]))
+    if node.target in ELEMENTWISE:
+        alpha = node.kwargs.get("alpha", 1)
+        same = all(t.shape == made.shape and t.dim_order() == made.dim_order() for t in tensors)
+        return same and len(tensors) == 2 and alpha == 1
+    # The replacement of a linear knows one grid for all of its weights.
+    is_linear = node.target is ATEN.linear.default
+    return not is_linear or "per_tensor" in str(node.all_input_nodes[1].target)
+
+
+def _is_channels_last(tensor: Any) -> bool:
+    return tensor.dim() == 4 and (tensor.shape[1] == 1 or tensor.dim_order() == CHANNELS_LAST)
+
+
+def _mark(graph: Any, wanted: set[str]) -> None:
+    """Let the passes see only those operators as quantized."""
+    for node in graph.nodes:
+        if node.op == "call_function" and node.name not in wanted:
+            info = {ArmAnnotationInfo.CUSTOM_META_KEY: dict(ArmAnnotationInfo(quantized=False))}
+            node.meta["custom"] = {**node.meta.get("custom", {}), **info}
+
+
+def _unfit(graph: Any) -> set[str]:
+    """Return operators that lost their float numbers, and are none of cortex_m's on int8."""
+    found = set()
+    for node in graph.nodes:
+        grids = [*node.meta.get("input_qparams", {}).values()]
+        grids += [*node.meta.get("output_qparams", {}).values()]
+        own = "cortex_m." in str(node.target)
+        wrong = not own or any(grid.dtype not in (torch.int8, torch.int32) for grid in grids)
+        if node.op == "call_function" and grids and wrong:
+            found.add(str(node.meta.get(ORIGIN, node.name)))
+    return found
