@@ -13,10 +13,11 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project.model import TargetChoice
 from workbench.protocol import JobFinished, StudyProgress
-from workbench.results import VelaTotals
+from workbench.results import CpuNode, VelaTotals
 from workbench.studies.blame import Blame, Culprit
 from workbench.studies.budget import between, ends
 from workbench.studies.documents import load_study, save_study, study_folder, study_key
+from workbench.studies.placement import DevicePlacement, Placement, one_of_each_kind
 from workbench.studies.sample import SampleTensor, save_values
 from workbench.studies.search import Candidate, Limits, SearchResult, with_choices
 from workbench.studies.sensitivity import Noise, SensitivityResult, Unit, UnitSensitivity
@@ -97,6 +98,19 @@ def _play_budget(command, key, folder):
     yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
 
 
+def _play_placement(command, key, folder):
+    """Yield what an engine says of placement: U55 leaves ``head`` on the CPU."""
+    left = CpuNode(node="head", op="aten.bmm.default", module="head", reason="It has 16 bits.")
+    devices = [
+        DevicePlacement(kind=kind, target=choice.id, npu=7, cpu=(left,) if "U55" in kind else ())
+        for kind, choice in one_of_each_kind(command.project.target)
+    ]
+    devices[-1] = devices[-1].model_copy(update={"problem": "No branches there.", "npu": 0})
+    save_study(Placement(devices=tuple(devices), is_done=True), folder)
+    yield StudyProgress(job=command.job, study=command.study, key=key, done=3, total=3)
+    yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
+
+
 def _play_runner(command, key, held_at):
     """Yield what an engine says of a build, which stays after ``held_at`` per cent."""
     for percent in (0, 42, 100):
@@ -138,13 +152,16 @@ def _play_training(command, key, held_at):
     yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
 
 
+_AT_ONCE = {
+    "sample": _play_sample, "placement": _play_placement, "sweep": _play_sweep,
+    "budget": _play_budget,
+}  # fmt: skip
+
+
 def play(command, held_at=0):
     """Yield what an engine says of a study, which stays after ``held_at`` samples."""
     cache = Cache(Path(command.cache_root))
     key = study_key(command.study, command.project, Path(command.folder), cache, command.options)
-    if command.study == "sample":
-        yield from _play_sample(command, key, study_folder(cache, key))
-        return
     if command.study in {"runner", "training"}:
         held = {"runner": _play_runner, "training": _play_training}[command.study]
         yield from held(command, key, held_at)
@@ -156,11 +173,8 @@ def play(command, held_at=0):
         yield StudyProgress(job=command.job, study=command.study, key=key, done=5, total=5)
         yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
         return
-    if command.study == "sweep":
-        yield from _play_sweep(command, key, study_folder(cache, key))
-        return
-    if command.study == "budget":
-        yield from _play_budget(command, key, study_folder(cache, key))
+    if command.study in _AT_ONCE:
+        yield from _AT_ONCE[command.study](command, key, study_folder(cache, key))
         return
     total = int(command.options.get("samples") or command.options["trials"])
     for done in range(1, total + 1):

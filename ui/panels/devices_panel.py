@@ -20,6 +20,7 @@ from ui.models.device_table import DeviceRow, DeviceTableModel, describe_point, 
 from ui.models.figure_table import Role
 from ui.models.heat_map import FIGURES, HeatMapModel
 from ui.panel import Panel
+from ui.places.foreseen import ForeseenView
 from ui.plots.device_plot import DevicePlot, DevicePoint
 from ui.study_desk import StudyDesk
 from ui.theme import Theme
@@ -73,14 +74,10 @@ class DevicesPanel(Panel):
         self.views = QTabWidget(self)
         self.views.addTab(split, "Table and plot")
         self.views.addTab(self.map, "Heat map")
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 6, 8, 4)
-        layout.setSpacing(4)
-        layout.addLayout(self._head)
-        layout.addWidget(self.note)
-        layout.addWidget(self.views, 1)
+        self._make_pages()
 
     def refresh(self) -> None:
+        self.foreseen.refresh()
         self.desk.options = self._options() or {}
         self.desk.look()
         self._show_found()
@@ -88,6 +85,27 @@ class DevicesPanel(Panel):
     def set_theme(self, theme: Theme) -> None:
         self.plot.set_theme(theme)
         self._show_look()
+        self.foreseen.refresh()
+
+    def _make_pages(self) -> None:
+        self.foreseen = ForeseenView(self.context, self)
+        self.foreseen.modules_chosen.connect(
+            lambda modules: self.context.selection.choose_modules(modules, self.panel_id)
+        )
+        cost = QWidget(self)
+        above = QVBoxLayout(cost)
+        above.setContentsMargins(0, 6, 0, 0)
+        above.setSpacing(4)
+        above.addLayout(self._head)
+        above.addWidget(self.note)
+        above.addWidget(self.views, 1)
+        self.pages = QTabWidget(self)
+        self.pages.setDocumentMode(True)
+        self.pages.addTab(cost, "What it costs")
+        self.pages.addTab(self.foreseen, "What each takes")
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 2, 8, 4)
+        layout.addWidget(self.pages)
 
     def _make_head(self) -> None:
         self.start = QPushButton("Estimate", self)

@@ -43,6 +43,8 @@ STUDIES: tuple[Study, ...] = (
           ("evaluation.data", "target.compile"), 2, "workbench.engine.studies.sample:run"),
     Study("blame", "What the compiler refuses", "Looking for what the compiler refuses",
           "convert", ("target.compile", "rules.placing"), 1, "workbench.engine.studies.blame:run"),
+    Study("placement", "Placement", "Foreseeing what the NPU takes", "convert",
+          ("target.compile", "rules.placing"), 1, "workbench.engine.studies.placement:run"),
     Study("matrix", "Matrix", "Verifying on devices", "export",
           ("calibration", "evaluation.data", "verification", "improvers"), 1,
           "workbench.engine.studies.matrix:run"),

@@ -44,10 +44,14 @@ class OptionSpec:
 
 @dataclass(frozen=True)
 class Variant:
-    """One concrete device of a target, e.g. an NPU with its number of MAC units."""
+    """One concrete device of a target, e.g. an NPU with its number of MAC units.
+
+    Devices of one ``kind`` take the same operators; "" where nothing is placed on a device.
+    """
 
     id: str
     title: str
+    kind: str = ""
 
 
 class TargetSpec(Protocol):

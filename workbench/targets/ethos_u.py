@@ -78,7 +78,11 @@ class EthosU:
     id: str = "ethos-u"
     title: str = "Arm Ethos-U"
     variants: tuple[Variant, ...] = tuple(
-        Variant(f"ethos-{f.name}-{macs}", f"Ethos-{f.name.upper()}, {macs} MACs")
+        Variant(
+            f"ethos-{f.name}-{macs}",
+            f"Ethos-{f.name.upper()}, {macs} MACs",
+            f"Ethos-{f.name.upper()}",
+        )
         for f in FAMILIES
         for macs in f.macs
     )

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from workbench.engine.readings import ReadingTally
     from workbench.engine.training.student import Student
     from workbench.graph.snapshot import GraphSnapshot
-    from workbench.project.model import Project
+    from workbench.project.model import Project, TargetChoice
     from workbench.results import (
+        CpuNode,
         FormatMemory,
         LowerResult,
         NodeAnnotation,
@@ -93,6 +94,16 @@ class Toolchain(Protocol):
 
     def lower(self, context: StageContext) -> tuple[Lowered, LowerResult]:
         """Compile the quantized program."""
+        ...
+
+    def foreseen(
+        self, context: StageContext, choice: TargetChoice
+    ) -> tuple[int, tuple[CpuNode, ...]]:
+        """Return how many operators would go to a device, and which not; nothing is compiled.
+
+        Raises:
+            WorkbenchError: the program cannot be lowered for that device at all.
+        """
         ...
 
     def refusal(self, context: StageContext, kept_off: Sequence[tuple[str, str]]) -> str:

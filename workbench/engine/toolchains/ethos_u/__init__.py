@@ -3,6 +3,7 @@
 from workbench.engine.running import float_module
 from workbench.engine.toolchains.ethos_u.grids import borders, runtime_values, tolerance
 from workbench.engine.toolchains.ethos_u.lowering import lower, refusal
+from workbench.engine.toolchains.ethos_u.placing import foreseen
 from workbench.engine.toolchains.ethos_u.quantizing import (
     convert,
     memory,
@@ -20,6 +21,7 @@ __all__ = [
     "borders",
     "convert",
     "float_module",
+    "foreseen",
     "integers",
     "lower",
     "memory",

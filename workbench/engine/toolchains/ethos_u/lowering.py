@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from executorch.backends.arm.ethosu import EthosUPartitioner
-from executorch.backends.arm.tosa import partitioner as tosa_partitioner
 from executorch.exir import (
     EdgeCompileConfig,
     ExecutorchBackendConfig,
@@ -20,21 +19,18 @@ from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPas
 from executorch.exir.passes.quantize_io_pass import QuantizeInputs, QuantizeOutputs
 from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 
-from workbench.engine import programs
 from workbench.engine.acceleration.retarget import capture_tosa, has_same_tosa, retarget
 from workbench.engine.acceleration.table import accelerated
-from workbench.engine.cpu_kernels import ORIGIN
-from workbench.engine.keeping_off import KeptOff
 from workbench.engine.toolchains.base import Lowered
 from workbench.engine.toolchains.ethos_u import vela
 from workbench.engine.toolchains.ethos_u.chosen_kernels import with_kernels
 from workbench.engine.toolchains.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.toolchains.ethos_u.control_flow import refuse_control_flow
-from workbench.engine.toolchains.ethos_u.refusals import in_words, vela_left, vela_refused
+from workbench.engine.toolchains.ethos_u.placing import cpu_nodes, kept_off, kept_reasons
+from workbench.engine.toolchains.ethos_u.refusals import vela_left, vela_refused
 from workbench.engine.toolchains.ethos_u.tosa_graph import tosa_snapshot
-from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_version
-from workbench.results import GRAPH_FILE, CpuNode, LowerResult
+from workbench.results import LowerResult
 from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u_extras import CPU_KERNELS
@@ -44,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from workbench.engine.context import StageContext
+    from workbench.engine.keeping_off import KeptOff
     from workbench.project.model import TargetChoice
 
 _DELEGATE = executorch_call_delegate
@@ -81,7 +78,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
                 manager = retarget(known.manager, known.tosa, lambda: compile_spec(choice))
                 edge = replace(known, manager=manager)
             else:
-                check = KeptOff(off, _operators(context)) if off else None
+                check = kept_off(context, off)
                 edge = _lowered(context.hot("convert").program, choice, compiled, check)
             context.check_cancelled()
             context.store.keep("edge", key, edge)
@@ -104,10 +101,10 @@ def _compiling(context: StageContext, choice: TargetChoice) -> Iterator[vela.Rec
         yield compiled
 
 
-def refusal(context: StageContext, kept_off: Sequence[tuple[str, str]]) -> str:
+def refusal(context: StageContext, off: Sequence[tuple[str, str]]) -> str:
     """Return why the quantized program cannot be compiled with this kept off; "" when it can."""
     choice = target_of(context.project.target.id).complete(context.project.target)
-    check = KeptOff(kept_off, _operators(context)) if kept_off else None
+    check = kept_off(context, off)
     try:
         with _compiling(context, choice) as compiled:
             _lowered(context.hot("convert").program, choice, compiled, check)
@@ -121,30 +118,16 @@ def refusal(context: StageContext, kept_off: Sequence[tuple[str, str]]) -> str:
     return ""
 
 
-def _operators(context: StageContext) -> dict[str, str]:
-    """Return the operator of each node of the float program, as rules name them."""
-    graph = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
-    return {node.id: node.op for node in graph.nodes}
-
-
 def _lowered(
-    program: Any, choice: TargetChoice, compiled: vela.Recording, kept_off: KeptOff | None
+    program: Any, choice: TargetChoice, compiled: vela.Recording, check: KeptOff | None
 ) -> _Edge:
-    reports: list[Any] = []
-    with capture_tosa() as tosa, _kept_reports(reports):
+    checks = [check] if check else None
+    with capture_tosa() as tosa, kept_reasons() as reasons:
         manager = to_edge_transform_and_lower(
             program,
-            partitioner=[
-                EthosUPartitioner(
-                    compile_spec(choice), additional_checks=[kept_off] if kept_off else None
-                )
-            ],
+            partitioner=[EthosUPartitioner(compile_spec(choice), additional_checks=checks)],
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
-    reasons: dict[str, str] = {}
-    for report in reports:
-        for node, reason in report._rejected_nodes.items():  # noqa: SLF001 - no accessor
-            reasons.setdefault(node.name, str(reason))
     return _Edge(manager, list(tosa), reasons, compiled.origins)
 
 
@@ -192,23 +175,6 @@ def _integer_io(manager: Any) -> Any:
     )
 
 
-@contextmanager
-def _kept_reports(reports: list[Any]) -> Iterator[None]:
-    """Keep every reporter the partitioner makes: it has no other way to give its reasons."""
-    stock = tosa_partitioner.WhyNoPartitionReporter
-
-    class Kept(stock):  # type: ignore[valid-type, misc]
-        def __init__(self) -> None:
-            super().__init__()
-            reports.append(self)
-
-    tosa_partitioner.WhyNoPartitionReporter = Kept
-    try:
-        yield
-    finally:
-        tosa_partitioner.WhyNoPartitionReporter = stock
-
-
 def _result(
     context: StageContext,
     lowered: Lowered,
@@ -228,7 +194,7 @@ def _result(
         memory_mode=str(choice.options["memory_mode"]),
         delegates=len(delegates),
         delegated_nodes=inside,
-        cpu_nodes=tuple(_cpu_nodes(lowered.edge, edge.reasons)),
+        cpu_nodes=tuple(cpu_nodes(lowered.edge, edge.reasons)),
         kernels=tuple(_kernels(runtime)),
         vela=tuple(
             vela.report(i, model, clock, edge.origins[i]) for i, model in enumerate(compiled.models)
@@ -238,29 +204,6 @@ def _result(
         vela_version=tool_version("ethos-u-vela"),
         warnings=() if delegates else ("Nothing runs on the NPU: no operator was delegated.",),
     )
-
-
-_BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")
-
-
-def _cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
-    signature = edge.graph_signature
-    inputs, written = set(signature.user_inputs), signature.buffers_to_mutate
-    kept = {n for n, buffer in signature.inputs_to_buffers.items() if buffer in written.values()}
-    for node in edge.graph.nodes:
-        op = programs.op_of(node)
-        if node.op != "call_function" or any(word in op for word in _BOOKKEEPING):
-            continue
-        takes_input = any(each.name in inputs for each in node.all_input_nodes)
-        at_border = takes_input or any(user.op == "output" for user in node.users)
-        origin = str(node.meta.get(ORIGIN, node.name))
-        remembered = node.name in written or any(n.name in kept for n in node.all_input_nodes)
-        cause, reason = in_words(
-            reasons.get(origin, ""), op, at_border=at_border, remembered=remembered
-        )
-        yield CpuNode(
-            node=node.name, op=op, module=programs.module_of(node), reason=reason, cause=cause
-        )
 
 
 def _kernels(runtime: Any) -> list[str]:

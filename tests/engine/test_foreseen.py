@@ -1,0 +1,65 @@
+"""What is foreseen of a device's NPU is what lowering then does."""
+
+import pytest
+
+from tests.engine.in_process import CALIBRATED, project
+from workbench.project import edits
+from workbench.protocol import RunStudy
+from workbench.studies.documents import load_study, study_folder, study_key
+from workbench.studies.placement import Placement
+
+pytestmark = pytest.mark.engine
+
+
+def foreseen(engine, made):
+    """Return the placement by the kind of device."""
+    engine.events = []
+    engine.send(RunStudy(
+        job="p", study="placement", project=made, folder=str(engine.folder),
+        cache_root=str(engine.cache.root),
+    ))  # fmt: skip
+    assert engine.follow() == "done", engine.events
+    key = study_key("placement", made, engine.folder, engine.cache, {})
+    found = load_study(Placement, study_folder(engine.cache, key))
+    assert found.is_done
+    return {device.kind: device for device in found.devices}
+
+
+def lowered(engine, made):
+    assert engine.run(made, "lower", "evaluate") == "done", engine.failure
+    return engine.result(made, "lower")
+
+
+@pytest.mark.parametrize(("model", "config"), [("small", "a8w8"), ("attending", "a16w8")])
+def test_that_what_is_foreseen_is_what_lowering_does(engine, model, config):
+    made = project(model, config)
+    found = foreseen(engine, made)
+    assert list(found) == ["Ethos-U55", "Ethos-U65", "Ethos-U85"]
+    for kind in ("Ethos-U55", "Ethos-U85"):
+        device = found[kind]
+        real = lowered(engine, made.model_copy(
+            update={"target": made.target.model_copy(update={"id": device.target})}
+        ))  # fmt: skip
+        assert device.npu == real.delegated_nodes
+        assert device.cpu == real.cpu_nodes
+
+
+def test_that_products_of_sixteen_bit_are_foreseen_on_the_cpu_of_u55_and_not_of_u85(engine):
+    found = foreseen(engine, project("attending", "a16w8"))
+    on_u55 = {node.op: node.reason for node in found["Ethos-U55"].cpu}
+    product = next(op for op in on_u55 if "mm" in op)
+    assert "8 bit only" in on_u55[product]
+    assert not any("mm" in node.op for node in found["Ethos-U85"].cpu)
+
+
+def test_that_rules_that_keep_off_are_foreseen(engine):
+    made = edits.assign(project("small"), "module_name", "fc", "cpu")
+    found = foreseen(engine, made)["Ethos-U55"]
+    (node,) = [each for each in found.cpu if each.cause == "rule"]
+    assert node.module == "fc"
+
+
+def test_that_a_device_without_branches_says_so_and_the_others_go_on(engine):
+    found = foreseen(engine, project("branching", target="ethos-u55-128", **CALIBRATED))
+    assert "Ethos-U85 only" in found["Ethos-U55"].problem
+    assert found["Ethos-U85"].npu > 0

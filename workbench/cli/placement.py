@@ -1,0 +1,46 @@
+"""``placement``: what each kind of device would take of the program, without compiling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
+from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json
+from workbench.cli.study import run_study
+from workbench.studies.placement import Placement, one_of_each_kind
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "placement",
+        help="which operators each kind of device would take, and why not the rest",
+        description="ExecuTorch's partitioner decides as it does in lowering, and nothing is "
+        "compiled: what Vela itself refuses is not foreseen (see blame).",
+    )
+    add_project(verb)
+    add_engine(verb)
+    verb.set_defaults(perform=_perform)
+
+
+def _perform(options: argparse.Namespace) -> int:
+    project, folder = open_project(options)
+    one_of_each_kind(project.target)
+    with opened_cache(options) as cache:
+        found = run_study("placement", Placement, (project, folder), cache, options, {})
+    if found is None:
+        return EXIT_FAILED
+    if options.json:
+        print_json(found.model_dump(mode="json"))
+        return EXIT_DONE
+    for device in found.devices:
+        if device.problem:
+            print(f"{device.kind}  {device.problem}")
+            continue
+        print(f"{device.kind}  {device.npu} operators on the NPU, {len(device.cpu)} on the CPU")
+        for node in device.cpu:
+            print(f"  {node.op}  {node.module or '(model)'}: {node.reason}")
+    return EXIT_DONE

@@ -1,0 +1,35 @@
+"""Foresee what each kind of device would take of a program, without compiling for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.errors import WorkbenchError
+from workbench.studies.placement import DevicePlacement, Placement, one_of_each_kind
+
+if TYPE_CHECKING:
+    from workbench.engine.studies.context import StudyContext
+    from workbench.project.model import TargetChoice
+
+
+def run(study: StudyContext) -> None:
+    """Leave what each kind of device would take, the project's own first.
+
+    Raises:
+        WorkbenchError: the target places nothing on a device.
+    """
+    asked = one_of_each_kind(study.stage.project.target)
+    found: list[DevicePlacement] = []
+    for number, (kind, choice) in enumerate(asked):
+        study.tell(Placement(devices=tuple(found)), number, len(asked), kind)
+        found.append(_placement(study, kind, choice))
+    study.tell(Placement(devices=tuple(found), is_done=True), len(asked), len(asked), "done")
+
+
+def _placement(study: StudyContext, kind: str, choice: TargetChoice) -> DevicePlacement:
+    try:
+        npu, cpu = study.stage.toolchain().foreseen(study.stage, choice)
+    except WorkbenchError as error:
+        said = " ".join(info.message for info in error.infos)
+        return DevicePlacement(kind=kind, target=choice.id, problem=said)
+    return DevicePlacement(kind=kind, target=choice.id, npu=npu, cpu=cpu)
