@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import sys
+import threading
 import time
 
 
@@ -26,7 +27,10 @@ def serve(commands: int, events: int) -> None:
 
     import_toolchain()
     import torch
+    import tqdm
 
+    # A lock between processes is never given back by one that leaves at once, as this one does.
+    tqdm.tqdm.set_lock(threading.RLock())
     # Ranges and sums depend on the number of threads in their last bits, and with them the bytes
     # of the program; small networks are faster with one thread as well.
     torch.set_num_threads(1)
