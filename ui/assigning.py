@@ -29,8 +29,8 @@ def preset_ids(
     Configs of the kind that the project's target takes, or the ``device`` named.
     """
     own = dict(project.presets) if project else {}
-    takes = _config_type(device or (project.target.id if project else ""))
-    places = kind != "io" and issubclass(QuantConfig, takes)
+    named = device or (project.target.id if project else "")
+    takes, places = _config_type(named), kind != "io" and _places(named)
     fitting = [p for p in PRESETS if (places or not p.places) and (kind == "io" or not p.io_only)]
     offered = [p.id for p in fitting if p.config is None or isinstance(p.config, takes)]
     offered.sort(key=lambda name: PRESETS_BY_ID[name].config is None)
@@ -53,6 +53,13 @@ def first_config(project: Project) -> OwnConfig:
     config = PRESETS_BY_ID[target_of(project.target.id).first_config].config
     assert config is not None
     return config
+
+
+def _places(device: str) -> bool:
+    try:
+        return target_of(device).places
+    except WorkbenchError:
+        return True
 
 
 def _config_type(device: str) -> type[OwnConfig]:

@@ -11,15 +11,19 @@ from workbench.results import EvaluateResult, FormatMemory, VerifyResult
 
 MEASURED = "measured on host (PyTorch)"
 COMPUTED = "computed (TOSA model)"
-EMULATED = "emulated, not deployable here"
 
 
-def quality_cards(value: EvaluateResult, memory: FormatMemory | None = None) -> list[Card]:
+def quality_cards(
+    value: EvaluateResult, memory: FormatMemory | None = None, emulation: str = ""
+) -> list[Card]:
     """Return the cards of an evaluation; figures that do not exist have none.
 
-    With the ``memory`` of number formats they say that they are emulated.
+    Args:
+        value: The evaluation.
+        memory: What values of number formats take.
+        emulation: What figures are marked with where no device is behind them.
     """
-    source = MEASURED if memory is None else EMULATED
+    source = emulation or MEASURED
     cards = [
         Card("SQNR", decibel(value.sqnr_db), source, "All outputs; more is better"),
         Card("Cosine", cosine_text(value.cosine), source, "1 is the same direction"),
@@ -55,6 +59,15 @@ def _memory_cards(memory: FormatMemory | None) -> Iterator[Card]:
 def verify_cards(value: VerifyResult) -> list[Card]:
     """Return the cards of a comparison."""
     exact = value.exact / value.elements if value.elements else None
+    if value.runtime:
+        by = f"computed ({value.runtime})"
+        return [
+            Card("Max difference", figure(value.max_abs_error), by,
+                 "Of the exported file's outputs to the float model's"),
+            Card("Same arg-max", f"{value.argmax_equal} of {value.samples}", by,
+                 "Samples with the same greatest output"),
+            Card("Samples", count(value.samples), by, "Inputs that both have run"),
+        ]  # fmt: skip
     return [
         Card("Equal bit for bit", percent(exact), COMPUTED,
              f"{count(value.exact)} of {count(value.elements)} output elements"),

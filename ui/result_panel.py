@@ -16,6 +16,12 @@ from workbench.project.frozen import Frozen
 
 if TYPE_CHECKING:
     from ui.outline import Outline
+    from workbench.results import LowerResult
+
+COMPILED_ELSEWHERE = (
+    "Nothing is estimated here: this target's compiler runs elsewhere, and tells neither cycles "
+    "nor memory. Cost shows the exported model and its commands."
+)
 
 Result = TypeVar("Result", bound=Frozen)
 
@@ -125,6 +131,16 @@ class ResultPanel(Panel):
             return None
         self._read[stage] = (folder, value)
         return Shown(value, folder, current=current is not None)
+
+    def read_program(self) -> Shown[LowerResult] | None:
+        """Return the compiled program; None where another compiler makes it, which is then said."""
+        from workbench.results import LowerResult
+
+        shown = self.read(LowerResult, "lower")
+        is_elsewhere = shown is not None and shown.value.exported is not None
+        self.frames["lower"].note.set_absent(COMPILED_ELSEWHERE if is_elsewhere else "")
+        self._show_stage("lower")
+        return None if is_elsewhere else shown
 
     def run_stage(self, stage: str) -> None:
         """Run everything up to a stage."""

@@ -10,6 +10,7 @@ from workbench.graph.wording import operator_name
 from workbench.results import (
     IntegerQuality,
     OutputQuality,
+    Reading,
     SampleQuality,
     TensorQuality,
     VerifyResult,
@@ -63,6 +64,14 @@ TENSOR_COLUMNS: tuple[Column[TensorQuality], ...] = (
     Column("Operator", lambda r: operator_name(r.op)),
     Column("Module", lambda r: r.module or DASH),
 )
+READING_COLUMNS: tuple[Column[Reading], ...] = (
+    Column("Reading", lambda r: f"{r.title} (main)" if r.main else r.title),
+    Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
+    Column("Top-1", lambda r: percent(r.top1), lambda r: r.top1),
+    Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
+    Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
+    Column("What the numbers are", lambda r: r.marks),
+)
 INTEGER_COLUMNS: tuple[Column[IntegerQuality], ...] = (
     Column("Tensor", lambda r: r.tensor),
     Column("Equal", lambda r: percent(r.exact), lambda r: r.exact,
@@ -84,6 +93,13 @@ SAMPLE_COLUMNS: tuple[Column[SampleQuality], ...] = (
     Column("Quantized", lambda r: _class(r.quantized_class), lambda r: r.quantized_class,
            "Class that the quantized model gives"),
 )  # fmt: skip
+
+
+class ReadingTableModel(FigureTableModel[Reading]):
+    """Readings of the same model side by side."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(READING_COLUMNS, lambda r: f"{r.title}\n{r.marks}", parent)
 
 
 def divergence_text(value: VerifyResult) -> str:

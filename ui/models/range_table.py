@@ -135,6 +135,7 @@ def range_rows(
             name = f"{source} \u2192 {tensor.dtype}"
         refusal = WEIGHT_REFUSAL if is_weight else _follows(source) if is_second else ""
         refusal = FORMAT_REFUSAL if tensor.format else refusal
+        refusal = CALL_REFUSAL if tensor.dynamic else refusal
         mine = known.get(node) if not refusal else None
         row = RangeRow(tensor, name, node, None, None, None, mine)
         sqnr_db = None if is_weight or again is not None else quality.get(node)
@@ -150,6 +151,12 @@ def range_rows(
 FORMAT_REFUSAL = (
     "Its values go to a number format, whose parameters and not a range say what it reaches. "
     "Formats shows its grid against these values."
+)
+
+
+CALL_REFUSAL = (
+    "Every call takes a range of its own, from that call's values; nobody chooses it. What stands "
+    "here is over all samples; the page Calls shows one range for each."
 )
 
 
@@ -194,6 +201,8 @@ def describe(row: RangeRow) -> str:
             f"grid  {figure(row.grid[0])} to {figure(row.grid[1])}",
             f"step  {figure(row.step)}{each}",
         ]
+    if tensor.dynamic:
+        lines.append("a range at every call; these ends are over all samples")
     if tensor.origin and tensor.origin != tensor.node and tensor.kind != "weight":
         lines.insert(2, f"in {tensor.origin} of the graph")
     if row.clipped is not None:

@@ -32,20 +32,21 @@ from ui.models.cost_table import (
 )
 from ui.models.figure_table import Role
 from ui.outline import inside
+from ui.places.export_view import ExportView, export_cards
 from ui.places.view import PlacesView
-from ui.result_panel import ResultPanel, Shown, StageFrame
+from ui.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
 from ui.selection import Selected
 from ui.theme import Theme
 from ui.widgets.deliverables_view import DeliverablesView
 from ui.widgets.figure_cards import Card, FigureCards
 from ui.widgets.figure_view import BarDelegate, FigureView
-from workbench.results import LowerResult, PackageResult
+from workbench.results import ExportedModel, LowerResult, PackageResult
 
 NO_COST = "What the program costs on the device appears here once it has been compiled."
 NO_PACKAGE = "The files for the firmware engineer appear here once they have been packed."
 _MOST_BARS = 24
 _EVERY = "every module"
-OPERATIONS, PLACES, DELIVERABLES = range(3)
+OPERATIONS, PLACES, PRODUCTS, DELIVERABLES = range(4)
 
 
 class CostPanel(ResultPanel):
@@ -101,6 +102,7 @@ class CostPanel(ResultPanel):
         if not ours or set(rows) != set(table.chosen_rows()):
             table.choose_rows(rows, reveal=not ours)
         self.places.choose(selected.nodes, ours=ours)
+        self.export.choose(chosen_nodes(selected, self.context.outline), ours=ours)
         self.bars.choose(
             i for i, m in enumerate(self._modules) if _touches(m.module, modules)
         )  # fmt: skip
@@ -108,7 +110,8 @@ class CostPanel(ResultPanel):
     def show_level(self, stage: str) -> None:
         """Bring what a stage has made to the front."""
         if self.has("lower"):
-            self.tabs.setCurrentIndex(DELIVERABLES if stage == "package" else OPERATIONS)
+            first = OPERATIONS if self.tabs.isTabVisible(OPERATIONS) else PRODUCTS
+            self.tabs.setCurrentIndex(DELIVERABLES if stage == "package" else first)
 
     def _make_cost(self, content: QWidget) -> None:
         self.origin = QLabel(content)
@@ -121,6 +124,9 @@ class CostPanel(ResultPanel):
         self.places = PlacesView(self.context, self)
         self.places.nodes_chosen.connect(self._on_nodes_chosen)
         self.tabs.addTab(self.places, "What runs where")
+        self.export = ExportView(self)
+        self.export.nodes_chosen.connect(self._on_nodes_chosen)
+        self.tabs.addTab(self.export, "Products and commands")
         self.tabs.addTab(self.frames["package"], "Deliverables")
         layout = QVBoxLayout(content)
         layout.setContentsMargins(8, 6, 8, 0)
@@ -179,6 +185,12 @@ class CostPanel(ResultPanel):
 
     def _show_cost(self, shown: Shown[LowerResult]) -> None:
         value, theme = shown.value, self.context.theme
+        for tab in (OPERATIONS, PLACES):
+            self.tabs.setTabVisible(tab, value.exported is None)
+        self.tabs.setTabVisible(PRODUCTS, value.exported is not None)
+        if value.exported is not None:
+            self._show_export(value.exported, value.warnings, stale=not shown.current)
+            return
         for_what = f"{value.target}, {value.system_config}, {value.memory_mode}"
         notes = (f"Estimated by Vela {value.vela_version} for {for_what}.", *value.warnings)
         self.origin.setText(" ".join(notes))
@@ -191,6 +203,12 @@ class CostPanel(ResultPanel):
         self.bars.set_stale(not shown.current)
         self.places.render_lowered(shown)
         self._show_depths()
+
+    def _show_export(self, value: ExportedModel, warnings: Sequence[str], *, stale: bool) -> None:
+        self.origin.setText(" ".join((value.check.sentence, *warnings)))
+        self.cards.render_cards(export_cards(value), self.context.theme, stale=stale)
+        self.export.render_export(value, self.context.theme, stale=stale)
+        self._rows = []
 
     def _show_depths(self) -> None:
         deepest, kept = depths(self._rows), self.depth_box.currentIndex()

@@ -62,7 +62,7 @@ class MemoryPanel(ResultPanel):
             self.show_results()
 
     def show_results(self) -> None:
-        lowered = self.read(LowerResult, "lower")
+        lowered = self.read_program()
         self.show_frame("lower", lowered)
         if lowered is None:
             return

@@ -12,20 +12,19 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QSplitter,
-    QTabWidget,
     QVBoxLayout,
     QWidget,
 )
 
 from ui.models.quality_table import (
-    IntegerTableModel,
     OutputTableModel,
     QualityTableModel,
+    ReadingTableModel,
     SampleTableModel,
     describe_quality,
-    divergence_text,
 )
-from ui.quality_cards import MEASURED, quality_cards, verify_cards
+from ui.numerics.comparison_view import ComparisonView, pages_of
+from ui.quality_cards import MEASURED, quality_cards
 from ui.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
 from ui.selection import Selected
 from ui.theme import Theme
@@ -39,6 +38,7 @@ from workbench.results import (
     TensorQuality,
     VerifyResult,
 )
+from workbench.targets import target_of
 
 NO_QUALITY = (
     "How far the quantized model is from the float one appears here once it has been evaluated."
@@ -76,7 +76,7 @@ class NumericsPanel(ResultPanel):
         if self.has("evaluate"):
             self.bars.set_theme(theme)
         if self.has("verify"):
-            self.differences.set_theme(theme)
+            self.comparison.set_theme(theme)
         if any(self.has(stage) for stage in self.frames):
             self._keys = dict.fromkeys(self._keys)
             self.show_results()
@@ -89,7 +89,8 @@ class NumericsPanel(ResultPanel):
         verified = self.read(VerifyResult, "verify")
         self.show_frame("verify", verified)
         if verified is not None and self._is_news("verify", verified.folder, verified.current):
-            self._show_verify(verified)
+            stale = not verified.current
+            self.comparison.render_comparison(verified.value, self.context.theme, stale=stale)
 
     def render_selection(self, selected: Selected) -> None:
         if not self.has("evaluate"):
@@ -108,6 +109,8 @@ class NumericsPanel(ResultPanel):
         self.cards = FigureCards(content)
         self.data_note = QLabel(content)
         self.data_note.setWordWrap(True)
+        self.readings = ReadingTableModel(self)
+        self.reading_table = FigureView("Readings side by side", self.readings, content)
         self.outputs = OutputTableModel(self)
         self.output_table = FigureView("Quality of the outputs", self.outputs, content)
         self.bars = BarPlot(
@@ -144,41 +147,23 @@ class NumericsPanel(ResultPanel):
         layout.addLayout(row)
         layout.addWidget(self.bars, 1)
         split = QSplitter(Qt.Orientation.Vertical, parent)
-        pages = _pages(split, ("Tensors", self.table), ("Worst samples", self.sample_table))
-        for number, part in enumerate((self.output_table, bars, pages)):
+        pages = pages_of(split, ("Tensors", self.table), ("Worst samples", self.sample_table))
+        parts = (self.reading_table, self.output_table, bars, pages)
+        for number, part in enumerate(parts):
             split.addWidget(part)
             split.setCollapsible(number, False)
-            split.setStretchFactor(number, number)
-        split.setSizes([60, 190, 200])
+            split.setStretchFactor(number, max(number - 1, 0))
+        split.setSizes([96, 60, 180, 190])
         return split
 
     def _make_verify(self, content: QWidget) -> None:
-        from ui.plots.bar_plot import DifferencePlot
-
-        self.verify_cards = FigureCards(content)
-        self.verify_note = _hint("", content)
-        self.verify_note.setWordWrap(True)
-        self.differences = DifferencePlot("quantized model", content)
-        self.log = QCheckBox("Logarithmic counts", content)
-        self.log.clicked.connect(self.differences.set_log)
-        self.verify_outputs = OutputTableModel(self)
-        self.verify_table = FigureView("Outputs of the program", self.verify_outputs, content)
-        self.integers = IntegerTableModel(self)
-        self.integer_table = FigureView("Tensors of the program", self.integers, content)
-        self.integer_table.rows_chosen.connect(self._on_integers_chosen)
-        self.divergence = QLabel(content)
-        self.divergence.setWordWrap(True)
+        self.comparison = ComparisonView(content)
+        self.comparison.nodes_chosen.connect(
+            lambda nodes: self.context.selection.choose_nodes(nodes, "integers")
+        )
         layout = QVBoxLayout(content)
-        layout.setContentsMargins(8, 6, 8, 0)
-        layout.setSpacing(6)
-        layout.addWidget(_heading("Integer program against quantized", content))
-        layout.addWidget(self.verify_note)
-        layout.addWidget(self.verify_cards)
-        layout.addWidget(self.log, 0, Qt.AlignmentFlag.AlignLeft)
-        layout.addWidget(self.differences, 2)
-        layout.addWidget(self.divergence)
-        pages = _pages(content, ("Tensors", self.integer_table), ("Outputs", self.verify_table))
-        layout.addWidget(pages, 3)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.comparison)
 
     def _is_news(self, stage: str, folder: Path, current: bool) -> bool:
         before, self._keys[stage] = self._keys[stage], (folder, current)
@@ -188,7 +173,9 @@ class NumericsPanel(ResultPanel):
         value, theme = shown.value, self.context.theme
         converted = self.context.load(ConvertResult, "convert")
         memory = converted.memory if converted is not None else None
-        cards = quality_cards(value, memory)
+        project = self.context.document.project
+        emulation = target_of(project.target.id).emulation if project is not None else ""
+        cards = quality_cards(value, memory, emulation)
         self.cards.render_cards(cards, theme, stale=not shown.current)
         note = f"{_samples(value.samples)} of {value.data}, calibrated on {value.calibrated_on}."
         if EXAMPLE_ONLY in {value.calibrated_on, value.data}:
@@ -197,26 +184,15 @@ class NumericsPanel(ResultPanel):
         is_weak = EXAMPLE_ONLY in note or bool(value.warnings)
         self.data_note.setStyleSheet(f"color: {theme.warning if is_weak else theme.muted};")
         self._tensors = value.tensors
+        self.readings.set_rows(value.readings)
+        self.reading_table.setVisible(bool(value.readings))
+        self.reading_table.set_look(theme, stale=not shown.current)
         self.outputs.set_rows(value.outputs)
         self.model.set_rows(value.tensors)
         self.samples.set_rows(value.worst)
         self._show_bars()
         self.bars.set_stale(not shown.current)
         for table in (self.output_table, self.table, self.sample_table):
-            table.set_look(theme, stale=not shown.current)
-
-    def _show_verify(self, shown: Shown[VerifyResult]) -> None:
-        value, theme = shown.value, self.context.theme
-        self.verify_cards.render_cards(verify_cards(value), theme, stale=not shown.current)
-        self.verify_note.setText(" ".join(value.warnings))
-        self.verify_note.setVisible(bool(value.warnings))
-        self.differences.render_counts(value.histogram)
-        self.differences.set_stale(not shown.current)
-        self.verify_outputs.set_rows(value.outputs)
-        self.integers.set_rows(value.tensors)
-        self.divergence.setText(divergence_text(value))
-        self.divergence.setVisible(bool(value.tensors))
-        for table in (self.verify_table, self.integer_table):
             table.set_look(theme, stale=not shown.current)
 
     def _show_bars(self) -> None:
@@ -245,11 +221,6 @@ class NumericsPanel(ResultPanel):
     def _on_bars_chosen(self, bars: Sequence[int]) -> None:
         self._choose([self._order[bar] for bar in bars])
 
-    def _on_integers_chosen(self, rows: Sequence[int]) -> None:
-        found = [self.integers.row_at(row) for row in rows]
-        nodes = [t.origin for t in found if t and t.origin]
-        self.context.selection.choose_nodes(nodes, "integers")
-
     def _look_at(self, row: int) -> None:
         found = self.samples.row_at(row)
         if found is not None:
@@ -274,11 +245,3 @@ def _hint(text: str, parent: QWidget) -> QLabel:
     label = QLabel(text, parent)
     label.setObjectName("Hint")
     return label
-
-
-def _pages(parent: QWidget, *pages: tuple[str, QWidget]) -> QTabWidget:
-    made = QTabWidget(parent)
-    made.setDocumentMode(True)
-    for title, page in pages:
-        made.addTab(page, title)
-    return made

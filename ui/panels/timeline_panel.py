@@ -53,7 +53,7 @@ class TimelinePanel(ResultPanel):
             self.plot.set_theme(theme)
 
     def show_results(self) -> None:
-        lowered = self.read(LowerResult, "lower")
+        lowered = self.read_program()
         self.show_frame("lower", lowered)
         if lowered is None:
             return

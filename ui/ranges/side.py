@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QLabel, QSplitter, QTabWidget, QVBoxLayout, QWidge
 from ui.models.range_arrays import Arrays, Channels
 from ui.models.range_table import RangeRow, describe
 from ui.range_drawing import samples_of, tensor_of
+from ui.ranges.calls_view import CallsView
 from ui.ranges.chosen_view import ChosenView
 from ui.ranges.editor import RangeEditor
 from ui.ranges.methods_view import MethodsView
@@ -20,6 +21,7 @@ from workbench.results import TensorRange
 
 NO_CHOICE = "There is no range to choose here; the reason stands under the histogram."
 NO_SPREAD = "Calibration saw no spread of values here, so all methods would say the same."
+_CALLS = 3
 # How long a selection rests before all methods are searched [ms].
 _REST_MS = 60
 UNCHOSEN_TEXT = "Choose a tensor in the plot or the table to see its histogram."
@@ -34,16 +36,18 @@ class TensorSide(QWidget):
         self.title.setWordWrap(True)
         self.title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.editor = RangeEditor(self)
-        self.methods, self.samples, self.chosen = (
-            MethodsView(self), SamplesView(self), ChosenView(self),
+        self.methods, self.samples, self.chosen, self.calls = (
+            MethodsView(self), SamplesView(self), ChosenView(self), CallsView(self),
         )  # fmt: skip
         self.methods.previewed.connect(lambda c: self.editor.preview(c.minimum, c.maximum))
         self.pages = QTabWidget(self)
         self.pages.setDocumentMode(True)
         for title, page in (
             ("Methods", self.methods), ("Samples", self.samples), ("Chosen", self.chosen),
+            ("Calls", self.calls),
         ):  # fmt: skip
             self.pages.addTab(page, title)
+        self.pages.setTabVisible(_CALLS, False)
         split = QSplitter(Qt.Orientation.Vertical, self)
         for number, part in enumerate((self.editor, self.pages)):
             split.addWidget(part)
@@ -89,6 +93,10 @@ class TensorSide(QWidget):
         self.methods.render_choices([], row.tensor.module, why)
         self._asked = (row.tensor, histogram) if histogram is not None and not why else None
         self._later.start()
+        self.pages.setTabVisible(_CALLS, bool(row.tensor.dynamic))
+        if row.tensor.dynamic:
+            self.calls.render_calls(row.tensor.dynamic, samples_of(arrays, row.tensor.index))
+            self.pages.setCurrentIndex(_CALLS)
         data = project.calibration if project is not None else None
         self.samples.setEnabled(True)
         self.samples.render_samples(
@@ -106,4 +114,5 @@ class TensorSide(QWidget):
         self.editor.tensor.set_theme(theme)
         self.methods.set_theme(theme, stale=stale)
         self.samples.set_theme(theme)
+        self.calls.set_theme(theme)
         self.chosen.set_theme(theme)

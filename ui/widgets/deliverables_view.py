@@ -52,6 +52,7 @@ class DeliverablesView(QWidget):
 
     def render_package(self, package: PackageResult, theme: Theme, *, stale: bool) -> None:
         """Show other deliverables; the files' model is filled by its owner."""
+        self.cards.setVisible(not package.note)
         planned = " + ".join(size(b) for b in package.planned_bytes) or size(0)
         self.cards.render_cards(
             (
@@ -67,11 +68,9 @@ class DeliverablesView(QWidget):
         self.kernels.clear()
         self.kernels.addItems(package.kernels)
         number = len(package.kernels)
-        self.kernel_note.setText(
-            f"Kernels the runtime must have ({number})"
-            if number
-            else "The runtime needs no kernels: everything runs on the NPU."
-        )
+        needed = f"Kernels the runtime must have ({number})"
+        none = "The runtime needs no kernels: everything runs on the NPU."
+        self.kernel_note.setText(package.note or (needed if number else none))
         self.kernels.setVisible(bool(number))
         self.copy.setVisible(bool(number))
         self.deliver.setEnabled(not stale)

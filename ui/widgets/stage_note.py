@@ -48,6 +48,7 @@ class StageNote(QWidget):
     def __init__(self, empty: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._empty = empty
+        self._absent = ""
         self._stage = ""
         self.label = QLabel(empty, self)
         self.label.setObjectName("Hint")
@@ -70,10 +71,15 @@ class StageNote(QWidget):
     def render_stage(self, view: StageView) -> None:
         """Say how a stage stands."""
         self._stage = view.id
-        self.label.setText(sentence(view, self._empty))
-        text = button_text(view)
+        is_absent = bool(self._absent) and view.state == "cached"
+        self.label.setText(self._absent if is_absent else sentence(view, self._empty))
+        text = "" if is_absent else button_text(view)
         self.button.setText(text)
         self.button.setVisible(bool(text))
+
+    def set_absent(self, sentence: str) -> None:
+        """Say why a stage that is done has nothing for this place; "" where it has."""
+        self._absent = sentence
 
 
 class StaleBanner(QWidget):

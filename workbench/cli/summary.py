@@ -6,18 +6,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from workbench.boards import fit
+from workbench.cli.exported_summary import print_exported, print_readings, print_runtime
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_versions
 from workbench.results import (
     GRAPH_FILE,
     RESULTS,
     ConvertResult,
-    EvaluateResult,
     LowerResult,
     PackageResult,
     PrepareResult,
-    SimulationResult,
-    VerifyResult,
     load_result,
 )
 from workbench.suggestions import suggest
@@ -28,6 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from workbench.project.model import Project
+
+
+_TOLD = frozenset({"evaluate", "lower", "verify", "run"})
 
 
 def summary(
@@ -49,28 +50,17 @@ def summary(
         "stages": stages,
     }
     document["warnings"] = list(_warnings(folders))
-    target = target_of(project.target.id)
-    if target.emulation:
-        document["emulated"] = {"target": target.id, "sentence": target.emulation}
-        if "convert" in folders:
-            memory = load_result(ConvertResult, folders["convert"]).memory
-            if memory is not None:
-                document["emulated"] |= memory.model_dump(mode="json") | {
-                    "weight_density": memory.weight_density, "data_density": memory.data_density,
-                }  # fmt: skip
-    if "evaluate" in folders:
-        result = load_result(EvaluateResult, folders["evaluate"])
-        document["evaluate"] = result.model_dump(mode="json")
+    if emulated := _emulated(project, folders):
+        document["emulated"] = emulated
+    for stage, kind in RESULTS.items():
+        if stage in _TOLD and stage in folders:
+            document[stage] = load_result(kind, folders[stage]).model_dump(mode="json")
     if "lower" in folders:
-        document["lower"] = load_result(LowerResult, folders["lower"]).model_dump(mode="json")
         found = fit.of_results(project, base, folders["lower"])
         if found is not None:
             document["board"] = fit.document(found)
-        document["suggestions"] = _suggestions(project, folders)
-    if "verify" in folders:
-        document["verify"] = load_result(VerifyResult, folders["verify"]).model_dump(mode="json")
-    if "run" in folders:
-        document["run"] = load_result(SimulationResult, folders["run"]).model_dump(mode="json")
+        if document["lower"]["exported"] is None:
+            document["suggestions"] = _suggestions(project, folders)
     if "package" in folders:
         document["package"] = _package(folders["package"], out)
     return document
@@ -82,6 +72,19 @@ def _warnings(folders: Mapping[str, Path]) -> Iterator[dict[str, str]]:
         if stage in folders:
             said = getattr(load_result(kind, folders[stage]), "warnings", ())
             yield from ({"stage": stage, "message": message} for message in said)
+
+
+def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
+    """Return what is to be said where no device is behind the numbers; nothing where one is."""
+    target = target_of(project.target.id)
+    if not target.emulation:
+        return {}
+    said: dict[str, Any] = {"target": target.id, "sentence": target.emulation}
+    memory = load_result(ConvertResult, folders["convert"]).memory if "convert" in folders else None
+    if memory is not None:
+        said |= memory.model_dump(mode="json")
+        said |= {"weight_density": memory.weight_density, "data_density": memory.data_density}
+    return said
 
 
 def _suggestions(project: Project, folders: Mapping[str, Path]) -> list[dict[str, Any]]:
@@ -108,10 +111,12 @@ def _package(folder: Path, out: Path | None) -> dict[str, Any]:
     result = load_result(PackageResult, folder)
     place = out.absolute() if out else folder
     files = [{**f.model_dump(), "path": str(place / f.name)} for f in result.files]
-    program = next(f for f in files if f["name"].endswith(".pte"))
+    # The program, or the model of a target whose compiler runs elsewhere, comes first.
+    name = "pte" if result.files[0].name.endswith(".pte") else "model"
     return {
-        "pte": {key: program[key] for key in ("path", "bytes", "sha256")},
+        name: {key: files[0][key] for key in ("path", "bytes", "sha256")},
         "files": files,
+        "note": result.note,
         "kernels": list(result.kernels),
         "method_pool_bytes": result.method_pool_bytes,
         "scratch_pool_bytes": result.scratch_pool_bytes,
@@ -160,17 +165,13 @@ def _print_evaluate(part: dict[str, Any]) -> None:
         line += f"; {part['metric_name']} {values}"
     print(line)
     print(f"             calibrated on {part['calibrated_on']}")
-    _print_readings(part["readings"])
-
-
-def _print_readings(readings: list[dict[str, Any]]) -> None:
-    for each in readings:
-        top1 = "" if each["top1"] is None else f"; top-1 {each['top1']:.2%}"
-        largest = f"max error {each['max_abs_error']:.3g}{top1} ({each['marks']})"
-        print(f"Reading      {each['title']:22} SQNR {_db(each['sqnr_db'])}; {largest}")
+    print_readings(part["readings"])
 
 
 def _print_lower(part: dict[str, Any]) -> None:
+    if part["exported"] is not None:
+        print_exported(part["exported"])
+        return
     print(
         f"Program      {part['delegates']} delegate(s), {part['delegated_nodes']} operators on "
         f"the NPU, {len(part['cpu_nodes'])} on the CPU"
@@ -207,6 +208,9 @@ def _print_board(part: dict[str, Any]) -> None:
 
 
 def _print_verify(part: dict[str, Any]) -> None:
+    if part["runtime"]:
+        print_runtime(part)
+        return
     share = part["exact"] / part["elements"] if part["elements"] else 0.0
     print(
         f"Computed     {share:.2%} of {part['elements']} outputs equal on the TOSA reference "

@@ -9,6 +9,7 @@ import sys
 
 from workbench.doctor.findings import Finding
 from workbench.doctor.machine import machine_findings
+from workbench.doctor.nnpa_compiler import compiler_findings
 from workbench.pipeline.cache import default_root
 from workbench.pipeline.plan import tool_version
 from workbench.project.trust import default_store
@@ -22,6 +23,9 @@ PROVEN = {
     "executorch": "1.5.1",
     "ethos-u-vela": "5.1.0",
     "tosa-tools": "2026.5.0",
+    "onnx": "1.21.0",
+    "onnxscript": "0.7.2",
+    "onnxruntime": "1.31",
     "PySide6-Essentials": "6.11",
     "pyqtgraph": "0.14",
 }
@@ -30,7 +34,7 @@ PROVEN = {
 def findings() -> list[Finding]:
     """Return everything looked for, in a fixed order."""
     packages = (_package(name, version) for name, version in PROVEN.items())
-    return [_python(), *packages, *machine_findings(), _cache()]
+    return [_python(), *packages, *machine_findings(), *compiler_findings(), _cache()]
 
 
 def _python() -> Finding:

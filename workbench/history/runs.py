@@ -175,8 +175,10 @@ def quality_of(evaluated: EvaluateResult) -> Quality:
     )
 
 
-def cost_of(lowered: LowerResult) -> Cost:
-    """Return the estimated cost of a compiled program."""
+def cost_of(lowered: LowerResult) -> Cost | None:
+    """Return the estimated cost of a compiled program; None where its compiler runs elsewhere."""
+    if lowered.exported is not None:
+        return None
     vela = lowered.vela
     return Cost(
         cycles=sum(report.cycles_total for report in vela),

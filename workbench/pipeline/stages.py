@@ -10,6 +10,9 @@ PACKAGES = {
     "executorch": "executorch",
     "ethos-u-vela": "ethos-u-vela",
     "tosa-tools": "tosa-tools",
+    "onnx": "onnx",
+    "onnxscript": "onnxscript",
+    "onnxruntime": "onnxruntime",
 }
 
 
@@ -52,9 +55,11 @@ STAGES: tuple[Stage, ...] = (
     Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 5,
           _entry("evaluate")),
     Stage("lower", "Lower", "Compiling for the NPU", ("convert",),
-          ("target.compile", "rules.placing"), ("executorch", "ethos-u-vela"), 8, _entry("lower")),
+          ("target.compile", "rules.placing"),
+          ("executorch", "ethos-u-vela", "onnx", "onnxscript"), 9, _entry("lower")),
     Stage("verify", "Verify", "Comparing with the reference model", ("lower",),
-          ("verification", "evaluation.data"), ("tosa-tools",), 6, _entry("verify")),
+          ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 6,
+          _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
           ("verification", "evaluation.data", "machine"), ("tosa-tools",), 4, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),

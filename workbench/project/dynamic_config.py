@@ -19,4 +19,4 @@ class DynamicConfig(Frozen):
     @property
     def label(self) -> str:
         """A short name."""
-        return f"{self.dynamic}-dynamic"
+        return f"{self.dynamic}-dyn"

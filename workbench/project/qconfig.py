@@ -175,7 +175,7 @@ PRESETS: tuple[Preset, ...] = (
         places=True,
     ),
     Preset(
-        id="int8-dynamic",
+        id="int8-dyn",
         title="8-bit, ranges at each call",
         description="int8 weights with one scale; activations as int8 with a new range every call",
         config=DynamicConfig(),

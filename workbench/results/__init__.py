@@ -24,6 +24,13 @@ from workbench.results.cost import (
     VelaReport,
     VelaTotals,
 )
+from workbench.results.exported import (
+    CONFIG_FILE,
+    MODEL_FILE,
+    CompilerCheck,
+    ExportedModel,
+    ExportedProduct,
+)
 from workbench.results.programs import (
     ConvertResult,
     ExportResult,
@@ -54,21 +61,26 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARRAYS_FILE",
+    "CONFIG_FILE",
     "DEVICE_GRAPH_FILE",
     "EXAMPLE_ONLY",
     "GRAPH_FILE",
+    "MODEL_FILE",
     "NOT_REACHED",
     "PROGRAM_FILE",
     "RESULTS",
     "RESULT_FILE",
     "WEIGHTS_FILE",
     "CalibrateResult",
+    "CompilerCheck",
     "ConvertResult",
     "CpuCause",
     "CpuNode",
     "Deliverable",
     "EvaluateResult",
     "ExportResult",
+    "ExportedModel",
+    "ExportedProduct",
     "FormatMemory",
     "ImportResult",
     "Improvement",

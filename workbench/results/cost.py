@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from workbench.project.frozen import Frozen
+from workbench.results.exported import ExportedModel
 
 # Why a node stays on the CPU, for programs: a rule; a float operator; beside a float one; 16-bit
 # integers; a conversion at the border of the program, or one inside it; nothing to compute.
@@ -101,7 +102,11 @@ class VelaReport(VelaTotals):
 
 
 class LowerResult(Frozen):
-    """The compiled program: what runs where, and what Vela estimates."""
+    """The compiled program: what runs where, and what Vela estimates.
+
+    ``exported`` is there instead of a program where the compiler runs elsewhere; then nothing is
+    known of delegates, kernels and costs.
+    """
 
     target: str
     system_config: str
@@ -115,6 +120,7 @@ class LowerResult(Frozen):
     accelerated: bool
     retargeted: bool = False
     vela_version: str
+    exported: ExportedModel | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -128,10 +134,14 @@ class Deliverable(Frozen):
 
 
 class PackageResult(Frozen):
-    """The deliverables, and the memory the runtime must give [bytes]."""
+    """The deliverables, and the memory the runtime must give [bytes].
+
+    ``note`` stands in the place of memory and kernels where another compiler says them.
+    """
 
     files: tuple[Deliverable, ...]
     kernels: tuple[str, ...]
     method_pool_bytes: int
     scratch_pool_bytes: int
     planned_bytes: tuple[int, ...]
+    note: str = ""

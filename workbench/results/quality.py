@@ -108,8 +108,11 @@ class EvaluateResult(Frozen):
 
 
 class VerifyResult(Frozen):
-    """The integer program on the TOSA reference model against the quantized model; computed.
+    """A program on a reference against the model; computed.
 
+    Of integers it is the TOSA reference model against the quantized model. Where a file was
+    exported for another compiler, ``runtime`` computed it, ``max_abs_error`` is how far it is from
+    the float model at most, and steps of a grid say nothing; ``readings`` stand beside it.
     ``histogram`` maps integer minus quantized, in steps of the output's grid (LSB), to the number
     of output elements.
     ``tensors`` are compared over the first ``tensor_samples`` samples, in the order of the program;
@@ -127,4 +130,7 @@ class VerifyResult(Frozen):
     tensor_samples: int = 0
     first_divergence: str = ""
     text: TextQuality | None = None
+    runtime: str = ""
+    max_abs_error: float | None = None
+    readings: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -64,3 +64,4 @@ class CalibrateResult(Frozen):
     samples: int
     calibrated_on: str
     ranges: tuple[TensorRange, ...]
+    warnings: tuple[str, ...] = ()

@@ -60,7 +60,8 @@ class TargetSpec(Protocol):
     ``toolchain`` names the module with its torch side; ``estimator`` the function that estimates
     the cost of a lowered program on one of the variants, "" where there is none. ``emulation`` is
     what results are marked with where no device is behind them, else ""; ``config_type`` the kind
-    of config that rules take, ``first_config`` the preset to begin with. Where a ``folder`` can be
+    of config that rules take, ``first_config`` the preset to begin with; ``places`` whether
+    rules may keep parts of a model off the device. Where a ``folder`` can be
     given, it is where the paths of a project start; without it files are not looked into.
     """
 
@@ -73,6 +74,7 @@ class TargetSpec(Protocol):
     emulation: str
     config_type: type[Config]
     first_config: str
+    places: bool
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return the options for a choice, each with only the values valid beside the others."""

@@ -95,6 +95,7 @@ class EthosU:
     emulation: str = ""
     config_type: type[Config] = QuantConfig
     first_config: str = "a8w8"
+    places: bool = True
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return the options, each with only the values that are valid beside the others."""

@@ -41,6 +41,7 @@ class Formats:
     emulation: str = EMULATED
     config_type: type[Config] = FormatConfig
     first_config: str = "integer-8"
+    places: bool = False
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return no option: rules say all."""

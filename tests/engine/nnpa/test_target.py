@@ -27,7 +27,7 @@ def lane(engine):
     return engine
 
 
-def ruled(model="n", samples="", config="int8-dynamic", **options):
+def ruled(model="n", samples="", config="int8-dyn", **options):
     made = Project(
         name="n", model=ModelSource(spec=model),
         calibration=DataSource(spec=f"nets.py:{samples}") if samples else None,

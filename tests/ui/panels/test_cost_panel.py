@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFileDialog
 
 from tests.fakes.results import result_of, write_result
 from tests.ui.test_window import run_to
+from ui.panels.cost_panel import DELIVERABLES
 from workbench.results import CpuNode, save_result
 
 MODULES = ("stem.conv", "stem.relu", "head", "")
@@ -117,7 +118,7 @@ def test_that_a_cpu_node_says_why_and_is_chosen_by_a_click(panel, opened, qtbot)
 
 def test_that_deliverables_wait_for_package_with_a_button(opened, qtbot):
     panel = shown(opened, qtbot, "lower")
-    panel.tabs.setCurrentIndex(2)
+    panel.tabs.setCurrentIndex(DELIVERABLES)
     note = panel.frames["package"].note
     assert note.button.isVisible()
     assert note.button.text() == "Run Package"

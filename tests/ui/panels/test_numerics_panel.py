@@ -75,9 +75,9 @@ def test_that_quality_shows_while_the_comparison_is_still_missing(opened, qtbot)
 def test_that_every_card_says_how_its_figure_came_about(panel):
     assert "SQNR: 34.50 dB, measured on host (PyTorch)" in panel.cards.texts()
     assert "Top-1: 98.00 \u2192 97.00 %, measured on host (PyTorch)" in panel.cards.texts()
-    assert "Equal bit for bit: 98.75 %, computed (TOSA model)" in panel.verify_cards.texts()
-    assert "Max difference: 1 LSB, computed (TOSA model)" in panel.verify_cards.texts()
-    assert "Same arg-max: 16 of 16, computed (TOSA model)" in panel.verify_cards.texts()
+    assert "Equal bit for bit: 98.75 %, computed (TOSA model)" in panel.comparison.cards.texts()
+    assert "Max difference: 1 LSB, computed (TOSA model)" in panel.comparison.cards.texts()
+    assert "Same arg-max: 16 of 16, computed (TOSA model)" in panel.comparison.cards.texts()
 
 
 def test_that_figures_without_labels_have_no_card(opened, qtbot):
@@ -136,8 +136,8 @@ def test_that_former_figures_are_marked_after_an_edit(panel, opened, qtbot):
 
 
 def test_that_rare_differences_can_be_told(panel, qtbot):
-    qtbot.mouseClick(panel.log, Qt.MouseButton.LeftButton)
-    assert "log10" in panel.differences.labels["left"]
+    qtbot.mouseClick(panel.comparison.log, Qt.MouseButton.LeftButton)
+    assert "log10" in panel.comparison.differences.labels["left"]
 
 
 def test_that_both_themes_are_taken_live(panel, opened, qtbot):
@@ -174,8 +174,8 @@ def test_that_tensors_inside_the_program_are_listed_with_the_first_divergence(
     panel = shown(opened, qtbot)
     qtbot.waitUntil(lambda: panel.has("verify"))
     said = "First divergence: linear in head, 10.00 % of its elements by at most 3 LSB"
-    assert panel.divergence.text() == f"{said}, over 4 samples."
-    panel.integer_table.selectRow(1)
+    assert panel.comparison.divergence.text() == f"{said}, over 4 samples."
+    panel.comparison.integer_table.selectRow(1)
     assert opened.context.selection.value.nodes == {"linear"}
 
 

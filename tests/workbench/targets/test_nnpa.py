@@ -1,6 +1,7 @@
 """NNPA's row of the target table, and its options from the command line."""
 
 import json
+import re
 
 import pytest
 
@@ -9,11 +10,12 @@ from workbench.project import store
 from workbench.project.model import TargetChoice
 from workbench.project.qconfig import A8W8, PRESETS_BY_ID
 from workbench.targets import target_of
+from workbench.targets.nnpa.command import command, container_command, exclusions
 from workbench.targets.nnpa.products import Product
 
 NNPA = target_of("nnpa")
 CHOICE = TargetChoice(id="nnpa")
-DYNAMIC = PRESETS_BY_ID["int8-dynamic"].config
+DYNAMIC = PRESETS_BY_ID["int8-dyn"].config
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def test_that_a_new_project_has_all_options_and_the_first_config(path):
         "activations": "sym", "weights": "sym", "op_types": "MatMul", "rewrite_gemm": True,
         "reading": "nnpa",
     }  # fmt: skip
-    assert [rule.config for rule in project.rules] == ["int8-dynamic"]
+    assert [rule.config for rule in project.rules] == ["int8-dyn"]
 
 
 def test_that_the_command_line_shows_and_sets_options(path, capsys):
@@ -68,7 +70,7 @@ def test_that_options_of_other_targets_are_left_behind():
 def test_that_only_its_own_config_and_float_are_taken():
     assert NNPA.refusal(CHOICE, DYNAMIC, "module_name") == ""
     assert NNPA.refusal(CHOICE, None, "pattern") == ""
-    assert "int8-dynamic" in NNPA.refusal(CHOICE, A8W8, "global")
+    assert "int8-dyn" in NNPA.refusal(CHOICE, A8W8, "global")
     assert "inputs and outputs" in NNPA.refusal(CHOICE, DYNAMIC, "io")
     assert "Ethos-U" in target_of("ethos-u55-128").refusal(
         TargetChoice(id="ethos-u55-128"), DYNAMIC, "global"
@@ -96,6 +98,32 @@ def test_that_options_which_turn_quantization_off_are_told_at_the_rule():
 def test_that_products_too_large_for_the_accelerator_are_not_quantized(left, right, word):
     why = Product(left, right, True).why_float
     assert (word in why) if word else why == ""
+
+
+def test_that_the_commands_are_those_the_compiler_takes():
+    options = NNPA.complete(CHOICE).options
+    assert command("net.onnx", options) == (
+        "onnx-mlir -O3 --EmitLib -march=z17 -maccel=NNPA --mtriple=s390x-ibm-loz "
+        "--nnpa-quant-dynamic=asymActivation,symWeight --nnpa-quant-op-types=MatMul -o net net.onnx"
+    )
+    assert "--config-file=x.json" in command("net.onnx", options, "x.json")
+    container = container_command("net.onnx", options)
+    assert container.startswith('docker run --rm -v "$PWD":/workdir:z icr.io/ibmz/zdlc:5.0.1 ')
+    assert "config-file" not in container
+    odd = command("net.onnx", {**options, "op_types": "MatMul; rm -rf x"})
+    assert "'--nnpa-quant-op-types=MatMul;rm-rfx'" in odd
+
+
+def test_that_exclusions_name_one_operation_and_no_other():
+    entries = json.loads(exclusions(["/a.b/linear/"], ["/c/"]))["nnpa_ops_config"]
+    on_cpu, plain = (entry["pattern"] for entry in entries)
+    assert (on_cpu["match"]["node_type"], on_cpu["rewrite"]) == ("onnx.*", {"device": "cpu"})
+    assert plain["rewrite"] == {"quantize": False}
+    name = plain["match"]["onnx_node_name"]
+    assert re.fullmatch(name, "/a.b/linear/add/-/a.b/linear/MatMul/_2")
+    assert not re.fullmatch(name, "/a.b/linear_1/")
+    assert not re.fullmatch(name, "/axb/linear/")
+    assert exclusions([], []) == ""
 
 
 def test_that_a_product_in_parts_is_told():

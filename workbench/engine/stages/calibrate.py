@@ -53,6 +53,7 @@ def run(context: StageContext) -> None:
         samples=len(witnesses.samples),
         calibrated_on=samples.name if context.project.calibration else EXAMPLE_ONLY,
         ranges=with_origins(context, found),
+        warnings=tuple(f"{r.node}: {r.problem}." for r in found if r.dynamic and r.problem),
     )
     np.savez(context.out / ARRAYS_FILE, **arrays, **_state(calibrated.module))
     save_result(result, context.out)

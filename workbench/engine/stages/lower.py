@@ -19,13 +19,17 @@ LEVEL = "edge"
 def run(context: StageContext) -> None:
     """Leave the program, one TOSA file for each delegate, the reports and both graphs."""
     lowered, result = context.toolchain().lower(context)
-    (context.out / PROGRAM_FILE).write_bytes(lowered.pte)
+    if lowered.pte:
+        (context.out / PROGRAM_FILE).write_bytes(lowered.pte)
+    for name, data in lowered.files.items():
+        (context.out / name).write_bytes(data)
     if lowered.weights is not None:
         (context.out / WEIGHTS_FILE).write_bytes(lowered.weights)
     for index, flatbuffer in enumerate(lowered.tosa):
         (context.out / f"delegate_{index}.tosa").write_bytes(flatbuffer)
     floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
-    snapshot(lowered.edge, LEVEL, floating.modules).save(context.out / GRAPH_FILE)
+    if lowered.edge is not None:
+        snapshot(lowered.edge, LEVEL, floating.modules).save(context.out / GRAPH_FILE)
     if lowered.device_graph is not None:
         device = replace(lowered.device_graph, modules=floating.modules)
         device.save(context.out / DEVICE_GRAPH_FILE)

@@ -12,6 +12,7 @@ import torch
 from workbench.boards.fit import document
 from workbench.engine.bundling import bundle
 from workbench.engine.chosen_ranges import chosen_ranges
+from workbench.engine.handing_on import hand_on
 from workbench.engine.quality import tensors_of
 from workbench.engine.samples import calibration_samples
 from workbench.engine.stepping import stepping
@@ -42,6 +43,10 @@ BUNDLED_SAMPLES = 4
 
 def run(context: StageContext) -> None:
     """Leave the deliverables; the same project gives the same bytes."""
+    lowered = context.result("lower", LowerResult)
+    if lowered.exported is not None:
+        hand_on(context, lowered, lowered.exported)
+        return
     source = context.path("lower")
     weights = source / WEIGHTS_FILE
     facts = gather(
@@ -49,7 +54,6 @@ def run(context: StageContext) -> None:
         weights.read_bytes() if weights.exists() else None,
     )  # fmt: skip
     facts = _with_borders(context, facts)
-    lowered = context.result("lower", LowerResult)
     context.progress(0, None, "bundling test vectors")
     written = [_write(context.out, *file) for file in _files(facts, _bundle(context, facts))]
     note = sections(facts, lowered, written, tool_versions(), _tolerances(context))

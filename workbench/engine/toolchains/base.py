@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -35,7 +35,8 @@ class Lowered:
     ``edge`` is the edge program with its delegates, ``tosa`` one flatbuffer for each of them,
     ``pte`` the bytes for the runtime, ``device_graph`` the program that the delegates hold, in the
     device's own operators; None for a target that has no such form. ``weights`` are the bytes of
-    the file that they lie in apart from the program; None where they lie in it.
+    the file that they lie in apart from the program; None where they lie in it. ``files`` are what
+    there is instead of a program, then empty, where another compiler makes it.
     """
 
     edge: Any
@@ -43,6 +44,7 @@ class Lowered:
     pte: bytes
     device_graph: GraphSnapshot | None = None
     weights: bytes | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Toolchain(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, Place
@@ -9,6 +10,7 @@ from workbench.project.dynamic_config import DynamicConfig
 from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
 from workbench.project.qconfig import PluginConfig
 from workbench.targets.base import OptionSpec, Variant
+from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL
 from workbench.targets.nnpa.options import OPTIONS, SILENT, WHAT_IF, quantizes
 
 if TYPE_CHECKING:
@@ -29,13 +31,15 @@ class Nnpa:
     title: str = "IBM Telum II NNPA (emulated, exported as ONNX)"
     variants: tuple[Variant, ...] = (Variant("nnpa", "IBM Telum II NNPA (z17)"),)
     stages: tuple[str, ...] = (
-        "import_model", "export", "prepare", "calibrate", "convert", "evaluate",
+        "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
+        "verify", "package",
     )  # fmt: skip
     toolchain: str = "workbench.engine.toolchains.nnpa"
     estimator: str = ""
     emulation: str = EMULATED
     config_type: type[Config] = DynamicConfig
-    first_config: str = "int8-dynamic"
+    first_config: str = "int8-dyn"
+    places: bool = True
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return the compiler's options for quantization, and how its arithmetic is read."""
@@ -59,9 +63,11 @@ class Nnpa:
         return {}
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
-        """Return what one stage depends on: all options."""
-        del name
-        return {"id": choice.id, **self.complete(choice).options}
+        """Return what one stage depends on: all options, and what compiler could be asked."""
+        options: dict[str, JsonValue] = {"id": choice.id, **self.complete(choice).options}
+        if name == "compile":
+            options["compilers"] = [shutil.which(COMPILER), shutil.which(CONTAINER_TOOL)]
+        return options
 
     def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
         """Return the options that have no such value."""
@@ -89,7 +95,7 @@ class Nnpa:
             )
         if config is None or isinstance(config, DynamicConfig):
             return ""
-        return "NNPA takes int8 with ranges at each call (int8-dynamic), or float."
+        return "NNPA takes int8 with ranges at each call (int8-dyn), or float."
 
     def warnings(
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]

@@ -1,0 +1,232 @@
+"""The ONNX file for NNPA: rewritten, checked, run in ONNX Runtime, and shown to a compiler."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.engine.nnpa import networks
+from tests.engine.nnpa.test_target import ruled
+from workbench.engine.toolchains.nnpa import lowering
+from workbench.engine.toolchains.nnpa.exporting import rewrite_gemms
+from workbench.project import edits
+
+pytestmark = pytest.mark.engine
+
+FAKE = Path(__file__).parents[2] / "fakes" / "onnx_mlir.py"
+
+
+@pytest.fixture
+def lane(engine, monkeypatch, tmp_path):
+    """An engine on a machine without a compiler."""
+    shutil.copy(networks.__file__, engine.folder / "nets.py")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+    return engine
+
+
+def install(folder, name="onnx-mlir", text=""):
+    path = folder / "bin" / name
+    path.write_text(text or f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
+    path.chmod(0o755)
+
+
+def exported(lane, made, until="lower"):
+    assert lane.run(made, until) == "done", lane.failure
+    model = onnx.load(lane.path(made, "lower") / "model.onnx")
+    return model, lane.result(made, "lower").exported
+
+
+def test_that_the_file_is_what_the_compiler_can_read_and_quantize(lane):
+    made = ruled("nets.py:transformer", "sentences")
+    model, told = exported(lane, made)
+    onnx.checker.check_model(model, full_check=True)
+    assert (model.ir_version, model.opset_import[0].version) == (10, 20)
+    gemms = [n for n in model.graph.node if n.op_type == "Gemm"]
+    assert [a.i for n in gemms for a in n.attribute if a.name == "transB"] == [0]
+    assert told.rewritten == 1
+    assert told.quantized == 5
+    assert {p.origin for p in told.products if not p.quantized} == {"scaled_dot_product_attention"}
+    names = [node.name for node in model.graph.node]
+    assert len(set(names)) == len(names)
+    assert "/head/linear_4/" in names
+
+
+def test_that_the_file_tells_nothing_of_this_machine(lane):
+    made = ruled("nets.py:transformer", "sentences")
+    exported(lane, made)
+    data = (lane.path(made, "lower") / "model.onnx").read_bytes()
+    assert str(lane.folder).encode() not in data
+    assert b"nets.py" not in data
+    shutil.rmtree(lane.path(made, "lower"))
+    exported(lane, made)
+    assert (lane.path(made, "lower") / "model.onnx").read_bytes() == data
+
+
+def test_that_a_gemm_stays_where_rewriting_is_off(lane):
+    model, told = exported(lane, ruled("nets.py:mlp", "vectors", rewrite_gemm=False))
+    assert told.rewritten == 0
+    assert told.quantized == 0
+    assert all("Rewrite Gemm" in product.reason for product in told.products)
+    assert all(a.i == 1 for n in model.graph.node for a in n.attribute if a.name == "transB")
+
+
+def test_that_onnx_runtime_computes_the_model_and_stands_beside_both_readings(lane):
+    made = ruled("nets.py:transformer", "sentences")
+    assert lane.run(made, "verify") == "done", lane.failure
+    result = lane.result(made, "verify")
+    assert result.runtime.startswith("ONNX Runtime")
+    assert result.max_abs_error < 1e-5
+    readings = {each.id: each for each in result.readings}
+    assert list(readings) == ["onnxruntime", "nnpa", "document", "onnxruntime-dynamic"]
+    assert readings["onnxruntime"].sqnr_db > 100
+    # Both compute per tensor in int8 with ranges of each call, from the same float model.
+    document, dynamic = readings["document"].sqnr_db, readings["onnxruntime-dynamic"].sqnr_db
+    assert document == pytest.approx(dynamic, abs=1.0)
+    assert result.samples == 8
+
+
+def test_that_a_file_which_computes_something_else_fails_the_stage(lane, monkeypatch):
+    def damaging(model):
+        done = rewrite_gemms(model)
+        weight = next(i for i in model.graph.initializer if i.name.endswith("_transposed"))
+        value = onnx.numpy_helper.to_array(weight) * np.float32(1.01)
+        weight.CopyFrom(onnx.numpy_helper.from_array(value, weight.name))
+        return done
+
+    monkeypatch.setattr(lowering, "rewrite_gemms", damaging)
+    made = ruled("nets.py:mlp", "vectors")
+    assert lane.run(made, "verify") == "failed"
+    assert "computes something else" in lane.failure.message
+
+
+def test_that_the_deliverables_are_complete_and_the_same_twice(lane):
+    made = edits.assign(ruled("nets.py:mlp", "vectors"), "module_name", "first", "float")
+    assert lane.run(made, "package") == "done", lane.failure
+    folder = lane.path(made, "package")
+    files = {file.name for file in lane.result(made, "package").files}
+    assert files == {"n.onnx", "n.json", "n.commands.sh", "n.vectors.npz", "manifest.json"}
+    script = (folder / "n.commands.sh").read_text()
+    assert "--config-file=n.json -o n n.onnx" in script
+    assert "zDLC 5.0.1 has no switch" in script
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert "nothing ran on NNPA" in manifest["numbers"]
+    with np.load(folder / "n.vectors.npz") as vectors:
+        assert vectors["0/float0"].shape == vectors["3/emulated0"].shape == (1, 4)
+    first = {name: (folder / name).read_bytes() for name in files}
+    shutil.rmtree(folder)
+    assert lane.run(made, "package") == "done"
+    assert {name: (folder / name).read_bytes() for name in files} == first
+
+
+def test_that_rules_become_the_compilers_exclusions(lane):
+    made = edits.assign(ruled("nets.py:mlp", "vectors"), "module_name", "first", "float")
+    made = edits.assign(made, "module_name", "last", "cpu")
+    _, told = exported(lane, made)
+    entries = [e["pattern"] for e in json.loads(told.config)["nnpa_ops_config"]]
+    assert [(e["match"]["onnx_node_name"], e["rewrite"]) for e in entries] == [
+        (".*/last/linear_1/.*", {"device": "cpu"}),
+        (".*/first/linear/.*", {"quantize": False}),
+    ]
+    assert told.quantized == 0
+
+
+def test_that_the_what_if_is_said_to_compile_to_a_float_program(lane):
+    _, told = exported(lane, ruled("nets.py:mlp", "vectors", weights="asym"))
+    assert told.quantized == 0
+    assert "asymActivation,asymWeight" in told.commands[0][1]
+    assert any("what-if" in note for note in told.notes)
+
+
+def test_that_trained_weights_are_those_in_the_file(lane):
+    import torch
+    from safetensors.torch import save_file
+
+    model, _ = networks.mlp()
+    state = {name: value * 0.5 for name, value in model.state_dict().items()}
+    save_file(state, lane.folder / "w.safetensors")
+    made = edits.use_trained(ruled("nets.py:mlp", "vectors"), "w.safetensors")
+    file, _ = exported(lane, made)
+    held = {i.name: onnx.numpy_helper.to_array(i) for i in file.graph.initializer}
+    assert torch.equal(torch.from_numpy(held["first.weight_transposed"].T.copy()),
+                       state["first.weight"])  # fmt: skip
+    assert lane.run(made, "verify") == "done", lane.failure
+
+
+def test_that_a_machine_without_a_compiler_is_told_plainly(lane):
+    _, told = exported(lane, ruled("nets.py:mlp", "vectors"))
+    assert told.check.quantized is None
+    assert "Neither onnx-mlir nor docker is on this machine" in told.check.sentence
+
+
+def test_that_the_compiler_is_asked_where_it_is_and_agrees(lane, tmp_path):
+    made = ruled("nets.py:transformer", "sentences")
+    _, told = exported(lane, made)
+    assert told.check.quantized is None
+    install(tmp_path)
+    _, told = exported(lane, made)
+    assert told.check.quantized == 5
+    assert told.check.sentence == "onnx-mlir 0.5.1.0 makes 5 int8 products, as predicted."
+    assert "--EmitZHighIR" in told.check.command
+    excluding = edits.assign(made, "module_name", "up", "float")
+    assert exported(lane, excluding)[1].check.quantized == 4
+    for options in ({"weights": "asym"}, {"op_types": "Conv"}):
+        _, told = exported(lane, ruled("nets.py:transformer", "sentences", **options))
+        assert told.check.quantized == told.quantized == 0
+    _, told = exported(lane, ruled("nets.py:transformer", "sentences", rewrite_gemm=False))
+    assert told.check.quantized == told.quantized == 4
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo no such pass >&2; exit 4", "ended with 4 and said: no such pass"),
+        ("exit 0", "wrote nothing and said: nothing"),
+        ("echo x > model.onnx.mlir", "makes 0 int8 products, but 2 were predicted"),
+    ],
+)
+def test_that_a_compiler_that_fails_or_differs_is_told_and_stops_nothing(
+    lane, tmp_path, script, words
+):
+    version = '[ "$1" = --version ] && echo "onnx-mlir version 9.9" && exit 0'
+    install(tmp_path, text=f"#!/bin/sh\n{version}\n{script}\n")
+    _, told = exported(lane, ruled("nets.py:mlp", "vectors"))
+    assert words in told.check.sentence
+    assert "9.9" in told.check.sentence
+
+
+def test_that_docker_is_used_only_with_the_image_there(lane, tmp_path):
+    made = ruled("nets.py:mlp", "vectors")
+    install(tmp_path, "docker", "#!/bin/sh\nexit 1\n")
+    _, told = exported(lane, made)
+    assert "docker pull ghcr.io/onnxmlir/onnx-mlir" in told.check.sentence
+    # A docker that has the image runs what stands behind the image's name.
+    shell = (
+        '#!/bin/sh\n[ "$1" = image ] && echo sha256:1 && exit 0\n'
+        'while [ "$1" != ghcr.io/onnxmlir/onnx-mlir ]; do shift; done; shift\n'
+        f'exec {sys.executable} {FAKE} "$@"\n'
+    )
+    install(tmp_path, "docker", shell)
+    shutil.rmtree(lane.path(made, "lower"))
+    _, told = exported(lane, made)
+    assert told.check.quantized == 2
+    assert "ghcr.io/onnxmlir/onnx-mlir 0.5.1.0" in told.check.sentence
+
+
+@pytest.mark.parametrize("flag", ["--nnpa-quant-dynamics=x", "--per-channel", "-march=z18"])
+def test_that_the_double_refuses_flags_it_does_not_know(tmp_path, flag):
+    import subprocess
+
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"")
+    done = subprocess.run(
+        [sys.executable, FAKE, flag, str(path)], capture_output=True, text=True, check=False,
+        env={**os.environ},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Unknown command line argument" in done.stderr

@@ -1,0 +1,1 @@
+"""What the panel Numerics is made of."""

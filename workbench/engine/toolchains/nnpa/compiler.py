@@ -1,0 +1,147 @@
+"""The compiler where it is on this machine: started to look at its own products, never to guess.
+
+It is asked for its intermediate form (``--EmitZHighIR``), in which int8 products have a name. It
+writes that as ``BASE.onnx.mlir``. An image is used if it is there; none is downloaded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.results import CONFIG_FILE, MODEL_FILE, CompilerCheck
+from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL, IMAGE, arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pydantic import JsonValue
+
+_TOOL_TIMEOUT_S, _TIMEOUT_S, _POLL_S = 20.0, 1800.0, 0.1
+_QUANTIZED = "zhigh.QuantizedMatMul"
+_ABSENT = (
+    f"Neither {COMPILER} nor {CONTAINER_TOOL} is on this machine, so the compiler was not asked; "
+    "the number of int8 products is predicted."
+)
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler found: how it is called in a folder, and its version."""
+
+    call: tuple[str, ...]
+    version: str
+
+
+def find_compiler(folder: Path) -> Compiler | str:
+    """Return the compiler, or a sentence that says why there is none."""
+    if path := shutil.which(COMPILER):
+        said = _answer([path, "--version"])
+        return Compiler((path,), f"{COMPILER} {_version(said)}")
+    docker = shutil.which(CONTAINER_TOOL)
+    if docker is None:
+        return _ABSENT
+    if not _answer([docker, "image", "inspect", "--format", "{{.Id}}", IMAGE]):
+        return (
+            f"{CONTAINER_TOOL} is here, but not the image {IMAGE}, so the compiler was not asked. "
+            f"Get it with: docker pull {IMAGE}, and run again without the cache."
+        )
+    mount = ("-v", f"{folder}:{folder}", "-w", str(folder))
+    call = (docker, "run", "--rm", *mount, IMAGE)
+    return Compiler(call, f"{IMAGE} {_version(_answer([*call, '--version']))}")
+
+
+def check(
+    model: bytes, config: str, options: Mapping[str, JsonValue], predicted: int,
+    check_cancelled: Callable[[], None],
+) -> CompilerCheck:  # fmt: skip
+    """Ask the compiler which products it makes int8, and compare with what is predicted.
+
+    Args:
+        model: The ONNX file.
+        config: Its file of exclusions, or "".
+        options: All options of the target.
+        predicted: How many products are expected.
+        check_cancelled: Raises when the user wants to stop.
+    """
+    with tempfile.TemporaryDirectory(prefix="nnpa-") as name:
+        folder = Path(name)
+        found = find_compiler(folder)
+        if isinstance(found, str):
+            return CompilerCheck(sentence=found)
+        (folder / MODEL_FILE).write_bytes(model)
+        if config:
+            (folder / CONFIG_FILE).write_text(config)
+        flags = arguments(
+            MODEL_FILE, options, emit="EmitZHighIR", config=CONFIG_FILE if config else ""
+        )
+        code, said = _run([*found.call, *flags], folder, check_cancelled)
+        written = folder / f"{MODEL_FILE.removesuffix('.onnx')}.onnx.mlir"
+        told = written.read_text(errors="replace") if written.is_file() else None
+    shown = shlex.join([COMPILER, *flags])
+    if code != 0 or told is None:
+        last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
+        why = f"ended with {code}" if code else "wrote nothing"
+        sentence = f"{found.version} {why} and said: {last.strip()[:300] or 'nothing'}"
+        return CompilerCheck(compiler=found.version, command=shown, sentence=sentence)
+    count = told.count(_QUANTIZED)
+    agrees = "as predicted" if count == predicted else f"but {predicted} were predicted"
+    sentence = f"{found.version} makes {count} int8 products, {agrees}."
+    return CompilerCheck(compiler=found.version, command=shown, quantized=count, sentence=sentence)
+
+
+def _version(text: str) -> str:
+    match = re.search(r"\d+\.\d+(\.\d+)*", text)
+    return match.group() if match else "of an unknown version"
+
+
+def _answer(command: Sequence[str]) -> str:
+    """Return what a short command prints; "" where it fails or takes long."""
+    try:
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as process:
+            try:
+                text = process.communicate(timeout=_TOOL_TIMEOUT_S)[0]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return ""
+    except OSError:
+        return ""
+    return text.decode(errors="replace").strip() if process.returncode == 0 else ""
+
+
+def _run(
+    command: Sequence[str], folder: Path, check_cancelled: Callable[[], None]
+) -> tuple[int, str]:
+    """Run the compiler; return its exit code and what it said. It ends when the user cancels."""
+    log = folder / "compiler.log"
+    started = time.monotonic()
+    with log.open("wb") as out:
+        try:
+            process = subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            return -1, str(error)
+        try:
+            while process.poll() is None:
+                check_cancelled()
+                if time.monotonic() - started > _TIMEOUT_S:
+                    return -1, f"it did not end within {_TIMEOUT_S / 60:.0f} minutes"
+                time.sleep(_POLL_S)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    return process.returncode, log.read_text(errors="replace")

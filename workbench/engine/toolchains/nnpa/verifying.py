@@ -1,0 +1,150 @@
+"""The exported file in ONNX Runtime against torch, and its dynamic quantization beside ours."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime
+import torch
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
+from workbench.engine.quality import Accumulator, tensors_of
+from workbench.engine.readings import ReadingTally
+from workbench.engine.samples import evaluation_samples
+from workbench.engine.toolchains.nnpa.exporting import float_program
+from workbench.engine.toolchains.nnpa.quantizing import options_of
+from workbench.engine.toolchains.nnpa.readings import TITLES, computing
+from workbench.errors import Place, failure
+from workbench.results import MODEL_FILE, VerifyResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workbench.engine.context import StageContext
+
+# Float32 sums in another order: this share of the largest output, and no more.
+_TOLERANCE = 1e-4
+_ERRORS_ONLY = 3
+
+
+def verify(context: StageContext) -> VerifyResult:
+    """Run the file on samples: once as it is, against torch, and once dynamically quantized.
+
+    Raises:
+        WorkbenchError: the file computes something else than the model.
+    """
+    path = context.path("lower") / MODEL_FILE
+    plain = _session(path.read_bytes())
+    exported = float_program(context).module(check_guards=False)
+    floating = context.hot("export").module(check_guards=False)
+    readings = _readings(context, path, plain)
+    tally, samples = _Agreement(), evaluation_samples(context)
+    limit = context.project.verification.samples
+    with torch.inference_mode():
+        for number, sample in enumerate(samples):
+            if number == limit:
+                break
+            context.progress(number, limit, f"sample {number + 1}")
+            tally.add(tensors_of(exported(*sample.inputs)), plain(sample.inputs))
+            floats = tensors_of(floating(*sample.inputs))
+            for reading in readings:
+                reading.add(sample.inputs, floats, floats, sample.label)
+    if tally.is_off:
+        raise failure(
+            f"The exported file computes something else than the model: outputs differ by up to "
+            f"{tally.worst:.3g}, the largest is {tally.largest:.3g}.",
+            "The exporter or the rewriting of products is at fault; switch the rewriting off.",
+            Place(kind="stage", id="verify"),
+        )
+    return tally.result.model_copy(
+        update={"readings": tuple(reading.result for reading in readings)}
+    )
+
+
+def _readings(context: StageContext, path: Path, plain: Callable[..., Any]) -> list[ReadingTally]:
+    by = f"computed by ONNX Runtime {onnxruntime.__version__} on this machine"
+    chosen = options_of(context.project)["reading"]
+    emulated = [
+        ReadingTally(name, *title, computing(context, name))
+        for name, title in sorted(TITLES.items(), key=lambda each: each[0] != chosen)
+    ]
+    return [
+        ReadingTally("onnxruntime", "ONNX Runtime, float", by, plain),
+        *emulated,
+        ReadingTally("onnxruntime-dynamic", "ONNX Runtime, dynamic", f"{by}: int8, per tensor",
+                     _session(_dynamic(path))),
+    ]  # fmt: skip
+
+
+def _dynamic(path: Path) -> bytes:
+    """Return the file with ONNX Runtime's own dynamic quantization of its products."""
+    with tempfile.TemporaryDirectory(prefix="nnpa-") as folder:
+        made = Path(folder) / MODEL_FILE
+        quantize_dynamic(
+            path, made, op_types_to_quantize=["MatMul", "Gemm"], per_channel=False,
+            weight_type=QuantType.QInt8,
+        )  # fmt: skip
+        return made.read_bytes()
+
+
+def _session(model: bytes) -> Callable[[tuple[torch.Tensor, ...]], list[torch.Tensor]]:
+    """Return what runs a model on one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [each.name for each in session.get_inputs()]
+
+    def run(inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+        given = {n: t.numpy() for n, t in zip(names, tensors_of(inputs), strict=True)}
+        return [torch.from_numpy(np.asarray(each)) for each in session.run(None, given)]
+
+    return run
+
+
+@dataclass
+class _Agreement:
+    """How far the file's outputs are from torch's."""
+
+    samples: int = 0
+    elements: int = 0
+    exact: int = 0
+    same: int = 0
+    worst: float = 0.0
+    largest: float = 0.0
+    finite: bool = True
+
+    def __post_init__(self) -> None:
+        self._sums: list[Accumulator] = []
+
+    def add(self, floats: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+        """Take in the outputs of one sample."""
+        self._sums = self._sums or [Accumulator() for _ in floats]
+        self.samples += 1
+        self.same += bool(floats[0].argmax() == outputs[0].argmax())
+        for sums, a, b in zip(self._sums, floats, outputs, strict=True):
+            sums.add(a, b)
+            self.elements += a.numel()
+            self.exact += int((a == b).sum())
+            self.largest = max(self.largest, float(a.abs().max()))
+            self.worst = max(self.worst, float((a - b).abs().max()))
+            self.finite = self.finite and bool(b.isfinite().all() or not a.isfinite().all())
+
+    @property
+    def is_off(self) -> bool:
+        """Whether that is more than another order of sums explains."""
+        return not self.finite or self.worst > _TOLERANCE * max(1.0, self.largest)
+
+    @property
+    def result(self) -> VerifyResult:
+        """The figures."""
+        return VerifyResult(
+            samples=self.samples, elements=self.elements, exact=self.exact, max_lsb=0,
+            argmax_equal=self.same, histogram={}, max_abs_error=self.worst,
+            runtime=f"ONNX Runtime {onnxruntime.__version__}",
+            outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self._sums)),
+        )  # fmt: skip

@@ -1,0 +1,92 @@
+"""The command lines and the file of exclusions that onnx-mlir takes.
+
+Source: onnx-mlir ec744fe6, src/Compiler/CompilerOptions.cpp,
+src/Accelerators/NNPA/Compiler/NNPACompilerOptions.cpp, docs/JsonConfigFile-NNPA.md;
+IBM/zDLC fdf03cc, README. Read, not run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import JsonValue
+
+COMPILER, CONTAINER_TOOL = "onnx-mlir", "docker"
+IMAGE = "ghcr.io/onnxmlir/onnx-mlir"
+ZDLC_IMAGE = "icr.io/ibmz/zdlc:5.0.1"
+MACHINE, TRIPLE = "z17", "s390x-ibm-loz"
+
+NO_SWITCH = (
+    "The file of exclusions needs onnx-mlir 0.5.1 or later. zDLC 5.0.1 has no switch for single "
+    "operations: its command quantizes all that it can."
+)
+SILENT_ERRORS = (
+    "At run time set OM_STATUS_MESSAGES_ENABLED=1: without it NNPA's errors, such as a scale it "
+    "does not take, are not reported."
+)
+
+
+def quantization_flags(options: Mapping[str, JsonValue]) -> list[str]:
+    """Return the flags that decide about quantization."""
+    kinds = f"{options['activations']}Activation,{options['weights']}Weight"
+    types = "".join(str(options["op_types"]).split())
+    return [f"--nnpa-quant-dynamic={kinds}", f"--nnpa-quant-op-types={types}"]
+
+
+def arguments(
+    model: str, options: Mapping[str, JsonValue], *, emit: str = "EmitLib", config: str = ""
+) -> list[str]:
+    """Return the compiler's arguments.
+
+    Args:
+        model: The ONNX file.
+        options: All options of the target.
+        emit: What to make: "EmitLib", or "EmitZHighIR" to look at the products.
+        config: The file of exclusions; "" for none.
+    """
+    return [
+        "-O3", f"--{emit}", f"-march={MACHINE}", "-maccel=NNPA", f"--mtriple={TRIPLE}",
+        *quantization_flags(options), *([f"--config-file={config}"] if config else []),
+        "-o", model.removesuffix(".onnx"), model,
+    ]  # fmt: skip
+
+
+def command(model: str, options: Mapping[str, JsonValue], config: str = "") -> str:
+    """Return the command line of the compiler."""
+    return shlex.join([COMPILER, *arguments(model, options, config=config)])
+
+
+def container_command(model: str, options: Mapping[str, JsonValue]) -> str:
+    """Return the command line of IBM's container, which makes a library beside the model."""
+    flags = shlex.join([
+        "--EmitLib", "--O3", f"-march={MACHINE}", f"--mtriple={TRIPLE}", "--maccel=NNPA",
+        *quantization_flags(options), model,
+    ])  # fmt: skip
+    return f'docker run --rm -v "$PWD":/workdir:z {ZDLC_IMAGE} {flags}'
+
+
+def exclusions(unquantized: Sequence[str], on_cpu: Sequence[str]) -> str:
+    """Return the compiler's file that excludes operations, as JSON; "" where none are.
+
+    The compiler joins names of operations that it fuses, so each is looked for inside of others.
+
+    Args:
+        unquantized: Names of products that stay dlfloat16.
+        on_cpu: Names of operations that run on the CPU.
+    """
+    entries = [
+        {"pattern": {"match": {"node_type": kind, "onnx_node_name": f".*{re.escape(name)}.*"},
+                     "rewrite": rewrite}}
+        for names, kind, rewrite in (
+            (on_cpu, "onnx.*", {"device": "cpu"}),
+            (unquantized, "onnx.(MatMul|Gemm)", {"quantize": False}),
+        )
+        for name in names
+    ]  # fmt: skip
+    return json.dumps({"nnpa_ops_config": entries}, indent=2) + "\n" if entries else ""
