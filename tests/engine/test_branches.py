@@ -136,3 +136,17 @@ def test_that_formats_are_emulated_in_what_a_loop_repeats(engine):
     told = {note.node: note for note in engine.result(made, "prepare").annotations}
     assert told["while_loop/body/mul"].quantized
     assert engine.result(made, "evaluate").sqnr_db < 60
+
+
+def test_that_the_quality_of_tensors_inside_of_branches_is_told(engine):
+    made = branching()
+    assert engine.run(made, "evaluate") == "done", engine.failure
+    rows = {row.tensor: row for row in engine.result(made, "evaluate").tensors}
+    grids = {row.node: row.scale for row in engine.result(made, "calibrate").ranges}
+    inside = rows["cond/true/relu"]
+    assert inside.module == ""
+    assert rows["cond/true/conv2d"].module == "a"
+    assert rows["cond/false/conv2d"].module == "b"
+    assert 15 < inside.sqnr_db < 60
+    assert grids["cond/true/relu"] / 4 < inside.max_abs_error < 20 * grids["cond/true/relu"]
+    assert inside.origin == "cond/true/relu"

@@ -13,6 +13,7 @@ from torchao.quantization.pt2e import ObserverBase
 from workbench.engine import programs
 from workbench.engine.acceleration.statistics import value_hashes
 from workbench.engine.acceleration.tapping import Tapped, tapped_float, tapped_quantized
+from workbench.engine.observers import branches_of
 from workbench.engine.quality import Accumulator, tensors_of
 from workbench.engine.stepping import Steps
 from workbench.results import TensorQuality
@@ -24,8 +25,16 @@ if TYPE_CHECKING:
     from workbench.engine.references import FloatReference
 
 
+# What follows the name of a condition in those of its branches' nodes.
+_TAKEN = ("/true/", "/false/")
+
+
 class Watched(torch.fx.Interpreter):
-    """Runs a graph and hands over the value of every operator; observers only pass through."""
+    """Runs a graph and hands over the value of every operator; observers only pass through.
+
+    The branch that a condition takes is watched too, its values by the names that its nodes have.
+    What a loop repeats is not: both sides may repeat it a different number of times.
+    """
 
     def __init__(
         self, module: torch.fx.GraphModule, see: Callable[[str, torch.Tensor], None]
@@ -34,6 +43,7 @@ class Watched(torch.fx.Interpreter):
         programs.write_nowhere(shown)
         super().__init__(shown)
         self._see = see
+        self._names = {id(branch): name for name, branch in branches_of(shown)}
 
     def run_node(self, n: torch.fx.Node) -> Any:
         """Run one node and show its value."""
@@ -41,6 +51,17 @@ class Watched(torch.fx.Interpreter):
         if n.op in {"call_function", "placeholder"} and isinstance(value, torch.Tensor):
             self._see(n.name, value)
         return value
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Watch the branch that a condition takes."""
+        if target is not torch.ops.higher_order.cond:
+            return super().call_function(target, args, kwargs)
+        condition, *branches, operands = args
+        taken = branches[0] if bool(condition) else branches[1]
+        inside = self._names[id(taken)]
+        return Watched(taken, lambda name, value: self._see(f"{inside}{name}", value)).run(
+            *operands
+        )
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Skip observers."""
@@ -64,10 +85,14 @@ class TensorComparison:
 
     def __init__(self, prepared: torch.fx.GraphModule, converted: torch.fx.GraphModule) -> None:
         self._floating, self.quantized = Steps(prepared), Steps(converted)
-        names = {n.name for n in converted.graph.nodes}
-        self._nodes = [n for n in prepared.graph.nodes if _compared(n) and n.name in names]
-        self._stands_for = {visible(converted, n.name): n.name for n in self._nodes}
-        self._sums = {n.name: Accumulator() for n in self._nodes}
+        names = nodes_by_name(converted)
+        self._nodes = {
+            name: node for name, node in nodes_by_name(prepared).items()
+            if name in names and _compared(node)
+        }  # fmt: skip
+        self._met: set[str] = set()
+        self._stands_for = {seen_as(name, names[name]): name for name in self._nodes}
+        self._sums = {name: Accumulator() for name in self._nodes}
 
     def close(self) -> None:
         """Give both programs their own buffers again."""
@@ -82,6 +107,7 @@ class TensorComparison:
             reference, value = floats.pop(wanted, None), values.get(name)
             if reference is not None and value is not None and reference.shape == value.shape:
                 self._sums[wanted].add(reference, value)
+                self._met.add(wanted)
         return outputs
 
     def _floats(self, place: int, sample: Sample) -> dict[str, torch.Tensor]:
@@ -98,11 +124,13 @@ class TensorComparison:
         """Yield the figures in execution order."""
         ratios = {n: s.noise / s.signal for n, s in self._sums.items() if s.signal > 0}
         total = sum(ratio for ratio in ratios.values() if math.isfinite(ratio))
-        for node in self._nodes:
-            sums = self._sums[node.name]
-            ratio = ratios.get(node.name)
+        for name, node in self._nodes.items():
+            sums, ratio = self._sums[name], ratios.get(name)
+            if "/" in name and name not in self._met:
+                # No sample took that branch, or never on both sides.
+                continue
             yield TensorQuality(
-                tensor=node.name, module=programs.module_of(node), op=programs.op_of(node),
+                tensor=name, module=programs.module_of(node), op=programs.op_of(node),
                 sqnr_db=sums.sqnr_db, cosine=sums.cosine, max_abs_error=sums.worst,
                 error_share=ratio / total if ratio is not None and total > 0 else None,
             )  # fmt: skip
@@ -176,14 +204,27 @@ def _compared(node: torch.fx.Node) -> bool:
     return value.is_floating_point()
 
 
-def visible(converted: torch.fx.GraphModule, name: str) -> str:
-    """Return the node whose value the rest of the graph sees: the dequantize behind, if any."""
-    node = next(n for n in converted.graph.nodes if n.name == name)
+def nodes_by_name(module: torch.fx.GraphModule, inside: str = "") -> dict[str, torch.fx.Node]:
+    """Return the nodes of a program by name, those in the branches of its conditions too."""
+    found = {f"{inside}{node.name}": node for node in module.graph.nodes}
+    for below, branch in branches_of(module):
+        if below.endswith(_TAKEN):
+            found |= nodes_by_name(branch, f"{inside}{below}")
+    return found
+
+
+def visible(node: torch.fx.Node) -> torch.fx.Node:
+    """Return the node whose value the rest of a graph sees: the dequantize behind, if any."""
     for user in node.users:
         if programs.DYNAMIC in user.meta:
             continue
         if "quantize_per" in str(user.target) and "dequantize" not in str(user.target):
             for behind in user.users:
                 if "dequantize_per" in str(behind.target):
-                    return str(behind.name)
-    return name
+                    return behind
+    return node
+
+
+def seen_as(name: str, node: torch.fx.Node) -> str:
+    """Return the name of what the rest of the graph sees of a node, which may be in a branch."""
+    return f"{name[: name.rfind('/') + 1]}{visible(node).name}"

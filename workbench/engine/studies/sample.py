@@ -9,7 +9,7 @@ import torch
 from workbench.engine import programs
 from workbench.engine.samples import evaluation_samples
 from workbench.engine.stepping import stepping
-from workbench.engine.tensor_quality import visible, watched
+from workbench.engine.tensor_quality import nodes_by_name, seen_as, watched
 from workbench.errors import Place, failure
 from workbench.studies.sample import SampleTensor, save_values
 
@@ -30,7 +30,7 @@ def run(study: StudyContext) -> None:
     with_integers = bool(study.options.get("integer"))
     values = _values(context, number, with_integers=with_integers)
     found = {side: tensors[tensor] for side, tensors in values.items() if tensor in tensors}
-    node = _node(context.hot("prepare").module, tensor)
+    node = nodes_by_name(context.hot("prepare").module).get(tensor)
     if node is None or "quantized" not in found:
         raise failure(
             f"{tensor} does not exist in the quantized program.",
@@ -49,10 +49,6 @@ def run(study: StudyContext) -> None:
     study.tell(result, 1, 1, "")
 
 
-def _node(prepared: torch.fx.GraphModule, name: str) -> torch.fx.Node | None:
-    return next((node for node in prepared.graph.nodes if node.name == name), None)
-
-
 def _values(context: StageContext, number: int, *, with_integers: bool) -> Values:
     """Return all tensors of a sample by side; those of the last sample are remembered."""
     key = f"{context.plan.key('convert')} {context.plan.key('lower')} {number} {with_integers}"
@@ -65,9 +61,9 @@ def _values(context: StageContext, number: int, *, with_integers: bool) -> Value
     with torch.no_grad(), stepping(prepared) as floating, stepping(converted) as quantized:
         for sample in history:
             values["float"], seen = watched(floating, sample)[1], watched(quantized, sample)[1]
-        names = {node.name for node in converted.graph.nodes}
+        names = nodes_by_name(converted)
         for name in [n for n in values["float"] if n in names]:
-            value = seen.get(visible(converted, name))
+            value = seen.get(seen_as(name, names[name]))
             if value is not None and value.shape == values["float"][name].shape:
                 values["quantized"][name] = value
         if with_integers:

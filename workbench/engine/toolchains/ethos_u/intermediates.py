@@ -96,7 +96,7 @@ def pairs(
     for node in prepared.graph.nodes:
         if node.name not in nodes or node.op != "call_function":
             continue
-        seen = nodes[visible(converted, node.name)]
+        seen = visible(nodes[node.name])
         grid = grid_of(seen) if "dequantize_per_tensor" in str(seen.target) else None
         integers = _integers(nodes[node.name], last, final) if grid is not None else None
         if grid is not None and integers is not None:
