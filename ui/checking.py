@@ -12,7 +12,7 @@ from ui.problems import Problem, of_info, project_problems, stage_problems, warn
 from ui.wording import differences
 from workbench.boards import fit
 from workbench.errors import ErrorInfo, Place, WorkbenchError
-from workbench.pipeline.resolution import lost_ranges
+from workbench.pipeline.resolution import lost_ranges, whole_refusals
 from workbench.pipeline.stages import STAGES_BY_ID
 
 _SETTLE_MS = 120
@@ -52,6 +52,9 @@ class Checker(QObject):
         yield from project_problems(
             project, self._context.document.folder, self._context.outline.resolution, operators
         )
+        if snapshot is not None:
+            foreseen = whole_refusals(project, snapshot, self._context.outline.resolution)
+            yield from (of_info(info, "Target", "warning") for info in foreseen)
         yield from stage_problems(self._context.session.stages())
         yield from self._results()
 

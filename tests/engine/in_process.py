@@ -25,14 +25,14 @@ from workbench.protocol import (
 )
 from workbench.results import RESULTS, load_result
 
-NETWORKS = Path(__file__).parent / "networks.py"
+NETWORKS = [Path(__file__).parent / name for name in ("networks.py", "wide_networks.py")]
 
 
 def project(model: str, config: str = "a8w8", target: str = "ethos-u55-128", **fields) -> Project:
-    """Return a project for a network of ``networks.py``."""
+    """Return a project for a network of ``networks.py``, or of the file that is named."""
     made = Project(
-        name=model,
-        model=ModelSource(spec=f"networks.py:{model}"),
+        name=model.rpartition(":")[2],
+        model=ModelSource(spec=model if ":" in model else f"networks.py:{model}"),
         target=TargetChoice(id=target),
         **fields,
     )
@@ -47,7 +47,8 @@ class Engine:
     events: list = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        shutil.copy(NETWORKS, self.folder / "networks.py")
+        for path in NETWORKS:
+            shutil.copy(path, self.folder)
         self.cache = Cache(self.folder / "cache")
         read, self._write = os.pipe()
         self._read, write = os.pipe()

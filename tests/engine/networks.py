@@ -337,50 +337,6 @@ class Attending(nn.Module):
         return torch.matmul(self.query(x), self.key(x).transpose(1, 2))
 
 
-class Strided(nn.Module):
-    """Convolution and pool with strides that U55 and U65 lack, channels last."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, 4, padding=1)
-        self.pool, self.fc = nn.MaxPool2d(4, 4), nn.Linear(8, 4)
-
-    def forward(self, x):
-        x = self.second(self.first(x).relu()).relu()
-        return self.fc(self.pool(x).flatten(1))
-
-
-def strided():
-    model, (x,) = _made(Strided, (1, 3, 16, 16))
-    return model.to(memory_format=torch.channels_last), (x.to(memory_format=torch.channels_last),)
-
-
-class Mixed(Strided):
-    """The same with a resize and a choice by sign between, which CMSIS-NN lacks too."""
-
-    def forward(self, x):
-        x = self.second(self.first(x).relu())
-        x = torch.where(x > 0.1, x, 0.3 * x)
-        x = torch.nn.functional.interpolate(x, scale_factor=2.0, mode="bilinear")
-        return self.fc(self.pool(x).mean((2, 3)))
-
-
-def mixed():
-    model, (x,) = _made(Mixed, (1, 3, 16, 16))
-    return model.to(memory_format=torch.channels_last), (x.to(memory_format=torch.channels_last),)
-
-
-def wide_samples():
-    generator = torch.Generator().manual_seed(5)
-    for index in range(4):
-        sample = torch.randn((1, 3, 16, 16), generator=generator) + 0.2 * index
-        yield sample.to(memory_format=torch.channels_last)
-
-
-def strided_contiguous():
-    return _made(Strided, (1, 3, 16, 16))
-
-
 def attending():
     parts = nn.Linear(16, 16), Attending(), nn.Linear(4, 4)
     return _made(lambda: nn.Sequential(*parts), (1, 4, 16))

@@ -7,11 +7,11 @@ from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
 
 pytestmark = pytest.mark.engine
-WIDE = {"calibration": DataSource(spec="networks.py:wide_samples")}
+WIDE = {"calibration": DataSource(spec="wide_networks.py:samples")}
 
 
 def with_kernels(model, kernels, config="a8w8", target="ethos-u55-128", **options):
-    made = project(model, config, target, **WIDE)
+    made = project(f"wide_networks.py:{model}", config, target, **WIDE)
     return edits.set_target(made, TargetChoice(id=target, options={
         **({"cpu_kernels": kernels} if kernels else {}), **options
     }))  # fmt: skip

@@ -95,7 +95,9 @@ def condition(folder):
 
 def cmsis_nn(folder):
     del folder
-    made = project("mixed", calibration=DataSource(spec="networks.py:wide_samples"))
+    made = project(
+        "wide_networks.py:mixed", calibration=DataSource(spec="wide_networks.py:samples")
+    )
     options = {"cpu_kernels": "cmsis_nn", "integer_io": True}
     return edits.set_target(made, TargetChoice(id="ethos-u55-128", options=options))
 

@@ -11,6 +11,7 @@ from workbench.pipeline.plan import plan
 from workbench.project import plugins, sources
 from workbench.project.frozen import Frozen
 from workbench.project.model import PLUGIN_KINDS
+from workbench.project.qconfig import QuantConfig
 from workbench.project.rules import ModuleRef, NodeRef, Resolution, module_chains, resolve
 from workbench.results import GRAPH_FILE, PrepareResult, load_result
 from workbench.targets import target_of
@@ -130,6 +131,7 @@ def _warnings(project: Project, graph: GraphSnapshot | None) -> Iterator[ErrorIn
     for rule in project.rules:
         yield from _rule_warnings(project, rule, resolution)
     yield from _target_warnings(project, graph, resolution)
+    yield from whole_refusals(project, graph, resolution)
 
 
 def rule_name(rule: Rule) -> str:
@@ -191,6 +193,30 @@ def lost_ranges(
                 hint="It was renamed or removed; take the choice back on Ranges, page Chosen.",
                 where=Place(kind="tensor" if is_tensor else "module", id=chosen.match),
             )
+
+
+def whole_refusals(
+    project: Project, graph: GraphSnapshot, resolution: Resolution
+) -> Iterator[ErrorInfo]:
+    """Yield what will make the compiler refuse the program as a whole, as far as it is known."""
+    integers = {rule.id: project.config_of(rule) for rule in project.rules if not rule.keeps_off}
+    wide_rules = {
+        name
+        for name, config in integers.items()
+        if isinstance(config, QuantConfig) and config.activation.dtype == "int16"
+    }
+    wide = {
+        name
+        for name, effective in resolution.nodes.items()
+        if effective.rule in wide_rules and not effective.kept_off
+    }
+    for node, reader in target_of(project.target.id).forecast(project.target, graph, wide):
+        yield ErrorInfo(
+            message=f"What {node} gives in 16 bits goes to several operators, {reader} among "
+            "them: Vela refuses the whole program for it on U55 and U65.",
+            hint=f"Give its module a8w8, keep {reader} off the NPU, or choose an Ethos-U85.",
+            where=Place(kind="node", id=node),
+        )
 
 
 def _nearest(rule: Rule, resolution: Resolution) -> str:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from pydantic import JsonValue
 
     from workbench.errors import ErrorInfo
+    from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import RuleKind, TargetChoice
     from workbench.project.qconfig import AnyConfig, Config
 
@@ -108,6 +109,15 @@ class TargetSpec(Protocol):
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
     ) -> list[str]:
         """Return what is known to go wrong with these operators under the config."""
+        ...
+
+    def forecast(
+        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str]
+    ) -> list[tuple[str, str]]:
+        """Return what makes the compiler refuse a whole program: nodes, and which one causes it.
+
+        ``wide`` are the nodes with 16-bit activations that may run on the NPU.
+        """
         ...
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ the family check here is the only one there is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,12 +33,14 @@ from workbench.targets.ethos_u_devices import (
     system_configs,
 )
 from workbench.targets.ethos_u_extras import EXTRAS, given_extras, given_passes
+from workbench.targets.ethos_u_forecast import whole_refusals
 from workbench.targets.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.vela_ini import VelaIni, ini_of, ini_path
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
+    from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.qconfig import AnyConfig, Config
 
 
@@ -192,11 +194,16 @@ class EthosU:
         if family_of(choice.id).name == "u85":
             return []
         found = []
-        if any("softmax" in name for name in operators):
-            found.append("softmax in 16 bit can make Vela refuse the whole program on U55 and U65.")
         if any(".matmul." in name or ".bmm." in name for name in operators):
             found.append("matmul in 16 bit stays on the CPU on U55 and U65 (int8 only).")
         return found
+
+    def forecast(
+        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str]
+    ) -> list[tuple[str, str]]:
+        """Return convolutions that Vela would fail on, and what reads them; U85 takes all."""
+        is_free = not wide or family_of(choice.id).name == "u85"
+        return [] if is_free else list(whole_refusals(graph, wide))
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
         """Return clock and MAC units of the choice."""

@@ -17,11 +17,12 @@ from workbench.targets.number_formats.limits import impossible
 from workbench.targets.number_formats.parameters import PREFIXES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from pydantic import JsonValue
 
+    from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.qconfig import AnyConfig, Config
 
 EMULATED = "emulated, not deployable here"
@@ -84,6 +85,13 @@ class Formats:
     ) -> list[str]:
         """Return nothing: what a format cannot take is refused where it is met."""
         del choice, config, operators
+        return []
+
+    def forecast(
+        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str]
+    ) -> list[tuple[str, str]]:
+        """Return nothing: there is no compiler behind it."""
+        del choice, graph, wide
         return []
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:

@@ -67,8 +67,8 @@ def test_that_an_unknown_device_is_refused_with_the_known_ones():
         target_of("ethos-u55-100")
 
 
-def test_that_sixteen_bit_softmax_is_warned_of_on_u55_but_not_on_u85():
-    operators = ["aten.softmax.int"]
+def test_that_a_sixteen_bit_product_is_warned_of_on_u55_but_not_on_u85():
+    operators = ["aten.matmul.default"]
     u55, u85 = TargetChoice(id="ethos-u55-128"), TargetChoice(id="ethos-u85-256")
     assert target_of(u55.id).warnings(u55, A16W8, operators)
     assert not target_of(u85.id).warnings(u85, A16W8, operators)

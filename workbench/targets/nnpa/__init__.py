@@ -14,11 +14,12 @@ from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL
 from workbench.targets.nnpa.options import OPTIONS, SILENT, WHAT_IF, quantizes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from pydantic import JsonValue
 
+    from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.qconfig import AnyConfig, Config
 
 EMULATED = "emulated on this machine; nothing ran on NNPA"
@@ -107,6 +108,13 @@ class Nnpa:
         options = self.complete(choice).options
         found = [] if quantizes(options) else [SILENT]
         return [*found, WHAT_IF] if options["weights"] == "asym" else found
+
+    def forecast(
+        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str]
+    ) -> list[tuple[str, str]]:
+        """Return nothing: there is no compiler behind it."""
+        del choice, graph, wide
+        return []
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
         """Return what the numbers are."""

@@ -1,0 +1,71 @@
+"""Networks with values that several operators read, and with operators that U55 and U65 lack."""
+
+import torch
+from torch import nn
+
+
+def _made(model, *shapes):
+    torch.manual_seed(0)
+    return model().eval(), tuple(torch.randn(s) for s in shapes)
+
+
+class Residual(nn.Module):
+    """A sum whose one side is the other's input, once behind a ReLU and once not."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = (nn.Conv2d(n, 8, 3, padding=1) for n in (3, 8, 8))
+        self.bn = nn.BatchNorm2d(8)
+
+    def forward(self, x):
+        x = self.a(x).relu()
+        x = self.bn(self.b(x + self.a(x[:, :3])))
+        return self.c(x) + x
+
+
+def residual():
+    return _made(Residual, (1, 3, 8, 8))
+
+
+class Strided(nn.Module):
+    """Convolution and pool with strides that U55 and U65 lack, channels last."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, 4, padding=1)
+        self.pool, self.fc = nn.MaxPool2d(4, 4), nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = self.second(self.first(x).relu()).relu()
+        return self.fc(self.pool(x).flatten(1))
+
+
+def strided():
+    model, (x,) = _made(Strided, (1, 3, 16, 16))
+    return model.to(memory_format=torch.channels_last), (x.to(memory_format=torch.channels_last),)
+
+
+class Mixed(Strided):
+    """The same with a resize and a choice by sign between, which CMSIS-NN lacks too."""
+
+    def forward(self, x):
+        x = self.second(self.first(x).relu())
+        x = torch.where(x > 0.1, x, 0.3 * x)
+        x = torch.nn.functional.interpolate(x, scale_factor=2.0, mode="bilinear")
+        return self.fc(self.pool(x).mean((2, 3)))
+
+
+def mixed():
+    model, (x,) = _made(Mixed, (1, 3, 16, 16))
+    return model.to(memory_format=torch.channels_last), (x.to(memory_format=torch.channels_last),)
+
+
+def samples():
+    generator = torch.Generator().manual_seed(5)
+    for index in range(4):
+        sample = torch.randn((1, 3, 16, 16), generator=generator) + 0.2 * index
+        yield sample.to(memory_format=torch.channels_last)
+
+
+def strided_contiguous():
+    return _made(Strided, (1, 3, 16, 16))

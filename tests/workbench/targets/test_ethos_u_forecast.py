@@ -1,0 +1,34 @@
+"""Which 16-bit convolutions Vela fails on, told from the shape of the graph."""
+
+import pytest
+
+from workbench.graph.snapshot import Edge, GraphSnapshot, Node
+from workbench.targets.ethos_u_forecast import whole_refusals
+
+
+def found(*edges):
+    """Return what is told of a graph whose nodes are called after their operators."""
+    ids = dict.fromkeys(name for edge in edges for name in edge)
+    nodes = tuple(Node(i, f"aten.{i.rstrip('0123456789_')}.default", "call", "", 0, (), ())
+                  for i in ids)  # fmt: skip
+    graph = GraphSnapshot("float", nodes, tuple(Edge(a, b) for a, b in edges), ())
+    return list(whole_refusals(graph, set(ids)))
+
+
+@pytest.mark.parametrize(
+    ("edges", "told"),
+    [
+        ([("convolution", "add"), ("convolution", "relu")], [("convolution", "add")]),
+        ([("convolution", "batch_norm"), ("batch_norm", "mul"), ("batch_norm", "mean")],
+         [("convolution", "mul")]),
+        ([("convolution", "softmax")], [("convolution", "softmax")]),
+        ([("convolution", "layer_norm")], [("convolution", "layer_norm")]),
+        ([("convolution", "add")], []),
+        ([("convolution", "relu"), ("relu", "add"), ("relu", "mean")], []),
+        ([("convolution", "view"), ("convolution", "max_pool2d"), ("view", "add")], []),
+        ([("linear", "add"), ("linear", "relu")], []),
+        ([("linear", "softmax")], []),
+    ],
+)  # fmt: skip
+def test_that_a_value_that_several_read_is_told_only_where_vela_fails(edges, told):
+    assert found(*edges) == told

@@ -1,0 +1,59 @@
+"""What makes Vela refuse a program as a whole on U55 and U65, told from the float graph.
+
+Source: 70 small networks compiled with Vela 5.1.0 and ExecuTorch 1.5.1 for U55-128, some for
+U65-256 and U85-256. A 16-bit convolution whose value goes to an operator that computes in 32 bits
+and to anything else ends in "Non-passthrough operation (Conv2D) could not run on NPU". With a
+ReLU, a pool, a table or a change of shape between it compiles, and so it does after a linear; U85
+takes all of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from workbench.graph.snapshot import GraphSnapshot
+
+_CONVOLUTIONS = ("conv2d", "conv_transpose2d", "convolution")
+# They are folded into the convolution, or nothing is left of them.
+_FOLDED = ("batch_norm", "dropout", "dropout_")
+_IN_32_BITS = (
+    "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "rsub", "pow", "maximum",
+    "minimum", "abs", "mean", "sum",
+)  # fmt: skip
+# They are taken apart into several operators that read the value, one of them in 32 bits.
+_READING_TWICE = ("softmax", "_softmax", "log_softmax", "_log_softmax", "layer_norm", "var")
+
+
+def whole_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the convolutions that Vela would fail on, each with the operator that makes it fail.
+
+    Args:
+        graph: The exported float program.
+        wide: The nodes that get 16-bit activations and may run on the NPU.
+    """
+    names = {node.id: _name(node.op) for node in graph.nodes}
+    readers: dict[str, list[str]] = defaultdict(list)
+    for edge in graph.edges:
+        if edge.target not in readers[edge.source]:
+            readers[edge.source].append(edge.target)
+    for node in graph.nodes:
+        if names[node.id] not in _CONVOLUTIONS or node.id not in wide:
+            continue
+        value = node.id
+        while len(readers[value]) == 1 and names.get(readers[value][0]) in _FOLDED:
+            value = readers[value][0]
+        found = [reader for reader in readers[value] if reader in wide]
+        twice = [reader for reader in found if names[reader] in _READING_TWICE]
+        once = [reader for reader in found if names[reader] in _IN_32_BITS]
+        if twice or (once and len(readers[value]) > 1):
+            yield node.id, (twice or once)[0]
+
+
+def _name(op: str) -> str:
+    """Return the name of an operator, e.g. ``add`` of ``aten.add.Tensor``."""
+    parts = op.split(".")
+    return parts[1] if len(parts) > 1 else op
