@@ -25,7 +25,8 @@ from workbench.protocol import (
 )
 from workbench.results import RESULTS, load_result
 
-NETWORKS = [Path(__file__).parent / name for name in ("networks.py", "wide_networks.py")]
+NETWORKS = Path(__file__).parent / "networks.py"
+WIDE_NETWORKS = NETWORKS.with_name("wide_networks.py")
 
 
 def project(model: str, config: str = "a8w8", target: str = "ethos-u55-128", **fields) -> Project:
@@ -47,7 +48,7 @@ class Engine:
     events: list = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for path in NETWORKS:
+        for path in (NETWORKS, WIDE_NETWORKS):
             shutil.copy(path, self.folder)
         self.cache = Cache(self.folder / "cache")
         read, self._write = os.pipe()
