@@ -3,22 +3,27 @@
 import numpy as np
 import pytest
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel
 
 from tests.fakes.ranges import let_calibrate
 from tests.fakes.results import result_of, write_result
 from tests.ui.test_window import run_to
 from ui.assigning import preset_ids
 from ui.widgets.config_dialog import ConfigDialog
+from ui.widgets.target_form import TargetForm
+from ui.wording import differences
 from workbench.history.runs import cost_of
 from workbench.project import edits
 from workbench.project.dynamic_config import DynamicConfig
 from workbench.project.model import TargetChoice
+from workbench.project.rules import Effective
 from workbench.results import (
     ARRAYS_FILE,
     CalibrateResult,
     CompilerCheck,
     ExportedModel,
     ExportedProduct,
+    NodeAnnotation,
     Reading,
     TensorRange,
     save_result,
@@ -173,3 +178,38 @@ def test_that_a_range_of_every_call_is_shown_as_a_distribution(opened, qtbot, mo
     assert "range of its own" in panel._rows[0].refusal
     opened.context.selection.choose_tensors(["o1"], {"relu"}, "test")
     qtbot.waitUntil(lambda: not panel.side.pages.isTabVisible(3))
+
+
+def test_that_another_target_takes_its_rows_with_it(qtbot):
+    form = TargetForm()
+    qtbot.addWidget(form)
+    form.show()
+    form.render_choice(TargetChoice(id="ethos-u55-128"))
+    form.render_choice(NNPA)
+
+    def shown():
+        return [label.text() for label in form.findChildren(QLabel) if label.isVisible()]
+
+    own = ["Device", "Activations", "Weights", "Operation types", "Numbers by"]
+    qtbot.waitUntil(lambda: shown() == own)
+    assert "what-if" in form._fields["weights"].itemText(1)
+    form.render_choice(TargetChoice(id="ethos-u55-128"))
+    assert "Memory mode" in [
+        label.text() for label in form.findChildren(QLabel) if label.isVisible()
+    ]
+
+
+@pytest.mark.parametrize("panel_id", ["sweep", "search"])
+def test_that_nothing_is_estimated_or_searched_and_why(nnpa, qtbot, panel_id):
+    panel = nnpa.window.reveal(panel_id)
+    qtbot.waitUntil(lambda: "Nothing on this machine estimates" in panel.note.text())
+    assert not panel.start.isEnabled()
+
+
+def test_that_what_is_never_quantized_is_no_problem_and_the_rest_is():
+    notes = [
+        NodeAnnotation(node=n, op=n, module=n, config="", quantized=False, reason="y", never=never)
+        for n, never in (("gelu", True), ("conv2d", False))
+    ]  # fmt: skip
+    wanted = {n.node: Effective("int8-dyn", "r1") for n in notes}
+    assert list(differences(notes, wanted)) == ["conv2d"]

@@ -30,7 +30,7 @@ from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.studies.sweep import SweepPoint, SweepResult, points
-from workbench.targets import target_of
+from workbench.targets import target_of, why_unestimated
 
 NOTHING = (
     "The program is lowered once for each form that devices take; then Vela alone estimates every "
@@ -157,7 +157,10 @@ class DevicesPanel(Panel):
     def _show_found(self) -> None:
         found, job = self.desk.found, self.desk.job
         self.start.setText("Pause" if job else "Estimate")
-        self.note.setText(self._sentence(found))
+        project = self.context.document.project
+        why = why_unestimated(project.target.id) if project is not None else ""
+        self.start.setEnabled(not why)
+        self.note.setText(why or self._sentence(found))
         rows = self._rows(found)
         self.model.set_rows(rows)
         self.heat.set_points([row.point for row in rows])

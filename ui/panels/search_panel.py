@@ -20,6 +20,7 @@ from ui.study_desk import StudyDesk
 from ui.theme import Theme
 from ui.widgets.limit_form import LimitForm
 from workbench.studies.search import Candidate, SearchResult, with_choices
+from workbench.targets import why_unestimated
 
 NOTHING = (
     "Each candidate is quantized, measured and compiled: first the most sensitive modules one "
@@ -119,7 +120,10 @@ class SearchPanel(Panel):
     def _show_found(self) -> None:
         found, job = self.desk.found, self.desk.job
         self.start.setText("Pause" if job else "Go on" if found and found.candidates else "Search")
-        self.note.setText(self._sentence(found))
+        project = self.context.document.project
+        why = why_unestimated(project.target.id) if project is not None else ""
+        self.start.setEnabled(not why)
+        self.note.setText(why or self._sentence(found))
         self._dots = found.measured() if found is not None else []
         self._front = found.front() if found is not None else []
         numbers = {each.number for each in self._front}

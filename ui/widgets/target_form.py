@@ -54,7 +54,7 @@ class TargetForm(QWidget):
                 self._device.addItem(variant.title, variant.id)
         self._device.activated.connect(self._on_device_activated)
         self._fields: dict[str, QWidget] = {}
-        self._groups: list[str] = []
+        self._groups: dict[str, QLabel] = {}
         self._layout: QBoxLayout | QFormLayout
         if compact:
             self._layout = QHBoxLayout(self)
@@ -94,14 +94,22 @@ class TargetForm(QWidget):
         self._device.setCurrentIndex(self._device.findData(complete.id))
         options = target.options(complete, self._folder)
         shown = [o for o in options if not self._compact or o.name in BAR_OPTIONS]
-        for name in set(self._fields) - {o.name for o in shown}:
-            self._fields[name].hide()
+        self._show_only({o.name for o in shown}, {o.group for o in shown})
         for option in shown:
             self._show(option, complete.options.get(option.name, option.default))
 
+    def _show_only(self, names: set[str], groups: set[str]) -> None:
+        """Hide what other targets have, with its label."""
+        for name, field in self._fields.items():
+            if isinstance(self._layout, QFormLayout):
+                self._layout.setRowVisible(field, name in names)
+            else:
+                field.setVisible(name in names)
+        for group, heading in self._groups.items():
+            heading.setVisible(group in groups)
+
     def _show(self, option: OptionSpec, value: JsonValue) -> None:
         field = self._fields.get(option.name) or self._make(option)
-        field.show()
         if isinstance(field, QComboBox):
             field.clear()
             for choice in option.choices:
@@ -144,8 +152,7 @@ class TargetForm(QWidget):
         self._fields[option.name] = field
         if isinstance(self._layout, QFormLayout):
             if option.group and option.group not in self._groups:
-                self._groups.append(option.group)
-                heading = QLabel(option.group, self)
+                heading = self._groups[option.group] = QLabel(option.group, self)
                 heading.setObjectName("Subheading")
                 self._layout.addRow(heading)
             self._layout.addRow("" if option.kind == "switch" else option.title, field)

@@ -54,11 +54,11 @@ def _pictures(found: Findings) -> dict[str, str]:
             [(t.tensor, t.sqnr_db) for t in found.evaluate.tensors if t.sqnr_db is not None],
             "SQNR [dB]",
         )
-    if found.lower:
+    if found.lower and found.lower.exported is None:
         made["modules"] = charts.bars(
             [(m.name or "(whole model)", float(m.cycles)) for m in found.modules[:40]], "cycles"
         )
-    if found.verify:
+    if found.verify and not found.verify.runtime:
         counts = sorted(found.verify.histogram.items())
         made["histogram"] = charts.bars(
             [(f"{k:+d} LSB" if k else "equal", float(v)) for k, v in counts], "elements"

@@ -26,6 +26,7 @@ from workbench.results import (
     VerifyResult,
     load_result,
 )
+from workbench.targets import target_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +75,7 @@ class Findings:
     """Everything there is to tell; None is a stage without a result."""
 
     missing: tuple[str, ...]
+    emulation: str
     versions: dict[str, str]
     rules: tuple[RuleRow, ...]
     model: ImportResult | None
@@ -106,9 +108,11 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     fitting = _fit(project, path, planned, cache) if lower else None
     best = frozenset(front_of(runs))
     plotted = [(run, point_of(run)) for run in runs]
-    told = ("evaluate", "lower", "verify", "package")
+    target = target_of(project.target.id)
+    told = [s for s in ("evaluate", "lower", "verify", "package") if s in target.stages]
     return Findings(
         missing=tuple(s.title for s in STAGES if s.id in told and not _done(s.id, planned)),
+        emulation=target.emulation,
         versions=tool_versions(),
         rules=tuple(_rules(project, planned, cache)),
         model=_load(ImportResult, "import_model", planned, cache),

@@ -43,7 +43,8 @@ class ExportResult(Frozen):
 class NodeAnnotation(Frozen):
     """What the quantizer did with one node of the prepared graph; ``reason`` when it did not.
 
-    ``origin`` is the operation of the exported graph that it is.
+    ``origin`` is the operation of the exported graph that it is; ``never`` says that no rule could
+    have it otherwise, and nobody expects it to.
     """
 
     node: str
@@ -54,6 +55,7 @@ class NodeAnnotation(Frozen):
     quantized: bool
     reason: str = ""
     origin: str = ""
+    never: bool = False
 
 
 class Improvement(Frozen):

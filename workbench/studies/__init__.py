@@ -14,7 +14,8 @@ class Study:
     ``needs`` is the stage that must be done first; ``reads`` the project's parts, beside those of
     that stage, that can change what it finds (see ``pipeline.plan.READERS``); ``version`` grows
     when the same inputs give other results. ``entry`` is resolved in the engine only; ``lane``
-    is the engine of the window that it runs on.
+    is the engine of the window that it runs on. One with ``costs``
+    asks a compiler on this machine, and is refused for targets without one.
     """
 
     id: str
@@ -25,6 +26,7 @@ class Study:
     version: int
     entry: str
     lane: Lane = "background"
+    costs: bool = False
 
 
 STUDIES: tuple[Study, ...] = (
@@ -34,15 +36,16 @@ STUDIES: tuple[Study, ...] = (
     Study("search", "Search", "Searching for precisions", "export",
           ("rules.io", "ranges", "range_methods", "improvers", "calibration", "evaluation",
            "target.quantizer", "target.compile"), 1,
-          "workbench.engine.studies.search:run"),
+          "workbench.engine.studies.search:run", costs=True),
     Study("sweep", "Sweep", "Estimating on devices", "convert", ("target.files",), 2,
-          "workbench.engine.studies.sweep:run"),
+          "workbench.engine.studies.sweep:run", costs=True),
     Study("budget", "SRAM budget", "Estimating what less SRAM costs", "convert",
-          ("target.files",), 1, "workbench.engine.studies.budget:run"),
+          ("target.files",), 1, "workbench.engine.studies.budget:run", costs=True),
     Study("sample", "One sample", "Looking at a sample", "convert",
           ("evaluation.data", "target.compile"), 2, "workbench.engine.studies.sample:run"),
     Study("blame", "What the compiler refuses", "Looking for what the compiler refuses",
-          "convert", ("target.compile", "rules.placing"), 1, "workbench.engine.studies.blame:run"),
+          "convert", ("target.compile", "rules.placing"), 1, "workbench.engine.studies.blame:run",
+          costs=True),
     Study("placement", "Placement", "Foreseeing what the NPU takes", "convert",
           ("target.compile", "rules.placing"), 1, "workbench.engine.studies.placement:run"),
     Study("matrix", "Matrix", "Verifying on devices", "export",

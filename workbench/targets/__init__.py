@@ -28,6 +28,25 @@ def target_of(variant_id: str) -> TargetSpec:
     )
 
 
+def why_unestimated(variant_id: str) -> str:
+    """Return why nothing here tells what programs for a target cost; "" where something does."""
+    target = target_of(variant_id)
+    if target.estimator:
+        return ""
+    return f"Nothing on this machine estimates what programs for {target.title} cost."
+
+
+def need_estimates(variant_id: str) -> None:
+    """Refuse a target that no compiler on this machine says anything about.
+
+    Raises:
+        WorkbenchError: nothing estimates programs for it.
+    """
+    if why := why_unestimated(variant_id):
+        hint = "Sensitivity and Runs work for it; compare configurations there."
+        raise failure(why, hint, Place(kind="option", id="target.id"))
+
+
 def macs_per_cycle(variant_id: str) -> int:
     """Return the most multiply-accumulates of a device in a cycle; 0 if the device is unknown."""
     for target in TARGETS:

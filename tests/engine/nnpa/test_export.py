@@ -230,3 +230,55 @@ def test_that_the_double_refuses_flags_it_does_not_know(tmp_path, flag):
     )  # fmt: skip
     assert done.returncode == 1
     assert "Unknown command line argument" in done.stderr
+
+
+@pytest.mark.parametrize("study", ["sweep", "search", "blame", "budget"])
+def test_that_studies_of_cost_are_refused_with_a_sentence(lane, study):
+    from workbench.protocol import RunStudy
+
+    made = ruled("nets.py:mlp", "vectors")
+    lane.send(RunStudy(
+        job="test", study=study, project=made, folder=str(lane.folder), options={},
+        cache_root=str(lane.cache.root),
+    ))  # fmt: skip
+    assert lane.follow() == "failed"
+    assert "estimates what programs for IBM Telum II" in lane.failure.message
+
+
+def test_that_a_program_with_a_state_is_refused_with_a_sentence(lane):
+    import torch
+
+    from workbench.engine.programs import without_writes
+    from workbench.engine.toolchains.nnpa.exporting import exported as export_program
+    from workbench.errors import WorkbenchError
+
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(1))
+
+        def forward(self, x):
+            self.seen.add_(1)
+            return x + self.seen
+
+    inputs = (torch.zeros(1),)
+    with pytest.raises(WorkbenchError, match="keeps a state between calls"):
+        export_program(without_writes(torch.export.export(Counting(), inputs)), inputs)
+
+
+def test_that_the_report_tells_readings_products_and_commands(lane):
+    from workbench.project import store
+    from workbench.report import page
+
+    made = ruled("nets.py:transformer", "sentences")
+    assert lane.run(made, "package") == "done", lane.failure
+    path = lane.folder / "t.qwb"
+    store.save(made, path)
+    text = page(made, path, lane.cache)
+    for words in (
+        "nothing ran on NNPA", "NNPA model (main)", "ONNX Runtime, dynamic", "5 of 7",
+        "--nnpa-quant-dynamic=asymActivation,symWeight", "second operand is computed",
+    ):  # fmt: skip
+        assert words in text
+    for words in ("Vela", "LSB", "method pool", "TOSA"):
+        assert words not in text.partition("<h2>Versions")[0]

@@ -11,6 +11,7 @@ from workbench.engine.studies.context import StudyContext
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies import STUDIES_BY_ID
 from workbench.studies.documents import study_folder, study_key
+from workbench.targets import need_estimates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,8 @@ def run_study(command: RunStudy, stage: StageContext, send: Callable[[Event], No
         WorkbenchError: it cannot be done for this project.
     """
     study = STUDIES_BY_ID[command.study]
+    if study.costs:
+        need_estimates(command.project.target.id)
     key = study_key(study.id, command.project, Path(command.folder), stage.cache, command.options)
 
     def report(done: int, total: int, message: str) -> None:

@@ -13,7 +13,7 @@ _RECURRENT = "LSTM and GRU are never quantized; they stay dlfloat16."
 _ATTENTION = (
     "Its products have two computed operands: only products with constant weights are quantized."
 )
-_OTHER = "Only MatMul and Gemm with constant weights are quantized."
+OTHER = "Only MatMul and Gemm with constant weights are quantized."
 
 _PARTS = {
     "conv": _CONVOLUTION, "lstm": _RECURRENT, "gru": _RECURRENT,
@@ -24,4 +24,4 @@ _PARTS = {
 def why_never(op: str) -> str:
     """Return why an operator that is no matrix product is not quantized."""
     name = op.removeprefix("aten.")
-    return next((said for part, said in _PARTS.items() if name.startswith(part)), _OTHER)
+    return next((said for part, said in _PARTS.items() if name.startswith(part)), OTHER)

@@ -33,7 +33,7 @@ OPTIONS = (
     OptionSpec(
         "weights", "Weights", "One scale for a whole weight, taken when compiling.", "choice",
         "sym",
-        (Choice("sym", "Symmetric"), Choice("asym", "Asymmetric (what-if, not compiled)")),
+        (Choice("sym", "Symmetric"), Choice("asym", "Asymmetric, a what-if that is not compiled")),
     ),
     OptionSpec(
         "op_types", "Operation types",

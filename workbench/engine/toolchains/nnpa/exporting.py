@@ -46,8 +46,15 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
     """Return the program as ONNX; every node is called after its module and operation.
 
     Raises:
-        WorkbenchError: an operator has no form in ONNX.
+        WorkbenchError: an operator has no form in ONNX, or the program keeps a state.
     """
+    if kept := program.graph_signature.buffers_to_mutate:
+        raise failure(
+            f"The program keeps a state between calls ({', '.join(sorted(kept.values())[:3])}), "
+            "and an ONNX file for onnx-mlir has none.",
+            "Let the model take its state as an input and return it.",
+            Place(kind="stage", id="lower"),
+        )
     try:
         with _quiet(), torch.no_grad():
             made = torch.onnx.export(

@@ -25,7 +25,7 @@ from workbench.errors import Place, failure
 from workbench.project.dynamic_config import DynamicConfig
 from workbench.results import NodeAnnotation
 from workbench.targets import target_of
-from workbench.targets.nnpa.operators import ON_CPU, UNRULED, why_never
+from workbench.targets.nnpa.operators import ON_CPU, OTHER, UNRULED, why_never
 from workbench.targets.nnpa.options import SILENT, quantizes
 
 if TYPE_CHECKING:
@@ -223,5 +223,6 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
             config=project.label_of(rule) if rule else "float",
             by=f"{rule.id} {rule.kind} {rule.match}".rstrip() if rule else "",
             quantized=rule is not None, reason="" if rule else reason,
+            never=reason == OTHER and rule is None,
         ))  # fmt: skip
     return annotations
