@@ -40,7 +40,9 @@ class Checker(QObject):
 
     def check(self) -> None:
         """Gather all problems now."""
-        self._context.problems.set_problems(list(self._all()))
+        # What several checks stumble over is said once.
+        told = {(p.message, p.where): p for p in reversed(list(self._all()))}
+        self._context.problems.set_problems(list(reversed(told.values())))
 
     def _all(self) -> Iterator[Problem]:
         project = self._context.document.project

@@ -77,7 +77,9 @@ def problems(
         graph: The exported graph; without it nothing is said about matches.
         prepared: The quantizer's report; without it nothing is said about fixed ranges.
     """
-    errors = [Problem(level="error", info=info) for info in _errors(project, folder)]
+    # What several rules stumble over is said once, where it is.
+    told = {info.message: info for info in reversed(list(_errors(project, folder)))}
+    errors = [Problem(level="error", info=info) for info in reversed(told.values())]
     warnings = [Problem(level="warning", info=info) for info in _warnings(project, graph)]
     warnings += [Problem(level="warning", info=i) for i in choosing.oddities(project, folder)]
     if graph is not None and prepared is not None:

@@ -172,3 +172,13 @@ def test_that_installed_packages_offer_plugins_by_an_entry_point(folder, monkeyp
     finally:
         plugins.installed.cache_clear()
     assert [item.reference for item in found] == ["acme_bits:First"]
+
+
+def test_that_a_broken_plugin_is_told_once_whatever_takes_it(project, folder, capsys):
+    add = ["rules", str(project), "add", "--kind"]
+    assert main([*add, "finder", "--match", "First", "--config", "narrow"]) == 0
+    assert main([*add, "quantizer", "--config", "Rows"]) == 0
+    (folder / "own.py").write_text("x = (")
+    capsys.readouterr()
+    assert main(["check", str(project)]) == 2
+    assert capsys.readouterr().err.count("own.py cannot be read") == 1
