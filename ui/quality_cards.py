@@ -8,6 +8,7 @@ from ui.figures import DASH, count, decibel, figure, percent
 from ui.models.quality_table import cosine_text
 from ui.widgets.figure_cards import Card
 from workbench.results import EvaluateResult, FormatMemory, VerifyResult
+from workbench.results.language import TextQuality
 
 MEASURED = "measured on host (PyTorch)"
 COMPUTED = "computed (TOSA model)"
@@ -40,7 +41,26 @@ def quality_cards(
     if value.metric_name:
         text = f"{figure(value.metric_float)} \u2192 {figure(value.metric_quantized)}"
         cards.append(Card(value.metric_name, text, source, "Float, then quantized"))
-    return [*cards, *_memory_cards(memory)]
+    return [*cards, *_text_cards(value.text, "quantized", source), *_memory_cards(memory)]
+
+
+def _text_cards(text: TextQuality | None, side: str, source: str) -> Iterator[Card]:
+    """Yield how a text was read: by the float model, and by what stands in for it."""
+    if text is None:
+        return
+    is_integer = side == "integer"
+    after = text.perplexity_integer if is_integer else text.perplexity_quantized
+    mean, worst = (
+        (text.kl_integer, text.worst_integer) if is_integer
+        else (text.kl_quantized, text.worst_quantized)
+    )  # fmt: skip
+    if after is None or mean is None or worst is None:
+        return
+    over = f"over {count(text.tokens)} tokens of the text"
+    values = f"{text.perplexity_float:.3f} \u2192 {after:.3f}"
+    yield Card("Perplexity", values, source, f"Float, then {side}; less is better; {over}")
+    hint = f"Mean of KL(float || {side}) {over}; at most {worst:.3g}"
+    yield Card("KL divergence", f"{mean:.3g} nats", source, hint)
 
 
 def _memory_cards(memory: FormatMemory | None) -> Iterator[Card]:
@@ -75,4 +95,5 @@ def verify_cards(value: VerifyResult) -> list[Card]:
         Card("Same arg-max", f"{value.argmax_equal} of {value.samples}" if value.samples else DASH,
              COMPUTED, "Samples with the same greatest output"),
         Card("Samples", count(value.samples), COMPUTED, "Inputs that both have run"),
+        *_text_cards(value.text, "integer", COMPUTED),
     ]  # fmt: skip

@@ -20,7 +20,8 @@ def engine(tmp_path):
     made.close()
 
 
-@pytest.mark.parametrize("name", recipes())
+# The decoder is run by test_export_llm.py, beside ExecuTorch's own export.
+@pytest.mark.parametrize("name", [name for name in recipes() if name != "llm_decoder"])
 def test_that_a_recipe_runs_as_it_is(engine, tmp_path, name):
     path = tmp_path / "mine.qwb"
     assert main(["new", str(path), "--recipe", name]) == 0
@@ -40,3 +41,37 @@ def test_that_a_recipe_overwrites_nothing(tmp_path):
         begin(recipe, tmp_path / "mine.qwb")
     assert (tmp_path / "mine_model.py").read_text() == "mine"
     assert not (tmp_path / "mine.qwb").exists()
+
+
+@pytest.mark.parametrize(
+    ("mode", "config"), [("", "a16w8"), ("ethosu_16a8w", "a16w8"), ("ethosu_8a8w", "a8w8")]
+)
+@pytest.mark.parametrize(
+    ("scope", "kind", "match"),
+    [
+        ("", "global", ""),
+        ("full", "global", ""),
+        ("linear", "module_type", "torch.nn.modules.linear.Linear"),
+    ],
+)
+def test_that_modes_and_scopes_of_export_llm_are_rules(tmp_path, mode, config, scope, kind, match):
+    path = tmp_path / "mine.qwb"
+    assert (
+        main(["new", str(path), "--recipe", "llm_decoder", "--mode", mode, "--scope", scope]) == 0
+    )
+    rules = [(rule.kind, rule.match, rule.config) for rule in store.load(path).rules]
+    assert rules == [(kind, match, config), ("node_target", "aten.index.Tensor", "cpu")]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "message"),
+    [
+        ("llm_decoder", ["--mode", "ethosu_4a4w"], "has no mode 'ethosu_4a4w'"),
+        ("llm_decoder", ["--scope", "some"], "has no scope 'some'"),
+        ("image_classifier", ["--mode", "ethosu_8a8w"], "It has none."),
+    ],
+)
+def test_that_a_mode_that_a_recipe_lacks_writes_nothing(tmp_path, capsys, recipe, options, message):
+    assert main(["new", str(tmp_path / "mine.qwb"), "--recipe", recipe, *options]) != 0
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -37,11 +37,12 @@ class RecipeDialog(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("New from a recipe")
         self._recipes = recipes()
-        self.recipe = QComboBox(self)
-        self.recipe.setAccessibleName("Recipe")
+        self.recipe = self._choice("Recipe")
         for name, recipe in self._recipes.items():
             self.recipe.addItem(recipe.title, name)
         self.recipe.activated.connect(self._on_recipe_chosen)
+        self.mode, self.scope = self._choice("Mode"), self._choice("Scope")
+        self.scope.setToolTip("full: everything is quantized; linear: nn.Linear alone")
         self.folder = PathField("Folder", "", self, kind="folder")
         self.folder.edited.connect(self._show)
         self.name = QLineEdit(self)
@@ -58,10 +59,21 @@ class RecipeDialog(QDialog):
         make_primary(self.ok)
         self.buttons.accepted.connect(self._on_accepted)
         self.buttons.rejected.connect(self.reject)
+        self._form = self._laid_out()
+        self.setMinimumWidth(520)
+        self._on_recipe_chosen()
+
+    def _choice(self, name: str) -> QComboBox:
+        box = QComboBox(self)
+        box.setAccessibleName(name)
+        return box
+
+    def _laid_out(self) -> QFormLayout:
         form = QFormLayout()
         form.setHorizontalSpacing(14)
         for title, field in (
-            ("Recipe", self.recipe), ("Folder", self.folder), ("Name", self.name),
+            ("Recipe", self.recipe), ("Mode", self.mode), ("Scope", self.scope),
+            ("Folder", self.folder), ("Name", self.name),
         ):  # fmt: skip
             form.addRow(title, field)
         layout = QVBoxLayout(self)
@@ -71,8 +83,7 @@ class RecipeDialog(QDialog):
         layout.addWidget(self.words)
         layout.addWidget(self.problem)
         layout.addWidget(self.buttons)
-        self.setMinimumWidth(520)
-        self._on_recipe_chosen()
+        return form
 
     @property
     def _chosen(self) -> Recipe:
@@ -80,9 +91,13 @@ class RecipeDialog(QDialog):
 
     def _on_recipe_chosen(self, *_: object) -> None:
         self.name.setText(self._chosen.id)
+        for box, offered in ((self.mode, self._chosen.modes), (self.scope, self._chosen.scopes)):
+            box.clear()
+            box.addItems(list(offered))
+            self._form.setRowVisible(box, bool(offered))
         self.words.setText(
-            f"{self._chosen.description} It runs at once, with random weights and samples; you "
-            "replace both in the Python file that is written beside it."
+            f"{self._chosen.description} It runs at once, with {self._chosen.begins_with}; you "
+            "replace them in the files that are written beside it."
         )
         self._show()
         QTimer.singleShot(0, self, self.adjustSize)
@@ -100,7 +115,7 @@ class RecipeDialog(QDialog):
     def _on_accepted(self) -> None:
         path = Path(self.folder.text()) / f"{self.name.text().strip()}{PROJECT_SUFFIX}"
         try:
-            begin(self._chosen, path)
+            begin(self._chosen, path, mode=self.mode.currentText(), scope=self.scope.currentText())
         except WorkbenchError as error:
             self.problem.setText(f"{error.infos[0].message} {error.infos[0].hint}")
             return

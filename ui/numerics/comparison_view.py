@@ -13,6 +13,7 @@ from ui.models.quality_table import (
     ReadingTableModel,
     divergence_text,
 )
+from ui.models.token_table import TokenTableModel
 from ui.quality_cards import verify_cards
 from ui.theme import Theme
 from ui.widgets.figure_cards import FigureCards
@@ -47,6 +48,8 @@ class ComparisonView(QWidget):
         self.integers = IntegerTableModel(self)
         self.integer_table = FigureView("Tensors of the program", self.integers, self)
         self.integer_table.rows_chosen.connect(self._on_integers_chosen)
+        self.tokens = TokenTableModel(self, verified=True)
+        self.token_table = FigureView("Tokens of the text, by the program", self.tokens, self)
         self.divergence = QLabel(self)
         self.divergence.setWordWrap(True)
         self._arrange()
@@ -67,9 +70,12 @@ class ComparisonView(QWidget):
         self.reading_table.setVisible(is_file)
         self.outputs.set_rows(value.outputs)
         self.integers.set_rows(value.tensors)
+        self.tokens.set_rows(value.text.steps if value.text else ())
+        self.pages.setTabVisible(2, value.text is not None)
         self.divergence.setText(divergence_text(value))
         self.divergence.setVisible(bool(value.tensors))
-        for table in (self.reading_table, self.output_table, self.integer_table):
+        tables = (self.reading_table, self.output_table, self.integer_table, self.token_table)
+        for table in tables:
             table.set_look(theme, stale=stale)
 
     def set_theme(self, theme: Theme) -> None:
@@ -82,7 +88,10 @@ class ComparisonView(QWidget):
         self.differences = DifferencePlot("quantized model", self)
         self.log = QCheckBox("Logarithmic counts", self)
         self.log.clicked.connect(self.differences.set_log)
-        self.pages = pages_of(self, ("Tensors", self.integer_table), ("Outputs", self.output_table))
+        self.pages = pages_of(
+            self, ("Tensors", self.integer_table), ("Outputs", self.output_table),
+            ("Tokens", self.token_table),
+        )  # fmt: skip
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 0)
         layout.setSpacing(6)

@@ -23,6 +23,7 @@ from ui.models.quality_table import (
     SampleTableModel,
     describe_quality,
 )
+from ui.models.token_table import TokenTableModel
 from ui.numerics.comparison_view import ComparisonView, pages_of
 from ui.quality_cards import MEASURED, quality_cards
 from ui.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
@@ -147,8 +148,13 @@ class NumericsPanel(ResultPanel):
         layout.addLayout(row)
         layout.addWidget(self.bars, 1)
         split = QSplitter(Qt.Orientation.Vertical, parent)
-        pages = pages_of(split, ("Tensors", self.table), ("Worst samples", self.sample_table))
-        parts = (self.reading_table, self.output_table, bars, pages)
+        self.tokens = TokenTableModel(self)
+        self.token_table = FigureView("Tokens of the text", self.tokens, split)
+        self.pages = pages_of(
+            split, ("Tensors", self.table), ("Worst samples", self.sample_table),
+            ("Tokens", self.token_table),
+        )  # fmt: skip
+        parts = (self.reading_table, self.output_table, bars, self.pages)
         for number, part in enumerate(parts):
             split.addWidget(part)
             split.setCollapsible(number, False)
@@ -190,9 +196,11 @@ class NumericsPanel(ResultPanel):
         self.outputs.set_rows(value.outputs)
         self.model.set_rows(value.tensors)
         self.samples.set_rows(value.worst)
+        self.tokens.set_rows(value.text.steps if value.text else ())
+        self.pages.setTabVisible(2, value.text is not None)
         self._show_bars()
         self.bars.set_stale(not shown.current)
-        for table in (self.output_table, self.table, self.sample_table):
+        for table in (self.output_table, self.table, self.sample_table, self.token_table):
             table.set_look(theme, stale=not shown.current)
 
     def _show_bars(self) -> None:

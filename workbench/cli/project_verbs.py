@@ -47,8 +47,7 @@ def _add_new(verbs: Any) -> None:
         "--aot", default="", metavar="COMMAND",
         help="take over a command line of ExecuTorch's aot_arm_compiler, in quotes",
     )  # fmt: skip
-    new.add_argument("--recipe", default="", choices=["", *recipes()], metavar="R",
-                     help=f"a whole project to begin with: {', '.join(recipes())}")  # fmt: skip
+    _add_recipe(new)
     new.add_argument("--target", default="", metavar="T", help="e.g. ethos-u55-128")
     new.add_argument(
         "--board", default="", metavar="BOARD", help="sets the target too; see workbench boards"
@@ -77,6 +76,17 @@ def _add_new(verbs: Any) -> None:
     new.set_defaults(perform=_new)  # fmt: skip
 
 
+def _add_recipe(new: argparse.ArgumentParser) -> None:
+    new.add_argument("--recipe", default="", choices=["", *recipes()], metavar="R",
+                     help=f"a whole project to begin with: {', '.join(recipes())}")  # fmt: skip
+    for name, means, given in (
+        ("mode", "pt2e_quantize", "ethosu_16a8w, ethosu_8a8w"),
+        ("scope", "quantize_scope", "full, linear"),
+    ):
+        words = f"of the recipe llm_decoder, as export_llm's {means}: {given}"
+        new.add_argument(f"--{name}", default="", metavar=name.upper(), help=words)
+
+
 def _new(options: argparse.Namespace) -> int:
     path: Path = options.project
     if options.aot:
@@ -101,12 +111,18 @@ def _new(options: argparse.Namespace) -> int:
 
 def _begin(options: argparse.Namespace) -> int:
     path: Path = options.project
-    project = begin(recipes()[options.recipe], path.absolute(), overwrite=options.force)
+    recipe = recipes()[options.recipe]
+    project = begin(
+        recipe, path.absolute(), overwrite=options.force, mode=options.mode, scope=options.scope
+    )
     code = project.model.spec.rpartition(":")[0]
     if options.json:
-        print_json({"project": str(path), "files": [code]})
+        texts = [d.spec for d in (project.calibration, project.evaluation.data) if d]
+        named = [code, project.model.weights, *texts]
+        files = list(dict.fromkeys(n for n in named if n and ":" not in n))
+        print_json({"project": str(path), "files": files})
         return EXIT_DONE
-    print(f"Wrote {path} and {code}. Its weights and samples are random: replace both in {code}.")
+    print(f"Wrote {path} and {code}. It begins with {recipe.begins_with}: replace them.")
     print(f"Next: workbench run {path} --trust --out dist")
     return EXIT_DONE
 

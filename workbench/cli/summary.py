@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.boards import fit
 from workbench.cli.exported_summary import print_exported, print_readings, print_runtime
+from workbench.cli.text_summary import print_text
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_versions
 from workbench.results import (
@@ -165,6 +166,7 @@ def _print_evaluate(part: dict[str, Any]) -> None:
         line += f"; {part['metric_name']} {values}"
     print(line)
     print(f"             calibrated on {part['calibrated_on']}")
+    print_text(part["text"], "float", "quantized")
     print_readings(part["readings"])
 
 
@@ -217,6 +219,7 @@ def _print_verify(part: dict[str, Any]) -> None:
         f"model, at most {part['max_lsb']} LSB apart, arg-max equal for "
         f"{part['argmax_equal']} of {part['samples']}"
     )
+    print_text(part["text"], "float", "quantized", "integer")
     if part["first_divergence"]:
         print(
             f"             first divergence: {part['first_divergence']}, "

@@ -6,8 +6,10 @@ or by outputs that are inputs of the next step. Everything else forgets, and run
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
+
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from workbench.engine import programs
 from workbench.engine.quality import tensors_of
@@ -107,9 +109,14 @@ def refuse_memory(module: torch.fx.GraphModule, samples: Samples, what: str, sta
 
 @contextmanager
 def stepping(module: torch.fx.GraphModule) -> Iterator[Steps]:
-    """Give the steps of a module, whose own buffers stay as they are."""
+    """Give the steps of a module, whose own buffers stay as they are.
+
+    Attention is computed operator by operator, as ExecuTorch's export of language models does
+    (1.5.1, ``extension/llm/export/builder.py``): fused kernels round otherwise.
+    """
     steps = Steps(module)
     try:
-        yield steps
+        with sdpa_kernel([SDPBackend.MATH]) if steps.remembers else nullcontext():
+            yield steps
     finally:
         steps.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,15 +11,19 @@ from workbench.errors import Place, failure
 from workbench.project import edits
 from workbench.project.model import (
     DataSource,
+    Evaluation,
     ModelSource,
     Project,
     RuleKind,
     TargetChoice,
+    Tokenization,
     Verification,
 )
 from workbench.project.store import save, write_atomically
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pydantic import JsonValue
 
 _FOLDER = Path(__file__).parents[2] / "resources" / "recipes"
@@ -27,7 +31,13 @@ _FOLDER = Path(__file__).parents[2] / "resources" / "recipes"
 
 @dataclass(frozen=True)
 class Recipe:
-    """One template: what it is for, and what its project says."""
+    """One template: what it is for, and what its project says.
+
+    ``modes`` and ``scopes`` are the modes and scopes of ExecuTorch's export of language models
+    that it offers, the first of each unless told: a mode is a config, a scope what a rule names.
+    ``files`` lie in a folder of the recipe's name; ``length`` is the sequence of its texts,
+    ``limit`` how many samples are evaluated.
+    """
 
     id: str
     title: str
@@ -36,6 +46,32 @@ class Recipe:
     rules: list[tuple[RuleKind, str, str]]
     options: dict[str, JsonValue]
     samples: int
+    begins_with: str = "random weights and samples"
+    length: int = 0
+    limit: int = 256
+    modes: dict[str, str] = field(default_factory=dict)
+    scopes: dict[str, tuple[RuleKind, str]] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+
+    def all_rules(self, mode: str, scope: str) -> list[tuple[RuleKind, str, str]]:
+        """Return the rules in a mode and a scope; "" is the first.
+
+        Raises:
+            WorkbenchError: the recipe has no such mode or scope.
+        """
+        chosen = []
+        for name, given, offered in (("mode", mode, self.modes), ("scope", scope, self.scopes)):
+            if given and given not in offered:
+                known = f"It has {', '.join(offered)}." if offered else "It has none."
+                raise failure(
+                    f"The recipe {self.title} has no {name} {given!r}.", known,
+                    Place(kind="option", id=name),
+                )  # fmt: skip
+            chosen.append(given or next(iter(offered), ""))
+        if not self.modes:
+            return self.rules
+        kind, match = self.scopes[chosen[1]]
+        return [(kind, match, self.modes[chosen[0]]), *self.rules]
 
 
 def recipes() -> dict[str, Recipe]:
@@ -44,37 +80,41 @@ def recipes() -> dict[str, Recipe]:
     return {name: Recipe(id=name, **row) for name, row in rows.items()}
 
 
-def begin(recipe: Recipe, path: Path, *, overwrite: bool = False) -> Project:
-    """Write a project and its Python file, and return the project.
+def begin(
+    recipe: Recipe, path: Path, *, overwrite: bool = False, mode: str = "", scope: str = ""
+) -> Project:
+    """Write a project and what it is made of, and return the project.
 
     Args:
         recipe: What to begin with.
-        path: The project's file; the Python file is written beside it, ``NAME_model.py``.
+        path: The project's file; the Python file is written beside it, ``NAME_model.py``, and the
+            recipe's files as ``NAME_weights.safetensors`` and the like.
         overwrite: Whether files that are there may be replaced.
+        mode: Of the recipe's modes.
+        scope: Of the recipe's scopes.
 
     Raises:
-        WorkbenchError: a file is there already, or cannot be written.
+        WorkbenchError: a file is there already, or cannot be written; no such mode or scope.
     """
+    rules = recipe.all_rules(mode, scope)
     code = path.with_name(f"{path.stem}_model.py")
-    there = [file.name for file in (path, code) if file.exists()]
+    made = {code: _FOLDER / f"{recipe.id}.py"}
+    beside = {}
+    for role, name in recipe.files.items():
+        beside[role] = path.with_name(f"{path.stem}_{role}{Path(name).suffix}")
+        made[beside[role]] = _FOLDER / recipe.id / name
+    there = [file.name for file in (path, *made) if file.exists()]
     if there and not overwrite:
         raise failure(
             f"{', '.join(there)} exists already.", "Choose another name or folder.",
             Place(kind="file", id=str(path)),
         )  # fmt: skip
-    project = Project(
-        name=path.stem,
-        model=ModelSource(spec=f"{code.name}:model"),
-        calibration=DataSource(spec=f"{code.name}:calibration"),
-        target=TargetChoice(id=recipe.target, options=recipe.options),
-        verification=Verification(samples=recipe.samples),
-        notes=f"Begun with the recipe {recipe.title}: weights and samples are random until you "
-        f"replace them in {code.name}.",
-    )
-    for kind, match, config in recipe.rules:
+    project = _project(recipe, path.stem, code, beside)
+    for kind, match, config in rules:
         project = edits.assign(project, kind, match, config)
     try:
-        write_atomically(code, (_FOLDER / f"{recipe.id}.py").read_bytes())
+        for file, source in made.items():
+            write_atomically(file, source.read_bytes())
     except OSError as error:
         raise failure(
             f"{path.parent} cannot be written: {error.strerror or error}.",
@@ -82,3 +122,22 @@ def begin(recipe: Recipe, path: Path, *, overwrite: bool = False) -> Project:
         ) from error
     save(project, path)
     return project
+
+
+def _project(recipe: Recipe, name: str, code: Path, beside: Mapping[str, Path]) -> Project:
+    def text(role: str) -> DataSource | None:
+        if role not in beside:
+            return None
+        return DataSource(spec=beside[role].name, tokens=Tokenization(length=recipe.length))
+
+    weights = beside["weights"].name if "weights" in beside else None
+    return Project(
+        name=name,
+        model=ModelSource(spec=f"{code.name}:model", weights=weights),
+        calibration=text("calibration") or DataSource(spec=f"{code.name}:calibration"),
+        evaluation=Evaluation(data=text("evaluation"), limit=recipe.limit),
+        target=TargetChoice(id=recipe.target, options=recipe.options),
+        verification=Verification(samples=recipe.samples),
+        notes=f"Begun with the recipe {recipe.title} and its {recipe.begins_with}: replace them, "
+        f"and the model in {code.name}.",
+    )
