@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from tests.engine.in_process import CALIBRATED, project
+from tests.engine.in_process import CALIBRATED, NETWORKS, WIDE_NETWORKS, project
+from workbench.project import sources, store
 from workbench.protocol import RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.matrix import MatrixResult
 
 pytestmark = pytest.mark.engine
+PROJECTS = NETWORKS.parent.parent / "networks"
+# Wrong on purpose, data, or another way to write a network that has a project.
+OTHERS = {
+    "small_module_only", "untraceable", "raising", "not_a_model", "samples", "bad_shape",
+    "bad_later", "writing_nowhere", "module6", "channels_last", "strided_contiguous",
+}  # fmt: skip
 
 
-def test_that_every_cell_is_verified_or_says_why_not(engine):
-    made = project("softmax", **CALIBRATED)
-    options = {"targets": ["ethos-u55-128", "ethos-u85-256"], "configs": ["a8w8", "a16w8"]}
+def matrix(engine, made, **options):
+    """Return the cells by device and config."""
     engine.send(
         RunStudy(job="m", study="matrix", project=made, folder=str(engine.folder),
                  options=options, cache_root=str(engine.cache.root))
@@ -22,13 +30,54 @@ def test_that_every_cell_is_verified_or_says_why_not(engine):
     assert engine.follow() == "done", engine.failure
     key = study_key("matrix", made, engine.folder, engine.cache, options)
     found = load_study(MatrixResult, study_folder(engine.cache, key))
-    cells = {(cell.target, cell.config): cell for cell in found.cells}
-    assert len(cells) == found.total == 4
+    assert found.total == len(found.cells)
+    return {(cell.target, cell.config): cell for cell in found.cells}
+
+
+def test_that_every_cell_is_verified_or_says_why_not(engine):
+    cells = matrix(
+        engine, project("softmax", **CALIBRATED), targets=["ethos-u55-128", "ethos-u85-256"],
+        configs=["a8w8", "a16w8"],
+    )  # fmt: skip
+    assert len(cells) == 4
     refused = cells.pop(("ethos-u55-128", "a16w8"))
-    assert refused.problem
+    assert "Vela refuses" in refused.problem
     assert refused.warned
     for cell in cells.values():
         assert cell.problem == ""
         assert cell.delegates >= 1
         assert cell.cycles > 0
         assert cell.max_lsb <= 2
+
+
+def test_that_weights_are_trained_for_a_cell_and_the_program_is_verified(engine):
+    cells = matrix(
+        engine, project("uneven", **CALIBRATED), targets=["ethos-u55-128"],
+        configs=["a8w4", "a8w4-qat"], qat_epochs=6,
+    )  # fmt: skip
+    plain, trained = cells["ethos-u55-128", "a8w4"], cells["ethos-u55-128", "a8w4-qat"]
+    assert plain.gain_db is None
+    assert trained.gain_db > 0
+    assert (trained.problem, trained.delegates) == ("", 1)
+    assert trained.max_lsb <= 1
+
+
+def test_that_what_stands_in_the_way_is_told_before_anything_is_compiled(engine):
+    cells = matrix(
+        engine, project("branching", **CALIBRATED), targets=["ethos-u55-128"],
+        configs=["a8w8", "a8w8-qat"],
+    )  # fmt: skip
+    assert all(cell.problem and cell.warned for cell in cells.values())
+
+
+def test_that_every_network_of_the_tests_has_a_project_for_the_matrix():
+    wanted = {
+        node.name
+        for path in (NETWORKS, WIDE_NETWORKS)
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and not node.args.args and not node.args.vararg
+    }
+    paths = sorted(PROJECTS.glob("*.qwb"))
+    assert {path.stem for path in paths} == wanted - OTHERS
+    for path in paths:
+        assert sources.missing(store.load(path), PROJECTS) is None

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from workbench.cli.arguments import add_engine, add_json, open_project, opened_cache
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
 from workbench.cli.study import run_study
-from workbench.studies.matrix import MatrixResult
+from workbench.studies.matrix import QAT_EPOCHS, QAT_SAMPLES, TRAINED, MatrixResult
 
 if TYPE_CHECKING:
     from workbench.studies.matrix import Cell
 
+# Quantize and dequantize, for one input and one output.
+_BORDER_NODES = 2
 _TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
-_CONFIGS = ("a8w8", "a16w8", "a8w4")
+_CONFIGS = ("a8w8", "a16w8", "a8w4", f"a8w8{TRAINED}")
 
 
 def add(verbs: Any) -> None:
@@ -23,12 +25,18 @@ def add(verbs: Any) -> None:
     verb = verbs.add_parser(
         "matrix",
         help="lower and verify models on several devices in several precisions",
-        description="Each model gets one config for everything. The program on the TOSA reference "
-        "model is compared with the quantized model.",
+        description="Each model gets one config for everything; with -qat behind it the weights "
+        "are trained with it in view first. The program on the TOSA reference model is compared "
+        "with the quantized model.",
     )
     verb.add_argument("projects", nargs="+", type=Path, metavar="PROJECT")
     verb.add_argument("--targets", nargs="+", default=list(_TARGETS), metavar="T")
     verb.add_argument("--configs", nargs="+", default=list(_CONFIGS), metavar="C")
+    verb.add_argument(
+        "--qat-epochs", type=int, default=QAT_EPOCHS, metavar="N",
+        help=f"passes of training for configs that end in {TRAINED}, over {QAT_SAMPLES} samples at "
+        f"most ({QAT_EPOCHS})",
+    )  # fmt: skip
     verb.add_argument("--markdown", action="store_true", help="print a table for a README")
     add_json(verb)
     add_engine(verb)
@@ -36,7 +44,9 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    asked = {"targets": options.targets, "configs": options.configs}
+    asked = {
+        "targets": options.targets, "configs": options.configs, "qat_epochs": options.qat_epochs
+    }  # fmt: skip
     found: dict[str, MatrixResult] = {}
     failed = False
     for path in options.projects:
@@ -64,6 +74,9 @@ def _said(cell: Cell) -> str:
         return f"no: {cell.problem}{before}"
     exact = f"{100 * cell.exact:.1f} %" if cell.exact is not None else "-"
     rest = f", {cell.cpu_nodes} on the CPU" if cell.cpu_nodes else ""
+    if cell.gain_db is not None:
+        gained = f"{cell.gain_db:+.1f} dB, predicted" if cell.gain_db else "no gain"
+        rest += f", trained: {gained}"
     return f"verified, {exact} equal, at most {cell.max_lsb} LSB, {cell.cycles:,} cycles{rest}"
 
 
@@ -82,5 +95,6 @@ def _short(cell: Cell | None) -> str:
     if cell is None:
         return "not run"
     if cell.problem:
-        return "no, said before" if cell.warned else "no"
-    return f"{cell.max_lsb} LSB" + (f", {cell.cpu_nodes} CPU" if cell.cpu_nodes else "")
+        return "no" if cell.warned else "no, unforeseen"
+    more = f" ({cell.cpu_nodes} CPU)" if cell.cpu_nodes > _BORDER_NODES else ""
+    return f"{cell.max_lsb}{more}{' =' if cell.gain_db == 0 else ''}"

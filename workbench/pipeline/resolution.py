@@ -212,13 +212,7 @@ def whole_refusals(
         for name, effective in resolution.nodes.items()
         if effective.rule in wide_rules and not effective.kept_off
     }
-    for node, reader in target_of(project.target.id).forecast(project.target, graph, wide):
-        yield ErrorInfo(
-            message=f"What {node} gives in 16 bits goes to several operators, {reader} among "
-            "them: Vela refuses the whole program for it on U55 and U65.",
-            hint=f"Give its module a8w8, keep {reader} off the NPU, or choose an Ethos-U85.",
-            where=Place(kind="node", id=node),
-        )
+    yield from target_of(project.target.id).forecast(project.target, graph, wide)
 
 
 def _nearest(rule: Rule, resolution: Resolution) -> str:

@@ -113,8 +113,8 @@ class TargetSpec(Protocol):
 
     def forecast(
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str]
-    ) -> list[tuple[str, str]]:
-        """Return what makes the compiler refuse a whole program: nodes, and which one causes it.
+    ) -> list[ErrorInfo]:
+        """Return what is known to make the compiler refuse the program as a whole.
 
         ``wide`` are the nodes with 16-bit activations that may run on the NPU.
         """

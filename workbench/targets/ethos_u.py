@@ -33,7 +33,7 @@ from workbench.targets.ethos_u_devices import (
     system_configs,
 )
 from workbench.targets.ethos_u_extras import EXTRAS, given_extras, given_passes
-from workbench.targets.ethos_u_forecast import whole_refusals
+from workbench.targets.ethos_u_forecast import branch_refusals, convolution_refusals
 from workbench.targets.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.vela_ini import VelaIni, ini_of, ini_path
 
@@ -200,10 +200,11 @@ class EthosU:
 
     def forecast(
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str]
-    ) -> list[tuple[str, str]]:
-        """Return convolutions that Vela would fail on, and what reads them; U85 takes all."""
-        is_free = not wide or family_of(choice.id).name == "u85"
-        return [] if is_free else list(whole_refusals(graph, wide))
+    ) -> list[ErrorInfo]:
+        """Return branches, loops and 16-bit convolutions that stop a program; U85 takes all."""
+        if family_of(choice.id).name == "u85":
+            return []
+        return [*branch_refusals(graph), *convolution_refusals(graph, wide)]
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
         """Return clock and MAC units of the choice."""

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from workbench.errors import ErrorInfo, Place
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
@@ -25,10 +27,40 @@ _IN_32_BITS = (
     "minimum", "abs", "mean", "sum",
 )  # fmt: skip
 # They are taken apart into several operators that read the value, one of them in 32 bits.
+_CONTROL_FLOW = ("cond", "while_loop")
 _READING_TWICE = ("softmax", "_softmax", "log_softmax", "_log_softmax", "layer_norm", "var")
 
 
-def whole_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[tuple[str, str]]:
+def branch_refusals(graph: GraphSnapshot) -> Iterator[ErrorInfo]:
+    """Yield that branches and loops run nowhere, if there are any."""
+    for node in graph.nodes:
+        if node.kind == "call" and _name(node.op) in _CONTROL_FLOW:
+            yield ErrorInfo(
+                message=f"{node.id}: branches and loops run on Ethos-U85 only.",
+                hint="Choose an Ethos-U85, or write the model without them.",
+                where=Place(kind="node", id=node.id),
+            )
+
+
+def convolution_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[ErrorInfo]:
+    """Yield the convolutions that Vela would fail on, each with what helps.
+
+    Args:
+        graph: The exported float program.
+        wide: The nodes that get 16-bit activations and may run on the NPU.
+    """
+    for node, reader in convolutions_read_often(graph, wide):
+        yield ErrorInfo(
+            message=f"What {node} gives in 16 bits goes to several operators, {reader} among "
+            "them: Vela refuses the whole program for it on U55 and U65.",
+            hint=f"Give its module a8w8, keep {reader} off the NPU, or choose an Ethos-U85.",
+            where=Place(kind="node", id=node),
+        )
+
+
+def convolutions_read_often(
+    graph: GraphSnapshot, wide: Collection[str]
+) -> Iterator[tuple[str, str]]:
     """Yield the convolutions that Vela would fail on, each with the operator that makes it fail.
 
     Args:

@@ -3,7 +3,7 @@
 import pytest
 
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
-from workbench.targets.ethos_u_forecast import whole_refusals
+from workbench.targets.ethos_u_forecast import convolutions_read_often
 
 
 def found(*edges):
@@ -12,7 +12,7 @@ def found(*edges):
     nodes = tuple(Node(i, f"aten.{i.rstrip('0123456789_')}.default", "call", "", 0, (), ())
                   for i in ids)  # fmt: skip
     graph = GraphSnapshot("float", nodes, tuple(Edge(a, b) for a, b in edges), ())
-    return list(whole_refusals(graph, set(ids)))
+    return list(convolutions_read_often(graph, set(ids)))
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from workbench.engine.candidates import compute, means_of
-from workbench.errors import WorkbenchError, failure
+from workbench.engine.candidates import Means, compute, means_of
+from workbench.engine.studies import training
+from workbench.engine.studies.context import StudyContext
+from workbench.errors import Cancelled, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import plan
-from workbench.pipeline.resolution import problems
+from workbench.pipeline.resolution import problems, resolve_graph, whole_refusals
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.project.qconfig import PRESETS_BY_ID
 from workbench.results import GRAPH_FILE, LowerResult, VerifyResult, load_result
-from workbench.studies.matrix import Cell, MatrixResult
+from workbench.studies.documents import load_study, study_folder, study_key
+from workbench.studies.matrix import QAT_EPOCHS, QAT_SAMPLES, TRAINED, Cell, MatrixResult, config_of
+from workbench.studies.training import TrainingResult
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
-    from workbench.engine.studies.context import StudyContext
+    from pydantic import JsonValue
+
     from workbench.project.model import Project
 
 
@@ -28,9 +34,10 @@ def run(study: StudyContext) -> None:
         WorkbenchError: a device or a config that does not exist.
     """
     targets, configs = _listed(study, "targets"), _listed(study, "configs")
-    unknown = [name for name in configs if name not in PRESETS_BY_ID]
+    unknown = [name for name in configs if config_of(name) not in PRESETS_BY_ID]
     if unknown:
-        raise failure(f"There is no config {unknown[0]}.", f"Known: {', '.join(PRESETS_BY_ID)}.")
+        known = ", ".join(PRESETS_BY_ID)
+        raise failure(f"There is no config {unknown[0]}.", f"Known: {known}, also with {TRAINED}.")
     for name in targets:
         target_of(name)
     cells: list[Cell] = []
@@ -53,30 +60,74 @@ def _variant(project: Project, target: str, config: str) -> Project:
     kept = {k: v for k, v in project.target.options.items() if k == "integer_io"}
     choice = target_of(target).complete(TargetChoice(id=target, options=kept))
     bare = edits.revise(
-        project, rules=(), ranges=(), range_methods=(), target=choice, board=""
+        project, rules=(), ranges=(), range_methods=(), target=choice, board="",
+        trained_weights=None,
     )  # fmt: skip
-    return edits.assign(bare, "global", "", config)
+    return edits.assign(bare, "global", "", config_of(config))
 
 
 def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: str) -> Cell:
-    means, target = means_of(study.stage), project.target.id
-    said = problems(project, means.folder, graph)
-    known = [p.info.message for p in said if p.level == "error"]
-    told = [p.info.message for p in said if "Vela refuse" in p.info.message]
-    if known:
-        return Cell(target=target, config=config, problem=known[0], warned=True)
+    means = means_of(study.stage)
+    empty = Cell(target=project.target.id, config=config)
+    said = [p.info for p in problems(project, means.folder, graph) if p.level == "error"]
+    if said:
+        return empty.model_copy(update={"problem": said[0].message, "warned": True})
+    told = list(whole_refusals(project, graph, resolve_graph(project, graph)))
     try:
-        compute(project, means, ("verify",))
+        trained, gain = _trained(study, project) if config.endswith(TRAINED) else (project, None)
+        compute(trained, means, ("verify",))
+    except Cancelled:
+        raise
     except WorkbenchError as error:
-        sentence = error.infos[0].message
-        return Cell(target=target, config=config, problem=sentence, warned=bool(told))
+        info = error.infos[0]
+        where = str(info.where)
+        before = bool(told) or where not in {"stage lower", "stage verify"}
+        sentence = told[0].message if told else info.message
+        return empty.model_copy(update={"problem": sentence, "warned": before})
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the other cells are wanted too
+        first = (str(error.__cause__ or error).splitlines() or [""])[0]
+        problem = f"{type(error).__name__}: {first}"
+        return empty.model_copy(update={"problem": problem, "warned": bool(told)})
+    return _verified(means_of(study.stage), trained, empty).model_copy(update={"gain_db": gain})
+
+
+def _verified(means: Means, project: Project, empty: Cell) -> Cell:
     planned = plan(project, means.folder, means.cache)
     lowered = load_result(LowerResult, means.cache.folder(planned.key("lower")))
     verified = load_result(VerifyResult, means.cache.folder(planned.key("verify")))
-    return Cell(
-        target=target, config=config, delegates=lowered.delegates,
-        problem="" if lowered.delegates else "Nothing runs on the NPU.",
-        cpu_nodes=len(lowered.cpu_nodes), cycles=sum(r.cycles_total for r in lowered.vela),
-        max_lsb=verified.max_lsb,
-        exact=verified.exact / verified.elements if verified.elements else None,
-    )  # fmt: skip
+    return empty.model_copy(update={
+        "delegates": lowered.delegates,
+        "problem": "" if lowered.delegates else "Nothing runs on the NPU.",
+        "cpu_nodes": len(lowered.cpu_nodes),
+        "cycles": sum(r.cycles_total for r in lowered.vela),
+        "max_lsb": verified.max_lsb,
+        "exact": verified.exact / verified.elements if verified.elements else None,
+    })  # fmt: skip
+
+
+def _trained(study: StudyContext, project: Project) -> tuple[Project, float]:
+    """Return the project with weights that a little training gave, and the gain, predicted [dB].
+
+    Raises:
+        WorkbenchError: the model cannot be trained so.
+    """
+    means, pupil = means_of(study.stage), project
+    if data := project.calibration:
+        limit = min(QAT_SAMPLES, data.limit or QAT_SAMPLES)
+        pupil = edits.set_calibration(project, data.model_copy(update={"limit": limit}))
+    epochs = study.options.get("qat_epochs")
+    asked: dict[str, JsonValue] = {"epochs": epochs if epochs is not None else QAT_EPOCHS}
+    place = study_folder(
+        means.cache, study_key("training", pupil, means.folder, means.cache, asked)
+    )
+    stage = replace(study.stage, project=pupil, plan=plan(pupil, means.folder, means.cache))
+    training.run(StudyContext(stage, place, asked, _silent))
+    found = load_study(TrainingResult, place)
+    if found is None or not found.best:
+        return project, 0.0
+    weights = str((place / found.weights).absolute())
+    return edits.use_trained(project, weights), found.best_db - found.start_db
+
+
+def _silent(_done: int, _total: int, _message: str) -> None:
+    """Say nothing: training is one step of a cell, which speaks for it."""

@@ -111,7 +111,7 @@ class Nnpa:
 
     def forecast(
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str]
-    ) -> list[tuple[str, str]]:
+    ) -> list[ErrorInfo]:
         """Return nothing: there is no compiler behind it."""
         del choice, graph, wide
         return []
