@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+_NAMED = 3
+
 
 def print_exported(part: dict[str, Any]) -> None:
     """Print which products are predicted to be quantized, and how to compile the file."""
@@ -14,9 +16,14 @@ def print_exported(part: dict[str, Any]) -> None:
         f"{part['nodes']} operations; {part['rewritten']} Gemm rewritten"
     )
     print(f"Predicted    {count} of {len(products)} matrix products become int8")
+    left: dict[str, list[str]] = {}
     for each in products:
         if not each["quantized"]:
-            print(f"             {each['op']} {each['origin'] or each['node']}: {each['reason']}")
+            left.setdefault(each["reason"], []).append(each["origin"] or each["node"])
+    for reason, names in left.items():
+        known = list(dict.fromkeys(names))
+        more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+        print(f"             {len(names)} not ({', '.join(known[:_NAMED])}{more}): {reason}")
     print(f"Compiler     {part['check']['sentence']}")
     for title, command in part["commands"]:
         print(f"Command      {title}: {command}")

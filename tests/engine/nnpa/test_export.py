@@ -282,3 +282,30 @@ def test_that_the_report_tells_readings_products_and_commands(lane):
         assert words in text
     for words in ("Vela", "LSB", "method pool", "TOSA"):
         assert words not in text.partition("<h2>Versions")[0]
+
+
+def test_that_the_file_and_the_emulated_graph_agree_on_every_product():
+    import torch
+
+    from tests.engine.nnpa.test_target import CASES, emulated
+    from workbench.engine.toolchains.nnpa.exporting import exported as export_program
+    from workbench.engine.toolchains.nnpa.exporting import origins, tidy
+    from workbench.engine.toolchains.nnpa.file_products import file_products
+
+    class Every(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = torch.nn.ModuleList(model for model, _, _ in CASES.values())
+
+        def forward(self, *inputs):
+            return tuple(part(x) for part, x in zip(self.parts, inputs, strict=True))
+
+    inputs = tuple(torch.randn(shape) for _, shape, _ in CASES.values())
+    model = Every().eval()
+    _, notes = emulated(model, *inputs)
+    file = export_program(torch.export.export(model, inputs), inputs)
+    known = origins(file)
+    tidy(file)
+    found = {known[node.name][1]: product.why_float for node, product in file_products(file)}
+    assert len(found) == len(CASES)
+    assert found == {name: notes[name].reason for name in found}

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from tests.engine.nnpa import networks
+from workbench.engine.nnpa import dlfloat16
 from workbench.engine.nnpa.matmul import matmul, product, weight_of
 from workbench.engine.toolchains import nnpa as toolchain
 from workbench.project import edits
@@ -302,3 +303,18 @@ def test_that_branches_are_refused_with_a_sentence(lane):
     made = ruled("networks.py:branching")
     assert lane.run(made, "prepare") == "failed"
     assert "branches or loops" in lane.failure.message
+
+
+@pytest.mark.parametrize("saturate", [True, False])
+def test_that_rounding_is_decoding_what_was_encoded(saturate):
+    generator = torch.Generator().manual_seed(11)
+    words = torch.randint(-(2**31), 2**31, (400_000,), generator=generator, dtype=torch.int64)
+    edges = torch.tensor([0, 1, 0x7F800000, 0x7FFFFFFF, 0x7FC00000, 0x30004000, 0x30003FFF,
+                          0x30002000, 0x4FFFC000, 0x4FFFBFFF, 0x4FFFA000])  # fmt: skip
+    words = torch.cat([words, edges, edges | -(2**31)]).to(torch.int32)
+    x = words.view(torch.float32)
+    mine = dlfloat16.rounded(x, saturate=saturate)
+    plain = dlfloat16.decode(dlfloat16.encode(x, saturate=saturate))
+    assert torch.equal(mine.isnan(), plain.isnan())
+    same = mine.view(torch.int32) == plain.view(torch.int32)
+    assert bool((same | mine.isnan()).all())

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 LARGEST = 8573157376.0
 _MAGNITUDE, _NOT_A_NUMBER = 0x7FFFFFFF, 0x7FFF
 _HALF, _DROPPED, _REBIAS = 0x2000, 14, (127 - 31) << 9
+_INFINITY, _SIGN, _CUT = 0x7F800000, -0x80000000, (1 << _DROPPED) - 1
+_LEAST_WORD = (_REBIAS + 1) << _DROPPED
+_TOO_LARGE_WORD = (_REBIAS + _NOT_A_NUMBER) << _DROPPED
 
 
 def encode(x: Tensor, *, saturate: bool) -> Tensor:
@@ -46,8 +49,16 @@ def decode(code: Tensor) -> Tensor:
 
 
 def rounded(x: Tensor, *, saturate: bool) -> Tensor:
-    """Return float32 values as they are after a trip through dlfloat16; see ``encode``."""
-    return decode(encode(x, saturate=saturate))
+    """Return float32 values as they are after a trip through dlfloat16; see ``encode``.
+
+    The same as decoding what was encoded, on the float32 words themselves: the fraction is cut to
+    9 bits, what is too small becomes a zero of its sign, what is too large NaN.
+    """
+    word = _saturated(x, saturate).contiguous().view(torch.int32)
+    kept = word.bitwise_and(_MAGNITUDE).clamp_max_(_INFINITY).add_(_HALF).bitwise_and_(~_CUT)
+    too_small, too_large = kept < _LEAST_WORD, kept >= _TOO_LARGE_WORD
+    kept.masked_fill_(too_small, 0).bitwise_or_(word.bitwise_and(_SIGN))
+    return kept.view(torch.float32).masked_fill_(too_large, float("nan"))
 
 
 def _saturated(x: Tensor, saturate: bool) -> Tensor:

@@ -27,6 +27,8 @@ from workbench.errors import Place, failure
 if TYPE_CHECKING:
     from torch import Tensor
 
+# As many products of codes, each at most 2^14, add up exactly in float32.
+_EXACT = 1024
 Numerics = Literal["document", "nnpa"]
 NUMERICS: tuple[Numerics, ...] = ("document", "nnpa")
 
@@ -36,7 +38,7 @@ class Weight:
     """A constant right operand, quantized once.
 
     Attributes:
-        codes: Whole float64 numbers from -128 to 127, [K, N] or [S, K, N].
+        codes: Whole float32 numbers from -128 to 127, [K, N] or [S, K, N].
         by: Its range.
         sums: Float32 sums of the codes over K, [N] or [S, N].
     """
@@ -75,7 +77,7 @@ def weight_of(b: Tensor, mode: Mode = "sym") -> Weight:
     """
     by = range_of(b, mode)
     made = weight_codes(b, by) if mode == "sym" else codes(b, by)
-    return Weight(made.double(), by, made.sum(-2))
+    return Weight(made, by, made.sum(-2))
 
 
 def matmul(a: Tensor, b: Tensor, bias: Tensor | None, mode: Mode, numerics: Numerics) -> Product:
@@ -130,11 +132,28 @@ def product(
 
 
 def _document(activation: Tensor, by: Range, weight: Weight, bias: Tensor | None) -> Tensor:
-    total = (activation.double() - by.zero_point) @ (weight.codes - weight.by.zero_point)
+    first, second = by.zero_point.double(), weight.by.zero_point.double()
+    total = _sums(activation, weight.codes) - first * _rowwise(weight.sums.double())
+    if bool(second):
+        rows = activation.double().sum(-1, keepdim=True) - first * activation.shape[-1]
+        total -= second * rows
     made = total * (by.scale.double() * weight.by.scale.double())
     if bias is not None:
         made += _rowwise(bias.double())
     return made.float()
+
+
+def _sums(activation: Tensor, weights: Tensor) -> Tensor:
+    """Return the exact sums of products of codes, float64 [..., M, N].
+
+    Products of codes are whole and at most 2^14, so that float32 sums of as many as here are exact
+    in any order.
+    """
+    parts = zip(activation.split(_EXACT, -1), weights.split(_EXACT, -2), strict=True)
+    total = torch.zeros((), dtype=torch.float64)
+    for left, right in parts:
+        total = total + (left @ right).double()
+    return total
 
 
 def _rowwise(values: Tensor) -> Tensor:
@@ -180,7 +199,7 @@ def _corrected(y: Tensor, activation: Tensor, by: Range, weight: Weight) -> Tens
 def _accelerator(activation: Tensor, by: Range, weight: Weight, offset: Tensor) -> Tensor:
     first = rounded(by.reciprocal, saturate=False).double()
     second = rounded(weight.by.reciprocal, saturate=False).double()
-    total = activation.double() @ weight.codes
+    total = _sums(activation, weight.codes)
     made = total / (first * second) + _rowwise(offset.double())
     return rounded(made.float(), saturate=False)
 

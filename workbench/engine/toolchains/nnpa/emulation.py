@@ -64,9 +64,8 @@ class Held:
 
     def weight(self, *, linear: bool) -> Weight:
         """Return it as [K, N] or [S, K, N]."""
-        standing = self.codes.t() if linear else self.codes
-        made = standing.double()
-        return matmul.Weight(made, self.by, made.sum(-2).float())
+        made = (self.codes.t() if linear else self.codes).float()
+        return matmul.Weight(made, self.by, made.sum(-2))
 
 
 def quantize_per_nnpa(x: Tensor, role: str, mode: Mode) -> Activation | Held:
@@ -125,7 +124,7 @@ def _quantized(a: Activation, weight: Weight, bias: Tensor | None, numerics: Num
         if not range_of(values, a.mode).fits_accelerator:
             values = torch.zeros_like(values)
         if not weight.by.fits_accelerator:
-            weight = matmul.weight_of(torch.zeros_like(weight.codes).float())
+            weight = matmul.weight_of(torch.zeros_like(weight.codes))
     held = None if bias is None else bias.detach()
     return matmul.product(values, weight, held, a.mode, numerics).y
 
