@@ -12,6 +12,7 @@ from ui.fused_groups import FusedGroup, fused_groups
 from ui.session import Session
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot, Module
+from workbench.project.model import PLUGIN_KINDS, Project
 from workbench.project.rules import Effective, ModuleRef, NodeRef, Resolution, resolve
 
 GRAPH_FILE = "graph.json"
@@ -32,6 +33,7 @@ class Outline(QObject):
         super().__init__(parent)
         self._document, self._session = document, session
         self._folder: Path | None = None
+        self._prepared: Path | None = None
         self.snapshot: GraphSnapshot | None = None
         self.groups: Mapping[str, FusedGroup] = {}
         self.resolution = Resolution()
@@ -63,7 +65,15 @@ class Outline(QObject):
         return frozenset(known[n].module for n in nodes if n in known and known[n].module)
 
     def refresh(self) -> None:
-        """Read the graph if another one is current; keep the former one while there is none."""
+        """Read the graph if another one is current; keep the former one while there is none.
+
+        What rules of plug-ins take is known once the program has been prepared.
+        """
+        prepared = self._session.result("prepare")
+        if prepared != self._prepared:
+            self._prepared = prepared
+            self._resolve()
+            self.resolved.emit()
         folder = self._session.former("export")
         if folder == self._folder and (folder is None) == (self.snapshot is None):
             return
@@ -100,7 +110,20 @@ class Outline(QObject):
         if project is None:
             self.resolution = Resolution()
         else:
-            self.resolution = resolve(project, self._modules, self._nodes)
+            taken = self._taken(project)
+            self.resolution = resolve(project, self._modules, self._nodes, taken)
+
+    def _taken(self, project: Project) -> dict[str, str]:
+        """Return the rule of a plug-in that took each node, as far as that is known."""
+        if self._prepared is None or not any(r.kind in PLUGIN_KINDS for r in project.rules):
+            return {}
+        from workbench.pipeline.resolution import taken_by_plugins
+        from workbench.results import PrepareResult, load_result
+
+        try:
+            return taken_by_plugins(project, load_result(PrepareResult, self._prepared))
+        except WorkbenchError:
+            return {}
 
 
 def inside(module: str, paths: frozenset[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from workbench.cli import pass_args
@@ -9,11 +10,12 @@ from workbench.cli.arguments import add_engine, add_project, check_trust, open_p
 from workbench.cli.job import Job
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_infos, print_json, print_table
 from workbench.errors import Place, failure
-from workbench.pipeline.resolution import float_graph, resolve_graph
+from workbench.pipeline.resolution import float_graph, prepared_result, resolve_graph
 from workbench.project import edits, store
-from workbench.project.model import RULE_CALLS, Project, RuleKind
+from workbench.project.model import PLUGIN_KINDS, RULE_CALLS, Project, RuleKind
 from workbench.project.plugins import offered
 from workbench.project.qconfig import PRESETS_BY_ID, Config, PluginRole
+from workbench.project.rules import Resolution
 from workbench.protocol import RunUntil, StageFailed
 from workbench.targets import target_of
 
@@ -80,7 +82,11 @@ def _show(options: argparse.Namespace) -> int:
         graph = _graph(options, project, folder, cache)
         if graph is None:
             return EXIT_FAILED
-        return _print_resolution(options, project, graph)
+        prepared = prepared_result(project, folder, cache)
+    if prepared is None and any(rule.kind in PLUGIN_KINDS for rule in project.rules):
+        print("What rules of plug-ins take is known once: workbench run --until prepare",
+              file=sys.stderr)  # fmt: skip
+    return _print_resolution(options, project, resolve_graph(project, graph, prepared), graph)
 
 
 def _print_stack(options: argparse.Namespace, project: Project) -> int:
@@ -117,8 +123,9 @@ def _graph(
     return float_graph(project, folder, cache)
 
 
-def _print_resolution(options: argparse.Namespace, project: Project, graph: GraphSnapshot) -> int:
-    resolution = resolve_graph(project, graph)
+def _print_resolution(
+    options: argparse.Namespace, project: Project, resolution: Resolution, graph: GraphSnapshot
+) -> int:
     types = {module.path: module.type_name for module in graph.modules}
     if options.json:
         print_json({

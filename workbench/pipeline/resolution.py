@@ -47,8 +47,22 @@ def prepared_result(project: Project, folder: Path, cache: Cache) -> PrepareResu
     return load_result(PrepareResult, cache.folder(stage.key))
 
 
-def resolve_graph(project: Project, graph: GraphSnapshot) -> Resolution:
-    """Return what every module and node of a picture gets, and by which rule."""
+def taken_by_plugins(project: Project, prepared: PrepareResult) -> dict[str, str]:
+    """Return the rule that took each node of those that only code of a plug-in knows."""
+    rules: dict[str, str] = {}
+    for rule in project.rules:
+        if rule.enabled and rule.kind in PLUGIN_KINDS:
+            rules[rule.match if rule.kind == "finder" else str(rule.config)] = rule.id
+    return {note.origin: rules[note.by] for note in prepared.annotations if note.by in rules}
+
+
+def resolve_graph(
+    project: Project, graph: GraphSnapshot, prepared: PrepareResult | None = None
+) -> Resolution:
+    """Return what every module and node of a picture gets, and by which rule.
+
+    What rules of plug-ins take is known from the quantizer's report alone.
+    """
     modules = [ModuleRef(m.path, m.type_name) for m in graph.modules]
     chains = module_chains(modules)
     root = chains.get("", ())
@@ -62,7 +76,8 @@ def resolve_graph(project: Project, graph: GraphSnapshot) -> Resolution:
         for node in graph.nodes
         if node.kind not in {"parameter", "constant"}
     ]
-    return resolve(project, modules, nodes)
+    taken = taken_by_plugins(project, prepared) if prepared is not None else {}
+    return resolve(project, modules, nodes, taken)
 
 
 def problems(

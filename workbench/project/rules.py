@@ -139,29 +139,40 @@ def module_chains(modules: Sequence[ModuleRef]) -> dict[str, tuple[ModuleRef, ..
 
 
 def resolve(
-    project: Project, modules: Sequence[ModuleRef], nodes: Sequence[NodeRef] = ()
-) -> Resolution:
+    project: Project, modules: Sequence[ModuleRef], nodes: Sequence[NodeRef] = (),
+    taken: Mapping[str, str] | None = None,
+) -> Resolution:  # fmt: skip
     """Return what every module and node gets, and why.
 
     Args:
         project: Its rules are read in order.
         modules: All modules of the model.
         nodes: The nodes of the exported graph, if there is one yet.
+        taken: The rule that took each node of those that only code of a plug-in knows; such a
+            rule has a module when it took all its own nodes.
     """
-    tally = _Tally(project)
+    tally, taken = _Tally(project), taken or {}
     ordered = by_strength(project.rules)
+    takers: dict[str, set[str]] = {}
+    for node in nodes:
+        owner = node.modules[-1].path if node.modules else ""
+        takers.setdefault(owner, set()).add(taken.get(node.id, ""))
     by_module = {
-        path: tally.decide([r for r in ordered if matches_module(r, chain)], _EVERY)
+        path: tally.decide(
+            [r for r in ordered if matches_module(r, chain) or takers.get(path) == {r.id}], _EVERY
+        )
         for path, chain in module_chains(modules).items()
     }
     by_node = {
-        node.id: tally.decide([r for r in ordered if matches_node(r, node)], _OF_NODES)
+        node.id: tally.decide(
+            [r for r in ordered if matches_node(r, node) or taken.get(node.id) == r.id], _OF_NODES
+        )
         for node in nodes
     }
     return Resolution(by_module, by_node, tally.counts())
 
 
-_OF_NODES = frozenset({"io", "node_name", "node_target", "pattern"})
+_OF_NODES = frozenset({"io", "node_name", "node_target", "pattern", "finder", "quantizer"})
 _EVERY = _OF_NODES | {"global", "module_type", "module_name"}
 
 

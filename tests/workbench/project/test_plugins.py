@@ -9,10 +9,13 @@ from workbench.cli import main
 from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
+from workbench.pipeline.resolution import taken_by_plugins
 from workbench.project import edits, plugins, store
 from workbench.project.model import DataSource, ModelSource
 from workbench.project.qconfig import Activation, Observer, QuantConfig
+from workbench.project.rules import ModuleRef, NodeRef, resolve
 from workbench.project.trust import code_used
+from workbench.results import NodeAnnotation, PrepareResult
 
 OWN = '''
 raise SystemExit("listing must not run this")
@@ -182,3 +185,35 @@ def test_that_a_broken_plugin_is_told_once_whatever_takes_it(project, folder, ca
     capsys.readouterr()
     assert main(["check", str(project)]) == 2
     assert capsys.readouterr().err.count("own.py cannot be read") == 1
+
+
+def test_that_what_plugins_took_is_resolved_from_the_report():
+    made = make_project(
+        rule("r1", "global"), rule("r2", "finder", "own.py:First", "a16w8"),
+        rule("r3", "quantizer", config="own.py:Rows"),
+    )  # fmt: skip
+
+    def note(node, module, by):
+        return NodeAnnotation(node=f"{node}_x", op="aten.conv2d.default", module=module, by=by,
+                              config="", quantized=True, origin=node)  # fmt: skip
+
+    prepared = PrepareResult(observers=3, annotations=(
+        note("conv", "stem", "own.py:First"), note("fc", "head", "own.py:Rows"),
+        note("add", "head", "GlobalNodeFinder"),
+    ))  # fmt: skip
+    taken = taken_by_plugins(made, prepared)
+    assert taken == {"conv": "r2", "fc": "r3"}
+    modules = [ModuleRef("", "Net"), ModuleRef("stem", "Conv2d"), ModuleRef("head", "Head")]
+    nodes = [
+        NodeRef("conv", "aten.conv2d.default", (modules[0], modules[1])),
+        NodeRef("fc", "aten.linear.default", (modules[0], modules[2])),
+        NodeRef("add", "aten.add.Tensor", (modules[0], modules[2])),
+    ]
+    found = resolve(made, modules, nodes, taken)
+    assert {path: e.rule for path, e in found.modules.items()} == {
+        "": "r1", "stem": "r2", "head": "r1",
+    }  # fmt: skip
+    assert {name: e.rule for name, e in found.nodes.items()} == {
+        "conv": "r2", "fc": "r3", "add": "r1",
+    }  # fmt: skip
+    assert found.counts["r3"].wins == 1
