@@ -17,8 +17,8 @@ from ui.relocate import relative_to
 from ui.settings import Settings
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import edits
-from workbench.project.model import PROJECT_SUFFIX, DataSource, Project
-from workbench.project.sources import ARRAY_SUFFIXES
+from workbench.project.model import PROJECT_SUFFIX, Project
+from workbench.project.sources import ARRAY_SUFFIXES, TEXT_SUFFIX
 
 SAMPLE = Path(__file__).parent.parent / "resources" / "samples" / "digits" / "digits.qwb"
 FILTER = f"Projects (*{PROJECT_SUFFIX})"
@@ -157,12 +157,12 @@ class FileVerbs(QObject):
             self.open_path(path)
         elif path.suffix in {".pt2", ".py"}:
             self.ask_new(str(path))
-        elif path.is_dir() or path.suffix in ARRAY_SUFFIXES:
+        elif path.is_dir() or path.suffix in {*ARRAY_SUFFIXES, TEXT_SUFFIX}:
             self._take_data(path)
         else:
             hint = (
                 "Drop a project (.qwb), a program (.pte, .bpte), a model (.pt2, .py) or data "
-                "(.npz, .npy, .pt, a folder)."
+                "(.npz, .npy, .pt, .txt, a folder)."
             )
             where = Place(kind="file", id=str(path))
             self._notices.error(failure(f"{path.name} is nothing to open here.", hint, where))
@@ -207,7 +207,7 @@ class FileVerbs(QObject):
             )
             return
         spec = relative_to(path, self._document.folder)
-        data = DataSource(spec=spec)
+        data = edits.data_at(self._document.project, spec)
 
         def evaluate(project: Project) -> Project:
             return edits.set_evaluation(project, data, project.evaluation.metric)

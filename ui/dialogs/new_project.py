@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLineEdit,
+    QSpinBox,
     QVBoxLayout,
     QWidget,
 )
@@ -26,11 +27,12 @@ from ui.widgets.target_form import LABELS_PX, TargetForm
 from workbench.boards import choosing
 from workbench.boards.board import load
 from workbench.errors import WorkbenchError
-from workbench.project.model import TargetChoice
+from workbench.project.model import TargetChoice, Tokenization
+from workbench.project.sources import TEXT_SUFFIX
 
 FIRST_TARGET = TargetChoice(id="ethos-u55-128")
 MODELS = "Models (*.pt2 *.py)"
-DATA = "Data (*.npz *.npy *.pt *.py)"
+DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
 
 
 class NewProjectDialog(QDialog):
@@ -78,6 +80,8 @@ class NewProjectDialog(QDialog):
             mean=self.mean.text().strip(),
             std=self.std.text().strip(),
             labels=self.labels.text(),
+            tokenizer=self.tokenizer.text() if self._wants_text() else "",
+            length=self.length.value() if self._wants_text() else 0,
             metric=self.quality_metric.text().strip(),
             preset=str(self.preset.currentData()),
         )
@@ -98,6 +102,13 @@ class NewProjectDialog(QDialog):
         self.mean, self.std = self._line("Mean", "0"), self._line("Standard deviation", "1")
         self.mean.setText("0")
         self.std.setText("1")
+        self.tokenizer = PathField("Tokenizer", "Tokenizers (*.json *.py)", self)
+        self.tokenizer.line.setPlaceholderText("tokenizer.json or FILE.py:callable; else bytes")
+        self.length = QSpinBox(self)
+        self.length.setAccessibleName("Tokens in a sequence")
+        self.length.setToolTip("At most the context that the decoder's caches hold")
+        self.length.setRange(1, 1 << 20)
+        self.length.setValue(Tokenization().length)
         self.labels = PathField("Labels", "Labels (*.npy *.npz *.pt)", self)
         self.labels.line.setPlaceholderText("optional, for top-1 and top-5")
         self.quality_metric = self._line("Metric", "optional: FILE.py:callable")
@@ -106,7 +117,7 @@ class NewProjectDialog(QDialog):
         self.board = BoardBox(self)
         self.board.chosen.connect(self._on_board_chosen)
         self.target = TargetForm(self)
-        for path in (self.model, self.weights, self.data, self.labels):
+        for path in (self.model, self.weights, self.data, self.labels, self.tokenizer):
             path.edited.connect(self._on_edited)
         self._arrange()
 
@@ -128,6 +139,8 @@ class NewProjectDialog(QDialog):
         self._pictures.setLayout(pictures)
         pictures.setContentsMargins(0, 0, 0, 0)
         self._form.addRow("Size, mean, deviation", self._pictures)
+        self._form.addRow("Tokenizer", self.tokenizer)
+        self._form.addRow("Tokens in a sequence", self.length)
         self._form.addRow("Labels", self.labels)
         self._form.addRow("Metric", self.quality_metric)
         self._form.addRow("Start with", self.preset)
@@ -176,6 +189,9 @@ class NewProjectDialog(QDialog):
         path = Path(self.data.text())
         return bool(self.data.text()) and (self.folder / path).is_dir()
 
+    def _wants_text(self) -> bool:
+        return self.data.text().endswith(TEXT_SUFFIX)
+
     def _on_edited(self) -> None:
         self._touched = True
         self._check()
@@ -187,6 +203,9 @@ class NewProjectDialog(QDialog):
         is_code = self.model.text().endswith(".py")
         self._form.setRowVisible(self.attribute, is_code)
         self._form.setRowVisible(self._pictures, self._wants_pictures())
+        for row in (self.tokenizer, self.length):
+            self._form.setRowVisible(row, self._wants_text())
+        self._form.setRowVisible(self.labels, not self._wants_text())
         names = callables_of(path) if is_code else []
         if names != [self.attribute.itemText(i) for i in range(self.attribute.count())]:
             self.attribute.clear()

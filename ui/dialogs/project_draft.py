@@ -21,6 +21,7 @@ from workbench.project.model import (
     Preprocess,
     Project,
     TargetChoice,
+    Tokenization,
 )
 from workbench.project.sources import missing
 from workbench.targets import target_of
@@ -42,6 +43,8 @@ class Draft:
     mean: str = "0"
     std: str = "1"
     labels: str = ""
+    tokenizer: str = ""
+    length: int = 0
     metric: str = ""
     preset: str = "a8w8"
     board: str = ""
@@ -116,10 +119,14 @@ def _assemble(
         spec = f"{spec}:{draft.attribute}"
     data = None
     if draft.data:
-        labels = _relative(draft.labels, draft.folder) if draft.labels else None
-        data = DataSource(
-            spec=_relative(draft.data, draft.folder), labels=labels, preprocess=preprocess
-        )
+        spec_of_data = _relative(draft.data, draft.folder)
+        if draft.length:
+            tokenizer = _relative(draft.tokenizer, draft.folder) if draft.tokenizer else ""
+            tokens = Tokenization(tokenizer=tokenizer, length=draft.length)
+            data = DataSource(spec=spec_of_data, tokens=tokens)
+        else:
+            labels = _relative(draft.labels, draft.folder) if draft.labels else None
+            data = DataSource(spec=spec_of_data, labels=labels, preprocess=preprocess)
     weights = _relative(draft.weights, draft.folder) if draft.weights else None
     project = Project(
         name=draft.name or Path(draft.model.split(":")[0]).stem or "project",

@@ -15,8 +15,16 @@ from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import float_graph, prepared_result, problems
 from workbench.project import edits, store
-from workbench.project.model import DataSource, Evaluation, ModelSource, Project, TargetChoice
+from workbench.project.model import (
+    DataSource,
+    Evaluation,
+    ModelSource,
+    Project,
+    TargetChoice,
+    Tokenization,
+)
 from workbench.project.recipes import begin, recipes
+from workbench.project.sources import TEXT_SUFFIX
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
@@ -52,10 +60,7 @@ def _add_new(verbs: Any) -> None:
     new.add_argument(
         "--board", default="", metavar="BOARD", help="sets the target too; see workbench boards"
     )
-    new.add_argument("--calibration", metavar="SPEC", help="samples: file, folder or callable")
-    new.add_argument("--evaluation", metavar="SPEC", help="samples to measure quality on")
-    new.add_argument("--labels", metavar="FILE", help="one class for each evaluation sample")
-    new.add_argument("--metric", metavar="SPEC", help="FILE.py:callable(outputs, labels)")
+    _add_data(new)
     new.add_argument("--weights", metavar="FILE", help=".safetensors, or a saved state dict")
     new.add_argument("--inputs", metavar="FILE.npz", help="example inputs")
     new.add_argument(
@@ -85,6 +90,18 @@ def _add_recipe(new: argparse.ArgumentParser) -> None:
     ):
         words = f"of the recipe llm_decoder, as export_llm's {means}: {given}"
         new.add_argument(f"--{name}", default="", metavar=name.upper(), help=words)
+
+
+def _add_data(new: argparse.ArgumentParser) -> None:
+    new.add_argument("--calibration", metavar="SPEC", help="samples: file, folder or callable")
+    new.add_argument("--evaluation", metavar="SPEC", help="samples to measure quality on")
+    new.add_argument(
+        "--tokenizer", default="", metavar="SPEC",
+        help="of texts (.txt): tokenizer.json or FILE.py:callable; else bytes",
+    )  # fmt: skip
+    new.add_argument("--sequence", type=int, metavar="N", help="tokens in a sequence of a text")
+    new.add_argument("--labels", metavar="FILE", help="one class for each evaluation sample")
+    new.add_argument("--metric", metavar="SPEC", help="FILE.py:callable(outputs, labels)")
 
 
 def _new(options: argparse.Namespace) -> int:
@@ -143,9 +160,10 @@ def _take_over(options: argparse.Namespace) -> int:
 
 
 def _made(options: argparse.Namespace, path: Path) -> Project:
-    data = None
-    if options.evaluation:
-        data = DataSource(spec=options.evaluation, labels=options.labels)
+    calibration = _data(options, options.calibration)
+    data = _data(options, options.evaluation)
+    if data is not None:
+        data = data.model_copy(update={"labels": options.labels})
     project = Project(
         name=options.name or path.stem,
         model=ModelSource(
@@ -154,13 +172,26 @@ def _made(options: argparse.Namespace, path: Path) -> Project:
             inputs=options.inputs,
             weights=options.weights,
         ),
-        calibration=DataSource(spec=options.calibration) if options.calibration else None,
+        calibration=calibration,
         evaluation=Evaluation(data=data, metric=options.metric),
         board=options.board,
         target=_target(options, path.absolute().parent),
     )
     config = options.config or target_of(project.target.id).first_config
     return store.parse(store.dump(edits.assign(project, "global", "", config)).encode(), "")
+
+
+def _data(options: argparse.Namespace, spec: str | None) -> DataSource | None:
+    """Return the samples at a place; a text with its tokens."""
+    if not spec:
+        return None
+    if not spec.endswith(TEXT_SUFFIX):
+        return DataSource(spec=spec)
+    if options.sequence is not None and options.sequence < 1:
+        where = Place(kind="option", id="calibration.tokens.length")
+        raise failure("A sequence has at least one token.", "Give --sequence 64.", where)
+    length = {"length": options.sequence} if options.sequence is not None else {}
+    return DataSource(spec=spec, tokens=Tokenization(tokenizer=options.tokenizer, **length))
 
 
 def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:

@@ -153,6 +153,9 @@ def _figures(run: Run) -> dict[str, str]:
         "cosine": _number(quality.cosine),
         "top-1": _percent(quality.top1),
     }
+    if quality.perplexity is not None:
+        said["perplexity"] = _number(quality.perplexity)
+        said["KL divergence"] = _number(quality.divergence, " nats")
     if quality.metric_name:
         said[quality.metric_name] = _number(quality.metric)
     if cost is not None:

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 class Quality(Frozen):
-    """How good the quantized model is; figures that do not exist are None."""
+    """How good the quantized model is; figures that do not exist are None.
+
+    ``divergence`` is the mean of KL(float || quantized) over the tokens of a text [nats].
+    """
 
     samples: int
     data: str
@@ -41,6 +44,9 @@ class Quality(Frozen):
     top1: float | None = None
     metric_name: str = ""
     metric: float | None = None
+    perplexity_float: float | None = None
+    perplexity: float | None = None
+    divergence: float | None = None
 
 
 class Cost(Frozen):
@@ -163,7 +169,11 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
 
 def quality_of(evaluated: EvaluateResult) -> Quality:
     """Return the figures of an evaluation that runs are compared by."""
+    text = evaluated.text
     return Quality(
+        perplexity_float=text.perplexity_float if text else None,
+        perplexity=text.perplexity_quantized if text else None,
+        divergence=text.kl_quantized if text else None,
         samples=evaluated.samples,
         data=evaluated.data,
         sqnr_db=evaluated.sqnr_db,

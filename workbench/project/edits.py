@@ -18,6 +18,7 @@ from workbench.project.model import (
 )
 from workbench.project.qconfig import Config
 from workbench.project.range_method import MethodId, MethodScope, RangeMethod
+from workbench.project.sources import TEXT_SUFFIX
 
 # General before specific, borders last: each later call beats the earlier ones.
 _ORDER: tuple[RuleKind, ...] = (
@@ -127,6 +128,13 @@ def set_board(project: Project, board: str, target: TargetChoice) -> Project:
 def set_model(project: Project, model: ModelSource) -> Project:
     """Return the project with another float model."""
     return revise(project, model=model)
+
+
+def data_at(project: Project, spec: str) -> DataSource:
+    """Return data at a place; a text is read as those of the project are."""
+    present = (project.evaluation.data, project.calibration)
+    tokens = next((data.tokens for data in present if data and data.tokens), None)
+    return DataSource(spec=spec, tokens=tokens if spec.endswith(TEXT_SUFFIX) else None)
 
 
 def set_calibration(project: Project, data: DataSource | None) -> Project:

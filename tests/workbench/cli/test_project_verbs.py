@@ -119,3 +119,16 @@ def test_that_help_names_every_verb_and_exit_code(capsys):
     text = capsys.readouterr().out
     for word in ("new", "check", "plan", "run", "rules", "inspect", "script", "doctor", "130"):
         assert word in text
+
+
+def test_that_a_text_is_read_with_the_tokenizer_that_is_given(project, tmp_path, capsys):
+    (tmp_path / "story.txt").write_text("once upon a time")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    path = tmp_path / "reader.qwb"
+    begin = ["new", str(path), "--model", "model.py:net", "--target", "ethos-u85-256"]
+    told = ["--calibration", "story.txt", "--tokenizer", "tokenizer.json", "--sequence"]
+    assert main([*begin, *told, "0"]) != 0
+    assert "at least one token" in capsys.readouterr().err
+    assert main([*begin, *told, "16"]) == 0
+    tokens = store.load(path).calibration.tokens
+    assert (tokens.tokenizer, tokens.length) == ("tokenizer.json", 16)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from workbench.project.sources import Reference
     from workbench.results import TensorSpec
 
+_BLANK = "\u2423"
 # A text beyond this is cut: nobody waits for so many steps.
 MOST_BYTES = 16 << 20
 
@@ -144,10 +145,14 @@ def _from_file(path: Path, option: str) -> Tokenizer:
             Place(kind="option", id=option),
             details=str(error),
         ) from error
-    return Tokenizer(
-        lambda text: read.encode(text).ids, lambda token: str(read.decode([token])) or str(token)
-    )
+
+    def spell(token: int) -> str:
+        return str(read.decode([token])).replace(" ", _BLANK) or str(token)
+
+    return Tokenizer(lambda text: read.encode(text).ids, spell)
 
 
 def _spell_byte(token: int) -> str:
-    return chr(token) if 32 <= token < 127 else f"\\x{token:02x}" if token < 256 else str(token)
+    if 32 < token < 127:
+        return chr(token)
+    return _BLANK if token == 32 else f"\\x{token:02x}" if token < 256 else str(token)
