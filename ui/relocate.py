@@ -10,7 +10,7 @@ from pathlib import Path
 from workbench.project.board_files import SUFFIX
 from workbench.project.edits import revise
 from workbench.project.model import DataSource, Project, Rule, TargetChoice
-from workbench.project.qconfig import QuantConfig, is_reference
+from workbench.project.qconfig import Config, QuantConfig, is_reference
 from workbench.targets.vela_ini import BOARD_PREFIX, OPTION
 
 
@@ -49,6 +49,7 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
             "weights": moved(model.weights),
         }),
         rules=tuple(_moved_rule(rule, moved) for rule in project.rules),
+        presets={name: _moved_config(c, moved) for name, c in project.presets.items()},
         plugins=tuple(moved(plugin) for plugin in project.plugins),
         training_function=moved(project.training_function),
         trained_weights=moved(project.trained_weights),
@@ -64,15 +65,21 @@ def _moved_rule(rule: Rule, moved: Callable[[str], str | None]) -> Rule:
     changes: dict[str, object] = {}
     if rule.kind == "finder":
         changes["match"] = moved(rule.match)
-    config = rule.config
-    if isinstance(config, str) and is_reference(config):
-        changes["config"] = moved(config)
-    elif isinstance(config, QuantConfig) and config.activation.observer.plugin:
-        observer = config.activation.observer
-        observer = observer.model_copy(update={"plugin": moved(observer.plugin)})
-        activation = config.activation.model_copy(update={"observer": observer})
-        changes["config"] = config.model_copy(update={"activation": activation})
+    if not isinstance(rule.config, str):
+        changes["config"] = _moved_config(rule.config, moved)
+    elif is_reference(rule.config):
+        changes["config"] = moved(rule.config)
     return rule.model_copy(update=changes)
+
+
+def _moved_config(config: Config, moved: Callable[[str], str | None]) -> Config:
+    """Return a config that has the same observer of a plug-in, if it has one."""
+    if not isinstance(config, QuantConfig) or not config.activation.observer.plugin:
+        return config
+    observer = config.activation.observer
+    observer = observer.model_copy(update={"plugin": moved(observer.plugin)})
+    activation = config.activation.model_copy(update={"observer": observer})
+    return config.model_copy(update={"activation": activation})
 
 
 def _moved_ini(reference: str, old: Path, new: Path) -> str | None:

@@ -13,7 +13,12 @@ from ui.relocate import relocate
 from ui.wording import why
 from workbench.graph.snapshot import GraphSnapshot, Module
 from workbench.project.model import DataSource, Evaluation, ModelSource, Rule
+from workbench.project.qconfig import Activation, Observer, QuantConfig
 from workbench.project.rules import Effective, ModuleRef, NodeRef, resolve
+
+
+def observed(plugin):
+    return QuantConfig(activation=Activation(observer=Observer(kind="plugin", plugin=plugin)))
 
 
 def test_that_convolution_norm_and_activation_are_one_group_with_its_block():
@@ -89,6 +94,7 @@ def test_that_a_moved_project_means_the_same_files(tmp_path):
         "trained_weights": "trained.safetensors",
         "training_function": "teach.py:teach",
         "plugins": ("own.py",),
+        "presets": {"mine": observed("own.py:Wide")},
         "rules": (Rule(id="r1", kind="finder", match="own.py:first", config="own.py:narrow"),),
     })  # fmt: skip
     moved = relocate(project, tmp_path / "a", tmp_path / "b")
@@ -99,6 +105,7 @@ def test_that_a_moved_project_means_the_same_files(tmp_path):
     assert moved.trained_weights == "../a/trained.safetensors"
     assert moved.training_function == "../a/teach.py:teach"
     assert moved.plugins == ("../a/own.py",)
+    assert moved.presets == {"mine": observed("../a/own.py:Wide")}
     assert (moved.rules[0].match, moved.rules[0].config) == (
         "../a/own.py:first", "../a/own.py:narrow"
     )  # fmt: skip
