@@ -39,3 +39,11 @@ def test_that_eight_bits_and_u85_are_not_warned_of(engine):
     assert foreseen(engine, project(RESIDUAL, "a8w8")) == []
     assert foreseen(engine, project(RESIDUAL, "a16w8", "ethos-u85-256")) == []
     assert foreseen(engine, project("attending", "a16w8")) == []
+
+
+def test_that_products_that_read_a_value_twice_are_foreseen(engine):
+    made = project("masked", "a16w8")
+    assert foreseen(engine, made) == ["matmul_1"]
+    assert engine.run(made, "lower", "evaluate") == "failed"
+    assert "TOSA FB Reader error" in engine.failure.message
+    assert foreseen(engine, project("masked")) == []

@@ -33,7 +33,11 @@ from workbench.targets.ethos_u_devices import (
     system_configs,
 )
 from workbench.targets.ethos_u_extras import EXTRAS, given_extras, given_passes
-from workbench.targets.ethos_u_forecast import branch_refusals, convolution_refusals
+from workbench.targets.ethos_u_forecast import (
+    branch_refusals,
+    convolution_refusals,
+    product_refusals,
+)
 from workbench.targets.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.vela_ini import VelaIni, ini_of, ini_path
 
@@ -204,7 +208,8 @@ class EthosU:
         """Return branches, loops and 16-bit convolutions that stop a program; U85 takes all."""
         if family_of(choice.id).name == "u85":
             return []
-        return [*branch_refusals(graph), *convolution_refusals(graph, wide)]
+        made = (branch_refusals(graph), convolution_refusals(graph, wide))
+        return [info for infos in (*made, product_refusals(graph, wide)) for info in infos]
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
         """Return clock and MAC units of the choice."""

@@ -4,7 +4,8 @@ Source: 70 small networks compiled with Vela 5.1.0 and ExecuTorch 1.5.1 for U55-
 U65-256 and U85-256. A 16-bit convolution whose value goes to an operator that computes in 32 bits
 and to anything else ends in "Non-passthrough operation (Conv2D) could not run on NPU". With a
 ReLU, a pool, a table or a change of shape between it compiles, and so it does after a linear; U85
-takes all of them.
+takes all of them. Two 16-bit products of values, one behind the other, that read the same value
+end in "TOSA FB Reader error: Output tensor ... does not have any writers".
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from workbench.errors import ErrorInfo, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from workbench.graph.snapshot import GraphSnapshot
 
@@ -27,6 +28,11 @@ _IN_32_BITS = (
     "minimum", "abs", "mean", "sum",
 )  # fmt: skip
 # They are taken apart into several operators that read the value, one of them in 32 bits.
+_PRODUCTS = ("matmul", "bmm")
+_SHAPING = (
+    "view", "reshape", "transpose", "permute", "t", "expand", "unsqueeze", "squeeze", "flatten",
+    "contiguous", "clone", "dropout",
+)  # fmt: skip
 _CONTROL_FLOW = ("cond", "while_loop")
 _READING_TWICE = ("softmax", "_softmax", "log_softmax", "_log_softmax", "layer_norm", "var")
 
@@ -83,6 +89,63 @@ def convolutions_read_often(
         once = [reader for reader in found if names[reader] in _IN_32_BITS]
         if twice or (once and len(readers[value]) > 1):
             yield node.id, (twice or once)[0]
+
+
+def product_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[ErrorInfo]:
+    """Yield the products of two values that Vela would fail on, each with what helps.
+
+    Args:
+        graph: The exported float program.
+        wide: The nodes that get 16-bit activations and may run on the NPU.
+    """
+    for later, earlier, value in values_read_again(graph, wide):
+        yield ErrorInfo(
+            message=f"{later} reads {value} again, which {earlier} before it has read, both in 16 "
+            "bits and so on the CPU: Vela refuses the whole program for it on U55 and U65.",
+            hint=f"Give the modules of {earlier} and {later} a8w8, or choose an Ethos-U85.",
+            where=Place(kind="node", id=later),
+        )
+
+
+def values_read_again(
+    graph: GraphSnapshot, wide: Collection[str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield a product, one before it, and the value of both that Vela would fail on.
+
+    Both run on the CPU, and between them the NPU computes; the value that both read goes through
+    the NPU untouched, and TOSA has no operator for that.
+    """
+    names = {node.id: _name(node.op) for node in graph.nodes}
+    given: dict[str, list[str]] = defaultdict(list)
+    for edge in graph.edges:
+        given[edge.target].append(edge.source)
+    products = [n.id for n in graph.nodes if names[n.id] in _PRODUCTS and n.id in wide]
+    read = {n: [_unshaped(source, names, given) for source in given[n]] for n in products}
+    for later in products:
+        for earlier in products:
+            between = [v for v in read[later] if v != earlier and _is_behind(v, earlier, given)]
+            both = [v for v in read[later] if v in read[earlier]]
+            if between and both:
+                yield later, earlier, both[0]
+
+
+def _unshaped(value: str, names: Mapping[str, str], given: Mapping[str, list[str]]) -> str:
+    """Return what a value was before only its shape changed."""
+    while names[value] in _SHAPING and given.get(value):
+        value = given[value][0]
+    return value
+
+
+def _is_behind(value: str, before: str, given: Mapping[str, list[str]]) -> bool:
+    seen, left = set[str](), [value]
+    while left:
+        node = left.pop()
+        if node == before:
+            return True
+        if node not in seen:
+            seen.add(node)
+            left += given.get(node, [])
+    return False
 
 
 def _name(op: str) -> str:

@@ -3,16 +3,15 @@
 import pytest
 
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
-from workbench.targets.ethos_u_forecast import convolutions_read_often
+from workbench.targets.ethos_u_forecast import convolutions_read_often, values_read_again
 
 
-def found(*edges):
-    """Return what is told of a graph whose nodes are called after their operators."""
+def graph_of(*edges):
+    """Return a graph whose nodes are called after their operators, and all of its nodes."""
     ids = dict.fromkeys(name for edge in edges for name in edge)
     nodes = tuple(Node(i, f"aten.{i.rstrip('0123456789_')}.default", "call", "", 0, (), ())
                   for i in ids)  # fmt: skip
-    graph = GraphSnapshot("float", nodes, tuple(Edge(a, b) for a, b in edges), ())
-    return list(convolutions_read_often(graph, set(ids)))
+    return GraphSnapshot("float", nodes, tuple(Edge(a, b) for a, b in edges), ()), set(ids)
 
 
 @pytest.mark.parametrize(
@@ -31,4 +30,20 @@ def found(*edges):
     ],
 )  # fmt: skip
 def test_that_a_value_that_several_read_is_told_only_where_vela_fails(edges, told):
-    assert found(*edges) == told
+    assert list(convolutions_read_often(*graph_of(*edges))) == told
+
+
+@pytest.mark.parametrize(
+    ("edges", "told"),
+    [
+        ([("x", "transpose"), ("x", "matmul1"), ("transpose", "matmul1"), ("matmul1", "softmax"),
+          ("softmax", "matmul2"), ("x", "matmul2")], [("matmul2", "matmul1", "x")]),
+        ([("x", "matmul1"), ("y", "matmul1"), ("matmul1", "softmax"), ("softmax", "matmul2"),
+          ("z", "matmul2")], []),
+        ([("x", "transpose"), ("x", "matmul1"), ("transpose", "matmul1"), ("matmul1", "matmul2"),
+          ("x", "matmul2")], []),
+        ([("x", "matmul1"), ("matmul1", "relu"), ("relu", "matmul2")], []),
+    ],
+)  # fmt: skip
+def test_that_a_value_that_two_products_read_is_told_only_where_vela_fails(edges, told):
+    assert list(values_read_again(*graph_of(*edges))) == told
