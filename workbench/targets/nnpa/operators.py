@@ -13,11 +13,15 @@ _RECURRENT = "LSTM and GRU are never quantized; they stay dlfloat16."
 _ATTENTION = (
     "Its products have two computed operands: only products with constant weights are quantized."
 )
+_EINSUM = (
+    "It exports as Einsum, which is not quantized; written as a product (@) it could be. It stays "
+    "dlfloat16 or runs on the CPU."
+)
 OTHER = "Only MatMul and Gemm with constant weights are quantized."
 
 _PARTS = {
     "conv": _CONVOLUTION, "lstm": _RECURRENT, "gru": _RECURRENT,
-    "scaled_dot_product_attention": _ATTENTION,
+    "scaled_dot_product_attention": _ATTENTION, "einsum": _EINSUM,
 }  # fmt: skip
 
 

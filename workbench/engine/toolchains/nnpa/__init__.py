@@ -1,7 +1,10 @@
-"""The torch side of IBM NNPA: rules on a graph, and its arithmetic emulated."""
+"""The torch side of IBM NNPA: rules on a graph, its arithmetic emulated, and an ONNX file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from workbench.engine.graph_rules import rules_of as quantizer
-from workbench.engine.toolchains.nnpa.lowering import lower
 from workbench.engine.toolchains.nnpa.quantizing import (
     convert,
     float_module,
@@ -11,7 +14,11 @@ from workbench.engine.toolchains.nnpa.quantizing import (
 )
 from workbench.engine.toolchains.nnpa.readings import readings
 from workbench.engine.toolchains.nnpa.training import student
-from workbench.engine.toolchains.nnpa.verifying import verify
+
+if TYPE_CHECKING:
+    from workbench.engine.context import StageContext
+    from workbench.engine.toolchains.base import Lowered
+    from workbench.results import LowerResult, VerifyResult
 
 __all__ = [
     "convert",
@@ -25,3 +32,18 @@ __all__ = [
     "student",
     "verify",
 ]
+
+
+def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
+    """Write the float program as ONNX; see ``lowering``."""
+    # Imported when wanted: onnx takes longer than all that an edit has computed anew.
+    from workbench.engine.toolchains.nnpa import lowering
+
+    return lowering.lower(context)
+
+
+def verify(context: StageContext) -> VerifyResult:
+    """Run the file in ONNX Runtime; see ``verifying``."""
+    from workbench.engine.toolchains.nnpa import verifying
+
+    return verifying.verify(context)

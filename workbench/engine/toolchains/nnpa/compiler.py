@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-_TOOL_TIMEOUT_S, _TIMEOUT_S, _POLL_S = 20.0, 1800.0, 0.1
+_TOOL_TIMEOUT_S, _TIMEOUT_S, _POLL_S, _PATIENCE_S = 20.0, 1800.0, 0.1, 1.0
 _QUANTIZED = "zhigh.QuantizedMatMul"
 _ABSENT = (
     f"Neither {COMPILER} nor {CONTAINER_TOOL} is on this machine, so the compiler was not asked; "
@@ -52,8 +52,8 @@ def find_compiler(folder: Path) -> Compiler | str:
         return _ABSENT
     if not _answer([docker, "image", "inspect", "--format", "{{.Id}}", IMAGE]):
         return (
-            f"{CONTAINER_TOOL} is here, but not the image {IMAGE}, so the compiler was not asked. "
-            f"Get it with: docker pull {IMAGE}, and run again without the cache."
+            f"{CONTAINER_TOOL} is here, but does not show the image {IMAGE}, so the compiler was "
+            f"not asked. Get it with: docker pull {IMAGE}, and run again without the cache."
         )
     mount = ("-v", f"{folder}:{folder}", "-w", str(folder))
     call = (docker, "run", "--rm", *mount, IMAGE)
@@ -99,6 +99,17 @@ def check(
     return CompilerCheck(compiler=found.version, command=shown, quantized=count, sentence=sentence)
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what still runs: politely first, because docker hands that on to its container."""
+    for number, patience in ((signal.SIGTERM, _PATIENCE_S), (signal.SIGKILL, None)):
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            try:
+                process.wait(patience)
+            except subprocess.TimeoutExpired:
+                continue
+
+
 def _version(text: str) -> str:
     match = re.search(r"\d+\.\d+(\.\d+)*", text)
     return match.group() if match else "of an unknown version"
@@ -141,7 +152,5 @@ def _run(
                     return -1, f"it did not end within {_TIMEOUT_S / 60:.0f} minutes"
                 time.sleep(_POLL_S)
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            _end(process)
     return process.returncode, log.read_text(errors="replace")

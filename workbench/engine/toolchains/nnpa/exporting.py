@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import onnxscript.optimizer
 import torch
 from onnx import numpy_helper
 
@@ -58,8 +59,13 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
     try:
         with _quiet(), torch.no_grad():
             made = torch.onnx.export(
-                program, inputs, dynamo=True, opset_version=OPSET, verbose=False
+                program, inputs, dynamo=True, opset_version=OPSET, verbose=False, optimize=False
             )
+            assert made is not None
+            # Nothing but constants: the exporter's other optimizations would fold batch norms into
+            # products, and the weights that are quantized would not be those of the model.
+            onnxscript.optimizer.fold_constants(made.model)
+            onnxscript.optimizer.remove_unused_nodes(made.model)
     except Exception as error:
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
         raise failure(
@@ -67,7 +73,6 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
             "Its own words are in the details.", Place(kind="stage", id="lower"),
             details=str(error),
         ) from error  # fmt: skip
-    assert made is not None
     model = made.model_proto
     model.ir_version = IR_VERSION
     _name_nodes(model)

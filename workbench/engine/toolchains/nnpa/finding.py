@@ -18,25 +18,6 @@ if TYPE_CHECKING:
 _LINEAR, _ADDMM = "aten.linear.default", "aten.addmm.default"
 _MATMULS = frozenset({"aten.matmul.default", "aten.mm.default", "aten.bmm.default"})
 _ADDS = frozenset({"aten.add.Tensor", "aten.add_.Tensor"})
-# They show a constant otherwise, and the exporter or the compiler applies them once.
-_VIEWS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "alias.default",
-        "clone.default",
-        "contiguous.default",
-        "detach.default",
-        "expand.default",
-        "numpy_T.default",
-        "permute.default",
-        "reshape.default",
-        "squeeze.dim",
-        "t.default",
-        "transpose.int",
-        "unsqueeze.default",
-        "view.default",
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -84,12 +65,24 @@ def constant(module: fx.GraphModule, node: fx.Node) -> torch.Tensor | None:
     if node.op == "get_attr":
         value = operator.attrgetter(str(node.target))(module)
         return value if isinstance(value, torch.Tensor) else None
-    if node.op != "call_function" or programs.op_of(node) not in _VIEWS:
-        return None
-    source = node.args[0]
-    held = constant(module, source) if isinstance(source, fx.Node) else None
     target: Any = node.target
-    return None if held is None else target(held, *node.args[1:], **node.kwargs)
+    if node.op != "call_function" or not _is_steady(target) or not node.all_input_nodes:
+        return None
+    held = {source: constant(module, source) for source in node.all_input_nodes}
+    if any(value is None for value in held.values()):
+        return None
+    args, kwargs = fx.map_arg((node.args, node.kwargs), held.__getitem__)
+    with torch.no_grad():
+        value = target(*args, **kwargs)
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _is_steady(target: Any) -> bool:
+    """Tell whether an operator gives the same for the same, and changes nothing."""
+    if not isinstance(target, torch._ops.OpOverload):  # noqa: SLF001 - no public name
+        return False
+    schema = target._schema  # noqa: SLF001 - no public name
+    return not schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
 
 
 def _linear(module: fx.GraphModule, node: fx.Node, rewritten: bool) -> Found:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from workbench.engine.acceleration.evaluation import fast_quantized_module
 from workbench.engine.quality import tensors_of
 from workbench.engine.readings import ReadingTally
 from workbench.engine.toolchains.nnpa.quantizing import convert, options_of
@@ -36,5 +35,5 @@ def readings(context: StageContext) -> list[ReadingTally]:
 def computing(context: StageContext, name: str) -> Callable[..., list[torch.Tensor]]:
     """Return what computes the outputs by a reading."""
     observed = copy.deepcopy(context.hot("calibrate").module)
-    module: Any = fast_quantized_module(convert(observed, reading=name))
+    module = convert(observed, reading=name)
     return lambda inputs: tensors_of(module(*inputs))

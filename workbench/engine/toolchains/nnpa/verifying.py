@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from workbench.engine.context import StageContext
 
-# Float32 sums in another order: this share of the largest output, and no more.
-_TOLERANCE = 1e-4
+# Float32 sums in another order: this share of the largest output, and no more than a rounding of
+# values around 1 beside it, for outputs that are almost zero.
+_TOLERANCE, _LEAST = 1e-4, 1e-6
 _ERRORS_ONLY = 3
 
 
@@ -137,7 +138,7 @@ class _Agreement:
     @property
     def is_off(self) -> bool:
         """Whether that is more than another order of sums explains."""
-        return not self.finite or self.worst > _TOLERANCE * max(1.0, self.largest)
+        return not self.finite or self.worst > _TOLERANCE * self.largest + _LEAST
 
     @property
     def result(self) -> VerifyResult:
