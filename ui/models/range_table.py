@@ -15,7 +15,13 @@ from ui.models.figure_table import Column, FigureTableModel
 from ui.models.method_table import method_title
 from workbench.graph.wording import operator_name
 from workbench.numerics.grid import Grid
-from workbench.numerics.tensors import WEIGHT_REFUSAL, histogram_of, observed_grid, scheme_of
+from workbench.numerics.tensors import (
+    WEIGHT_REFUSAL,
+    histogram_of,
+    observed_grid,
+    scheme_of,
+    title_of,
+)
 from workbench.project.range_method import MethodScope
 from workbench.results import CalibrateResult, EvaluateResult, TensorRange
 
@@ -128,11 +134,9 @@ def range_rows(
         again = by_id.get(tensor.node)
         node = again.node if again is not None else tensor.node
         is_weight = tensor.kind == "weight"
-        name = f"{tensor.module or tensor.op} weight" if is_weight else node
+        name = title_of(tensor, by_id)
         is_second = again is not None or tensor.op == "call_module"
-        if is_second:
-            source = node if again is not None else tensor.origin or node
-            name = f"{source} \u2192 {tensor.dtype}"
+        source = node if again is not None else tensor.origin or node
         refusal = WEIGHT_REFUSAL if is_weight else _follows(source) if is_second else ""
         refusal = FORMAT_REFUSAL if tensor.format else refusal
         refusal = CALL_REFUSAL if tensor.dynamic else refusal

@@ -10,7 +10,7 @@ from workbench.cli.output import EXIT_DONE, print_json, print_table
 from workbench.errors import Place, failure
 from workbench.numerics.methods import METHOD_TITLES
 from workbench.numerics.taking import RangeTaker, methods_of, read_chosen
-from workbench.numerics.tensors import WEIGHT_REFUSAL, activations, choices, histogram_of
+from workbench.numerics.tensors import WEIGHT_REFUSAL, activations, choices, histogram_of, title_of
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.project import edits, store
@@ -111,8 +111,10 @@ def _show(options: argparse.Namespace) -> int:
             "tensors": [row.model_dump(mode="json") for row in rows],
         })  # fmt: skip
         return EXIT_DONE
+    by_id = {row.id: row for row in rows}
     table: list[tuple[str, ...]] = [
-        (r.node, r.kind, r.dtype, f"{r.minimum:.6g}", f"{r.maximum:.6g}", f"{r.scale:.6g}",
+        (title_of(r, by_id), r.kind, r.dtype,
+         f"{r.minimum:.6g}", f"{r.maximum:.6g}", f"{r.scale:.6g}",
          said.pop(r.node, "") if r.kind == "activation" else "", r.problem)
         for r in rows
     ]  # fmt: skip

@@ -106,3 +106,17 @@ def activations(ranges: Sequence[TensorRange]) -> list[TensorRange]:
         for row in ranges
         if row.kind == "activation" and row.node not in observers and row.op != "call_module"
     ]
+
+
+def title_of(row: TensorRange, by_id: Mapping[str, TensorRange]) -> str:
+    """Return what a tensor is called: a weight after its module, a second grid after its tensor.
+
+    Args:
+        row: One of the ranges.
+        by_id: All of them by id: a second grid stands behind the observer of the first.
+    """
+    before = by_id.get(row.node)
+    if before is not None or row.op == "call_module":
+        source = before.node if before is not None else row.origin or row.node
+        return f"{source} \u2192 {row.dtype}"
+    return f"{row.module or row.op} weight" if row.kind == "weight" else row.node

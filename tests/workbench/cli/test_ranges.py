@@ -63,6 +63,8 @@ def test_that_a_range_is_set_listed_and_freed(calibrated, capsys):
     assert document["calibrated"]
     assert document["fixed"][0]["tensor"] == "conv2d"
     assert len(document["tensors"]) == 4
+    assert main(["ranges", str(calibrated)]) == 0
+    assert "head weight" in capsys.readouterr().out
     assert main(["ranges", str(calibrated), "free"]) == 0
     assert store.load(calibrated).ranges == ()
 

@@ -18,6 +18,7 @@ from workbench.engine.observers import fix_ranges
 from workbench.engine.running import searching_ranges
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
+from workbench.numerics.tensors import activations
 from workbench.results import (
     GRAPH_FILE,
     NOT_REACHED,
@@ -103,7 +104,7 @@ def _fix_ranges(context: StageContext, observed: torch.fx.GraphModule) -> list[s
 def _refuse_unseen_branches(context: StageContext, ranges: Collection[str]) -> None:
     """Stop where no sample ran a branch that is to be quantized: its grids would be made up."""
     unseen: dict[str, list[str]] = {}
-    for row in context.result("calibrate", CalibrateResult).ranges:
+    for row in activations(context.result("calibrate", CalibrateResult).ranges):
         branch, _, tensor = row.node.rpartition("/")
         needed = row.problem == NOT_REACHED and not row.format and row.node not in ranges
         if branch and needed:
