@@ -82,6 +82,9 @@ def test_that_the_integer_program_reads_the_text_too(engine, reading, model):
     assert max(s.max_lsb for s in found.text.steps) == found.max_lsb
     state = engine.result(project, "export").state
     assert state == (("key_cache", "value_cache") if model == "kept" else ())
+    note = (engine.path(project, "package") / f"{model}.md").read_text()
+    assert ("remembers from one inference to the next" in note) == (model == "kept")
+    assert ("Its last 2 outputs are the last 2 inputs" in note) == (model == "carried")
     if model == "kept":
         reasons = [n.reason for n in engine.result(project, "lower").cpu_nodes]
         assert any("keeps for its next run" in reason for reason in reasons)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from tests.engine.in_process import Engine
 from workbench.cli import main
+from workbench.engine.loading import load_model
 from workbench.errors import WorkbenchError
 from workbench.project import store
 from workbench.project.recipes import begin, recipes
@@ -20,8 +22,8 @@ def engine(tmp_path):
     made.close()
 
 
-# The decoder is run by test_export_llm.py, beside ExecuTorch's own export.
-@pytest.mark.parametrize("name", [name for name in recipes() if name != "llm_decoder"])
+# Decoders take longer: test_export_llm.py runs one beside ExecuTorch's own export.
+@pytest.mark.parametrize("name", [n for n, recipe in recipes().items() if not recipe.modes])
 def test_that_a_recipe_runs_as_it_is(engine, tmp_path, name):
     path = tmp_path / "mine.qwb"
     assert main(["new", str(path), "--recipe", name]) == 0
@@ -41,6 +43,21 @@ def test_that_a_recipe_overwrites_nothing(tmp_path):
         begin(recipe, tmp_path / "mine.qwb")
     assert (tmp_path / "mine_model.py").read_text() == "mine"
     assert not (tmp_path / "mine.qwb").exists()
+
+
+def test_that_both_decoders_read_alike(tmp_path):
+    made = []
+    for name in ("llm_decoder", "llm_decoder_static"):
+        path = tmp_path / f"{name}.qwb"
+        assert main(["new", str(path), "--recipe", name]) == 0
+        loaded = load_model(store.load(path).model, tmp_path)
+        made.append((loaded.module, loaded.inputs[2:]))
+    (kept, _), (handing, caches) = made
+    with torch.no_grad():
+        for place, token in enumerate(b"The with statement"):
+            numbers = torch.tensor([[token]]), torch.tensor([place])
+            logits, *caches = handing(*numbers, *caches)
+            torch.testing.assert_close(logits, kept(*numbers), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

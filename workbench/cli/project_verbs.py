@@ -88,7 +88,7 @@ def _add_recipe(new: argparse.ArgumentParser) -> None:
         ("mode", "pt2e_quantize", "ethosu_16a8w, ethosu_8a8w"),
         ("scope", "quantize_scope", "full, linear"),
     ):
-        words = f"of the recipe llm_decoder, as export_llm's {means}: {given}"
+        words = f"of the recipes for decoders, as export_llm's {means}: {given}"
         new.add_argument(f"--{name}", default="", metavar=name.upper(), help=words)
 
 

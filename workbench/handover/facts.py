@@ -23,7 +23,9 @@ class Facts:
     """A program, what it needs, and the board it goes to.
 
     ``stem`` is the project's name as a C identifier; ``weights`` are the bytes of the .ptd, None
-    where the weights lie in the program; ``kernels`` are those the runtime must link.
+    where the weights lie in the program; ``kernels`` are those the runtime must link. ``kept`` are
+    buffers that it remembers from one inference to the next; the last ``handed_on`` outputs are
+    the last inputs of the next.
     """
 
     stem: str
@@ -39,6 +41,8 @@ class Facts:
     board: Board | None = None
     fit: Fit | None = None
     departures: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    handed_on: int = 0
 
     @property
     def where(self) -> str:

@@ -73,7 +73,25 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
             f"Estimated (Vela {lowered.vela_version}): {cycles:,} cycles, {spent:.3f} ms for one "
             "inference on the NPU; the CPU's part is not in it."
         )
+    yield from _remembering(facts)
     yield from facts.departures
+
+
+def _remembering(facts: Facts) -> Iterator[Block]:
+    """Yield what goes from one inference to the next, and who has to see to it."""
+    if facts.kept:
+        yield (
+            f"It remembers from one inference to the next, in {len(facts.kept)} buffers of the "
+            f"method pool ({', '.join(facts.kept)}). They begin as the program holds them; loading "
+            "it again puts them back. A decoder that masks by position may begin a new text at "
+            "position 0 without that."
+        )
+    if facts.handed_on:
+        yield (
+            f"Its last {facts.handed_on} outputs are the last {facts.handed_on} inputs of the next "
+            "inference, zeros at first: your firmware hands them on. Where they are integers, "
+            "change them from the grid of the output to that of the input."
+        )
 
 
 def _grid(port: Mapping[str, Any]) -> str:

@@ -63,7 +63,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
           ("verification", "evaluation.data", "machine"), ("tosa-tools",), 4, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
-          ("name", "rules.listed", "calibration", "board"), ("executorch",), 6, _entry("package")),
+          ("name", "rules.listed", "calibration", "board"), ("executorch",), 7, _entry("package")),
 )  # fmt: skip
 STAGES_BY_ID = {stage.id: stage for stage in STAGES}
 

@@ -35,7 +35,7 @@ class Recipe:
 
     ``modes`` and ``scopes`` are the modes and scopes of ExecuTorch's export of language models
     that it offers, the first of each unless told: a mode is a config, a scope what a rule names.
-    ``files`` lie in a folder of the recipe's name; ``length`` is the sequence of its texts,
+    ``files`` lie in the folder of recipes; ``length`` is the sequence of its texts,
     ``limit`` how many samples are evaluated.
     """
 
@@ -102,7 +102,7 @@ def begin(
     beside = {}
     for role, name in recipe.files.items():
         beside[role] = path.with_name(f"{path.stem}_{role}{Path(name).suffix}")
-        made[beside[role]] = _FOLDER / recipe.id / name
+        made[beside[role]] = _FOLDER / name
     there = [file.name for file in (path, *made) if file.exists()]
     if there and not overwrite:
         raise failure(

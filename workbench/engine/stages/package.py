@@ -26,6 +26,7 @@ from workbench.results import (
     PROGRAM_FILE,
     WEIGHTS_FILE,
     Deliverable,
+    ExportResult,
     LowerResult,
     PackageResult,
     save_result,
@@ -53,7 +54,7 @@ def run(context: StageContext) -> None:
         context.project, context.folder, (source / PROGRAM_FILE).read_bytes(),
         weights.read_bytes() if weights.exists() else None,
     )  # fmt: skip
-    facts = _with_borders(context, facts)
+    facts = _with_memory(context, _with_borders(context, facts))
     context.progress(0, None, "bundling test vectors")
     written = [_write(context.out, *file) for file in _files(facts, _bundle(context, facts))]
     note = sections(facts, lowered, written, tool_versions(), _tolerances(context))
@@ -85,6 +86,13 @@ def _with_borders(context: StageContext, facts: Facts) -> Facts:
         inputs=tuple({**p, **g} for p, g in zip(facts.inputs, into, strict=True)),
         outputs=tuple({**p, **g} for p, g in zip(facts.outputs, out_of, strict=True)),
     )
+
+
+def _with_memory(context: StageContext, facts: Facts) -> Facts:
+    """Return the facts with what the program remembers from one inference to the next."""
+    kept = context.result("export", ExportResult).state
+    first = next(iter(calibration_samples(context)), None)
+    return replace(facts, kept=kept, handed_on=first.carried if first else 0)
 
 
 def _files(facts: Facts, bundled: bytes) -> Iterator[tuple[str, bytes, str]]:
