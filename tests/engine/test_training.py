@@ -75,6 +75,17 @@ def test_that_training_wins_back_what_four_bits_lost_and_all_stays_on_the_npu(en
     assert engine.result(better, "verify").max_lsb <= 1
 
 
+def test_that_a_linear_with_a_batch_norm_is_trained_as_the_device_will_have_it(engine):
+    plain = project("wide_networks.py:tabular", "a8w4", **CALIBRATED)
+    before = sqnr(engine, plain)
+    result, better = trained(engine, plain, epochs=12, learning_rate=0.003)
+    assert abs(result.start_db - before) < 2
+    assert sqnr(engine, better) > before + 0.5
+    assert engine.run(better, "verify") == "done", engine.events
+    assert engine.result(better, "lower").delegates == 1
+    assert engine.result(better, "verify").max_lsb <= 1
+
+
 def test_that_batch_norms_learn_only_while_they_may():
     made, inputs = networks.careful()
     student = student_of("careful", inputs)

@@ -9,6 +9,26 @@ def _made(model, *shapes):
     return model().eval(), tuple(torch.randn(s) for s in shapes)
 
 
+class Tabular(nn.Module):
+    """A linear with a batch norm of uneven channels behind it: [1, 3, 8, 8] to [1, 4]."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.bn, self.last = nn.Linear(192, 16), nn.BatchNorm1d(16), nn.Linear(16, 4)
+        with torch.no_grad():
+            self.bn.weight.copy_(torch.logspace(-1, 1, 16))
+            self.bn.bias.normal_()
+            self.bn.running_mean.normal_()
+            self.bn.running_var.uniform_(0.5, 2.0)
+
+    def forward(self, x):
+        return self.last(self.bn(self.first(x.flatten(1))).relu())
+
+
+def tabular():
+    return _made(Tabular, (1, 3, 8, 8))
+
+
 class Residual(nn.Module):
     """A sum whose one side is the other's input, once behind a ReLU and once not."""
 

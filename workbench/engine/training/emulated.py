@@ -36,6 +36,7 @@ class EmulatedStudent(Student):
         emulate: Callable[[fx.GraphModule], fx.GraphModule],
         rounds: Callable[[fx.Node], bool],
     ) -> None:
+        self._idle = {}
         self._float = fx.GraphModule(floating, copy.deepcopy(floating.graph))
         self.module = emulate(floating)
         if not any(rounds(node) for node in self.module.graph.nodes):

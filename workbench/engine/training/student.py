@@ -1,11 +1,12 @@
 """The student: the float program with rounding where the rules want it, and the parameters of it.
 
 Source of the graph: torchao 0.18 ``prepare_qat_pt2e`` with the ``is_qat`` configs of ExecuTorch's
-Arm backend. Three things differ from using it alone:
+Arm backend. Four things differ from using it alone:
 
 - the graph is the one exported in evaluation mode, whose batch norms are switched here, because
   ``move_exported_model_to_train`` would wake dropouts too;
 - torchao gives fused batch norms the epsilon and momentum of its pattern; they get their own back;
+- batch norms behind linears are folded first, as they are when nothing is trained;
 - grids of weights are taken from the present weights at every pass, as conversion will take them.
   torchao's observers keep the widest range ever seen, and trained weights would meet other grids.
 """
@@ -23,6 +24,7 @@ from torchao.quantization.pt2e import (
 )
 from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
+from workbench.engine.training.folding import fold_linear_norms
 from workbench.errors import Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class Student:
     """
 
     def __init__(self, floating: torch.fx.GraphModule, quantizer: Any) -> None:
+        self._idle: Weights = fold_linear_norms(floating)
         mine = {t.data_ptr(): name for name, t in floating.named_parameters()}
         norms = [node.args for node in norms_of(floating)]
         self.module = prepare_qat_pt2e(floating, quantizer)
@@ -83,6 +86,13 @@ class Student:
         """
         buffers = dict(self.module.named_buffers())
         found: Weights = {}
+        if len(self._norms) != len(norms):
+            raise failure(
+                "Training takes batch norms behind convolutions, and behind linears with a bias; "
+                "this model has one elsewhere.",
+                "Train the model before it is imported.",
+                Place(kind="stage", id="export"),
+            )
         for node, args in zip(self._norms, norms, strict=True):
             node.args = (*node.args[:_MOMENTUM], *args[_MOMENTUM : _EPSILON + 1],
                          *node.args[_EPSILON + 1 :])  # fmt: skip
@@ -123,7 +133,7 @@ class Student:
 
     def weights(self) -> Weights:
         """Return parameters and batch-norm statistics by the float model's names."""
-        return {**self.parameters, **self._statistics}
+        return {**self.parameters, **self._statistics, **self._idle}
 
     def take(self, weights: Weights) -> None:
         """Take up weights by the float model's names."""
