@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 class GraphRules:
     """The project's rules, and what they did: the rule that won a node, and that quantized it.
 
-    ``refused`` says why a node is not quantized that a rule wants to be; ``kept_off`` are the
-    nodes that rules keep off the device.
+    ``told`` says why a node is not quantized that a rule wants to be, or what is odd about one that
+    is; ``kept_off`` are the nodes that rules keep off the device.
     """
 
     project: Project
     won: dict[fx.Node, Rule] = field(default_factory=dict)
     placed: dict[fx.Node, Rule] = field(default_factory=dict)
-    refused: dict[fx.Node, str] = field(default_factory=dict)
+    told: dict[fx.Node, str] = field(default_factory=dict)
     kept_off: set[fx.Node] = field(default_factory=set)
 
     def decide(self, graph: fx.Graph) -> None:

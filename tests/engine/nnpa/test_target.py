@@ -160,6 +160,10 @@ def test_that_rules_leave_modules_in_float_or_on_the_cpu():
     assert torch.equal(y, model(x))
     assert notes["linear"].reason == "No rule quantizes it."
     assert "device cpu" in notes["linear_1"].reason
+    project = edits.assign(ruled(), "node_target", "aten.relu.default", "cpu")
+    _, notes = emulated(model, x, project=project)
+    assert "device cpu" in notes["relu"].reason
+    assert notes["linear"].quantized
 
 
 def test_that_a_range_is_taken_at_every_call():
@@ -318,3 +322,17 @@ def test_that_rounding_is_decoding_what_was_encoded(saturate):
     assert torch.equal(mine.isnan(), plain.isnan())
     same = mine.view(torch.int32) == plain.view(torch.int32)
     assert bool((same | mine.isnan()).all())
+
+
+def test_that_a_product_in_parts_is_quantized_and_says_what_differs():
+    class Wide(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1, 2**21 + 8))
+
+        def forward(self, x):
+            return x @ self.weight
+
+    _, notes = emulated(Wide(), torch.ones(1, 1))
+    assert notes["matmul"].quantized
+    assert "range of its own" in notes["matmul"].reason

@@ -117,7 +117,10 @@ def test_that_the_commands_are_those_the_compiler_takes():
 def test_that_exclusions_name_one_operation_and_no_other():
     entries = json.loads(exclusions(["/a.b/linear/"], ["/c/"]))["nnpa_ops_config"]
     on_cpu, plain = (entry["pattern"] for entry in entries)
-    assert (on_cpu["match"]["node_type"], on_cpu["rewrite"]) == ("onnx.*", {"device": "cpu"})
+    assert (on_cpu["match"]["node_type"], on_cpu["rewrite"]) == (
+        "onnx.*",
+        {"device": "cpu", "quantize": False},
+    )
     assert plain["rewrite"] == {"quantize": False}
     name = plain["match"]["onnx_node_name"]
     assert re.fullmatch(name, "/a.b/linear/add/-/a.b/linear/MatMul/_2")

@@ -66,6 +66,7 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
             # products, and the weights that are quantized would not be those of the model.
             onnxscript.optimizer.fold_constants(made.model)
             onnxscript.optimizer.remove_unused_nodes(made.model)
+            model = made.model_proto
     except Exception as error:
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
         raise failure(
@@ -73,7 +74,6 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
             "Its own words are in the details.", Place(kind="stage", id="lower"),
             details=str(error),
         ) from error  # fmt: skip
-    model = made.model_proto
     model.ir_version = IR_VERSION
     _name_nodes(model)
     return model

@@ -75,8 +75,9 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
             continue
         nodes = {found.source, found.node}
         why = _why_not(found, rules, options)
+        if said := why or found.product.splits:
+            rules.told.update(dict.fromkeys(nodes, said))
         if why:
-            rules.refused.update(dict.fromkeys(nodes, why))
             continue
         _place(module, found, options, observers)
         rules.placed.update(dict.fromkeys(nodes, rule))
@@ -217,12 +218,13 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
             continue
         rule, by = rules.placed.get(node), rules.won.get(node)
         op, wanted = programs.op_of(node), by is not None and project.config_of(by) is not None
-        reason = rules.refused.get(node) or (why_never(op) if wanted else UNRULED)
+        why = "" if rule else why_never(op) if wanted else UNRULED
+        why = ON_CPU if node in rules.kept_off else why
+        reason = rules.told.get(node) or why
         annotations.append(NodeAnnotation(
             node=node.name, op=op, module=programs.module_of(node),
             config=project.label_of(rule) if rule else "float",
             by=f"{rule.id} {rule.kind} {rule.match}".rstrip() if rule else "",
-            quantized=rule is not None, reason="" if rule else reason,
-            never=reason == OTHER and rule is None,
+            quantized=rule is not None, reason=reason, never=reason == OTHER,
         ))  # fmt: skip
     return annotations
