@@ -68,6 +68,12 @@ def mlp():
     return _made(Mlp, 1, WIDTH)
 
 
+def silent():
+    model, x = mlp()
+    model.first.weight.data.zero_()
+    return model, x
+
+
 def transformer():
     return _made(Transformer, 1, TOKENS, WIDTH)
 

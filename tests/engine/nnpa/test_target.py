@@ -336,3 +336,24 @@ def test_that_a_product_in_parts_is_quantized_and_says_what_differs():
     _, notes = emulated(Wide(), torch.ones(1, 1))
     assert notes["matmul"].quantized
     assert "range of its own" in notes["matmul"].reason
+
+
+def test_that_weights_without_a_range_are_warned_of_and_computed_as_zeros(lane):
+    linear, x = nn.Linear(16, 8), torch.randn(2, 16)
+    linear.weight.data.zero_()
+    y, notes = emulated(linear, x)
+    assert "All values are zero" in notes["linear"].reason
+    assert torch.equal(y, dlfloat16.rounded(linear.bias.detach(), saturate=True).expand(2, 8))
+    made = ruled("nets.py:silent")
+    assert lane.run(made, "prepare") == "done"
+    assert "All values are zero" in lane.result(made, "prepare").warnings[0]
+
+
+def test_that_weights_that_are_no_numbers_are_told_with_the_node():
+    from workbench.errors import WorkbenchError
+
+    linear = nn.Linear(16, 8)
+    linear.weight.data[0, 0] = float("nan")
+    with pytest.raises(WorkbenchError, match="The weight: 1 of 128 values are NaN") as caught:
+        emulated(linear, torch.randn(2, 16))
+    assert caught.value.infos[0].where.id == "linear"

@@ -65,7 +65,8 @@ def run(context: StageContext) -> None:
     keep_origins(context, floating, graph)
     handed_in = constants(prepared.module)
     observers = [m for m in prepared.module.modules() if isinstance(m, ObserverBase)]
-    warnings = []
+    notes = prepared.annotations
+    warnings = [f"{note.node}: {note.reason}" for note in notes if note.quantized and note.reason]
     if not observers:
         warnings.append("Nothing is quantized: no rule matches an operator the target can take.")
     if any(user.op == "call_module" for _, each, _ in handed_in for user in each.users):

@@ -98,7 +98,7 @@ def _products(
             why = note.reason
         found.append(ExportedProduct(
             node=node.name, op=node.op_type, origin=origin, module=module,
-            quantized=not why, reason=why or product.splits,
+            quantized=not why, reason=why or (note.reason if note is not None else ""),
         ))  # fmt: skip
     return tuple(found)
 

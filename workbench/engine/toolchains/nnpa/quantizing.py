@@ -14,6 +14,7 @@ from torchao.quantization.pt2e import MinMaxObserver
 
 from workbench.engine import programs
 from workbench.engine.nnpa import matmul
+from workbench.engine.nnpa.quantizing import range_of
 from workbench.engine.toolchains.nnpa.emulation import (
     dequantize_per_nnpa,
     dequantize_weight_per_nnpa,
@@ -21,7 +22,7 @@ from workbench.engine.toolchains.nnpa.emulation import (
     quantize_per_nnpa,
 )
 from workbench.engine.toolchains.nnpa.finding import Found, constant, products
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.project.dynamic_config import DynamicConfig
 from workbench.results import NodeAnnotation
 from workbench.targets import target_of
@@ -75,7 +76,7 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
             continue
         nodes = {found.source, found.node}
         why = _why_not(found, rules, options)
-        if said := why or found.product.splits:
+        if said := why or found.product.splits or _odd_weight(module, found, options):
             rules.told.update(dict.fromkeys(nodes, said))
         if why:
             continue
@@ -89,6 +90,25 @@ def _why_not(found: Found, rules: GraphRules, options: dict[str, Any]) -> str:
     if found.source in rules.kept_off:
         return ON_CPU
     return found.product.why_float if quantizes(options) else SILENT
+
+
+def _odd_weight(module: fx.GraphModule, found: Found, options: dict[str, Any]) -> str:
+    """Return what is odd about a weight: no range, or one that NNPA does not take.
+
+    Raises:
+        WorkbenchError: it holds NaN or infinities.
+    """
+    value = constant(module, found.right)
+    assert value is not None
+    try:
+        return " ".join(range_of(value.detach(), options["weights"]).warnings)
+    except WorkbenchError as error:
+        place = Place(kind="node", id=found.source.name)
+        infos = [
+            info.model_copy(update={"message": f"The weight: {info.message}", "where": place})
+            for info in error.infos
+        ]
+        raise WorkbenchError(infos) from error
 
 
 def _place(
