@@ -176,7 +176,7 @@ def test_that_a_refused_precision_says_why(opened, notices):
         ("broken.qwb", "{", "Broken at line 1"),
         ("empty.qwb", "", "The project file is empty."),
         ("newer.qwb", '{"version": 99}', "newer program"),
-        ("poem.txt", "roses", "poem.txt is nothing to open here."),
+        ("poem.pdf", "roses", "poem.pdf is nothing to open here."),
     ],
 )
 def test_that_a_dropped_file_that_is_no_use_is_one_sentence(opened, notices, name, content, said):
