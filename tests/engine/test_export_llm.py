@@ -19,7 +19,8 @@ from workbench.engine.candidates import Means, compute
 from workbench.engine.context import HotStore
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
-from workbench.project import store
+from workbench.project import edits, store
+from workbench.project.model import TargetChoice
 from workbench.pte import vela_stream
 from workbench.pte.program import decode
 from workbench.results import PROGRAM_FILE
@@ -41,10 +42,11 @@ class Made:
 
     @property
     def delegates(self):
-        """What Vela packed into each delegate: commands, weights, borders, scratch memory."""
+        """What each delegate was told, and what Vela packed: commands, weights, borders, memory."""
         method = next(m for m in decode(self.program).methods if m.name == "forward")
         return [
             {name: bytes(block.data) for name, block in vela_stream.blocks(d.data).items()}
+            | d.specs
             for d in method.delegates
         ]
 
@@ -65,7 +67,9 @@ def begun(tmp_path):
         save_file(kept, weights)
         # The last token of a text is read by nobody: it is what follows.
         (tmp_path / "mine_calibration.txt").write_text(PROMPT + ".")
-        return store.load(path)
+        project = store.load(path)
+        options = {**project.target.options, "optimise": "Size"}
+        return edits.set_target(project, TargetChoice(id=project.target.id, options=options))
 
     return begin
 
@@ -101,7 +105,7 @@ def theirs(folder, project, mode, scope):
     made.backend.ethosu = config.EthosUConfig(
         enabled=True, target=project.target.id,
         system_config=project.target.options["system_config"],
-        memory_mode=project.target.options["memory_mode"],
+        memory_mode=project.target.options["memory_mode"], extra_flags=["--optimise=Size"],
     )  # fmt: skip
     builder = export_llama_lib._export_llama(made)
     return Made(builder.pre_autograd_graph_module, (folder / "theirs.pte").read_bytes())
@@ -170,3 +174,4 @@ def test_that_export_llm_makes_the_same_program(begun, tmp_path, mode, scope):
     assert meaning(mine.module) == meaning(other.module)
     assert len(mine.delegates) == (1 if scope == "full" else 6)
     assert mine.delegates == other.delegates
+    assert all(b"--optimise=Size" in each["compile_flags"] for each in mine.delegates)
