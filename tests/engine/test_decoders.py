@@ -136,3 +136,15 @@ def test_that_a_model_that_takes_no_tokens_reads_no_text(engine, reading):
     project = edits.set_model(reading("kept"), ModelSource(spec="networks.py:small"))
     assert engine.run(project, "calibrate") == "failed"
     assert "one token at a time" in engine.failure.message
+
+
+@pytest.mark.parametrize(("target", "config"), [("formats", "integer-8"), ("nnpa", "int8-dyn")])
+def test_that_emulated_programs_remember_what_they_read(engine, reading, target, config):
+    found = []
+    for model in ("kept", "carried"):
+        project = edits.set_target(reading(model, config=config), TargetChoice(id=target))
+        assert engine.run(project, "evaluate") == "done", engine.failure
+        found.append(engine.result(project, "evaluate").text)
+    kept, carried = found
+    assert kept.perplexity_quantized == pytest.approx(carried.perplexity_quantized, rel=1e-5)
+    assert kept.kl_quantized > 0

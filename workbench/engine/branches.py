@@ -77,7 +77,7 @@ def drop_constants(module: fx.GraphModule) -> None:
         if programs.is_control_flow(node):
             given: Any = node.args[_GIVEN]
             node.update_arg(_GIVEN, tuple(each for each in given if each.op != "get_attr"))
-    module.graph.eliminate_dead_code()
+    programs.drop_unused(module.graph)
 
 
 def _handed(node: fx.Node, graph: fx.GraphModule) -> Iterator[tuple[fx.Node, fx.Node]]:

@@ -55,6 +55,17 @@ def written_buffers(graph_module: torch.fx.GraphModule) -> dict[str, str]:
     return written
 
 
+def is_constant(node: torch.fx.Node) -> bool:
+    """Return whether a node is an attribute that its graph does not write."""
+    written = any(_is_write(user) and user.args[0] is node for user in node.users)
+    return node.op == "get_attr" and not written
+
+
+def drop_unused(graph: torch.fx.Graph) -> None:
+    """Take out of a graph what nobody reads; what it writes into its buffers stays."""
+    graph.eliminate_dead_code(lambda node: node.is_impure() or _is_write(node))
+
+
 def without_writes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Return a program that computes what its buffers become, and writes them at its end.
 
@@ -85,11 +96,12 @@ def _is_write(node: torch.fx.Node) -> bool:
     return bool(mutable and node.args and isinstance(node.args[0], torch.fx.Node))
 
 
-def write_nowhere(graph_module: torch.fx.GraphModule) -> None:
+def write_nowhere(graph_module: torch.fx.GraphModule, *, but_buffers: bool = False) -> None:
     """Put operators that return a new tensor in place of those that write into their input.
 
     Then the value of every node stays what it was when it was computed. Whoever read the input
-    after the write reads the result.
+    after the write reads the result. With ``but_buffers`` what the program keeps in its buffers is
+    still written there.
     """
     order = {node: place for place, node in enumerate(graph_module.graph.nodes)}
     for node, place in order.items():
@@ -98,6 +110,8 @@ def write_nowhere(graph_module: torch.fx.GraphModule) -> None:
             continue
         written = node.args[0]
         assert isinstance(written, torch.fx.Node)
+        if but_buffers and written.op == "get_attr":
+            continue
         for user in list(written.users):
             if order[user] > place:
                 user.replace_input_with(written, node)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import fx
 
+from workbench.engine import programs
 from workbench.engine.formats.operations import role_of
 from workbench.engine.observers import branches_of
 from workbench.engine.toolchains.formats.finding import operations
@@ -39,7 +40,7 @@ def memory(observed: fx.GraphModule) -> FormatMemory:
 def _add(observed: fx.GraphModule, weights: _Sum, data: _Sum) -> None:
     """Add the values of a graph and of the branches and loops in it."""
     for node in observed.graph.nodes:
-        if node.op != "get_attr" or not node.users:
+        if not programs.is_constant(node) or not node.users:
             continue
         value = operator.attrgetter(str(node.target))(observed)
         if isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -53,7 +54,7 @@ def _add(observed: fx.GraphModule, weights: _Sum, data: _Sum) -> None:
             placing = _placing(observed, source)
             origin = source.args[0] if placing is not None else source
             key = origin, placing.text if placing is not None else ""
-            if origin.op != "get_attr" and key not in seen:
+            if not programs.is_constant(origin) and key not in seen:
                 seen.add(key)
                 data.add(tuple(origin.meta["val"].shape), placing)
     for _, branch in branches_of(observed):

@@ -50,7 +50,7 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
     Raises:
         WorkbenchError: a format cannot take an operand.
     """
-    programs.write_nowhere(module)
+    programs.write_nowhere(module, but_buffers=True)
     _own_constants(module)
     rules.decide(module.graph)
     observers: dict[tuple[fx.Node, str], fx.Node] = {}
@@ -126,7 +126,7 @@ def _is_quantized(module: fx.GraphModule, found: Found, placing: Placing, source
 
 def _observed(module: fx.GraphModule, source: fx.Node, placing: Placing) -> fx.Node:
     """Insert an observer that converting replaces by the emulation."""
-    kind = MinMaxObserver if source.op == "get_attr" else HistogramObserver
+    kind = MinMaxObserver if programs.is_constant(source) else HistogramObserver
     observer: Any = kind()
     observer.placing = placing
     number = sum(1 for node in module.graph.nodes if node.op == "call_module")
@@ -138,7 +138,7 @@ def _observed(module: fx.GraphModule, source: fx.Node, placing: Placing) -> fx.N
 
 
 def _constant(module: fx.GraphModule, node: fx.Node) -> torch.Tensor | None:
-    if node.op != "get_attr":
+    if not programs.is_constant(node):
         return None
     value = operator.attrgetter(str(node.target))(module)
     assert isinstance(value, torch.Tensor)
@@ -178,7 +178,7 @@ def _fold(module: fx.GraphModule) -> None:
         constant.meta = {**node.meta}
         node.replace_all_uses_with(constant)
         module.graph.erase_node(node)
-    module.graph.eliminate_dead_code()
+    programs.drop_unused(module.graph)
 
 
 def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> list[NodeAnnotation]:

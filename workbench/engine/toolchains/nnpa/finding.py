@@ -62,6 +62,8 @@ def products(module: fx.GraphModule, *, rewritten: bool) -> Iterator[Found]:
 
 def constant(module: fx.GraphModule, node: fx.Node) -> torch.Tensor | None:
     """Return the value of a node that is known before anything runs; None for others."""
+    if node.op == "get_attr" and not programs.is_constant(node):
+        return None
     if node.op == "get_attr":
         value = operator.attrgetter(str(node.target))(module)
         return value if isinstance(value, torch.Tensor) else None

@@ -66,7 +66,7 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
             "Export the model without torch.cond and while_loop.",
             Place(kind="stage", id="prepare"),
         )
-    programs.write_nowhere(module)
+    programs.write_nowhere(module, but_buffers=True)
     rules.decide(module.graph)
     options = options_of(rules.project)
     observers: dict[tuple[fx.Node, str], fx.Node] = {}
@@ -181,7 +181,7 @@ def convert(module: fx.GraphModule, *, fold: bool = True, reading: str = "") -> 
     for node in nodes.values():
         if node.op == "call_module":
             _become(module, node, fold)
-    module.graph.eliminate_dead_code()
+    programs.drop_unused(module.graph)
     module.recompile()
     return module
 
