@@ -59,6 +59,15 @@ def test_that_a_simulated_program_is_compared_with_what_was_promised(engine, mac
     assert any("SERVER_INFERENCE_DONE" in getattr(e, "text", "") for e in engine.events)
 
 
+def test_that_channels_last_reach_the_simulator_as_they_lie(engine, machine, monkeypatch):
+    made = integer("channels_last").model_copy(update={"calibration": None})
+    assert engine.run(made, "lower", "evaluate") == "done"
+    monkeypatch.setenv("FVP_DOUBLE_LOWERED", str(engine.path(made, "lower")))
+    assert engine.run(made, "run", "evaluate", "verify") == "done", engine.events
+    result = engine.result(made, "run")
+    assert result.against_reference.exact == result.against_reference.elements == 256
+
+
 def test_that_a_traced_run_measures_every_operation_vela_estimated(engine, machine, monkeypatch):
     made = integer("small")
     save_settings(load_settings().model_copy(update={"trace": True}))

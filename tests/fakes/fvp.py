@@ -278,7 +278,8 @@ class Runner:
             if len(data) != wanted:
                 log("E", f"input size ({len(data)}) and tensor size ({wanted}) mismatch!")
                 return None
-            arrays.append(np.frombuffer(data, dtype).reshape(shape))
+            axes = spec.get("dim_order", range(len(shape)))
+            arrays.append(np.frombuffer(data, dtype).reshape([shape[axis] for axis in axes]))
         lowered = Path(os.environ["FVP_DOUBLE_LOWERED"])
         if (lowered / "program.pte").read_bytes() != self.program:
             raise SystemExit("double: the TOSA of this program was not given")

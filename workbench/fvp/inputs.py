@@ -48,6 +48,24 @@ def ones(specs: Sequence[dict[str, Any]]) -> Sample:
     return tuple(np.ones(s["shape"], s["dtype"]) for s in specs if s["type"] == "tensor")
 
 
+def as_lying(array: Array, spec: dict[str, Any]) -> Array:
+    """Return values as the runtime has them in memory: channels last, say, come last."""
+    axes = spec.get("dim_order", range(array.ndim))
+    return np.ascontiguousarray(array.transpose(list(axes)))
+
+
+def as_standing(values: Array, spec: dict[str, Any]) -> Array:
+    """Return values from the runtime's memory in the tensor's own shape.
+
+    Raises:
+        ValueError: there are not as many as the tensor has.
+    """
+    shape = list(spec["shape"])
+    axes = list(spec.get("dim_order", range(len(shape))))
+    lying = values.reshape([shape[axis] for axis in axes])
+    return lying.transpose([axes.index(axis) for axis in range(len(axes))])
+
+
 def _arrays(path: Path) -> list[tuple[str, Array]]:
     try:
         if path.suffix == ".bin":
@@ -80,10 +98,11 @@ def _stack(name: str, array: Array, spec: dict[str, Any]) -> list[Array]:
         size = each * dtype.itemsize
         if not array.size or array.size % size:
             raise _unfit(name, f"has {array.size:,} bytes", f"{size:,} a sample", dtype, shape)
-        array = array.view(dtype)
-    elif array.dtype != dtype:
+        flat = array.view(dtype).reshape(-1, each)
+        return [as_standing(values, spec) for values in flat]
+    if array.dtype != dtype:
         raise _unfit(name, f"is {array.dtype}", str(dtype), dtype, shape)
-    elif array.shape[1:] != shape and not _is_batch(array.shape, shape):
+    if array.shape[1:] != shape and not _is_batch(array.shape, shape):
         raise _unfit(name, f"has the shape {array.shape}", str(shape), dtype, shape)
     return list(array.reshape(-1, *shape))
 

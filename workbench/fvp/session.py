@@ -14,6 +14,7 @@ import numpy as np
 
 from workbench.errors import Place, failure
 from workbench.fvp import command, etdump, finding, fit
+from workbench.fvp.inputs import as_lying, as_standing
 from workbench.fvp.job import Array, Job, Sample
 from workbench.fvp.process import Ending, Hooks, execute
 from workbench.fvp.reporting import ended_well, report_of
@@ -123,6 +124,8 @@ class _Start:
     ) -> None:
         self._job, self._reader, self._live = job, reader, live
         self._samples, self._serve = samples, job.serves
+        specs = job.program.description["inputs"]
+        self._inputs = [spec for spec in specs if spec["type"] == "tensor"]
         self._folder = Path()
         self._asked = 0
         self.outputs: list[list[Array | None]] = []
@@ -174,7 +177,7 @@ class _Start:
     def _write(self, sample: Sample) -> None:
         for index, array in enumerate(sample):
             path = self._folder / command.input_file(index)
-            path.write_bytes(np.ascontiguousarray(array).tobytes())
+            path.write_bytes(as_lying(array, self._inputs[index]).tobytes())
 
     def _text(self, text: str) -> None:
         self._live(self._reader.feed(text))
@@ -200,7 +203,7 @@ class _Start:
             if path.is_file() and "dtype" in spec:
                 data = path.read_bytes()
                 with contextlib.suppress(ValueError, TypeError):
-                    array = np.frombuffer(data, spec["dtype"]).reshape(spec["shape"])
+                    array = as_standing(np.frombuffer(data, spec["dtype"]), spec)
                 path.unlink()
             found.append(array)
         return found

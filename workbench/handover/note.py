@@ -62,7 +62,7 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
         )
     ports = [("input", each) for each in facts.inputs] + [("output", e) for e in facts.outputs]
     rows = [
-        (side, str(port.get("dtype", port["type"])), str(port.get("shape", "")), _grid(port))
+        (side, str(port.get("dtype", port["type"])), _shape(port), _grid(port))
         for side, port in ports
     ]
     yield Table(("", "type", "shape", "real number"), tuple(rows))
@@ -92,6 +92,13 @@ def _remembering(facts: Facts) -> Iterator[Block]:
             "inference, zeros at first: your firmware hands them on. Where they are integers, "
             "change them from the grid of the output to that of the input."
         )
+
+
+def _shape(port: dict[str, Any]) -> str:
+    """Return a tensor's shape, and how it lies in memory where that is another order."""
+    axes = port.get("dim_order")
+    lying = f", in memory {[port['shape'][axis] for axis in axes]}" if axes else ""
+    return f"{port.get('shape', '')}{lying}"
 
 
 def _grid(port: Mapping[str, Any]) -> str:

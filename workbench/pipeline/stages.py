@@ -61,9 +61,9 @@ STAGES: tuple[Stage, ...] = (
           ("verification", "evaluation.data"), ("tosa-tools", "onnxruntime"), 6,
           _entry("verify")),
     Stage("run", "Simulate", "Running on the simulator", ("lower",),
-          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 4, _entry("run")),
+          ("verification", "evaluation.data", "machine"), ("tosa-tools",), 5, _entry("run")),
     Stage("package", "Package", "Packing the deliverables", ("lower",),
-          ("name", "rules.listed", "calibration", "board"), ("executorch",), 7, _entry("package")),
+          ("name", "rules.listed", "calibration", "board"), ("executorch",), 8, _entry("package")),
 )  # fmt: skip
 STAGES_BY_ID = {stage.id: stage for stage in STAGES}
 

@@ -102,7 +102,14 @@ def _rounded(size: int, to: int = 1024) -> int:
 def _tensor(value: Value) -> dict[str, Any]:
     if value.kind != "tensor":
         return {"type": value.kind}
-    return {"type": "tensor", "dtype": value.dtype, "shape": list(value.shape)}
+    found: dict[str, Any] = {
+        "type": "tensor", "dtype": value.dtype, "shape": list(value.shape)
+    }  # fmt: skip
+    axes = list(value.dim_order)
+    # Said only where it is unusual, such as channels last, and means anything.
+    if axes != sorted(axes) and sorted(axes) == list(range(len(value.shape))):
+        found["dim_order"] = axes
+    return found
 
 
 def _delegate(index: int, delegate: Delegate) -> dict[str, Any]:

@@ -36,11 +36,15 @@ _CALLS = {1: "kernel", 2: "delegate", 3: "move", 4: "jump", 5: "free"}
 
 @dataclass(frozen=True)
 class Value:
-    """A value of a method; ``memory_id`` and ``offset`` say where it is planned, -1 if nowhere."""
+    """A value of a method; ``memory_id`` and ``offset`` say where it is planned, -1 if nowhere.
+
+    ``dim_order`` are a tensor's axes as they lie in memory, the outermost first.
+    """
 
     kind: str
     dtype: str = ""
     shape: tuple[int, ...] = ()
+    dim_order: tuple[int, ...] = ()
     constant: int = 0
     memory_id: int = -1
     offset: int = 0
@@ -220,6 +224,7 @@ def _value(table: Table) -> Value:
         kind="tensor",
         dtype=DTYPES.get(scalar, f"type {scalar}"),
         shape=content.numbers(2, "i"),
+        dim_order=content.numbers(3, "B"),
         constant=content.whole(5, "I"),
         memory_id=-1 if place is None else place.whole(0, "I"),
         offset=0 if place is None else place.whole(1, "I") | place.whole(2, "I") << 32,
