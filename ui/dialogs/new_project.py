@@ -158,6 +158,7 @@ class NewProjectDialog(QDialog):
         layout.addLayout(board)
         layout.addWidget(self.target)
         layout.addWidget(self._problems)
+        layout.addStretch(1)
         layout.addWidget(self.buttons)
 
     def _build_bottom(self) -> None:

@@ -255,6 +255,6 @@ def _target_warnings(
         for text in target.warnings(project.target, config, operators.get(rule.id, [])):
             yield ErrorInfo(
                 message=f"{rule_name(rule)}: {text}",
-                hint="Give that module a8w8, or leave it in float.",
+                hint=target.remedy,
                 where=Place(kind="rule", id=rule.id),
             )

@@ -62,8 +62,9 @@ class TargetSpec(Protocol):
     the cost of a lowered program on one of the variants, "" where there is none. ``emulation`` is
     what results are marked with where no device is behind them, else ""; ``config_type`` the kind
     of config that rules take, ``first_config`` the preset to begin with; ``places`` whether
-    rules may keep parts of a model off the device. Where a ``folder`` can be
-    given, it is where the paths of a project start; without it files are not looked into.
+    rules may keep parts of a model off the device; ``remedy`` what helps against ``warnings``.
+    Where a ``folder`` can be given, it is where the paths of a project start; without it files are
+    not looked into.
     """
 
     id: str
@@ -76,6 +77,7 @@ class TargetSpec(Protocol):
     config_type: type[Config]
     first_config: str
     places: bool
+    remedy: str
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return the options for a choice, each with only the values valid beside the others."""

@@ -102,6 +102,7 @@ class EthosU:
     config_type: type[Config] = QuantConfig
     first_config: str = "a8w8"
     places: bool = True
+    remedy: str = "Give that module a8w8, or leave it in float."
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return the options, each with only the values that are valid beside the others."""

@@ -43,6 +43,7 @@ class Formats:
     config_type: type[Config] = FormatConfig
     first_config: str = "integer-8"
     places: bool = False
+    remedy: str = ""
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return no option: rules say all."""

@@ -5,7 +5,9 @@ import re
 
 import pytest
 
+from tests.fakes.projects import snapshot
 from workbench.cli import main
+from workbench.pipeline.resolution import problems
 from workbench.project import store
 from workbench.project.model import TargetChoice
 from workbench.project.qconfig import A8W8, PRESETS_BY_ID
@@ -75,6 +77,15 @@ def test_that_only_its_own_config_and_float_are_taken():
     assert "Ethos-U" in target_of("ethos-u55-128").refusal(
         TargetChoice(id="ethos-u55-128"), DYNAMIC, "global"
     )
+
+
+def test_that_a_check_tells_of_the_what_if_and_where_to_change_it(path, capsys):
+    assert main(["target", str(path), "weights=asym"]) == 0
+    project = store.load(path)
+    found = problems(project, path.parent, snapshot())
+    told = [p.info for p in found if "what-if" in p.info.message]
+    assert [p.level for p in found if "what-if" in p.info.message] == ["warning"]
+    assert "option of the target" in told[0].hint
 
 
 def test_that_options_which_turn_quantization_off_are_told_at_the_rule():

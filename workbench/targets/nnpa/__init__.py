@@ -41,6 +41,7 @@ class Nnpa:
     config_type: type[Config] = DynamicConfig
     first_config: str = "int8-dyn"
     places: bool = True
+    remedy: str = "It is an option of the target: Options… in the window, or workbench target."
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return the compiler's options for quantization, and how its arithmetic is read."""
