@@ -150,3 +150,10 @@ def test_that_the_quality_of_tensors_inside_of_branches_is_told(engine):
     assert 15 < inside.sqnr_db < 60
     assert grids["cond/true/relu"] / 4 < inside.max_abs_error < 20 * grids["cond/true/relu"]
     assert inside.origin == "cond/true/relu"
+
+
+def test_that_a_loop_executorch_cannot_lower_is_refused_in_a_sentence(engine):
+    made = project("looping", target="ethos-u85-256", **CALIBRATED)
+    assert engine.run(made, "lower", "evaluate") == "failed"
+    assert "cannot lower while_loop" in engine.failure.message
+    assert engine.failure.where.id == "while_loop"

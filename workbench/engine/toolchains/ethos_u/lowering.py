@@ -27,7 +27,7 @@ from workbench.engine.toolchains.ethos_u.chosen_kernels import with_kernels
 from workbench.engine.toolchains.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.toolchains.ethos_u.control_flow import refuse_control_flow
 from workbench.engine.toolchains.ethos_u.placing import cpu_nodes, kept_off, kept_reasons
-from workbench.engine.toolchains.ethos_u.refusals import vela_left, vela_refused
+from workbench.engine.toolchains.ethos_u.refusals import loop_refused, vela_left, vela_refused
 from workbench.engine.toolchains.ethos_u.tosa_graph import tosa_snapshot
 from workbench.pipeline.plan import tool_version
 from workbench.results import LowerResult
@@ -87,6 +87,10 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
         raise vela_left(error) from error
     except RuntimeError as error:
         raise vela_refused(error) from error
+    except Exception as error:
+        if said := loop_refused(error):
+            raise said from error
+        raise
     result = _result(context, lowered, compiled, edge, runtime)
     return lowered, result.model_copy(update={"retargeted": retargeted})
 

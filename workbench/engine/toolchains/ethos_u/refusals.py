@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from workbench.engine.keeping_off import KeptOff
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.results import CpuCause
@@ -33,6 +35,31 @@ def vela_refused(error: RuntimeError) -> WorkbenchError:
         hint=hint,
         where=Place(kind="stage", id="lower"),
         details=str(error),
+    )
+    return WorkbenchError([info])
+
+
+def loop_refused(error: BaseException) -> WorkbenchError | None:
+    """Return an error for a loop that ExecuTorch's passes fail on; None for all else.
+
+    Source: ExecuTorch 1.5.1, which folds quantization into a loop and then finds the value that
+    goes in to be float and the one that comes back to be integer. It does after some operators
+    before the loop (ReLU alone, sigmoid) and not after others (convolution, pool, abs).
+    """
+    said: BaseException | None = error
+    while said is not None and "carried_inputs and body_output" not in str(said):
+        said = said.__cause__
+    if said is None:
+        return None
+    loop = re.search(r"%(while_loop\w*)", str(said))
+    name = loop[1] if loop else "while_loop"
+    info = ErrorInfo(
+        message=f"ExecuTorch cannot lower {name}: with what stands before it, the loop would take "
+        "float and give integers.",
+        hint="A convolution with its ReLU, a pool or an absolute value right before the loop can "
+        "be lowered; a ReLU or a sigmoid alone cannot.",
+        where=Place(kind="node", id=name),
+        details=str(said),
     )
     return WorkbenchError([info])
 
