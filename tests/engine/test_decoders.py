@@ -19,6 +19,7 @@ from workbench.project.model import (
     Tokenization,
     Verification,
 )
+from workbench.results import PROGRAM_FILE
 
 pytestmark = pytest.mark.engine
 TEXT = "the cat sat on the mat and sang"
@@ -88,6 +89,11 @@ def test_that_the_integer_program_reads_the_text_too(engine, reading, model):
     if model == "kept":
         reasons = [n.reason for n in engine.result(project, "lower").cpu_nodes]
         assert any("keeps for its next run" in reason for reason in reasons)
+        from executorch.exir._serialize._program import deserialize_pte_binary
+
+        program = (engine.path(project, "lower") / PROGRAM_FILE).read_bytes()
+        begun = [buffer.storage for buffer in deserialize_pte_binary(program).mutable_data]
+        assert bytes(4 * decoders.CONTEXT * decoders.WIDTH) in begun
 
 
 def test_that_tokenizers_of_ones_own_number_the_text(engine, reading):

@@ -80,6 +80,8 @@ class Steps:
         try:
             outputs = self.module(*self.inputs(sample))
         except IndexError as error:
+            if not (self._written or sample.carried):
+                raise
             raise failure(
                 f"The model takes no token as sample {sample.index}: {error}.",
                 "Its caches hold fewer steps than a sequence has: shorten the sequences "
