@@ -111,14 +111,24 @@ def refuse_memory(module: torch.fx.GraphModule, samples: Samples, what: str, sta
 
 @contextmanager
 def stepping(module: torch.fx.GraphModule) -> Iterator[Steps]:
-    """Give the steps of a module, whose own buffers stay as they are.
-
-    Attention is computed operator by operator, as ExecuTorch's export of language models does
-    (1.5.1, ``extension/llm/export/builder.py``): fused kernels round otherwise.
-    """
+    """Give the steps of a module, whose own buffers stay as they are."""
     steps = Steps(module)
     try:
-        with sdpa_kernel([SDPBackend.MATH]) if steps.remembers else nullcontext():
+        with plain_attention(when=steps.remembers):
             yield steps
     finally:
         steps.close()
+
+
+@contextmanager
+def plain_attention(*, when: bool) -> Iterator[None]:
+    """Compute attention, and take it apart, operator by operator while the block runs.
+
+    So does ExecuTorch's export of language models (1.5.1, ``extension/llm/export/builder.py``):
+    fused kernels round otherwise, and come apart into other operators.
+
+    Args:
+        when: Whether to do so: for programs that remember.
+    """
+    with sdpa_kernel([SDPBackend.MATH]) if when else nullcontext():
+        yield

@@ -18,7 +18,7 @@ from workbench.engine.improving import improve
 from workbench.engine.observers import branches_of
 from workbench.engine.origins import keep_origins, with_origins
 from workbench.engine.samples import calibration_samples
-from workbench.engine.stepping import refuse_memory
+from workbench.engine.stepping import plain_attention, refuse_memory
 from workbench.engine.training.weights import put_weights, read_weights
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
@@ -92,7 +92,8 @@ def _prepare(context: StageContext) -> Prepared:
         toolchain.float_module(context) as floating,
     ):
         module, done = changed(context, floating)
-        prepared = toolchain.prepare(module, quantizer)
+        with plain_attention(when=bool(programs.written_buffers(module))):
+            prepared = toolchain.prepare(module, quantizer)
         annotations = toolchain.report(quantizer, prepared, project)
         for part, inside in _prepared_branches(prepared, "", toolchain, quantizer):
             found = toolchain.report(quantizer, part, project)
