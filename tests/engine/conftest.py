@@ -15,11 +15,14 @@ SAMPLES = ROOT / "resources" / "samples"
 
 
 def pytest_collection_modifyitems(items):
-    """Let torch, executorch and Vela warn as they do; only our own warnings are errors."""
+    """Let torch, executorch and Vela warn unheard; only our own warnings are errors.
+
+    Else the process that hands out tests imports their classes, where warnings are errors.
+    """
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.filterwarnings("default"))
+            item.add_marker(pytest.mark.filterwarnings("ignore"))
             item.add_marker(pytest.mark.filterwarnings(r"error:::(workbench|tests)\."))
 
 

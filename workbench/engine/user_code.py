@@ -132,11 +132,15 @@ def _import(reference: Reference) -> Any:
     module = importlib.util.module_from_spec(spec)
     setattr(module, _MARK, path.parent)
     sys.modules[name] = module
+    # Bytecode beside a file goes by its size and seconds: an edit may be quicker than that.
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
+    finally:
+        sys.dont_write_bytecode = writes
     return module
 
 
