@@ -45,8 +45,8 @@ NO_QUALITY = (
     "How far the quantized model is from the float one appears here once it has been evaluated."
 )
 NO_VERIFY = (
-    "How exactly the integer program follows the quantized model appears here once it has run on "
-    "the TOSA reference model."
+    "How exactly the program that is handed on follows the model appears here once it has been "
+    "verified."
 )
 Key = tuple[Path, bool]
 _SQNR = 1
