@@ -151,7 +151,7 @@ class Runner(QObject):
             if job_id not in {"", job.id}:
                 continue
             if job.state == "waiting" or not self._links[job.lane].cancel():
-                self._set(job, state="cancelled", ended=time.monotonic())
+                self._end_job(job.id, "cancelled")
         self._feed()
 
     def warm_up(self, lane: Lane = "interactive") -> None:
@@ -254,7 +254,7 @@ class Runner(QObject):
         self._set(job, state=outcome, ended=time.monotonic(), message=message, progress=None)
         for other in self.running:
             if other.after and other.after[0] == job_id and other.after not in self._finished:
-                self._set(other, state="cancelled", message=f"{job.title} was {outcome}")
+                self._end_job(other.id, "cancelled", f"{job.title} was {outcome}")
 
     def _update(self, job_id: str, **changes: Any) -> None:
         if (job := self._jobs.get(job_id)) is not None and job.state == "running":

@@ -122,6 +122,20 @@ def test_that_cancel_ends_the_running_job_and_what_waits_for_it(
     assert set(heard.states().values()) == {"cancelled"}
 
 
+def test_that_cancelling_a_job_that_waits_ends_what_waits_for_it(
+    runner, heard, engines, folder, qtbot
+):
+    engines.plays = [Play(hold="calibrate")]
+    runner.run_until(make_project(), folder, ["convert"], set())
+    qtbot.waitUntil(lambda: any(getattr(e, "stage", "") == "calibrate" for e in heard.events))
+    (holding,) = runner.running
+    runner.run_until(make_project(), folder, ["convert", "lower"], set())
+    first = next(job for job in runner.running if job.id != holding.id)
+    assert first.state == "waiting"
+    runner.cancel(first.id)
+    assert [job.id for job in runner.running] == [holding.id]
+
+
 def test_that_an_engine_killed_by_cancel_is_no_crash(runner, heard, engines, folder, qtbot):
     engines.plays = [Play(hold="calibrate"), Play()]
     runner.run_until(make_project(), folder, ["convert"], set())
