@@ -60,7 +60,7 @@ def test_that_each_part_has_its_own_empty_sentence_and_button(opened, qtbot):
     assert quality.button.text() == "Run Evaluate"
     assert verify.button.text() == "Run Verify"
     assert "once it has been evaluated" in quality.label.text()
-    assert "TOSA reference model" in verify.label.text()
+    assert "once it has been verified" in verify.label.text()
 
 
 def test_that_quality_shows_while_the_comparison_is_still_missing(opened, qtbot):
