@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import QObject
@@ -10,6 +11,7 @@ from PySide6.QtCore import QObject
 from ui.document import Document
 from ui.notices import Action, Notices
 from ui.outline import Outline
+from ui.selection import Selected
 from workbench.errors import WorkbenchError, failure
 from workbench.project import edits
 from workbench.project.model import Project, Rule, RuleKind, name_of
@@ -24,7 +26,7 @@ Config = str | OwnConfig
 def preset_ids(
     project: Project | None, kind: RuleKind = "module_name", device: str = ""
 ) -> list[str]:
-    """Return the configs that fit a kind of rule by name; their order gives the keys 1 to 9.
+    """Return the built-in and the user's own configs that fit a kind of rule, by name.
 
     Configs of the kind that the project's target takes, or the ``device`` named.
     """
@@ -37,15 +39,29 @@ def preset_ids(
     return offered + [name for name, config in own.items() if isinstance(config, takes)]
 
 
-def plugin_configs(project: Project, folder: Path, kind: RuleKind) -> list[tuple[str, str]]:
-    """Return what plug-ins offer for a kind of rule, by name and in words.
+@dataclass(frozen=True)
+class Offer:
+    """A config that a rule can have: its name, what it is in words, and why it is refused."""
 
-    None where the project's target takes no integers, or the rule no config of the kind.
+    config: str
+    title: str
+    refusal: str = ""
+
+
+def offers(project: Project | None, folder: Path, kind: RuleKind = "module_name") -> list[Offer]:
+    """Return every config offered for a kind of rule: built-in, the user's own, of plug-ins.
+
+    Forms, menus and the keys 1 to 9 all offer these, in this order. Those of plug-ins only where
+    the project's target takes integers; a rule for a quantizer takes nothing else.
     """
-    role: PluginRole = "quantizer" if kind == "quantizer" else "config"
-    if not issubclass(QuantConfig, _config_type(project.target.id)):
+    if project is None:
         return []
-    return [(item.reference, item.words) for item in offered(project, folder, role)]
+    ids = preset_ids(project, kind) if kind != "quantizer" else []
+    found = [(name, preset_title(name)) for name in ids]
+    role: PluginRole = "quantizer" if kind == "quantizer" else "config"
+    if issubclass(QuantConfig, _config_type(project.target.id)):
+        found += [(item.reference, item.words) for item in offered(project, folder, role)]
+    return [Offer(name, title, refusal(project, kind, name)) for name, title in found]
 
 
 def first_config(project: Project) -> OwnConfig:
@@ -124,15 +140,21 @@ class Assigner(QObject):
         """Give a config to whatever a rule of this kind speaks of."""
         return self._assign(kind, [match], config)
 
-    def by_key(self, number: int, modules: Iterable[str], nodes: Iterable[str] = ()) -> None:
-        """Give the preset with this number (1 to 9) to the chosen modules or nodes."""
-        known = preset_ids(self._document.project)
-        if not 1 <= number <= len(known):
-            return
-        if paths := list(modules):
-            self.modules(paths, known[number - 1])
-        elif ids := list(nodes):
-            self.nodes(ids, known[number - 1])
+    def chosen(self, selected: Selected, config: Config) -> bool:
+        """Give a config to the chosen modules, or else to the chosen nodes."""
+        if selected.modules:
+            return self.modules(selected.modules, config)
+        return self.nodes(self.known(selected.nodes), config)
+
+    def known(self, nodes: Iterable[str]) -> frozenset[str]:
+        """Return the nodes that rules can speak of: those of the float graph."""
+        return frozenset(nodes) & self._outline.resolution.nodes.keys()
+
+    def by_key(self, number: int, selected: Selected) -> None:
+        """Give the config offered under this number (1 to 9) to what is chosen."""
+        found = offers(self._document.project, self._document.folder)
+        if 1 <= number <= len(found):
+            self.chosen(selected, found[number - 1].config)
 
     def _assign(self, kind: RuleKind, matches: list[str], config: Config) -> bool:
         project = self._document.project

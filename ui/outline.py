@@ -113,17 +113,17 @@ class Outline(QObject):
             taken = self._taken(project)
             self.resolution = resolve(project, self._modules, self._nodes, taken)
 
-    def _taken(self, project: Project) -> dict[str, str]:
-        """Return the rule of a plug-in that took each node, as far as that is known."""
+    def _taken(self, project: Project) -> dict[str, str] | None:
+        """Return the rule of a plug-in that took each node; None while that is not known."""
         if self._prepared is None or not any(r.kind in PLUGIN_KINDS for r in project.rules):
-            return {}
+            return None
         from workbench.pipeline.resolution import taken_by_plugins
         from workbench.results import PrepareResult, load_result
 
         try:
             return taken_by_plugins(project, load_result(PrepareResult, self._prepared))
         except WorkbenchError:
-            return {}
+            return None
 
 
 def inside(module: str, paths: frozenset[str]) -> bool:

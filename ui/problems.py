@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from ui.session import StageView
+from ui.wording import rule_words
 from workbench.boards import choosing
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.project import plugins
-from workbench.project.model import PLUGIN_KINDS, Project
+from workbench.project.model import Project
 from workbench.project.rules import Resolution
 from workbench.targets import target_of
 
@@ -56,21 +57,21 @@ def project_problems(
         if not rule.enabled:
             continue
         where = Place(kind="rule", id=rule.id)
-        what = f"{rule.kind.replace('_', ' ')} {rule.match}".strip()
+        what = rule_words(rule)
         config = project.config_of(rule)
         if reason := target.refusal(project.target, config, rule.kind):
-            yield Problem("error", f"Rule for {what}: {reason}", "", where, "Rules")
+            yield Problem("error", f"{what}: {reason}", "", where, "Rules")
         count = resolution.counts.get(rule.id)
-        if not operators or count is None or rule.kind in PLUGIN_KINDS:
+        if not operators or count is None:
             continue
         if count.matched == 0:
             yield Problem(
-                "warning", f"The rule for {what} matches nothing.",
+                "warning", f"{what}: the rule matches nothing.",
                 "Correct its match, or delete it.", where, "Rules",
             )  # fmt: skip
         elif count.wins == 0:
             yield Problem(
-                "warning", f"The rule for {what} never wins: stronger rules cover all it matches.",
+                "warning", f"{what}: the rule never wins, stronger ones cover all it matches.",
                 "Move it up, or delete it.", where, "Rules",
             )  # fmt: skip
         if count.wins:

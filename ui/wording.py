@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Rule, name_of
+from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Rule, RuleKind, name_of
 from workbench.project.rules import Effective
 
 if TYPE_CHECKING:
@@ -15,6 +15,24 @@ if TYPE_CHECKING:
 def rule_numbers(rules: Sequence[Rule]) -> dict[str, int]:
     """Return the number by which each rule is called: its place in the call order, from 1."""
     return {rule.id: number for number, rule in enumerate(rules, 1)}
+
+
+KIND_WORDS: Mapping[RuleKind, str] = {
+    "global": "Whole model",
+    "io": "Inputs and outputs",
+    "module_type": "Module type",
+    "module_name": "Module",
+    "node_target": "Operator",
+    "node_name": "Node",
+    "pattern": "Pattern",
+    "finder": "Finder",
+    "quantizer": "Quantizer",
+}
+
+
+def rule_words(rule: Rule) -> str:
+    """Return what a rule speaks of, e.g. ``Module encoder.3``."""
+    return f"{KIND_WORDS[rule.kind]} {name_of(rule.match)}".strip()
 
 
 def rule_name(rule: Rule) -> str:

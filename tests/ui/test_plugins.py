@@ -1,9 +1,14 @@
 """Plug-ins as a person adds them, and finds what they add in the forms."""
 
+from contextlib import nullcontext
+
 import pytest
+from PySide6.QtWidgets import QMenu
 
 from tests.fakes.projects import make_project, write_project
 from ui.dialogs.plugins import PluginsDialog
+from ui.graph.menu import context_menu
+from ui.models.rule_stack import Role
 from ui.panels.rules_panel import RulesPanel
 from ui.widgets.config_dialog import ConfigDialog
 from ui.widgets.rule_form import KINDS
@@ -36,6 +41,26 @@ def rules(workbench, tmp_path, qtbot) -> RulesPanel:
 def choose_kind(form, kind):
     form.kind.setCurrentIndex([k for k, _, _ in KINDS].index(kind))
     form.kind.activated.emit(form.kind.currentIndex())
+
+
+def said_of(rules, kind):
+    rows = range(rules.model.rowCount())
+    rows = [row for row in rows if rules.model.rule_at(row).kind == kind]
+    return [rules.model.index(row).data(Role.COUNT_TEXT) for row in rows]
+
+
+@pytest.fixture
+def exported(rules, workbench, qtbot):
+    """The form for rules, with the plug-in taken in and the graph there."""
+    workbench.document.apply("add", lambda p: edits.offer_plugin(p, "own.py"))
+    workbench.runs.run_to("export")
+    qtbot.waitUntil(lambda: bool(workbench.context.outline.modules))
+    qtbot.waitUntil(lambda: not workbench.runner.running)
+    return rules
+
+
+def entry(menu, words):
+    return next(action for action in menu.actions() if action.text().startswith(words))
 
 
 def offered(form):
@@ -99,3 +124,55 @@ def test_that_a_custom_config_can_have_a_plugins_observer(rules, workbench, qtbo
     (rule,) = workbench.document.project.rules
     assert rule.config.activation.observer.plugin == "own.py:Wide"
     assert workbench.document.project.label_of(rule) == "a8w8 (Wide)"
+
+
+def test_that_tree_and_graph_offer_a_plugins_config_in_their_menus_and_under_its_key(
+    exported, workbench, qtbot
+):
+    document = workbench.document
+    tree, graph = workbench.window.reveal("modules"), workbench.window.reveal("graph")
+    workbench.context.selection.choose_modules(["head"])
+    menu = QMenu(tree)
+    tree._fill_menu(menu)
+    words, _, key = entry(menu, "narrow: Fewer codes").text().partition("\t")
+    assert words in offered(exported.form)
+    qtbot.keyClick(tree.tree, key)
+    entry(menu, "narrow").trigger()
+    every = entry(menu, "Set every Linear").menu()
+    assert entry(every, "narrow").text() == words
+    assert [(r.kind, r.match, r.config) for r in document.project.rules[1:]] == [
+        ("module_name", "head", "own.py:narrow")
+    ]
+    document.undo_stack.undo()
+
+    workbench.context.selection.choose_nodes(["linear"])
+    qtbot.keyClick(graph.view, key)
+    (rule,) = document.project.rules[1:]
+    assert (rule.kind, rule.match, rule.config) == ("node_name", "linear", "own.py:narrow")
+    document.undo_stack.undo()
+    with qtbot.waitSignal(graph.view.laid_out) if graph.view.scene is None else nullcontext():
+        graph.flush()
+    menu = context_menu(graph.view, "linear")
+    graph.view.menu_asked.emit(menu)
+    below = entry(menu, "Set precision").menu()
+    assert [a.text() for a in below.actions()][-1] == "Custom\u2026"
+    entry(below, "narrow").trigger()
+    assert document.undo_stack.undoText() == "Set linear to narrow"
+
+
+def test_that_rules_of_plugins_say_what_they_win_once_it_is_known(
+    exported, workbench, qtbot, notices
+):
+    workbench.context.assigner.rule("finder", "own.py:First", "own.py:narrow")
+    workbench.context.assigner.rule("quantizer", "", "own.py:Rows")
+    qtbot.waitUntil(lambda: exported.model.rowCount() == 3)
+    (said,) = said_of(exported, "finder")
+    assert said.endswith("what it wins is known after Prepare")
+    workbench.runs.run_to("prepare")
+    qtbot.waitUntil(lambda: notices.says("runs Python"))
+    question = notices.take("runs Python")
+    workbench.notices.choose(question.id, "Allow and run")
+    qtbot.waitUntil(lambda: said_of(exported, "finder")[0].endswith("wins 1"))
+    assert said_of(exported, "quantizer")[0].endswith("matches nothing")
+    told = workbench.context.problems
+    qtbot.waitUntil(lambda: "Quantizer: the rule matches nothing" in str(told.index(0, 1).data()))

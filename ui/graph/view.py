@@ -43,10 +43,11 @@ class GraphView(ChoosingCanvas):
     zooms at the mouse. Double-click and Enter open and close groups, F fits, ``/`` asks for a
     search, digits for a preset, I shows the selection alone, Esc clears. Arrows walk along edges;
     with Alt, up and down trace to all ancestors and descendants, left and right go back and
-    forward.
+    forward. Whoever hears ``menu_asked`` may add to the menu of an item before it opens.
     """
 
     preset_key_pressed = Signal(int)
+    menu_asked = Signal(object)
     search_requested = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
@@ -199,7 +200,10 @@ class GraphView(ChoosingCanvas):
         hit = self._hit(QPointF(event.pos()))
         if hit is not None and not (self.scene and self._leaves(hit[0]) <= self.selected):
             self._choose_item(hit[0], adds=False)
-        context_menu(self, hit[0] if hit else None).popup(event.globalPos())
+        menu = context_menu(self, hit[0] if hit else None)
+        if hit is not None:
+            self.menu_asked.emit(menu)
+        menu.popup(event.globalPos())
 
     def leaveEvent(self, event: QEvent) -> None:
         super().leaveEvent(event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -17,24 +17,13 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Rule, RuleKind, name_of
+from ui.wording import rule_words
+from workbench.project.model import KEEPING_CALLS, PLUGIN_KINDS, RULE_CALLS, Rule
 from workbench.project.rules import RuleCount
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 ROOT = QModelIndex()
 MIME = "application/x-quantization-workbench-rule"
-
-KIND_WORDS: Mapping[RuleKind, str] = {
-    "global": "Whole model",
-    "io": "Inputs and outputs",
-    "module_type": "Module type",
-    "module_name": "Module",
-    "node_target": "Operator",
-    "node_name": "Node",
-    "pattern": "Pattern",
-    "finder": "Finder",
-    "quantizer": "Quantizer",
-}
 
 
 class Role(IntEnum):
@@ -66,7 +55,8 @@ class RuleRow:
         if self.trouble:
             return f"{call} \u00b7 {self.trouble}"
         if self.count is None:
-            return call
+            of_code = self.rule.kind in PLUGIN_KINDS
+            return f"{call} \u00b7 what it wins is known after Prepare" if of_code else call
         loses = f", loses {self.count.loses}" if self.count.loses else ""
         return f"{call} \u00b7 wins {self.count.wins}{loses}"
 
@@ -128,7 +118,7 @@ class RuleStackModel(QAbstractListModel):
         if not index.isValid() or index.row() >= len(self._rows):
             return None
         row = self._rows[index.row()]
-        words = f"{KIND_WORDS[row.rule.kind]} {name_of(row.rule.match)}".strip()
+        words = rule_words(row.rule)
         state = Qt.CheckState
         value: Any = None
         match role:

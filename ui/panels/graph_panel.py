@@ -22,6 +22,7 @@ from ui.graph_parts.runs import Runs
 from ui.graph_parts.survey import Surveyor
 from ui.graph_parts.telling import Telling
 from ui.panel import Panel
+from ui.precisions import PrecisionMenu
 from ui.selection import Selected
 from ui.theme import Theme
 from ui.widgets.graph_note import GraphNote
@@ -69,6 +70,7 @@ class GraphPanel(Panel):
             context, self.view, self.bar, self.keeping, self._background, self._surveyor
         )
         self.drop = NumbersDrop(self)
+        self._precisions = PrecisionMenu(context, self)
         self._connect()
 
     def _arrange(self) -> None:
@@ -96,6 +98,7 @@ class GraphPanel(Panel):
         view.selection_changed.connect(self._on_nodes_chosen)
         view.groups_selected.connect(self._on_groups_chosen)
         view.preset_key_pressed.connect(self._on_preset_key)
+        view.menu_asked.connect(self._precisions.add_to)
         view.search_requested.connect(self.search.ask)
         view.isolation_changed.connect(self._note.show_isolation)
         view.laid_out.connect(lambda: bar.render_shape(view.shape))
@@ -251,8 +254,7 @@ class GraphPanel(Panel):
             self.context.selection.choose_modules(modules - {""}, self.panel_id)
 
     def _on_preset_key(self, number: int) -> None:
-        selected = self.context.selection.value
-        self.context.assigner.by_key(number, selected.modules, selected.nodes)
+        self.context.assigner.by_key(number, self.context.selection.value)
 
     def _on_stop_asked(self, target: str) -> None:
         kind, _, place = target.partition(":")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QSortFilterProxyModel, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent
 from PySide6.QtWidgets import (
@@ -20,17 +18,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.assigning import first_config, preset_ids, preset_title, refusal
-from ui.models.module_tree import WHOLE_MODEL, Column, ModuleTreeModel, Role
+from ui.models.module_tree import Column, ModuleTreeModel, Role
 from ui.panel import Panel
+from ui.precisions import PrecisionMenu
 from ui.selection import Selected
 from ui.theme import Theme
 from ui.widgets.chip import ChipDelegate
-from ui.widgets.config_dialog import ConfigDialog
 from ui.wording import differences, why
-from workbench.project import edits
-from workbench.project.plugins import offered
-from workbench.project.qconfig import Config
 
 EMPTY_TEXT = "The modules appear here once the model has been exported.\nPress Export above."
 
@@ -77,6 +71,7 @@ class ModulesPanel(Panel):
         self.filter.setAccessibleName("Filter modules")
         self.filter.setClearButtonEnabled(True)
         self.filter.textEdited.connect(self._on_filter_edited)
+        self._precisions = PrecisionMenu(self.context, self)
         self._build_tree()
         self._empty = QLabel(EMPTY_TEXT, self)
         self._empty.setObjectName("Hint")
@@ -192,7 +187,8 @@ class ModulesPanel(Panel):
         self.context.selection.choose_modules([p for p in paths if p is not None], self.panel_id)
 
     def _on_preset_key(self, number: int) -> None:
-        self.context.assigner.by_key(number, self.chosen())
+        chosen = frozenset(self.chosen())
+        self.context.assigner.by_key(number, Selected(modules=chosen))
 
     def _on_menu_asked(self, position: object) -> None:
         menu = QMenu(self)
@@ -203,19 +199,10 @@ class ModulesPanel(Panel):
     def _fill_menu(self, menu: QMenu) -> None:
         menu.clear()
         paths = self.chosen()
-        project = self.context.document.project
-        if project is None or not paths:
+        if self.context.document.project is None or not paths:
             menu.addAction("Choose modules first").setEnabled(False)
             return
-        kind = "global" if "" in paths else "module_name"
-        for number, preset in enumerate(preset_ids(project), 1):
-            key = f"\t{number}" if number <= 9 else ""
-            action = menu.addAction(f"{preset_title(preset)}{key}")
-            reason = refusal(project, "global" if kind == "global" else "module_name", preset)
-            action.setEnabled(not reason)
-            action.setToolTip(reason)
-            action.triggered.connect(partial(self._on_preset_triggered, preset))
-        menu.addAction("Custom\u2026").triggered.connect(lambda: self._ask_config(paths))
+        self._precisions.fill(menu, Selected(modules=frozenset(paths)))
         if len(paths) == 1:
             self._fill_single(menu, paths[0])
 
@@ -230,35 +217,4 @@ class ModulesPanel(Panel):
             return
         menu.addSeparator()
         name = module.type_name.rpartition(".")[2]
-        every = menu.addMenu(f"Set every {name}")
-        for preset in preset_ids(self.context.document.project):
-            action = every.addAction(preset_title(preset))
-            action.triggered.connect(partial(self._on_type_triggered, module.type_name, preset))
-
-    def _on_preset_triggered(self, preset: str) -> None:
-        self.context.assigner.modules(self.chosen(), preset)
-
-    def _on_type_triggered(self, type_name: str, preset: str) -> None:
-        self.context.assigner.rule("module_type", type_name, preset)
-
-    def _ask_config(self, paths: list[str]) -> None:
-        project = self.context.document.project
-        if project is None:
-            return
-        subject = ", ".join(path or WHOLE_MODEL for path in paths[:3])
-        subject += f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-        dialog = ConfigDialog(
-            subject,
-            first_config(project),
-            lambda config: refusal(project, "module_name", config),
-            self,
-            offered(project, self.context.document.folder, "observer"),
-        )
-        dialog.chosen.connect(lambda config: self.context.assigner.modules(paths, config))
-        dialog.preset_named.connect(self._on_preset_named)
-        dialog.open()
-
-    def _on_preset_named(self, name: str, config: Config) -> None:
-        self.context.document.apply(
-            f"Save preset {name}", lambda p: edits.save_preset(p, name, config)
-        )
+        self._precisions.fill_type(menu.addMenu(f"Set every {name}"), module.type_name)

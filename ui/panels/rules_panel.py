@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import (
@@ -15,18 +16,18 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.assigning import first_config, plugin_configs, preset_ids, preset_title, refusal
+from ui.assigning import Offer, first_config, offers, refusal
 from ui.icons import icon
 from ui.models.rule_stack import RuleRow, RuleStackModel, call_position, shown_order
 from ui.panel import Panel
+from ui.precisions import ask_config
 from ui.selection import Selected
 from ui.theme import Theme
-from ui.widgets.config_dialog import ConfigDialog
 from ui.widgets.rule_form import RuleForm
 from ui.widgets.rule_view import RuleView
 from ui.wording import rule_name, rule_numbers
 from workbench.project import edits
-from workbench.project.model import PLUGIN_KINDS, Rule, RuleKind
+from workbench.project.model import Rule, RuleKind
 from workbench.project.plugins import offered
 from workbench.project.qconfig import Config, PluginConfig
 
@@ -68,8 +69,6 @@ class RulesPanel(Panel):
             assert project is not None
             count = counts.get(rule.id) if known else None
             trouble = refusal(project, rule.kind, rule.config)
-            if rule.kind in PLUGIN_KINDS:
-                count = None
             if not trouble and count is not None and rule.enabled and not count.wins:
                 trouble = "matches nothing" if not count.matched else "never wins"
             label = project.label_of(rule)
@@ -82,7 +81,7 @@ class RulesPanel(Panel):
         self.ranges.setText(f"{', '.join(said)}: see Ranges")
         self.ranges.setVisible(bool(said))
         self.form.setEnabled(project is not None)
-        self.form.render_choices(self._names(), self._presets)
+        self.form.render_choices(self._names(), self._offers)
         self._show_tools()
 
     def render_selection(self, selected: Selected) -> None:
@@ -159,14 +158,8 @@ class RulesPanel(Panel):
             **finders,
         }
 
-    def _presets(self, kind: RuleKind) -> list[tuple[str, str, str]]:
-        project = self.context.document.project
-        if project is None:
-            return []
-        ids = preset_ids(project, kind) if kind != "quantizer" else []
-        own = [(p, preset_title(p)) for p in ids]
-        own += plugin_configs(project, self.context.document.folder, kind)
-        return [(p, title, refusal(project, kind, p)) for p, title in own]
+    def _offers(self, kind: RuleKind) -> list[Offer]:
+        return offers(self.context.document.project, self.context.document.folder, kind)
 
     def _current(self) -> Rule | None:
         rows = self.view.selectionModel().selectedIndexes()
@@ -191,17 +184,9 @@ class RulesPanel(Panel):
             self._ask_config(kind, match, first_config(project))
 
     def _ask_config(self, kind: RuleKind, match: str, config: Config) -> None:
-        project = self.context.document.project
-        if project is None:
-            return
-        probe = Rule(id="new", kind=kind, match=match, config=config)
-        dialog = ConfigDialog(
-            rule_name(probe), config, lambda c: refusal(project, kind, c), self,
-            offered(project, self.context.document.folder, "observer"),
-        )  # fmt: skip
-        dialog.chosen.connect(lambda c: self.context.assigner.rule(kind, match, c))
-        dialog.preset_named.connect(self._on_preset_named)
-        dialog.open()
+        subject = rule_name(Rule(id="new", kind=kind, match=match, config=config))
+        give = partial(self.context.assigner.rule, kind, match)
+        ask_config(self.context, self, subject, kind, config, give)
 
     def _edit(self, row: int) -> None:
         project, rule = self.context.document.project, self.model.rule_at(row)
@@ -210,11 +195,6 @@ class RulesPanel(Panel):
             own = first_config(project) if isinstance(config, PluginConfig | None) else config
             if rule.kind != "quantizer":
                 self._ask_config(rule.kind, rule.match, own)
-
-    def _on_preset_named(self, name: str, config: Config) -> None:
-        self.context.document.apply(
-            f"Save preset {name}", lambda p: edits.save_preset(p, name, config)
-        )
 
     def _on_moved(self, rule_id: str, row: int) -> None:
         project = self.context.document.project

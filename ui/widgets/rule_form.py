@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.assigning import Offer
 from workbench.project.model import RULE_CALLS, RuleKind
 
 KINDS: tuple[tuple[RuleKind, str, str], ...] = (
@@ -46,7 +47,7 @@ class RuleForm(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._names: Mapping[RuleKind, Sequence[str]] = {}
-        self._presets: Callable[[RuleKind], list[tuple[str, str, str]]] = lambda _: []
+        self._offers: Callable[[RuleKind], list[Offer]] = lambda _: []
         self._words = QStringListModel(self)
         self._build()
         self._on_kind_activated()
@@ -59,10 +60,10 @@ class RuleForm(QWidget):
     def render_choices(
         self,
         names: Mapping[RuleKind, Sequence[str]],
-        presets: Callable[[RuleKind], list[tuple[str, str, str]]],
+        offers: Callable[[RuleKind], list[Offer]],
     ) -> None:
-        """Offer names to match, and for each kind the configs: id, title, reason against it."""
-        self._names, self._presets = names, presets
+        """Offer names to match, and for each kind the configs."""
+        self._names, self._offers = names, offers
         self._show_kind()
 
     def prefill(self, kind: RuleKind, match: str) -> None:
@@ -124,10 +125,10 @@ class RuleForm(QWidget):
         self.config.clear()
         model = self.config.model()
         assert isinstance(model, QStandardItemModel)
-        for preset, title, reason in self._presets(kind):
-            self.config.addItem(title, preset)
-            model.item(self.config.count() - 1).setEnabled(not reason)
-            model.item(self.config.count() - 1).setToolTip(reason)
+        for offer in self._offers(kind):
+            self.config.addItem(offer.title, offer.config)
+            model.item(self.config.count() - 1).setEnabled(not offer.refusal)
+            model.item(self.config.count() - 1).setToolTip(offer.refusal)
         if kind != "quantizer":
             self.config.addItem("Custom\u2026", "")
         row = self.config.findData(chosen) if chosen else 0

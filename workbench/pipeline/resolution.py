@@ -10,7 +10,7 @@ from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import plan
 from workbench.project import plugins, sources
 from workbench.project.frozen import Frozen
-from workbench.project.model import PLUGIN_KINDS
+from workbench.project.model import PLUGIN_KINDS, name_of
 from workbench.project.qconfig import QuantConfig
 from workbench.project.rules import ModuleRef, NodeRef, Resolution, module_chains, resolve
 from workbench.results import GRAPH_FILE, PrepareResult, load_result
@@ -76,7 +76,7 @@ def resolve_graph(
         for node in graph.nodes
         if node.kind not in {"parameter", "constant"}
     ]
-    taken = taken_by_plugins(project, prepared) if prepared is not None else {}
+    taken = taken_by_plugins(project, prepared) if prepared is not None else None
     return resolve(project, modules, nodes, taken)
 
 
@@ -95,7 +95,7 @@ def problems(
     # What several rules stumble over is said once, where it is.
     told = {info.message: info for info in reversed(list(_errors(project, folder)))}
     errors = [Problem(level="error", info=info) for info in reversed(told.values())]
-    warnings = [Problem(level="warning", info=info) for info in _warnings(project, graph)]
+    warnings = [Problem(level="warning", info=info) for info in _warnings(project, graph, prepared)]
     warnings += [Problem(level="warning", info=i) for i in choosing.oddities(project, folder)]
     if graph is not None and prepared is not None:
         lost = lost_ranges(project, graph.nodes_by_id, prepared)
@@ -129,7 +129,9 @@ def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
             )
 
 
-def _warnings(project: Project, graph: GraphSnapshot | None) -> Iterator[ErrorInfo]:
+def _warnings(
+    project: Project, graph: GraphSnapshot | None, prepared: PrepareResult | None
+) -> Iterator[ErrorInfo]:
     if project.calibration is None:
         yield ErrorInfo(
             message="There is no calibration data: ranges come from the example input alone.",
@@ -144,22 +146,23 @@ def _warnings(project: Project, graph: GraphSnapshot | None) -> Iterator[ErrorIn
         )
     if graph is None:
         return
-    resolution = resolve_graph(project, graph)
+    resolution = resolve_graph(project, graph, prepared)
     for rule in project.rules:
-        yield from _rule_warnings(project, rule, resolution)
+        yield from _rule_warnings(rule, resolution)
     yield from _target_warnings(project, graph, resolution)
     yield from whole_refusals(project, graph, resolution)
 
 
 def rule_name(rule: Rule) -> str:
     """Return how a rule is spoken of, e.g. ``module_name encoder.0``."""
-    return f"{rule.kind} {rule.match}".rstrip()
+    match = name_of(rule.config) if rule.kind == "quantizer" else rule.match
+    return f"{rule.kind} {match}".rstrip()
 
 
-def _rule_warnings(project: Project, rule: Rule, resolution: Resolution) -> Iterator[ErrorInfo]:
-    count = resolution.counts[rule.id]
+def _rule_warnings(rule: Rule, resolution: Resolution) -> Iterator[ErrorInfo]:
+    count = resolution.counts.get(rule.id)
     where = Place(kind="rule", id=rule.id)
-    if not rule.enabled or rule.kind in PLUGIN_KINDS:
+    if not rule.enabled or count is None:
         return
     if not count.matched:
         yield ErrorInfo(
@@ -177,7 +180,6 @@ def _rule_warnings(project: Project, rule: Rule, resolution: Resolution) -> Iter
             hint="Move it up, or remove it.",
             where=where,
         )
-    del project
 
 
 def lost_ranges(
@@ -233,6 +235,8 @@ def whole_refusals(
 def _nearest(rule: Rule, resolution: Resolution) -> str:
     import difflib
 
+    if rule.kind in PLUGIN_KINDS:
+        return "What it takes is decided by the plug-in's code."
     names = {
         "module_name": [name for name in resolution.modules if name],
         "node_name": list(resolution.nodes),

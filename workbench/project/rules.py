@@ -68,7 +68,10 @@ class RuleCount:
 
 @dataclass(frozen=True)
 class Resolution:
-    """The effective config of every module and node, and the tally of every rule."""
+    """The effective config of every module and node, and the tally of every rule.
+
+    Rules of plug-ins have a tally only once it is known what their code takes.
+    """
 
     modules: Mapping[str, Effective] = field(default_factory=dict)
     nodes: Mapping[str, Effective] = field(default_factory=dict)
@@ -149,9 +152,10 @@ def resolve(
         modules: All modules of the model.
         nodes: The nodes of the exported graph, if there is one yet.
         taken: The rule that took each node of those that only code of a plug-in knows; such a
-            rule has a module when it took all its own nodes.
+            rule has a module when it took all its own nodes. None while that is not known.
     """
-    tally, taken = _Tally(project), taken or {}
+    tally = _Tally(project, unknown=_OF_CODE if taken is None else frozenset())
+    taken = taken or {}
     ordered = by_strength(project.rules)
     takers: dict[str, set[str]] = {}
     for node in nodes:
@@ -159,7 +163,8 @@ def resolve(
         takers.setdefault(owner, set()).add(taken.get(node.id, ""))
     by_module = {
         path: tally.decide(
-            [r for r in ordered if matches_module(r, chain) or takers.get(path) == {r.id}], _EVERY
+            [r for r in ordered if matches_module(r, chain) or takers.get(path) == {r.id}],
+            _OF_MODULES,
         )
         for path, chain in module_chains(modules).items()
     }
@@ -172,15 +177,17 @@ def resolve(
     return Resolution(by_module, by_node, tally.counts())
 
 
-_OF_NODES = frozenset({"io", "node_name", "node_target", "pattern", "finder", "quantizer"})
-_EVERY = _OF_NODES | {"global", "module_type", "module_name"}
+_OF_CODE = frozenset({"finder", "quantizer"})
+_OF_NODES = frozenset({"io", "node_name", "node_target", "pattern"}) | _OF_CODE
+_OF_MODULES = frozenset({"global", "module_type", "module_name", "pattern"})
 
 
 class _Tally:
     """Decides for one thing after the other, and counts what rules win and lose."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, unknown: frozenset[str]) -> None:
         self._labels = {rule.id: project.label_of(rule) for rule in project.rules}
+        self._known = [rule.id for rule in project.rules if rule.kind not in unknown]
         self._wins = dict.fromkeys(self._labels, 0)
         self._loses = dict(self._wins)
 
@@ -199,5 +206,5 @@ class _Tally:
         return replace(found, kept_off=keeping[0].id) if keeping else found
 
     def counts(self) -> dict[str, RuleCount]:
-        """Return what every rule wins and loses."""
-        return {name: RuleCount(self._wins[name], self._loses[name]) for name in self._wins}
+        """Return what every rule wins and loses, as far as it is known."""
+        return {name: RuleCount(self._wins[name], self._loses[name]) for name in self._known}
