@@ -8,6 +8,7 @@ from ui.figures import count, percent
 from workbench.graph.wording import operator_name
 from workbench.numerics.timeline import CpuStop, Timeline
 from workbench.results import CpuNode, LowerResult
+from workbench.words import plural
 
 _MOST_LINES = 12
 
@@ -23,7 +24,7 @@ def origin_sentence(lowered: LowerResult, shown: Timeline, origin: str) -> str:
         said.append("A mean over the inferences. Memories are not measured by operation.")
         without = sum(1 for span in shown.spans if span.measured is None)
         if without:
-            without_length = _number(without, "operation")
+            without_length = plural(without, "operation")
             said.append(f"Not measured by itself, so without a length here: {without_length}.")
     elif shown.spans:
         said.append(
@@ -47,7 +48,7 @@ def sums_sentence(shown: Timeline, places: Sequence[int], nodes: Sequence[CpuNod
         sums = shown.sums(places)
         kind = "measured" if shown.is_measured else "estimated"
         parts = [
-            f"{_number(sums.operations, 'operation')} on the NPU: {count(sums.cycles)} cycles "
+            f"{plural(sums.operations, 'operation')} on the NPU: {count(sums.cycles)} cycles "
             f"{kind}, {percent(sums.share)} of all"
         ]
         if shown.is_measured:
@@ -61,13 +62,13 @@ def sums_sentence(shown: Timeline, places: Sequence[int], nodes: Sequence[CpuNod
         said.append("; ".join(parts) + ".")
     if nodes:
         names = ", ".join(dict.fromkeys(operator_name(node.op) for node in nodes[:_MOST_LINES]))
-        said.append(f"{_number(len(nodes), 'operator')} on the CPU, length unknown: {names}.")
+        said.append(f"{plural(len(nodes), 'operator')} on the CPU, length unknown: {names}.")
     return " ".join(said)
 
 
 def describe_stop(stop: CpuStop) -> str:
     """Return what the CPU does at a stop, in lines."""
-    lines = [f"{_number(len(stop.nodes), 'operator')} on the CPU, length unknown"]
+    lines = [f"{plural(len(stop.nodes), 'operator')} on the CPU, length unknown"]
     for node in stop.nodes[:_MOST_LINES]:
         lines.append(f"{operator_name(node.op)}  {node.module}".rstrip())
         if node.reason:
@@ -75,7 +76,3 @@ def describe_stop(stop: CpuStop) -> str:
     if len(stop.nodes) > _MOST_LINES:
         lines.append(f"and {count(len(stop.nodes) - _MOST_LINES)} more")
     return "\n".join(lines)
-
-
-def _number(many: int, thing: str) -> str:
-    return f"{count(many)} {thing}" + ("" if many == 1 else "s")

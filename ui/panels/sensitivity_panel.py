@@ -29,6 +29,7 @@ from workbench.studies.sensitivity import (
     UnitSensitivity,
     give,
 )
+from workbench.words import plural
 
 NOTHING = "Every module is measured alone quantized and alone in float, on one converted program."
 CHOICES = ("a16w8", "float", "a8w8", "a8w4")
@@ -164,8 +165,8 @@ class SensitivityPanel(Panel):
         if found is None:
             return doing or NOTHING
         said = (
-            f"Whole model {decibel(found.quantized.sqnr_db)} over {found.samples} samples of "
-            f"{found.data}, measured on host (PyTorch)."
+            f"Whole model {decibel(found.quantized.sqnr_db)} over "
+            f"{plural(found.samples, 'sample')} of {found.data}, measured on host (PyTorch)."
         )
         if not self.desk.is_current:
             said = f"For a former configuration: {said[0].lower()}{said[1:]}"

@@ -26,6 +26,7 @@ from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.studies.documents import study_folder
 from workbench.studies.training import TrainingResult, is_over, keep_weights, options_of
+from workbench.words import plural
 
 NOTHING = (
     "The quantized model learns to give what the float model gives for the calibration data. "
@@ -153,13 +154,13 @@ class TrainingPanel(Panel):
         if found is None:
             lacks = project is not None and project.calibration is None
             return doing or (NO_DATA if lacks else NOTHING)
-        measured = (
-            f"{found.held_out} samples kept apart from" if found.held_out else "the samples of"
-        )
+        apart = f"{plural(found.held_out, 'sample')} kept apart from"
+        measured = apart if found.held_out else "the samples of"
         said = (
             f"Before training {decibel(found.start_db)}, best {decibel(found.best_db)}"
-            f"{f' after epoch {found.best}' if found.best else ''}; {len(found.epochs)} epochs "
-            f"of {found.samples} samples, predicted on {measured} {found.data}."
+            f"{f' after epoch {found.best}' if found.best else ''}"
+            f"; {plural(len(found.epochs), 'epoch')} of {plural(found.samples, 'sample')}, "
+            f"predicted on {measured} {found.data}."
         )
         if found.device != "cpu":
             said += f" Trained on {found.device}."

@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project import store
 from workbench.project.trust import TrustStore, demand
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from workbench.project.model import Project
+
+
+def add_several(
+    verb: argparse.ArgumentParser, flag: str, kind: type[int] | type[str] = str, **more: Any
+) -> None:
+    """Add an option that takes several values, apart by spaces, commas or both."""
+
+    def split(text: str) -> list[int | str]:
+        return [kind(word) for word in text.split(",") if word]
+
+    split.__name__ = kind.__name__
+    verb.add_argument(flag, nargs="+", action=_Several, type=split, **more)
+
+
+class _Several(argparse.Action):
+    """Join the lists that each word of an option became."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Put what the words name into the namespace, in one list."""
+        setattr(namespace, self.dest, [value for part in values or () for value in part])
 
 
 def add_project(verb: argparse.ArgumentParser) -> None:

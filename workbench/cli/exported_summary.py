@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from workbench.words import plural
+
 _NAMED = 3
 
 
@@ -35,8 +37,8 @@ def print_runtime(part: dict[str, Any]) -> None:
     """Print how the exported file agrees with the float model, and the readings beside it."""
     print(
         f"Computed     {part['runtime']} and torch differ by {part['max_abs_error']:.3g} at most "
-        f"over {part['elements']} outputs of {part['samples']} samples; arg-max equal for "
-        f"{part['argmax_equal']}"
+        f"over {plural(part['elements'], 'output')} of {plural(part['samples'], 'sample')}; arg"
+        f"-max equal for {part['argmax_equal']}"
     )
     print_readings(part["readings"])
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.cli.arguments import add_json
 from workbench.cli.output import EXIT_DONE, print_json, print_table
 from workbench.errors import Place, failure
+from workbench.words import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -91,14 +92,14 @@ def _print(path: Path, found: dict[str, Any]) -> None:
     for delegate in found["delegates"]:
         _print_delegate(delegate)
     memory = found["memory"]
-    print(f"  planned buffers {memory['planned_bytes']} bytes")
+    print(f"  planned buffers {', '.join(f'{b:,}' for b in memory['planned_bytes'])} bytes")
     print(f"  method pool     {memory['method_pool_bytes']:,} bytes")
     print(f"  scratch pool    {memory['scratch_pool_bytes']:,} bytes")
     print(f"  constants       {found['constants_bytes']:,} bytes")
     for name, size in found["named_data_bytes"].items():
         print(f"  named data      {name} {size:,} bytes")
     if found["test_cases"]:
-        print(f"  test vectors    {found['test_cases']} samples")
+        print(f"  test vectors    {plural(found['test_cases'], 'sample')}")
     print(f"  kernels         {', '.join(found['kernels']) or 'none'}")
 
 

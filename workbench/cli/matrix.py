@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_engine, add_json, open_project, opened_cache
+from workbench.cli.arguments import add_engine, add_json, add_several, open_project, opened_cache
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
 from workbench.cli.study import run_study
 from workbench.studies.matrix import QAT_EPOCHS, QAT_SAMPLES, TRAINED, MatrixResult
@@ -30,8 +30,8 @@ def add(verbs: Any) -> None:
         "with the quantized model.",
     )
     verb.add_argument("projects", nargs="+", type=Path, metavar="PROJECT")
-    verb.add_argument("--targets", nargs="+", default=list(_TARGETS), metavar="T")
-    verb.add_argument("--configs", nargs="+", default=list(_CONFIGS), metavar="C")
+    add_several(verb, "--targets", default=list(_TARGETS), metavar="T")
+    add_several(verb, "--configs", default=list(_CONFIGS), metavar="C")
     verb.add_argument(
         "--qat-epochs", type=int, default=QAT_EPOCHS, metavar="N",
         help=f"passes of training for configs that end in {TRAINED}, over {QAT_SAMPLES} samples at "

@@ -9,6 +9,7 @@ from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
 from workbench.cli.study import run_study
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult
+from workbench.words import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -50,7 +51,7 @@ def _perform(options: argparse.Namespace) -> int:
         for u in found.worst_first()
     ]  # fmt: skip
     print_table(_HEADER, rows)
-    print(f"Whole model: {_db(found.quantized.sqnr_db)} dB over {found.samples} samples.")
+    print(f"Whole model: {_db(found.quantized.sqnr_db)} dB over {plural(found.samples, 'sample')}.")
     return EXIT_DONE
 
 

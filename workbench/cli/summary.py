@@ -21,6 +21,7 @@ from workbench.results import (
 )
 from workbench.suggestions import suggest
 from workbench.targets import target_of
+from workbench.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -158,7 +159,7 @@ def _db(value: float | None) -> str:
 
 
 def _print_evaluate(part: dict[str, Any]) -> None:
-    line = f"Quality      SQNR {_db(part['sqnr_db'])} over {part['samples']} samples"
+    line = f"Quality      SQNR {_db(part['sqnr_db'])} over {plural(part['samples'], 'sample')}"
     if part["top1_float"] is not None:
         line += f"; top-1 {part['top1_float']:.2%} float, {part['top1_quantized']:.2%} quantized"
     if part["metric_float"] is not None:
@@ -175,8 +176,9 @@ def _print_lower(part: dict[str, Any]) -> None:
         print_exported(part["exported"])
         return
     print(
-        f"Program      {part['delegates']} delegate(s), {part['delegated_nodes']} operators on "
-        f"the NPU, {len(part['cpu_nodes'])} on the CPU"
+        f"Program      {plural(part['delegates'], 'delegate')}, "
+        f"{plural(part['delegated_nodes'], 'operator')} on the NPU, "
+        f"{len(part['cpu_nodes'])} on the CPU"
     )
     for node in part["cpu_nodes"]:
         print(f"             CPU: {node['op']}  {node['reason']}")
@@ -215,15 +217,15 @@ def _print_verify(part: dict[str, Any]) -> None:
         return
     share = part["exact"] / part["elements"] if part["elements"] else 0.0
     print(
-        f"Computed     {share:.2%} of {part['elements']} outputs equal on the TOSA reference "
-        f"model, at most {part['max_lsb']} LSB apart, arg-max equal for "
+        f"Computed     {share:.2%} of {plural(part['elements'], 'output')} equal on the TOSA "
+        f"reference model, at most {part['max_lsb']} LSB apart, arg-max equal for "
         f"{part['argmax_equal']} of {part['samples']}"
     )
     print_text(part["text"], "float", "quantized", "integer")
     if part["first_divergence"]:
         print(
             f"             first divergence: {part['first_divergence']}, "
-            f"over {part['tensor_samples']} samples"
+            f"over {plural(part['tensor_samples'], 'sample')}"
         )
 
 

@@ -7,7 +7,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
+from workbench.cli.arguments import (
+    add_engine,
+    add_project,
+    add_several,
+    open_project,
+    opened_cache,
+)
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
 from workbench.cli.study import run_study
 from workbench.errors import failure
@@ -44,15 +50,13 @@ def add(verbs: Any) -> None:
         "reason. Ctrl-C keeps what was estimated; running again goes on from there.",
     )
     add_project(verb)
-    verb.add_argument(
-        "--targets", nargs="+", default=[], metavar="T",
+    add_several(
+        verb, "--targets", default=[], metavar="T",
         help="devices, beginnings of their names, or all; default: the project's",
     )  # fmt: skip
     for flag, name, words in _AXES:
-        verb.add_argument(
-            flag, dest=name, nargs="+", metavar="X", help=words,
-            type=int if name == "arena_cache_bytes" else str,
-        )  # fmt: skip
+        kind = int if name == "arena_cache_bytes" else str
+        add_several(verb, flag, kind, dest=name, metavar="X", help=words)
     verb.add_argument(
         "--sram-budgets", action="store_true",
         help="the project's device only: optimised for size, and SRAM limits from there to the "

@@ -17,6 +17,7 @@ from workbench.studies.training import (
     keep_weights,
     options_of,
 )
+from workbench.words import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -95,7 +96,8 @@ def _print(found: TrainingResult) -> None:
         for e in found.epochs
     ]  # fmt: skip
     print_table(_HEADER, rows)
-    measured = f"{found.held_out} samples kept apart" if found.held_out else "the same samples"
+    apart = f"{plural(found.held_out, 'sample')} kept apart"
+    measured = apart if found.held_out else "the same samples"
     print(
         f"Before training {found.start_db:.2f} dB, best {found.best_db:.2f} dB, predicted on "
         f"{measured}; 'run' measures."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from workbench.fvp import counters, finding
 from workbench.results.simulation import Diagnosis, Pool, SimulationReport
+from workbench.words import plural
 
 if TYPE_CHECKING:
     from workbench.fvp.job import Job
@@ -102,7 +103,7 @@ def _reason(job: Job, reader: UartReader, ending: Ending, *, succeeded: bool) ->
         ),
         (
             reader.served > 0,
-            f"The simulator ended after {reader.served} of {count} samples.{code}",
+            f"The simulator ended after {reader.served} of {plural(count, 'sample')}.{code}",
         ),
     )
     early = f"The simulator ended before the program had finished.{code}"

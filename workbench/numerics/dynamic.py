@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from workbench.words import plural
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -45,7 +47,7 @@ class CallRanges:
     @property
     def warning(self) -> str:
         """What is odd, as a sentence; "" where nothing is."""
-        of = f"of {self.low.size} samples"
+        of = f"of {plural(self.low.size, 'sample')}"
         parts = [f"all zeros in {self.zeros} {of}"] if self.zeros else []
         parts += [f"a range NNPA does not take in {self.tiny} {of}"] if self.tiny else []
         if not parts:

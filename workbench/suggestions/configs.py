@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from workbench.project import edits
 from workbench.project.model import TargetChoice
-from workbench.suggestions.card import Suggestion, listed, plural
+from workbench.suggestions.card import Suggestion
 from workbench.suggestions.source import has_no_pattern
 from workbench.targets import target_of
+from workbench.words import listed, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from workbench.suggestions.card import Suggestion, Written, plural
+from workbench.suggestions.card import Suggestion, Written
+from workbench.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
