@@ -50,7 +50,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 4,
           _entry("calibrate")),
     Stage("convert", "Quantize", "Quantizing", ("calibrate",), ("ranges", "range_methods"),
-          ("torchao",), 5,
+          ("torchao",), 6,
           _entry("convert")),
     Stage("evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 5,
           _entry("evaluate")),

@@ -58,6 +58,7 @@ def run(context: StageContext) -> None:
     converted, warnings = _converted(context)
     module = converted.module
     context.check_cancelled()
+    warnings += context.toolchain().departures(context, module)
     floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
     graph = snapshot(module, LEVEL, floating.modules)
     graph.save(context.out / GRAPH_FILE)

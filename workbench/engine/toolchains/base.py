@@ -81,6 +81,13 @@ class Toolchain(Protocol):
         """Return what the values of a prepared module would take; None where a compiler says."""
         ...
 
+    def departures(self, context: StageContext, converted: torch.fx.GraphModule) -> list[str]:
+        """Return in sentences where the device will depart from the quantized module.
+
+        They are known before anything is compiled; empty where it computes the same.
+        """
+        ...
+
     def report(
         self, quantizer: Any, prepared: torch.fx.GraphModule, project: Project
     ) -> list[NodeAnnotation]:

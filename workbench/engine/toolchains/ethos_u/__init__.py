@@ -15,11 +15,13 @@ from workbench.engine.toolchains.ethos_u.quantizing import (
 )
 from workbench.engine.toolchains.ethos_u.reference import integers, verify
 from workbench.engine.toolchains.ethos_u.simulation import simulate
+from workbench.engine.toolchains.ethos_u.tables import departures
 from workbench.engine.toolchains.single_reading import readings
 
 __all__ = [
     "borders",
     "convert",
+    "departures",
     "float_module",
     "foreseen",
     "integers",

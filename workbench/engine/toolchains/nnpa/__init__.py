@@ -14,6 +14,7 @@ from workbench.engine.toolchains.nnpa.quantizing import (
 )
 from workbench.engine.toolchains.nnpa.readings import readings
 from workbench.engine.toolchains.nnpa.training import student
+from workbench.engine.toolchains.same_arithmetic import departures
 
 if TYPE_CHECKING:
     from workbench.engine.context import StageContext
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "convert",
+    "departures",
     "float_module",
     "lower",
     "memory",
