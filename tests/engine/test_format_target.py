@@ -90,6 +90,16 @@ def test_that_the_numbers_are_those_of_the_formats_themselves():
     assert torch.equal(program(x), by_hand)
 
 
+def test_that_a_quantized_result_is_what_the_next_operation_reads():
+    first, second, x = nn.Linear(16, 16), nn.Linear(16, 4), torch.randn(4, 16)
+    parameters = {"width": 8, "frac_width": 5, "data_out_width": 6, "data_out_frac_width": 2}
+    made = ruled(FormatConfig(scheme="fixed", parameters=parameters))
+    program, _ = emulated(nn.Sequential(first, second), (x,), made)
+    operation = Operation("linear", "fixed", parameters)
+    between = operation(x, first.weight, first.bias)
+    assert torch.equal(program(x), operation(between, second.weight, second.bias))
+
+
 def test_that_the_form_of_mase_is_taken_where_it_is_wanted():
     parameters = {"width": 8, "exponent_width": 4, "exponent_bias": 7}
     x = torch.full((1, 4), 1.99)

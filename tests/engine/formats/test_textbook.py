@@ -194,6 +194,9 @@ def test_that_mase_gradients_have_their_exceptions():
     params = {"levels": 2, "means": [0.5, 0.25]}
     quantize(x, "binary_residual", params, mase_compatible=True)[0].sum().backward()
     assert x.grad.tolist() == [[0.5, 0.0, 0.5, 0.5]]
+    x.grad = None
+    quantize(x, "binary_residual", params, "weight", mase_compatible=True).sum().backward()
+    assert torch.equal(x.grad, torch.ones_like(x))
     made = quantize(x, "block_minifloat", PARAMETERS["block_minifloat"], mase_compatible=True)
     with pytest.raises(WorkbenchError, match="no gradient"):
         made.sum().backward()

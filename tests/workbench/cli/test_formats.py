@@ -54,6 +54,7 @@ def test_that_an_array_lands_on_the_grid_in_its_own_type(array, tmp_path, capsys
         ("integer", "{8", "not JSON"),
         ("minifloat_ieee", '{"width": 4, "exponent_width": 5}', "no room"),
         ("log", '{"width": 8, "exponent_bias": 900}', "reach"),
+        ("minifloat_mx", '{"exponent_width": 1, "frac_width": 3, "is_finite": false}', "One exp"),
         ("block_fp", '{"width": 8, "exponent_width": 8, "block_size": [0]}', "entry of 0"),
     ],
 )

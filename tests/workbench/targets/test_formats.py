@@ -92,7 +92,10 @@ def test_that_patterns_fit_whole_names_of_nodes_and_modules():
     [
         ("integer", {"width": 8, "frac_width": 4}, (64, 64), 8.0),
         ("binary", {}, (64, 64), 1.0),
-        ("binary_residual", {"levels": 3}, (64, 64), 3.0),
+        ("binary_residual", {"levels": 3}, (64, 64), 1.0),
+        ("logicnets", {"width": 4, "frac_width": 1}, (64, 64), 32.0),
+        ("mxfp", {"exponent_width": 2, "frac_width": 1}, (64, 1, 3, 3), 12.0),
+        ("mxfp", {"exponent_width": 2, "frac_width": 1}, (8, 40), 4 + 8 * 2 / 40),
         ("block_fp", {"width": 7, "exponent_width": 8, "block_size": [1, 16]}, (64, 64), 7.5),
         ("block_fp", {"width": 7, "exponent_width": 8, "block_size": [1, 16]}, (64, 4), 9.0),
         ("block_fp", {"width": 7, "exponent_width": 8, "block_size": [16]}, (64, 64), 7 + 8 / 1024),
@@ -104,6 +107,16 @@ def test_that_patterns_fit_whole_names_of_nodes_and_modules():
 )
 def test_that_shared_exponents_count_among_the_bits(scheme, parameters, shape, bits):
     assert bits_of(scheme, parameters, "weight", shape) == bits
+
+
+def test_that_blocks_of_data_stay_in_their_row():
+    shared = {"width": 7, "exponent_width": 8, "block_size": [16]}
+    assert bits_of("block_fp", shared, "data", (64, 64)) == 7.5
+    assert bits_of("binary_residual", {"levels": 3}, "data", (64, 64)) == 3.0
+    assert bits_of("binary_residual", {"levels": 3}, "bias", (64,)) == 32.0
+    four = {"width": 8, "block_size": 4}
+    assert bits_of("mxint", four, "data", (6, 2)) == 12.0
+    assert bits_of("mxint", four, "data", (6, 2), mase_compatible=True) == 10.0
 
 
 def test_that_bits_of_parameters_out_of_range_are_refused():

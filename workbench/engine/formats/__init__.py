@@ -44,9 +44,9 @@ class Scheme:
 
 
 _FORMS: dict[str, tuple[Form, Form | None]] = {
-    "integer": (integers.integer, integers.integer),
-    "fixed": (integers.integer, integers.integer),
-    "integer_floor": (integers.integer_floor, integers.integer_floor),
+    "integer": (integers.integer, integers.mase_integer),
+    "fixed": (integers.integer, integers.mase_integer),
+    "integer_floor": (integers.integer_floor, integers.mase_integer_floor),
     "scale_integer": (integers.scale_integer, integers.mase_scale_integer),
     "flexround": (integers.flexround, integers.mase_flexround),
     "logicnets": (integers.logicnets, integers.logicnets),
@@ -68,7 +68,7 @@ _FORMS: dict[str, tuple[Form, Form | None]] = {
 }
 SCHEMES: dict[str, Scheme] = {spec.name: Scheme(*_FORMS[spec.name]) for spec in SPECS}
 
-# MASE's forms that are differentiable by themselves, or not at all.
+# MASE's forms that are differentiable by themselves (on data), or not at all.
 _OWN_GRADIENT = frozenset({"binary_residual", "lutnet"})
 _NO_GRADIENT = frozenset({"mxint_hardware", "minifloat_mx"})
 _HALVES = frozenset({torch.float16, torch.bfloat16})
@@ -89,7 +89,7 @@ class Quantizer:
         if not (x.requires_grad and torch.is_grad_enabled()):
             return self._apply(x)
         name = self.spec.name
-        if self.mase_compatible and name in _OWN_GRADIENT:
+        if self.mase_compatible and name in _OWN_GRADIENT and self.role == "data":
             return self._apply(x)
         if self.mase_compatible and name in _NO_GRADIENT:
             return self._apply(x.detach())
@@ -101,9 +101,9 @@ class Quantizer:
     def _apply(self, x: Tensor) -> Tensor:
         scheme = SCHEMES[self.spec.name]
         if self.mase_compatible and scheme.mase is not None:
-            return scheme.mase(x, self.given, self.role)
+            return _as_mase(scheme.mase, x, self.given, self.role)
         if x.dtype in _HALVES:
-            return scheme.textbook(x.float(), self.given, self.role).to(x.dtype)
+            return _narrowed(scheme.textbook(x.float(), self.given, self.role), x)
         return scheme.textbook(x, self.given, self.role)
 
 
@@ -163,6 +163,40 @@ def quantize(
     as they are in the mase-compatible ones. See ``quantizer`` for the arguments and errors.
     """
     return quantizer(scheme, params, role, mase_compatible=mase_compatible)(x)
+
+
+def _as_mase(form: Form, x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return MASE's form, worked out in the type of ``x``.
+
+    Raises:
+        WorkbenchError: limits of the format that a type of 16 bits does not hold.
+    """
+    try:
+        return form(x, given, role)
+    except RuntimeError as error:
+        if x.dtype not in _HALVES or "overflow" not in str(error):
+            raise
+        name = str(x.dtype).removeprefix("torch.")
+        raise failure(
+            f"MASE works in the type of the array, and {name} does not hold this format's limits.",
+            "Convert the array to float32.",
+        ) from error
+
+
+def _narrowed(made: Tensor, x: Tensor) -> Tensor:
+    """Return what was worked out in float32 in the type of ``x``.
+
+    Raises:
+        WorkbenchError: finite values would become infinite.
+    """
+    held = made.to(x.dtype)
+    if count := int((held.isinf() & x.isfinite()).sum()):
+        name = str(x.dtype).removeprefix("torch.")
+        raise failure(
+            f"{count} of {x.numel()} values would round to more than {name} holds.",
+            "Convert the array to float32.",
+        )
+    return held
 
 
 def _check(x: Tensor) -> None:

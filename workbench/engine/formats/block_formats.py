@@ -17,11 +17,11 @@ from workbench.engine.formats.grids import (
     ceil_exponents,
     check_exponents,
     exponent_limits,
-    extreme,
+    floats_between,
     floor_exponents,
     powers,
-    round_to_floats,
-    round_to_powers,
+    powers_between,
+    rows_fit,
 )
 from workbench.errors import Place, failure
 
@@ -34,7 +34,18 @@ if TYPE_CHECKING:
 
 
 def shared_integers(rows: Tensor, steps: Tensor, low: int, high: int) -> Tensor:
-    """Return ``clip(round(x/step), low, high) step`` with one step [N, 1] for each row [N, B]."""
+    """Return ``clip(round(x/step), low, high) step`` with one step [N, 1] for each row [N, B].
+
+    Where the type does not hold ``low`` steps, the lowest code is -``high``.
+    """
+    beyond = steps > torch.finfo(rows.dtype).max / -low
+    if bool(beyond.any()):
+        least = torch.where(beyond, -high, low).to(rows.dtype)
+
+        def work_within(part: Tensor, step: Tensor, lowest: Tensor) -> Tensor:
+            return (part / step).round_().clamp_(max=high).maximum(lowest).mul_(step)
+
+        return by_rows(rows, (steps, least), work_within)
 
     def work(part: Tensor, step: Tensor) -> Tensor:
         return (part / step).round_().clamp_(low, high).mul_(step)
@@ -52,13 +63,7 @@ def block_fp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     Source: Darvish Rouhani et al. 2020, Pushing the Limits of Narrow Precision Inferencing
     (MSFP), NeurIPS 33, section 3.
     """
-    magnitude = given["width"] - 1
-    if magnitude < 1:
-        raise failure(
-            "block_fp of 1 bit holds nothing but zero.",
-            "Use a width of at least 2.",
-            Place(kind="option", id="width"),
-        )
+    magnitude = magnitude_bits(given)
     width = given["exponent_width"]
     bias = default_bias(width, given["exponent_bias"])
     most = 2**width - 1 - bias
@@ -70,6 +75,21 @@ def block_fp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     steps = powers((exponent - magnitude).clamp_(min=finest), x.dtype)
     last = 2**magnitude - 1
     return blocks.join(shared_integers(blocks.rows, steps, -last, last))
+
+
+def magnitude_bits(given: Mapping[str, Any]) -> int:
+    """Return the bits of block_fp beside the sign.
+
+    Raises:
+        WorkbenchError: there are none.
+    """
+    if given["width"] < 2:
+        raise failure(
+            "block_fp of 1 bit holds nothing but zero.",
+            "Use a width of at least 2.",
+            Place(kind="option", id="width"),
+        )
+    return int(given["width"]) - 1
 
 
 def block_minifloat(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
@@ -85,14 +105,14 @@ def block_minifloat(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     top, last = 2**width - 1, 2 ** given["exponent_bias_width"] - 1
     blocks = split(x, sizes_of(x.shape, given, role))
     largest = finite_largest(blocks.rows)
-    bias = (top - floor_exponents(largest)).clamp_(0, last)
-    # A minifloat whose top binade is 2^(top-b) is one whose top binade is 1, scaled.
-    greatest = 2 - 2.0**-bits
+    bias = _shared_bias(top - floor_exponents(largest), last, largest)
+    least, most = 1 - bias, top - bias
 
-    def work(rows: Tensor, scales: Tensor) -> Tensor:
-        return round_to_floats(rows / scales, bits, 1 - top, greatest).mul_(scales)
+    def work(rows: Tensor, lowest: Tensor, greatest: Tensor) -> Tensor:
+        return floats_between(rows, bits, lowest, greatest)
 
-    return blocks.join(_scaled(blocks.rows, top - bias, largest, work))
+    rows, narrow = blocks.rows, rows_fit(blocks.rows, bits, least, most)
+    return blocks.join(_within(rows, least, most, 2 - 2.0**-bits, narrow, work))
 
 
 def block_log(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
@@ -105,32 +125,37 @@ def block_log(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     top, last = block_log_range(given)
     blocks = split(x, sizes_of(x.shape, given, role))
     largest = finite_largest(blocks.rows)
-    bias = (top - ceil_exponents(largest)).clamp_(0, last)
-
-    limit = 2.0 ** exponent_limits(x.dtype)[1]
-
-    def work(rows: Tensor, scales: Tensor) -> Tensor:
-        return round_to_powers(rows / scales, -top, 0).mul_(scales).clamp_(-limit, limit)
-
-    return blocks.join(_scaled(blocks.rows, top - bias, largest, work))
+    bias = _shared_bias(top - ceil_exponents(largest), last, largest)
+    rows, narrow = blocks.rows, rows_fit(blocks.rows, 0, -bias, -bias)
+    return blocks.join(_within(rows, -bias, top - bias, 1.0, narrow, powers_between))
 
 
-def _scaled(
-    rows: Tensor, exponents: Tensor, largest: Tensor, work: Callable[[Tensor, Tensor], Tensor]
+def _shared_bias(wanted: Tensor, last: int, largest: Tensor) -> Tensor:
+    """Return the biases clipped to what is stored; 0 for blocks of zeros, where none matters."""
+    return wanted.clamp_(0, last).masked_fill_(largest == 0, 0)
+
+
+def _within(
+    rows: Tensor,
+    least: Tensor,
+    most: Tensor,
+    mantissa: float,
+    narrow: bool,
+    work: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Return ``work(rows, 2^exponents)``, in float64 where float32 has no room for the scale."""
-    held = torch.where(largest > 0, exponents, torch.zeros_like(exponents))
-    narrow = rows.dtype == torch.float32
-    least, most = torch.aminmax(held)
-    if narrow and (extreme(largest) or int(least) < -60 or int(most) > 60):
-        limit = torch.finfo(torch.float32).max
+    """Return ``work(rows, 2^least, mantissa 2^most)``, in float64 where float32 has no room.
 
-        def wide(part: Tensor, scales: Tensor) -> Tensor:
-            made = work(part.double(), scales)
-            return made.clamp_(-limit, limit).float()
+    Infinities stop at the largest number of the type, where a block reaches beyond it.
+    """
+    bounds = (powers(least, torch.float64), powers(most, torch.float64).mul_(mantissa))
+    if narrow:
+        return by_rows(rows, tuple(bound.to(rows.dtype) for bound in bounds), work)
+    limit = torch.finfo(rows.dtype).max
 
-        return by_rows(rows, (powers(held, torch.float64),), wide)
-    return by_rows(rows, (powers(held, rows.dtype),), work)
+    def wide(part: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        return work(part.double(), low, high).clamp_(-limit, limit).to(rows.dtype)
+
+    return by_rows(rows, bounds, wide)
 
 
 def block_log_range(given: Mapping[str, Any]) -> tuple[int, int]:

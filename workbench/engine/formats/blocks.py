@@ -1,8 +1,6 @@
 """Blocks of an array as rows, and what elements of a block share.
 
-``block_size`` is aligned to the right of the shape: extra entries in front are dropped, missing
-ones are -1, -1 is all of the dimension, and what exceeds the dimension is cut to it. Blocks at the
-end are padded with zeros.
+Sizes are those of ``targets/number_formats/sharing``. Blocks at the end are padded with zeros.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from torch.nn import functional
 
 from workbench.engine.formats.chunks import largest_of_rows
 from workbench.errors import Place, failure
+from workbench.targets.number_formats.sharing import block_sizes, skips_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,30 +112,15 @@ def sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tupl
     Raises:
         WorkbenchError: a size is 0, or the array has no elements to share.
     """
-    sizes = _aligned(shape, given["block_size"])
-    if skips_first(given, role) and len(shape) > 1:
-        sizes[0] = 1
-    return tuple(sizes)
-
-
-def skips_first(given: Mapping[str, Any], role: Role) -> bool:
-    """Return whether blocks never span the first dimension."""
-    skip = given["skip_first_dim"]
-    return role == "data" if skip is None else bool(skip)
-
-
-def _aligned(shape: Sequence[int], block_size: Sequence[int]) -> list[int]:
-    if not shape or any(n == 0 for n in shape):
+    if not shape or 0 in shape:
         raise failure(f"An array of shape {tuple(shape)} has no blocks.", "Give it elements.")
-    if any(b == 0 for b in block_size):
+    if 0 in given["block_size"]:
         raise failure(
             "'block_size' has an entry of 0.",
             "Use -1 for the whole dimension, or a positive number.",
             Place(kind="option", id="block_size"),
         )
-    wanted = [-1] * len(shape) + list(block_size)
-    wanted = wanted[len(wanted) - len(shape) :]
-    return [n if b == -1 else min(b, n) for n, b in zip(shape, wanted, strict=True)]
+    return block_sizes(shape, given, role)
 
 
 def mase_sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tuple[int, ...]:
@@ -163,12 +147,18 @@ def mase_sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) ->
     return sizes_of(shape, given, role)
 
 
-def finite_largest(rows: Tensor) -> Tensor:
-    """Return the largest finite magnitude of each row [N, B] as [N, 1]; 0 where there is none."""
+def finite_largest(rows: Tensor, lone: float | None = None) -> Tensor:
+    """Return the largest finite magnitude of each row [N, B] as [N, 1]; 0 where there is none.
+
+    A row with an infinity and nothing else but zeros and NaN gives ``lone``, or the largest number
+    of the type, so that the infinity does not end as a small number.
+    """
     largest = largest_of_rows(rows)
     if bool(largest.isfinite().all()):
         return largest
-    return largest_of_rows(torch.where(rows.isfinite(), rows, 0))
+    finite = largest_of_rows(torch.where(rows.isfinite(), rows, 0))
+    alone = (finite == 0) & rows.isinf().any(1, keepdim=True)
+    return finite.masked_fill_(alone, torch.finfo(rows.dtype).max if lone is None else lone)
 
 
 def mase_largest(rows: Tensor) -> Tensor:

@@ -17,6 +17,8 @@ _ELEMENTS = 1 << 17
 
 # The integer type of a floating type's bits, and all bits but the sign.
 _BITS = {
+    torch.float16: (torch.int16, 0x7FFF),
+    torch.bfloat16: (torch.int16, 0x7FFF),
     torch.float32: (torch.int32, 0x7FFFFFFF),
     torch.float64: (torch.int64, 0x7FFFFFFFFFFFFFFF),
 }
@@ -53,7 +55,7 @@ def by_rows(rows: Tensor, values: tuple[Tensor, ...], work: Callable[..., Tensor
 def largest_of_rows(rows: Tensor) -> Tensor:
     """Return the largest magnitude of each row [N, B] as [N, 1]; NaN wherever a row has one.
 
-    Of [N, B, K] those along B as [N, 1, K]. Rows are float32 or float64.
+    Of [N, B, K] those along B as [N, 1, K].
     """
     step = max(1, _ELEMENTS // max(1, math.prod(rows.shape[1:])))
     out = torch.empty((rows.shape[0], 1, *rows.shape[2:]), dtype=rows.dtype)

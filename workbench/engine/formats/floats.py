@@ -111,15 +111,26 @@ def log_range(given: Mapping[str, Any]) -> tuple[int, int]:
     return -bias, 2 ** (width - 1) - 1 - bias
 
 
+def check_element(given: Mapping[str, Any]) -> None:
+    """Refuse an element whose only exponent bit is left to infinity and NaN."""
+    if given["exponent_width"] == 1 and not given["is_finite"]:
+        raise failure(
+            "One exponent bit leaves nothing beside infinity and NaN.",
+            "Use more exponent bits, or set is_finite.",
+            Place(kind="option", id="exponent_width"),
+        )
+
+
 def minifloat_element(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     """Return the nearest elements with E exponent and F fraction bits, as inside a block.
 
     With ``is_finite`` off the top exponent is left to infinity and NaN; values still saturate.
 
     Raises:
-        WorkbenchError: another rounding than to nearest is asked for.
+        WorkbenchError: another rounding than to nearest is asked for, or no exponent is left.
     """
     del role
+    check_element(given)
     if given["round_mode"] != "rn":
         raise failure(
             "Only the mase-compatible form rounds other than to nearest.",

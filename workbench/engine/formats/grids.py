@@ -46,22 +46,25 @@ def exponent_limits(dtype: torch.dtype) -> tuple[int, int]:
     return (-1074, 1023) if dtype == torch.float64 else (-149, 127)
 
 
-def check_exponents(scheme: str, least: int | None, most: int, dtype: torch.dtype) -> None:
+def check_exponents(
+    scheme: str, least: int | None, most: int, dtype: torch.dtype, spare: int = 1
+) -> None:
     """Refuse a grid whose exponents the type the work is done in cannot hold.
 
     Args:
         scheme: Name for the sentence.
         least: Exponent that must be held at the lower end; None where finer steps than the type's
             own change nothing.
-        most: Exponent of the largest binade; one more than the type has is let through, because
-            formats with an exponent as wide as the type's have it.
+        most: Exponent of the largest binade.
         dtype: Type of the values.
+        spare: How many more than the type has are let through: one, because formats with an
+            exponent as wide as the type's have it.
 
     Raises:
         WorkbenchError: it cannot.
     """
     low, high = exponent_limits(dtype)
-    if (least is not None and least < low) or not low <= most <= high + 1:
+    if (least is not None and least < low) or not low <= most <= high + spare:
         name = "float64" if dtype == torch.float64 else "float32"
         reach = f"2^{most}" if least is None else f"2^{least} to 2^{most}"
         raise failure(
@@ -92,17 +95,40 @@ def round_to_floats(x: Tensor, fraction_bits: int, least: int, largest: float) -
             x,
             lambda piece: round_to_floats(piece.double(), fraction_bits, least, largest).float(),
         )
-    bias = 1.5 * 2.0**shift
     lowest = 2.0**least
+    return by_chunks(x, lambda piece: floats_between(piece, fraction_bits, lowest, largest))
 
-    def work(piece: Tensor) -> Tensor:
-        value = piece.clamp(-largest, largest)
-        power = (value.view(layout.integer) & layout.mask).view(x.dtype)
-        # Added to a number this much larger, the value's last bits fall off, rounded to even.
-        power.clamp_(min=lowest).mul_(bias)
-        return value.add_(power).sub_(power)
 
-    return by_chunks(x, work)
+def floats_between(
+    x: Tensor, fraction_bits: int, lowest: float | Tensor, largest: float | Tensor
+) -> Tensor:
+    """Return the nearest floats with so many fraction bits, ties to even, saturating.
+
+    Args:
+        x: Values [...], whose type has at least two fraction bits more; NaN stays.
+        fraction_bits: M; the step is 2^(e-M) in the binade 2^e.
+        lowest: Power of two below which the step stays the same; a number, or one for each row.
+        largest: Largest magnitude, on the grid; as ``lowest``.
+    """
+    layout = _LAYOUTS[x.dtype]
+    value = x.clamp(-largest, largest)  # type: ignore[arg-type]  # both numbers or both tensors
+    power = (value.view(layout.integer) & layout.mask).view(x.dtype)
+    # Added to a number this much larger, the value's last bits fall off, rounded to even.
+    power.clamp_(min=lowest).mul_(1.5 * 2.0 ** (layout.fraction - fraction_bits))
+    return value.add_(power).sub_(power)
+
+
+def rows_fit(x: Tensor, fraction_bits: int, least: Tensor, most: Tensor) -> bool:
+    """Return whether float32 has room to round rows to binades from ``least`` to ``most``.
+
+    Float64 always has, as far as it is asked to here.
+    """
+    if x.dtype != torch.float32:
+        return True
+    layout = _LAYOUTS[x.dtype]
+    shift = layout.fraction - fraction_bits
+    inside = int(most.max()) < layout.most - shift - 1
+    return shift >= 2 and inside and int(least.min()) >= layout.least
 
 
 def round_to_powers(x: Tensor, least: int, most: int) -> Tensor:
@@ -114,15 +140,21 @@ def round_to_powers(x: Tensor, least: int, most: int) -> Tensor:
     if x.dtype == torch.float32 and (least < layout.least or most > layout.most):
         return by_chunks(x, lambda p: round_to_powers(p.double(), least, min(most, 127)).float())
     low, high = 2.0**least, 2.0**most
+    return by_chunks(x, lambda piece: powers_between(piece, low, high))
+
+
+def powers_between(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
+    """Return signed powers of two, nearest in the logarithm, from ``low`` to ``high``.
+
+    Both are powers of two; numbers, or one for each row of ``x``. Zero and NaN stay.
+    """
+    layout = _LAYOUTS[x.dtype]
     carry = (1 << layout.fraction) - layout.root
-
-    def work(piece: Tensor) -> Tensor:
-        bits = piece.abs().view(layout.integer).add_(carry).bitwise_and_(layout.mask)
-        # 1 or -1, and 0 and NaN where the value is: lifted, because subnormals are slow.
-        sign = piece.mul(layout.lift).clamp_(-layout.lifted, layout.lifted)
-        return bits.view(x.dtype).clamp_(low, high).mul_(sign.mul_(1 / layout.lifted))
-
-    return by_chunks(x, work)
+    bits = x.abs().view(layout.integer).add_(carry).bitwise_and_(layout.mask)
+    # 1 or -1, and 0 and NaN where the value is: lifted, because subnormals are slow.
+    sign = x.mul(layout.lift).clamp_(-layout.lifted, layout.lifted)
+    made = bits.view(x.dtype).clamp_(low, high)  # type: ignore[arg-type]  # as above
+    return made.mul_(sign.mul_(1 / layout.lifted))
 
 
 def floor_exponents(values: Tensor) -> Tensor:
@@ -136,12 +168,6 @@ def ceil_exponents(values: Tensor) -> Tensor:
     mantissa, exponent = torch.frexp(values)
     exact = exponent - (mantissa == 0.5).to(exponent.dtype)
     return torch.where(values > 0, exact, torch.full_like(exponent, -2000))
-
-
-def extreme(largest: Tensor) -> bool:
-    """Return whether values are so large or so small that float32 has no room to scale them."""
-    low, high = torch.aminmax(torch.where(largest > 0, largest, 1.0))
-    return float(low) < 2.0**-90 or float(high) > 2.0**120
 
 
 def powers(exponents: Tensor, dtype: torch.dtype) -> Tensor:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.engine.formats.chunks import by_chunks
+from workbench.engine.formats.blocks import finite_largest
+from workbench.engine.formats.chunks import by_chunks, by_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from workbench.targets.number_formats import Role
+
+_MOST = torch.finfo(torch.float64).max
 
 
 def limits(width: int, signed: bool) -> tuple[int, int]:
@@ -24,18 +27,28 @@ def limits(width: int, signed: bool) -> tuple[int, int]:
 
 
 def fixed_point(
-    x: Tensor, width: int, frac_width: int, *, signed: bool = True, floor: bool = False
+    x: Tensor,
+    width: int,
+    frac_width: int,
+    *,
+    signed: bool = True,
+    floor: bool = False,
+    exact: bool = True,
 ) -> Tensor:
     """Return ``clip(round(x 2^f), lo, hi) / 2^f``; ties to even, or down with ``floor``.
 
-    Infinities saturate, NaN stays.
+    Infinities saturate, NaN stays. ``exact``: rounded down, a negative value becomes a code of at
+    most -1 also where x 2^f is too small for the type.
     """
     low, high = limits(width, signed)
+    lost = exact and floor and frac_width < 0
     scale, step = 2.0**frac_width, 2.0**-frac_width
 
     def work(piece: Tensor) -> Tensor:
         value = piece * scale
         value = value.floor_() if floor else value.round_()
+        if lost:
+            value.masked_fill_((value == 0) & (piece < 0), -1)
         return value.clamp_(low, high).mul_(step)
 
     return by_chunks(x, work)
@@ -44,6 +57,16 @@ def fixed_point(
 def integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     """Return values on the grid of a fixed-point number; ``frac_width`` None is half the width."""
     del role
+    return _integer(x, given)
+
+
+def mase_integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return MASE's form: rounded down, negative values that underflow become 0."""
+    del role
+    return _integer(x, given, exact=False)
+
+
+def _integer(x: Tensor, given: Mapping[str, Any], *, exact: bool = True) -> Tensor:
     frac = given["frac_width"]
     return fixed_point(
         x,
@@ -51,12 +74,18 @@ def integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
         given["width"] // 2 if frac is None else frac,
         signed=given["is_signed"],
         floor=given.get("floor", False),
+        exact=exact,
     )
 
 
 def integer_floor(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     """Return values on the grid of a fixed-point number, rounded down."""
     return integer(x, {**given, "floor": True}, role)
+
+
+def mase_integer_floor(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+    """Return MASE's form; see ``mase_integer``."""
+    return mase_integer(x, {**given, "floor": True}, role)
 
 
 def logicnets(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
@@ -72,16 +101,22 @@ def logicnets(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
 def scale_integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     """Return integers with one scale for each row of the last dimension, largest value kept.
 
-    A row of zeros stays zero, one with NaN is NaN throughout, and so is one with an infinity.
+    A row of zeros stays zero. The scale comes from the largest finite value; infinities saturate,
+    NaN stays at its place.
     """
     del role
     low, high = limits(given["width"], given["is_signed"])
+    if x.numel() == 0:
+        return x.clone()
     rows = x.reshape(-1, x.shape[-1]) if x.dim() else x.reshape(1, 1)
-    largest = rows.abs().amax(1, keepdim=True)
-    scale = torch.where(
-        largest > 0, torch.full_like(largest, high) / largest, torch.ones_like(largest)
-    )
-    return ((rows * scale).round_().clamp_(low, high) / scale).reshape(x.shape)
+
+    def work(part: Tensor, largest: Tensor) -> Tensor:
+        # Float64, so that the largest value comes out as it went in.
+        scale = (high / torch.where(largest > 0, largest, 1.0).double()).clamp_(max=_MOST)
+        made = part.double().mul_(scale).round_().clamp_(low, high)
+        return made.div_(scale).to(part.dtype)
+
+    return by_rows(rows, (finite_largest(rows),), work).reshape(x.shape)
 
 
 def mase_scale_integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
@@ -90,6 +125,8 @@ def mase_scale_integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tenso
     signed = given["is_signed"]
     low, high = limits(given["width"], signed)
     reach = 2 ** (given["width"] - 1) if signed else 2 ** given["width"]
+    if x.numel() == 0:
+        return x.clone()
     scale = reach / (x.abs().amax(-1, keepdim=True) + 1e-9)
     return (x * scale).round_().clamp_(low, high) / scale
 

@@ -8,6 +8,7 @@ Microscaling blocks run along what is summed over.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,23 +32,37 @@ def on_blocks(quantizer: Quantizer, value: Tensor, operation: str, operand: str)
         operation: Name of the operation.
         operand: "x", "w" or "b".
     """
+    laid, shape = layout(quantizer, tuple(value.shape), operation, operand)
+    return laid(value.reshape(shape)).reshape(value.shape) if shape != value.shape else laid(value)
+
+
+def layout(
+    quantizer: Quantizer, shape: tuple[int, ...], operation: str, operand: str
+) -> tuple[Quantizer, tuple[int, ...]]:
+    """Return the quantizer that knows how blocks lie, and the shape in which it takes the operand.
+
+    Args:
+        quantizer: Of the operand.
+        shape: Of the operand.
+        operation: Name of the operation.
+        operand: "x", "w" or "b".
+    """
     name = quantizer.spec.name
     if name in _SCALED:
-        return _along(quantizer, operation, operand)(value)
+        return _along(quantizer, operation, operand), shape
     if name not in _TILED:
-        return quantizer(value)
-    if value.dim() > 3:
-        flat = value.reshape(-1, *value.shape[-2:])
-        return _skipping(quantizer, True)(flat).reshape(value.shape)
-    return _skipping(quantizer, _skips(value, operation, operand))(value)
+        return quantizer, shape
+    if len(shape) > 3:
+        return _skipping(quantizer, True), (math.prod(shape[:-2]), *shape[-2:])
+    return _skipping(quantizer, _skips(len(shape), operation, operand)), shape
 
 
-def _skips(value: Tensor, operation: str, operand: str) -> bool:
+def _skips(rank: int, operation: str, operand: str) -> bool:
     """Return whether blocks of an operand of at most three dimensions skip the first."""
-    if operand == "b" or value.dim() == 1:
+    if operand == "b" or rank == 1:
         return False
     if operation in _CONVOLUTIONS or operation in _MATRICES:
-        return value.dim() > 2
+        return rank > 2
     return operand == "x"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.engine.formats.block_formats import block_log_range
+from workbench.engine.formats.block_formats import block_log_range, magnitude_bits
 from workbench.engine.formats.blocks import mase_largest, mase_sizes_of, split
 from workbench.engine.formats.chunks import by_rows
 from workbench.engine.formats.floats import default_bias, fraction_bits
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def block_fp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as MASE's block_fp does: a power of two as largest value saturates."""
-    magnitude = given["width"] - 1
+    magnitude = magnitude_bits(given)
     width = given["exponent_width"]
     bias = default_bias(width, given["exponent_bias"])
     scale, last = 2.0**magnitude, 2**magnitude - 1

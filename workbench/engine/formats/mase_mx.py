@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.engine.formats.chunks import by_chunks, by_rows, largest_of_rows
+from workbench.engine.formats.floats import check_element
+from workbench.engine.formats.grids import check_exponents
 from workbench.engine.formats.mx import dimension, element, tiles
 from workbench.errors import Place, failure
 
@@ -106,7 +108,19 @@ def minifloat_mx(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     _needs_float32("minifloat_mx", x)
     options = {"finite": given["is_finite"], "mode": given["round_mode"]}
     exponent_bits, bits = given["exponent_width"], given["frac_width"]
+    check_element(given)
+    _check_room(exponent_bits, bits, given["is_finite"])
     return by_chunks(x, lambda piece: mase_element(piece, exponent_bits, bits, **options))
+
+
+def _check_room(exponent_bits: int, bits: int, finite: bool) -> None:
+    if bits >= _FRACTION - _CUT:
+        raise failure(
+            f"MASE rounds to fewer than {_FRACTION - _CUT} fraction bits; {bits} are too many.",
+            where=Place(kind="option", id="frac_width"),
+        )
+    most = 2 ** (exponent_bits - 1) - (0 if finite else 1)
+    check_exponents("minifloat_mx", None, most, torch.float32, spare=0)
 
 
 def mase_element(
@@ -156,6 +170,7 @@ def mxint_hardware(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as MASE's mxint_hardware does: 2^(E-1) fraction bits, rounded down."""
     del role
     half = 2 ** (given["exponent_width"] - 1)
+    check_exponents("mxint_hardware", -half, half - 1, x.dtype)
     shape = (1, *x.shape) if x.dim() == 1 else tuple(x.shape)
     blocks, _ = tiles(x, given)
     if any(n % p for n, p in zip(shape[-2:], given["parallelism"], strict=True)):

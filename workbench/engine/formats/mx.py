@@ -18,6 +18,7 @@ from workbench.engine.formats.chunks import by_rows
 from workbench.engine.formats.grids import exponent_limits, floor_exponents, powers, round_to_floats
 from workbench.errors import Place, failure
 from workbench.targets.number_formats.limits import ELEMENTS
+from workbench.targets.number_formats.sharing import shared_dimension
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from workbench.engine.formats.blocks import Blocks, Lanes
     from workbench.targets.number_formats import Role
 
-_DIMENSIONS: dict[str, int] = {"data": -1, "weight": 1, "bias": 0}
 # Largest value and exponent of its binade; OCP MX v1.0, tables 2 to 5.
 _OCP = {(4, 3): 448.0, (5, 2): 57344.0}
 _E2M1_LARGEST, _E4M3_LARGEST = 6.0, 448.0
@@ -36,21 +36,16 @@ _E2M1_LARGEST, _E4M3_LARGEST = 6.0, 448.0
 def dimension(x: Tensor, given: Mapping[str, Any], role: Role) -> int:
     """Return the dimension blocks run along, counted from the front.
 
-    Data is shared along the last dimension, weights along the second (what is summed over), a
-    bias along its only one.
-
     Raises:
         WorkbenchError: the array has no such dimension, or no elements.
     """
-    wanted = given["block_dim"]
-    if wanted is None:
-        wanted = min(_DIMENSIONS[role], x.dim() - 1)
+    wanted = shared_dimension(x.dim(), given, role)
     if x.numel() == 0 or not -x.dim() <= wanted < x.dim():
         raise failure(
             f"An array of shape {tuple(x.shape)} has no blocks along dimension {wanted}.",
             where=Place(kind="option", id="block_dim"),
         )
-    return int(wanted % x.dim())
+    return wanted % x.dim()
 
 
 def _along(x: Tensor, given: Mapping[str, Any], role: Role) -> Blocks | Lanes:
@@ -156,8 +151,12 @@ def nvfp4(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     16 elements, E4M3 block scales, a second-level float32 scale.
     """
     blocks = _along(x, given, role)
-    largest = finite_largest(blocks.rows)
-    whole = largest.amax() / (_E2M1_LARGEST * _E4M3_LARGEST)
+    largest = finite_largest(blocks.rows, lone=float("inf"))
+    known = torch.where(largest.isinf(), 0, largest).amax()
+    # Blocks of infinities saturate at what the rest of the array reaches.
+    known = torch.where((known == 0) & largest.isinf().any(), torch.finfo(x.dtype).max, known)
+    largest = largest.minimum(known)
+    whole = known / (_E2M1_LARGEST * _E4M3_LARGEST)
     whole = torch.where(whole > 0, whole, torch.ones_like(whole))
     scale = round_to_floats(largest / _E2M1_LARGEST / whole, 3, -6, _E4M3_LARGEST).mul_(whole)
 

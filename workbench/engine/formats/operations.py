@@ -17,8 +17,10 @@ from torch.nn import functional
 
 from workbench.engine.formats import Quantizer, quantizer
 from workbench.engine.formats.layers import ACTIVATIONS, ARITHMETIC, NORMS, PRODUCTS, WEIGHTED
-from workbench.engine.formats.layouts import on_blocks
+from workbench.engine.formats.layouts import layout, on_blocks
 from workbench.errors import Place, failure
+from workbench.results.programs import FLOAT_BITS
+from workbench.targets.number_formats.bits import bits_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,11 +121,29 @@ class Operation:
         """
         if not self._quantizes(operand):
             return value
-        role = role_of(self.name, operand)
-        made = quantizer(self.scheme, self._own(role), role, mase_compatible=self.mase_compatible)
-        placed = on_blocks(made, value, self.name, operand)
+        placed = on_blocks(self._quantizer(operand), value, self.name, operand)
         stacked = placed.dim() == value.dim() + 1
         return placed.sum(0) if stacked else placed
+
+    def bits(self, shape: tuple[int, ...], operand: str) -> float:
+        """Return the bits of an element of an operand ("x", "w" or "b"), on average.
+
+        Raises:
+            WorkbenchError: parameters are missing.
+        """
+        if not self._quantizes(operand):
+            return FLOAT_BITS
+        laid, taken = layout(self._quantizer(operand), shape, self.name, operand)
+        mase = self.mase_compatible
+        return bits_of(self.scheme, laid.given, laid.role, taken, mase_compatible=mase)
+
+    def result_bits(self) -> float:
+        """Return the bits of an element of the result where ``data_out_*`` gives it a grid."""
+        return float(self.config[_OUT])
+
+    def _quantizer(self, operand: str) -> Quantizer:
+        role = role_of(self.name, operand)
+        return quantizer(self.scheme, self._own(role), role, mase_compatible=self.mase_compatible)
 
     def _own(self, role: Role) -> dict[str, Any]:
         given = dict(self.config)

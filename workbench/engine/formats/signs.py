@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from workbench.engine.formats.blocks import finite_largest
 from workbench.engine.formats.chunks import by_chunks, by_rows
 from workbench.engine.formats.straight_through import Residual
 from workbench.errors import Place, failure
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _NAN = float("nan")
 _TERNARY_THRESHOLD = 0.7
 _MASE_TERNARY_THRESHOLD = 0.75
+# Sums of 2^27 magnitudes below this fit float32, and thresholds of those above 1/this are exact.
+_SUMMABLE = 2.0**100
 
 
 def binary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
@@ -86,6 +89,8 @@ def ternary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     Source: Li and Liu 2016, Ternary Weight Networks, arXiv 1605.04711, 2.3.
     """
     del role
+    if x.numel() == 0:
+        return x.clone()
     rows = x.reshape(x.shape[0], -1) if x.dim() > 1 else x.reshape(1, -1)
     scaled = given["scaling_factor"]
     return by_rows(rows, (), lambda part: _ternary_rows(part, scaled)).reshape(x.shape)
@@ -93,19 +98,30 @@ def ternary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
 
 def _ternary_rows(rows: Tensor, scaled: bool) -> Tensor:
     """Return ternary values of rows [N, B], each with its own threshold and scale."""
-    magnitude, counted = rows.abs(), rows.shape[1]
-    finite = bool(magnitude.amax(1).isfinite().all())
-    if not finite:
-        known = ~rows.isnan()
-        largest = torch.where(rows.isfinite(), magnitude, 0).amax(1, keepdim=True)
-        magnitude = torch.where(known, magnitude, 0).minimum(largest)
-        counted = known.sum(1, keepdim=True).clamp(min=1)
-    mean = magnitude.sum(1, keepdim=True) / counted
+    magnitude = rows.abs()
+    largest = magnitude.amax(1)
+    fits = (largest == 0) | ((largest > 1 / _SUMMABLE) & (largest < _SUMMABLE))
+    if not bool(fits.all()):
+        return _ternary_wide(rows.double(), scaled).to(rows.dtype)
+    mean = magnitude.sum(1, keepdim=True) / rows.shape[1]
     kept = (magnitude > _TERNARY_THRESHOLD * mean).to(rows.dtype)
     signs = torch.sign(rows).mul_(kept)
     if scaled:
         signs.mul_(magnitude.mul_(kept).sum(1, keepdim=True) / kept.sum(1, keepdim=True).clamp(1))
-    return signs if finite else signs.masked_fill_(rows.isnan(), _NAN)
+    return signs
+
+
+def _ternary_wide(rows: Tensor, scaled: bool) -> Tensor:
+    """Return the same of float64 rows of values of any size, infinities and NaN among them."""
+    known = ~rows.isnan()
+    magnitude = torch.where(known, rows.abs(), 0).minimum(finite_largest(rows))
+    mean = (magnitude / known.sum(1, keepdim=True).clamp(min=1)).sum(1, keepdim=True)
+    kept = (magnitude > _TERNARY_THRESHOLD * mean).to(rows.dtype)
+    signs = torch.sign(rows).mul_(kept)
+    if scaled:
+        parts = magnitude.mul_(kept) / kept.sum(1, keepdim=True).clamp(1)
+        signs.mul_(parts.sum(1, keepdim=True))
+    return signs.masked_fill_(~known, _NAN)
 
 
 def mase_ternary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
@@ -122,11 +138,11 @@ def mase_ternary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     return signs * (sums / kept.sum((1, 2, 3), keepdim=True))
 
 
-def residual_means(given: Mapping[str, Any]) -> tuple[float, ...]:
+def residual_means(given: Mapping[str, Any], dtype: torch.dtype) -> tuple[float, ...]:
     """Return the size of each residual: those given, or R..1 over their sum.
 
     Raises:
-        WorkbenchError: there is not one for each level.
+        WorkbenchError: there is not one for each level, or together they exceed the type.
     """
     levels, means = given["levels"], given["means"]
     if means is None:
@@ -136,6 +152,12 @@ def residual_means(given: Mapping[str, Any]) -> tuple[float, ...]:
             f"There are {len(means)} means for {levels} levels.",
             "Give one for each level, or none.",
             Place(kind="option", id="means"),
+        )
+    if sum(abs(mean) for mean in means) > torch.finfo(dtype).max:
+        name = str(dtype).removeprefix("torch.")
+        raise failure(
+            f"Together the means exceed what {name} holds.",
+            where=Place(kind="option", id="means"),
         )
     return tuple(abs(mean) for mean in means)
 
@@ -151,7 +173,7 @@ def binary_residual(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     """
     if role != "data" or not given.get("residual_sign", True):
         return _residual_weight(x, given, role)
-    means = [x.new_tensor(mean) for mean in residual_means(given)]
+    means = [x.new_tensor(mean) for mean in residual_means(given, x.dtype)]
 
     def work(piece: Tensor) -> Tensor:
         total = torch.zeros_like(piece)
@@ -189,7 +211,7 @@ def mase_binary_residual(x: Tensor, given: Mapping[str, Any], role: Role) -> Ten
             Place(kind="option", id="levels"),
         )
     parts = []
-    for mean in residual_means(given):
+    for mean in residual_means(given, x.dtype):
         parts.append(Residual.apply(x, mean))
         x = x - parts[-1]
     return torch.stack(parts) if len(parts) > 1 else parts[0]

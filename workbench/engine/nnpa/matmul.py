@@ -40,7 +40,7 @@ class Weight:
     Attributes:
         codes: Whole float32 numbers from -128 to 127, [K, N] or [S, K, N].
         by: Its range.
-        sums: Float32 sums of the codes over K, [N] or [S, N].
+        sums: Sums of the codes over K, float64 and so exact, [N] or [S, N].
     """
 
     codes: Tensor
@@ -77,7 +77,7 @@ def weight_of(b: Tensor, mode: Mode = "sym") -> Weight:
     """
     by = range_of(b, mode)
     made = weight_codes(b, by) if mode == "sym" else codes(b, by)
-    return Weight(made, by, made.sum(-2))
+    return Weight(made, by, made.sum(-2, dtype=torch.float64))
 
 
 def matmul(a: Tensor, b: Tensor, bias: Tensor | None, mode: Mode, numerics: Numerics) -> Product:
@@ -133,7 +133,7 @@ def product(
 
 def _document(activation: Tensor, by: Range, weight: Weight, bias: Tensor | None) -> Tensor:
     first, second = by.zero_point.double(), weight.by.zero_point.double()
-    total = _sums(activation, weight.codes) - first * _rowwise(weight.sums.double())
+    total = _sums(activation, weight.codes) - first * _rowwise(weight.sums)
     if bool(second):
         rows = activation.double().sum(-1, keepdim=True) - first * activation.shape[-1]
         total -= second * rows
@@ -171,9 +171,9 @@ def _offset(by: Range, weight: Weight, bias: Tensor | None, mode: Mode) -> Tenso
     """Return the correction for the zero point with the bias, in dlfloat16, [N] or [S, N]."""
     held = None if bias is None else rounded(bias.float(), saturate=True)
     if mode == "sym":
-        return torch.zeros_like(weight.sums) if held is None else held
+        return torch.zeros_like(weight.sums.float()) if held is None else held
     factor = 0 - 1 / by.reciprocal / weight.by.reciprocal * by.zero_point
-    correction = rounded(factor * weight.sums, saturate=True)
+    correction = rounded(factor * weight.sums.float(), saturate=True)
     return correction if held is None else rounded(correction + held, saturate=False)
 
 
@@ -193,7 +193,9 @@ def _corrected(y: Tensor, activation: Tensor, by: Range, weight: Weight) -> Tens
     """Return the result less M (Za sum_k qb + Zb sum_k qa), as software takes it out after."""
     factor = 1 / by.reciprocal / weight.by.reciprocal
     rows = activation.sum(-1, keepdim=True) * weight.by.zero_point
-    return rounded(y - factor * (_rowwise(weight.sums) * by.zero_point + rows), saturate=False)
+    return rounded(
+        y - factor * (_rowwise(weight.sums.float()) * by.zero_point + rows), saturate=False
+    )
 
 
 def _accelerator(activation: Tensor, by: Range, weight: Weight, offset: Tensor) -> Tensor:

@@ -37,6 +37,9 @@ def answer_jobs(
             results.append(_refused(index, error.infos))
         except (ValueError, RuntimeError, MemoryError, OSError) as error:
             results.append(_refused(index, (ErrorInfo(message=str(error).split("\n")[0]),)))
+        except (TypeError, LookupError, ArithmeticError) as error:
+            said = f"This job could not be done: {type(error).__name__}: {error}".split("\n")[0]
+            results.append(_refused(index, (ErrorInfo(message=said),)))
     to.write_text(json.dumps({"results": results}), encoding="utf-8")
 
 
@@ -74,7 +77,7 @@ def load(path: Any) -> Tensor:
     """
     place = Place(kind="file", id=str(path))
     try:
-        array = np.load(Path(str(path)), allow_pickle=False)
+        array = np.load(_path(path), allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
         raise failure(f"{path} cannot be read as .npy: {reason}.", where=place) from error
@@ -93,12 +96,18 @@ def load(path: Any) -> Tensor:
 
 def save(path: Any, array: Tensor) -> None:
     """Write an array as .npy, whole or not at all."""
-    _write(Path(str(path)), lambda file: np.save(file, array.detach().numpy()))
+    _write(_path(path), lambda file: np.save(file, array.detach().numpy()))
 
 
 def save_many(path: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Write arrays as .npz, whole or not at all."""
-    _write(Path(str(path)), lambda file: np.savez(file, **arrays))
+    _write(_path(path), lambda file: np.savez(file, **arrays))
+
+
+def _path(said: Any) -> Path:
+    if not isinstance(said, str) or not said:
+        raise failure(f"The name of a file is text, not {said!r}.")
+    return Path(said)
 
 
 def _write(path: Path, write: Callable[[Any], None]) -> None:

@@ -35,9 +35,11 @@ def _quantize(job: dict[str, Any]) -> dict[str, Any]:
     params = job.get("params") or {}
     if not isinstance(params, dict):
         raise failure("'params' is an object with parameters.", f"It is {params!r}.")
-    quantizer = formats.quantizer(
-        str(job["scheme"]), params, role, mase_compatible=bool(job.get("mase_compatible"))
-    )
+    mase = job.get("mase_compatible")
+    if mase is not None and not isinstance(mase, bool):
+        place = Place(kind="option", id="mase_compatible")
+        raise failure(f"'mase_compatible' is true or false, not {mase!r}.", where=place)
+    quantizer = formats.quantizer(str(job["scheme"]), params, role, mase_compatible=bool(mase))
     x = load(job["in"])
     made = quantizer(x)
     save(job["out"], made)

@@ -85,16 +85,21 @@ _INF_NAN = "Infinity becomes NaN instead of the largest value."
 _LOG2 = "Exponents come from a float32 logarithm with 1e-9 added, off by a few floats below 2^k."
 _LAYOUT = "Arrays of four or more dimensions, and 3-D weights, are refused."
 
+_UNDERFLOW = (
+    "Rounded down, a negative value too small for the type times 2^f becomes 0, not -1 step."
+)
+
 SPECS: tuple[SchemeSpec, ...] = (
     SchemeSpec("integer", "Fixed point, rounded to nearest even", "integer",
-               (_WIDTH, _FRAC, _SIGNED, _FLOOR),
+               (_WIDTH, _FRAC, _SIGNED, _FLOOR), (_UNDERFLOW,),
                source="two's complement fixed point, Q notation"),
     SchemeSpec("fixed", "Fixed point with a quantized output", "integer",
                (_WIDTH, _FRAC, _SIGNED, _FLOOR),
-               ("Only linear, activations, add, sub, mul, matmul and bmm take it.",),
+               ("Only linear, activations, add, sub, mul, matmul and bmm take it.", _UNDERFLOW),
                source="two's complement fixed point, Q notation"),
     SchemeSpec("integer_floor", "Fixed point, rounded down", "integer",
-               (_WIDTH, _FRAC, _SIGNED), source="two's complement fixed point, truncated"),
+               (_WIDTH, _FRAC, _SIGNED), (_UNDERFLOW,),
+               source="two's complement fixed point, truncated"),
     SchemeSpec("scale_integer", "Integer with a scale for each row", "integer",
                (_WIDTH, _SIGNED, _unused("quantile")),
                ("The scale is 2^(w-1)/(max+1e-9), so that the largest positive value saturates.",),

@@ -43,6 +43,11 @@ class Placing:
         said = {"operation": self.operation, "operand": self.operand, **config}
         return json.dumps(said, sort_keys=True)
 
+    @property
+    def made(self) -> Operation:
+        """The operation under its format."""
+        return _operation(self.text)[0]
+
     def becomes(self, module: fx.GraphModule, observer: fx.Node) -> None:
         """Put the pair of operators in an observer's place; converting calls it."""
         graph = module.graph

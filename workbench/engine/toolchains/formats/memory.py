@@ -10,12 +10,11 @@ import torch
 from torch import fx
 
 from workbench.engine import programs
-from workbench.engine.formats.operations import role_of
 from workbench.engine.observers import branches_of
+from workbench.engine.toolchains.formats.emulation import RESULT
 from workbench.engine.toolchains.formats.finding import operations
 from workbench.results import FormatMemory
 from workbench.results.programs import FLOAT_BITS
-from workbench.targets.number_formats.bits import bits_of
 
 if TYPE_CHECKING:
     from workbench.engine.toolchains.formats.emulation import Placing
@@ -76,8 +75,10 @@ class _Sum:
 
 
 def _bits(placing: Placing, shape: tuple[int, ...]) -> float:
-    role = role_of(placing.operation, placing.operand)
-    return bits_of(placing.config.scheme, placing.config.parameters, role, shape)
+    operation = placing.made
+    if placing.operand == RESULT:
+        return operation.result_bits()
+    return operation.bits(shape, placing.operand)
 
 
 def _placing(observed: fx.GraphModule, node: fx.Node) -> Placing | None:

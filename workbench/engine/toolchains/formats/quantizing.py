@@ -54,11 +54,12 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
     _own_constants(module)
     rules.decide(module.graph)
     observers: dict[tuple[fx.Node, str], fx.Node] = {}
+    results: dict[fx.Node, fx.Node] = {}
     for found in list(operations(module.graph)):
         rule = rules.won.get(found.node)
         config = rules.project.config_of(rule) if rule is not None else None
         if rule is not None and isinstance(config, FormatConfig):
-            _place(module, found, config, observers)
+            _place(module, found, config, observers, results)
             rules.placed.update((n, rule) for n in (found.node, *found.inside))
     for name, body in list(loop_bodies(module)):
         module.set_submodule(name, prepare(body, rules), strict=True)
@@ -86,23 +87,26 @@ def _own_constants(module: fx.GraphModule) -> None:
 
 def _place(
     module: fx.GraphModule, found: Found, config: FormatConfig,
-    observers: dict[tuple[fx.Node, str], fx.Node],
+    observers: dict[tuple[fx.Node, str], fx.Node], results: dict[fx.Node, fx.Node],
 ) -> None:  # fmt: skip
+    """Observe operands and result; ``results`` are observed results by what they are of."""
     for operand in found.operands:
         name = "x" if role_of(found.operation, operand.name) == "data" else operand.name
         placing = Placing(found.operation, name, config)
-        if not _is_quantized(module, found, placing, operand.source):
+        source = results.get(operand.source, operand.source)
+        if not _is_quantized(module, found, placing, source):
             continue
-        key = operand.source, placing.text
+        key = source, placing.text
         if key not in observers:
             with module.graph.inserting_before(operand.reader):
-                observers[key] = _observed(module, operand.source, placing)
+                observers[key] = _observed(module, source, placing)
         operand.replace(observers[key])
     result = Placing(found.operation, RESULT, config)
     if _is_quantized(module, found, result, found.node):
         users = list(found.node.users)
         with module.graph.inserting_after(found.node):
             seen = _observed(module, found.node, result)
+        results[found.node] = seen
         for user in users:
             user.replace_input_with(found.node, seen)
 
