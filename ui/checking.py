@@ -8,7 +8,14 @@ from PySide6.QtCore import QObject, QTimer
 
 from ui.panel import PanelContext
 from ui.planner import Planned
-from ui.problems import Problem, of_info, project_problems, stage_problems, warnings_of
+from ui.problems import (
+    Problem,
+    of_info,
+    on_the_cpu,
+    project_problems,
+    stage_problems,
+    warnings_of,
+)
 from ui.wording import differences
 from workbench.boards import fit
 from workbench.errors import ErrorInfo, Place, WorkbenchError
@@ -82,10 +89,8 @@ class Checker(QObject):
                 yield Problem("warning", text, "", where, "Prepare")
         yield from self._board()
         lowered = self._context.load(LowerResult, "lower")
-        for node in lowered.cpu_nodes if lowered is not None else ():
-            where = Place(kind="node", id=node.node)
-            text = f"{node.op} stays on the CPU: {node.reason}"
-            yield Problem("warning", text, "", where, "Lower")
+        if lowered is not None:
+            yield from on_the_cpu(lowered.cpu_nodes)
 
     def _board(self) -> Iterator[Problem]:
         """Yield that the compiled program does not fit the project's board."""

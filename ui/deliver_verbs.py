@@ -81,7 +81,8 @@ class DeliverVerbs(QObject):
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setNameFilter("Web page (*.html)")
         dialog.setDefaultSuffix("html")
-        dialog.selectFile(f"{self._context.document.title}.html")
+        project = self._context.document.project
+        dialog.selectFile(f"{project.name if project else 'report'}.html")
         dialog.fileSelected.connect(lambda name: self.report(Path(name)))
         dialog.open()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAction,
     QCloseEvent,
@@ -43,6 +43,7 @@ AREAS: dict[Area, Qt.DockWidgetArea] = {
     "center": Qt.DockWidgetArea.TopDockWidgetArea,
 }
 SIZE = (1600, 1000)
+LEAST = QSize(1024, 640)
 
 
 class MainWindow(QMainWindow):
@@ -82,7 +83,7 @@ class MainWindow(QMainWindow):
         self.toasts = ToastHost(context.notices, context.appearance, self)
         for dock in self.docks.values():
             dock.visibilityChanged.connect(self.toasts.raise_soon)
-        self.resize(*SIZE)
+        self.resize(QSize(*SIZE).boundedTo(self.screen().availableSize().expandedTo(LEAST)))
         self._first = self._arranged_at_first()
         self._working = self._first
         self.set_theme(context.theme)
@@ -116,6 +117,8 @@ class MainWindow(QMainWindow):
                 arrange(home, parts[part])
         for dock in self.docks.values():
             dock.show_title()
+        if parts is self._first:
+            self._share_room()
 
     def restore_session(self, parts: dict[str, QByteArray]) -> None:
         """Come back as the window was left."""
@@ -186,7 +189,10 @@ class MainWindow(QMainWindow):
 
     def _add_dock(self, row: PanelRow) -> None:
         home = self.center if row.area == "center" else self
-        dock = Dock(row.id, row.title, lambda: row.load()(self.context), home)
+        is_central = home is self.center
+        dock = Dock(
+            row.id, row.title, lambda: row.load()(self.context), home, scrolls=is_central
+        )  # fmt: skip
         before = [self.docks[r.id] for r in PANELS if r.area == row.area and r.id in self.docks]
         home.addDockWidget(AREAS[row.area], dock)
         dock.wanted.connect(self._on_dock_wanted)
@@ -199,12 +205,17 @@ class MainWindow(QMainWindow):
             first = next((r.id for r in PANELS if r.area == area), None)
             if first is not None:
                 self.docks[first].raise_()
-        horizontal, vertical = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
-        docks = self.docks
-        self.resizeDocks([docks["modules"], docks["inspector"]], [360, 290], horizontal)
-        self.resizeDocks([docks["modules"], docks["rules"]], [470, 380], vertical)
-        self.resizeDocks([docks["jobs"]], [170], vertical)
+        self._share_room()
         return self.layout_parts()
+
+    def _share_room(self) -> None:
+        """Give the panels around the middle what they need, and less of a small window."""
+        horizontal, vertical = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
+        docks, wide, high = self.docks, self.width(), self.height()
+        sides = [min(360, int(0.26 * wide)), min(290, int(0.18 * wide))]
+        self.resizeDocks([docks["modules"], docks["inspector"]], sides, horizontal)
+        self.resizeDocks([docks["modules"], docks["rules"]], [470, 380], vertical)
+        self.resizeDocks([docks["jobs"]], [min(170, int(0.17 * high))], vertical)
 
     def _build_menus(self) -> None:
         menus = {title: self.menuBar().addMenu(title) for title in MENUS}

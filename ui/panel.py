@@ -65,6 +65,13 @@ class PanelContext:
         """Return the folder of a stage's current result; None when there is none."""
         return self.session.result(stage_id)
 
+    def run_to(self, stage_id: str) -> None:
+        """Run everything up to a stage."""
+        project = self.document.project
+        if project is not None:
+            done = {view.id for view in self.session.stages() if view.state == "cached"}
+            self.runner.run_until(project, self.document.folder, [stage_id], done)
+
     def load(self, kind: type[Result], stage_id: str) -> Result | None:
         """Return a stage's current result; None when there is none or it cannot be read."""
         folder = self.session.result(stage_id)

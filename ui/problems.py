@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ui.session import StageView
 from ui.wording import rule_words
 from workbench.boards import choosing
 from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.graph.wording import operator_name
 from workbench.project import plugins
 from workbench.project.model import Project
 from workbench.project.rules import Resolution
 from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from workbench.results import CpuNode
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,17 @@ def stage_problems(stages: Sequence[StageView]) -> Iterator[Problem]:
     for view in stages:
         if view.state == "failed":
             yield from (of_info(info, view.title, "error") for info in view.infos)
+
+
+def on_the_cpu(nodes: Sequence[CpuNode]) -> Iterator[Problem]:
+    """Yield what stays on the CPU and why: operators alike in one row, which leads to the first."""
+    alike: dict[tuple[str, str], list[CpuNode]] = {}
+    for node in nodes:
+        alike.setdefault((operator_name(node.op), node.reason), []).append(node)
+    for (name, reason), found in alike.items():
+        what = f"{len(found)} operators {name} stay" if len(found) > 1 else f"{name} stays"
+        where = Place(kind="node", id=found[0].node)
+        yield Problem("warning", f"{what} on the CPU: {reason}", "", where, "Lower")
 
 
 def warnings_of(texts: Sequence[str], source: str) -> Iterator[Problem]:

@@ -79,8 +79,8 @@ class ResultPanel(Panel):
         self._read: dict[str, tuple[Path, Frozen]] = {}
         self.build_frames()
         for frame in self.frames.values():
-            frame.note.run_asked.connect(self.run_stage)
-            frame.banner.run_asked.connect(self.run_stage)
+            frame.note.run_asked.connect(self.context.run_to)
+            frame.banner.run_asked.connect(self.context.run_to)
         self.context.session.stage_changed.connect(self._on_stage_changed)
 
     def build_frames(self) -> None:
@@ -141,14 +141,6 @@ class ResultPanel(Panel):
         self.frames["lower"].note.set_absent(COMPILED_ELSEWHERE if is_elsewhere else "")
         self._show_stage("lower")
         return None if is_elsewhere else shown
-
-    def run_stage(self, stage: str) -> None:
-        """Run everything up to a stage."""
-        document, session = self.context.document, self.context.session
-        if document.project is None:
-            return
-        done = {view.id for view in session.stages() if view.state == "cached"}
-        self.context.runner.run_until(document.project, document.folder, [stage], done)
 
     def _show_stage(self, stage: str) -> None:
         view = self.context.session.stage(stage)

@@ -23,6 +23,7 @@ from ui.dialogs.project_draft import Draft, build, callables_of
 from ui.widgets.board_box import BoardBox
 from ui.widgets.emphasis import make_primary
 from ui.widgets.path_field import PathField
+from ui.widgets.tall_form import TallForm
 from ui.widgets.target_form import LABELS_PX, TargetForm
 from workbench.boards import choosing
 from workbench.boards.board import load
@@ -147,18 +148,23 @@ class NewProjectDialog(QDialog):
         self._build_bottom()
         heading = QLabel("Target", self)
         heading.setObjectName("Subheading")
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(18, 16, 18, 14)
-        layout.setSpacing(10)
-        layout.addLayout(self._form)
+        form = QWidget(self)
+        fields = QVBoxLayout(form)
+        fields.setContentsMargins(0, 0, 0, 0)
+        fields.setSpacing(10)
+        fields.addLayout(self._form)
         board = QFormLayout()
         board.setHorizontalSpacing(10)
         board.addRow(self._label("Board"), self.board)
-        layout.addWidget(heading)
-        layout.addLayout(board)
-        layout.addWidget(self.target)
+        fields.addWidget(heading)
+        fields.addLayout(board)
+        fields.addWidget(self.target)
+        fields.addStretch(1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(18, 16, 18, 14)
+        layout.setSpacing(10)
+        layout.addWidget(TallForm(form, self), 1)
         layout.addWidget(self._problems)
-        layout.addStretch(1)
         layout.addWidget(self.buttons)
 
     def _build_bottom(self) -> None:

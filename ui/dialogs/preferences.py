@@ -55,7 +55,8 @@ class _Measure(QRunnable):
             for name in names:
                 with contextlib.suppress(OSError):
                     total += (Path(folder) / name).stat().st_size
-        self._told.done.emit(total)
+        with contextlib.suppress(RuntimeError):  # The program ended meanwhile.
+            self._told.done.emit(total)
 
 
 class PreferencesDialog(QDialog):

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QVBoxLayout, QWidget
 
 from ui.widgets.emphasis import make_primary
+from ui.widgets.tall_form import TallForm
 from ui.widgets.target_form import TargetForm
 from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice
@@ -45,7 +46,7 @@ class TargetDialog(QDialog):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(18, 16, 18, 14)
         layout.setSpacing(10)
-        layout.addWidget(self.target)
+        layout.addWidget(TallForm(self.target, self))
         layout.addWidget(self.problems)
         layout.addWidget(self.buttons)
         self.setMinimumWidth(_WIDTH_PX)

@@ -174,7 +174,7 @@ class ModuleTreeModel(QAbstractItemModel):
             case Column.TYPE:
                 return module.type_name.rpartition(".")[2]
             case Column.PARAMETERS:
-                return f"{module.parameters:,}".replace(",", "\u202f") if module.parameters else ""
+                return f"{module.parameters:,}" if module.parameters else ""
             case Column.CONFIG:
                 mark = " \u2260" if module.path in self._marks else ""
                 return f"{config.chip}{mark}" if config else ""

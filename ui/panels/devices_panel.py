@@ -6,7 +6,7 @@ from pydantic import JsonValue
 from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtWidgets import (
     QComboBox,
-    QHBoxLayout,
+    QGridLayout,
     QLabel,
     QLineEdit,
     QPushButton,
@@ -38,6 +38,7 @@ NOTHING = (
 )
 _FAMILY, _ALL, _PRESENT = "Devices of this family", "All devices", "This device"
 _BARS = (3, 4)
+_SHOWN_LETTERS = 12
 
 
 class DevicesPanel(Panel):
@@ -118,17 +119,17 @@ class DevicesPanel(Panel):
         self.limits = QLineEdit(self)
         self.limits.setPlaceholderText("SRAM limits [KiB], e.g. 256 512")
         self.limits.setAccessibleName("SRAM limits in KiB")
-        self.limits.setMinimumWidth(210)
         self.take = QPushButton("Use this device", self)
         self.take.clicked.connect(self._on_take)
         self.note = QLabel(self)
         self.note.setObjectName("Hint")
         self.note.setWordWrap(True)
-        self._head = QHBoxLayout()
-        for widget in (self.start, self.devices, self.configs, self.modes, self.limits):
-            self._head.addWidget(widget)
-        self._head.addStretch(1)
-        self._head.addWidget(self.take)
+        self._head = QGridLayout()
+        for place, widget in enumerate((self.start, self.devices, self.configs, self.modes)):
+            self._head.addWidget(widget, 0, place)
+        self._head.addWidget(self.limits, 1, 1)
+        self._head.addWidget(self.take, 1, 3)
+        self._head.setColumnStretch(4, 1)
 
     def _options(self) -> dict[str, JsonValue] | None:
         """Return what to ask for; None while the limits are no numbers."""
@@ -263,6 +264,8 @@ def _choices(parent: QWidget, name: str, words: tuple[str, ...]) -> QComboBox:
     box = QComboBox(parent)
     box.setAccessibleName(name)
     box.addItems(words)
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    box.setMinimumContentsLength(_SHOWN_LETTERS)
     return box
 
 

@@ -28,6 +28,7 @@ from ui.result_panel import chosen_nodes
 from ui.selection import Selected
 from ui.theme import Theme
 from ui.widgets.format_form import FIRST, FormatForm
+from ui.widgets.stage_note import StageNote
 from workbench.errors import WorkbenchError
 from workbench.numerics.tensors import histogram_of
 from workbench.project.format_config import FormatConfig
@@ -36,7 +37,8 @@ from workbench.targets.number_formats import Role
 from workbench.targets.number_formats.bits import bits_of
 from workbench.targets.number_formats.prediction import Prediction, predict
 
-NOTHING = "Calibrate first: a format is looked at against the values that were seen."
+NOTHING = "A format is looked at against the values that calibration saw."
+NO_TENSOR = "Nothing is quantized, so calibration kept no values: give something a precision."
 _ROLES: dict[str, Role] = {"x": "data", "w": "weight", "b": "bias"}
 
 
@@ -56,7 +58,7 @@ class FormatsPanel(Panel):
         self.form = FormatForm(self)
         self.form.changed.connect(self._on_changed)
         self.form.save_asked.connect(self._on_save_asked)
-        self.told = QLabel(NOTHING, self)
+        self.told = QLabel(self)
         self.told.setWordWrap(True)
         self.told.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.apply = QPushButton(self)
@@ -65,6 +67,10 @@ class FormatsPanel(Panel):
         self.back.setToolTip("Show the format that the tensor has now")
         self.back.clicked.connect(self._on_back)
         self.chart = HistogramChart(self)
+        self.none = StageNote(NOTHING, self)
+        self.none.set_absent(NO_TENSOR)
+        self.none.run_asked.connect(self.context.run_to)
+        self.none.follow(self.context.session, "calibrate")
         self._arrange()
 
     def refresh(self) -> None:
@@ -112,6 +118,7 @@ class FormatsPanel(Panel):
         seen = QWidget(self)
         right = QVBoxLayout(seen)
         right.setContentsMargins(4, 8, 8, 8)
+        right.addWidget(self.none, 1)
         right.addWidget(self.chart, 1)
         right.addLayout(buttons)
         split = QSplitter(Qt.Orientation.Horizontal, self)
@@ -166,9 +173,11 @@ class FormatsPanel(Panel):
         row = self._row()
         theme = self.context.theme
         self.back.setEnabled(self._is_own)
+        self.none.setVisible(row is None)
+        self.chart.setVisible(row is not None)
         if row is None:
             self.chart.render_tensor(None)
-            self.told.setText(NOTHING)
+            self.told.clear()
             return
         view = tensor_of(row, self.tensor.currentIndex(), self._arrays, {})
         histogram = histogram_of(row.tensor, self._arrays)

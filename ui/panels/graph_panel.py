@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QCoreApplication, Qt
 from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
-from PySide6.QtWidgets import QLabel, QSplitter, QStackedLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSplitter, QStackedLayout, QVBoxLayout, QWidget
 
 from ui.graph.background import Background
 from ui.graph.levels import FLOAT, LEVELS, LEVELS_BY_ID
@@ -27,13 +27,14 @@ from ui.selection import Selected
 from ui.theme import Theme
 from ui.widgets.graph_note import GraphNote
 from ui.widgets.lineage_rail import LineageRail
+from ui.widgets.stage_note import StageNote
 
 if TYPE_CHECKING:
     from workbench.graph.numbers_file import NumbersFile
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.graph_notes import Bookmark
 
-EMPTY_TEXT = "The graph appears here once the model has been exported.\nPress Export above."
+EMPTY_TEXT = "The graph appears here once the model has been exported."
 IDS = [level.id for level in LEVELS]
 SURVEY = "survey"
 
@@ -79,9 +80,9 @@ class GraphPanel(Panel):
         layout.setSpacing(0)
         layout.addWidget(self.bar)
         layout.addWidget(self._note)
-        empty = QLabel(EMPTY_TEXT, self)
-        empty.setObjectName("Hint")
-        empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        empty = StageNote(EMPTY_TEXT, self)
+        empty.run_asked.connect(self.context.run_to)
+        empty.follow(self.context.session, "export")
         body = QWidget(self)
         self._splitter = QSplitter(Qt.Orientation.Horizontal, body)
         self._splitter.setChildrenCollapsible(False)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QSortFilterProxyModel, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QKeyEvent
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
-    QHeaderView,
-    QLabel,
     QLineEdit,
     QMenu,
     QPushButton,
@@ -23,10 +23,13 @@ from ui.panel import Panel
 from ui.precisions import PrecisionMenu
 from ui.selection import Selected
 from ui.theme import Theme
-from ui.widgets.chip import ChipDelegate
+from ui.widgets.chip import ChipDelegate, chip_width
+from ui.widgets.stage_note import StageNote
 from ui.wording import differences, why
 
-EMPTY_TEXT = "The modules appear here once the model has been exported.\nPress Export above."
+EMPTY_TEXT = "The modules appear here once the model has been exported."
+_LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 58, Column.PARAMETERS: 58}
+_PAD_PX, _WIDEST_PX, _INDENT_PX = 16, 170, 14
 
 
 class ModuleTree(QTreeView):
@@ -40,6 +43,10 @@ class ModuleTree(QTreeView):
     preset_key_pressed = Signal(int)
     menu_asked = Signal(object)
 
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._wanted: dict[Column, int] = {}
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         digit = event.key() - Qt.Key.Key_0
         if 1 <= digit <= 9 and event.modifiers() in {
@@ -51,6 +58,26 @@ class ModuleTree(QTreeView):
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         self.menu_asked.emit(event.globalPos())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._share_width()
+
+    def set_widths(self, wanted: Mapping[Column, float]) -> None:
+        """Say how wide the texts of the columns are [px]."""
+        self._wanted = {column: int(width) + _PAD_PX for column, width in wanted.items()}
+        self._share_width()
+
+    def _share_width(self) -> None:
+        """Give every column its text; where room lacks, shorten types, then names, then configs."""
+        given = {c: min(max(w, _LEAST_PX[c]), _WIDEST_PX) for c, w in self._wanted.items()}
+        room = self.viewport().width()
+        for column in (Column.TYPE, Column.MODULE, Column.CONFIG) if given else ():
+            over = sum(given.values()) - room
+            given[column] = max(_LEAST_PX[column], given[column] - max(over, 0))
+        for column, width in given.items():
+            rest = max(room - sum(given.values()), 0) if column == Column.MODULE else 0
+            self.header().resizeSection(column, width + rest)
 
 
 class ModulesPanel(Panel):
@@ -73,11 +100,9 @@ class ModulesPanel(Panel):
         self.filter.textEdited.connect(self._on_filter_edited)
         self._precisions = PrecisionMenu(self.context, self)
         self._build_tree()
-        self._empty = QLabel(EMPTY_TEXT, self)
-        self._empty.setObjectName("Hint")
-        self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._empty.setWordWrap(True)
-        self._empty.setMargin(16)
+        self._empty = StageNote(EMPTY_TEXT, self)
+        self._empty.run_asked.connect(self.context.run_to)
+        self._empty.follow(self.context.session, "export")
         self.assign = QPushButton("Set precision", self)
         self.assign.setAccessibleName("Set precision of the chosen modules")
         self.assign.setToolTip("Or press 1 to 9 in the tree")
@@ -85,6 +110,7 @@ class ModulesPanel(Panel):
         self.assign.menu().aboutToShow.connect(lambda: self._fill_menu(self.assign.menu()))
         self._arrange()
         self._shown: tuple[object, ...] = ()
+        self._widths = dict.fromkeys(Column, 0.0)
         self._differing: dict[str, str] = {}
 
     def refresh(self) -> None:
@@ -92,6 +118,7 @@ class ModulesPanel(Panel):
         if self._shown != modules:
             self._shown = modules
             self.model.set_modules(modules)
+            self._measure_modules()
             self.tree.expandToDepth(1)
         self._stack.setCurrentIndex(1 if modules else 0)
         self._show_configs()
@@ -131,16 +158,13 @@ class ModulesPanel(Panel):
         self.tree.setAccessibleName("Modules")
         self.tree.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.tree.setUniformRowHeights(True)
-        self.tree.setIndentation(14)
+        self.tree.setIndentation(_INDENT_PX)
         self.tree.setItemDelegateForColumn(
             Column.CONFIG, ChipDelegate(lambda: self.context.theme, self.tree)
         )
         header = self.tree.header()
         header.setStretchLastSection(False)
-        header.setSectionResizeMode(Column.MODULE, QHeaderView.ResizeMode.Stretch)
         header.setMinimumSectionSize(48)
-        for column, width in ((Column.CONFIG, 68), (Column.TYPE, 76), (Column.PARAMETERS, 66)):
-            header.resizeSection(column, width)
         self.tree.selectionModel().selectionChanged.connect(self._on_selection_changed)
         self.tree.preset_key_pressed.connect(self._on_preset_key)
         self.tree.menu_asked.connect(self._on_menu_asked)
@@ -175,6 +199,26 @@ class ModulesPanel(Panel):
         rules = project.rules if project else ()
         reasons = {path: why(e, rules, path) for path, e in resolution.modules.items()}
         self.model.set_configs(resolution.modules, reasons, self._differing)
+        self._fit_columns()
+
+    def _measure_modules(self) -> None:
+        """Measure names, types and parameters, which stay while configs change."""
+        metrics = self.tree.fontMetrics()
+        self._widths = dict.fromkeys(Column, 0.0)
+        for module in self.context.outline.modules:
+            first = self.model.index_of(module.path)
+            for column in (Column.MODULE, Column.TYPE, Column.PARAMETERS):
+                text = str(first.siblingAtColumn(column).data() or "")
+                step = _INDENT_PX * (module.path.count(".") + 2) if column == Column.MODULE else 0
+                width = float(metrics.horizontalAdvance(text)) + step
+                self._widths[column] = max(self._widths[column], width)
+
+    def _fit_columns(self) -> None:
+        """Make room for the chips that there are, beside everything else."""
+        paths = self.context.outline.resolution.modules
+        chips = {self.model.index_of(p).siblingAtColumn(Column.CONFIG).data() for p in paths}
+        wide = (chip_width(str(chip or ""), self.tree.font()) for chip in chips)
+        self.tree.set_widths({**self._widths, Column.CONFIG: max(wide, default=0.0)})
 
     def _on_filter_edited(self, text: str) -> None:
         self._proxy.setFilterFixedString(text)

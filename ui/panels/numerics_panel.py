@@ -114,10 +114,7 @@ class NumericsPanel(ResultPanel):
         self.reading_table = FigureView("Readings side by side", self.readings, content)
         self.outputs = OutputTableModel(self)
         self.output_table = FigureView("Quality of the outputs", self.outputs, content)
-        self.bars = BarPlot(
-            "SQNR of the tensors", "tensors", f"SQNR [dB], {MEASURED}", self._describe, content
-        )
-        self.bars.set_label("left", "SQNR [dB]")
+        self.bars = BarPlot("SQNR of the tensors", "tensors", "SQNR [dB]", self._describe, content)
         self.bars.bars_chosen.connect(self._on_bars_chosen)
         self.worst_first = QCheckBox("Worst first", content)
         self.worst_first.clicked.connect(self._on_worst_first)
@@ -139,7 +136,8 @@ class NumericsPanel(ResultPanel):
     def _built_tensors(self, parent: QWidget) -> QSplitter:
         bars = QWidget(parent)
         row = QHBoxLayout()
-        row.addWidget(_hint(f"SQNR of each tensor, {MEASURED}", bars))
+        self.bars_note = _hint("", bars)
+        row.addWidget(self.bars_note)
         row.addStretch(1)
         row.addWidget(self.worst_first)
         layout = QVBoxLayout(bars)
@@ -181,6 +179,7 @@ class NumericsPanel(ResultPanel):
         memory = converted.memory if converted is not None else None
         project = self.context.document.project
         emulation = target_of(project.target.id).emulation if project is not None else ""
+        self.bars_note.setText(f"SQNR of each tensor, {emulation or MEASURED}")
         cards = quality_cards(value, memory, emulation)
         self.cards.render_cards(cards, theme, stale=not shown.current)
         note = f"{_samples(value.samples)} of {value.data}, calibrated on {value.calibrated_on}."

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import (
     QCheckBox,
     QFrame,
+    QGridLayout,
     QHBoxLayout,
     QLabel,
     QSplitter,
@@ -142,7 +143,7 @@ class RangesPanel(ResultPanel):
         self.warning.hide()
         return self.warning
 
-    def _built_bar(self, parent: QWidget) -> QHBoxLayout:
+    def _built_bar(self, parent: QWidget) -> QGridLayout:
         self.origin = QLabel(parent)
         self.origin.setObjectName("Hint")
         self.legend = QLabel(parent)
@@ -151,20 +152,16 @@ class RangesPanel(ResultPanel):
             "Drag to choose tensors, Ctrl+click to add one, turn the wheel to zoom, "
             "Shift+drag to move"
         )
-        for label in (self.origin, self.legend):
-            # Both give way: a window must not grow by what they say.
-            label.setMinimumWidth(1)
         self.log = QCheckBox("Logarithmic values", parent)
         self.log.setToolTip("Logarithmic to both sides of zero")
         self.log.clicked.connect(self.plot.set_log)
-        row = QHBoxLayout()
-        row.setContentsMargins(8, 4, 8, 2)
-        row.setSpacing(14)
-        row.addWidget(self.origin)
-        row.addStretch(1)
-        row.addWidget(self.legend)
-        row.addWidget(self.log)
-        return row
+        rows = QGridLayout()
+        rows.setContentsMargins(8, 4, 8, 2)
+        rows.addWidget(self.origin, 0, 0, 1, 2)
+        rows.addWidget(self.legend, 1, 0)
+        rows.addWidget(self.log, 1, 1)
+        rows.setColumnStretch(0, 1)
+        return rows
 
     def _built_split(self, parent: QWidget) -> QSplitter:
         all_of_them = QSplitter(Qt.Orientation.Vertical, parent)

@@ -29,8 +29,10 @@ from workbench.history.lowered import estimate_warning, lowered_of, module_chang
 from workbench.history.runs import Run
 from workbench.project.model import Project
 from workbench.project.restoring import DECIDED, restore_rules
+from workbench.targets import why_unestimated
 
 NO_RUNS = "No run yet. Every configuration that is evaluated or simulated is kept here."
+NO_RESTORE = "Choose one run whose rules are not those of now"
 NO_COST = "Compile a configuration to see its accuracy over its cycles."
 _KINDS = {"rules": "Rule", "figures": "Figure", "modules": "Module", "layers": "Layer",
           "versions": "Version"}  # fmt: skip
@@ -121,7 +123,9 @@ class RunsPanel(Panel):
         self.plot.render_dots(dots, f"{unit}, measured on host")
         self.plot.setVisible(bool(dots))
         text = "Larger dots need more SRAM; the line is the Pareto front. Drag the dashed limits."
-        self.plot_note.setText(text if dots else NO_COST)
+        project = self.context.document.project
+        why = why_unestimated(project.target.id) if project is not None else ""
+        self.plot_note.setText(text if dots else why or NO_COST)
 
     def _chosen(self) -> list[Run]:
         rows = [self.model.row_at(row) for row in self.table.chosen_rows()]
@@ -135,6 +139,7 @@ class RunsPanel(Panel):
         project = self.context.document.project
         can = len(chosen) == 1 and project is not None and _differs(chosen[0], project)
         self.restore.setEnabled(can)
+        self.restore.setToolTip("" if can else NO_RESTORE)
         is_pair = len(chosen) == 2
         self.change_table.setVisible(is_pair)
         if not is_pair:

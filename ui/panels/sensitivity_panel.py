@@ -150,6 +150,7 @@ class SensitivityPanel(Panel):
         self.measure.setText("Pause" if job else "Go on" if has_more else "Measure")
         is_done = has_more and found is not None and found.samples >= self.samples.value()
         self.measure.setEnabled(bool(job) or not is_done)
+        self.measure.setToolTip("Measured; ask for more samples to go on" if is_done else "")
         self.note.setText(self._sentence(found))
         if found is None:
             self._shown = []
@@ -176,7 +177,7 @@ class SensitivityPanel(Panel):
         gains = self.view.currentIndex() == 0
         value = {u.unit.name: self._value(found, u, gains=gains) for u in found.units}
         self._shown = sorted(found.units, key=lambda u: -value[u.unit.name])
-        lengths = np.asarray([max(value[u.unit.name], 0.0) for u in self._shown])
+        lengths = np.asarray([value[u.unit.name] for u in self._shown])
         self.bars.set_unit("gain in SQNR [dB]" if gains else f"noise [dB over -{_FLOOR_DB:g} dB]")
         self.bars.render_bars([u.unit.name for u in self._shown], lengths)
         self.render_selection(self.context.selection.value)

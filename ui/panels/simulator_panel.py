@@ -159,6 +159,7 @@ class SimulatorPanel(ResultPanel):
         project = self.context.document.project
         if project is None:
             return
+        self.machine.setVisible("run" in target_of(project.target.id).stages)
         found = simulator_setup(project)
         hint = "" if isinstance(found, Setup) else f"{found.message} {found.hint}"
         settings, installed, runner = MachineSettings(), None, None

@@ -199,16 +199,17 @@ class ModuleBars(Chart):
         self._unit = unit
 
     def render_bars(self, names: Sequence[str], lengths: NDArray[np.float64]) -> None:
-        """Show other bars."""
+        """Show other bars; those below zero lie to the left."""
         self.names, self.lengths = tuple(names), lengths
+        self.set_empty(empty=not names)
         self._draw(self._bars, range(len(self.names)))
         axis = self.plot.getAxis("left")
         metrics = QFontMetricsF(axis.style["tickFont"] or self.font())
         widest = max((metrics.horizontalAdvance(n) for n in self.names), default=0.0)
         axis.setWidth(min(widest, _WIDEST_NAME_PX) + 14)
         axis.setTicks([list(enumerate(self.names)), []])
-        longest = float(lengths.max(initial=0.0))
-        self.box.setXRange(0.0, longest * 1.04 or 1.0, padding=0)
+        longest, least = float(lengths.max(initial=0.0)), float(lengths.min(initial=0.0))
+        self.box.setXRange(least * 1.04, longest * 1.04 or 1.0, padding=0)
         scale, unit = next((s, u) for least, s, u in _UNITS if longest >= least)
         self.plot.getAxis("bottom").setScale(scale)
         self.set_label("bottom", f"{self._unit}{unit}")

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QToolTip, QVBoxLayout, QWidget
 from ui.theme import Theme
 
 _TICK_PX = 11
+_LEAST_PX = 120
 _STALE = 0.4
 _AIR = 0.05
 
@@ -76,6 +77,9 @@ class Chart(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.view)
+        self.setMinimumSize(_LEAST_PX, _LEAST_PX)
+        # Half of the uppermost tick's label stands above the axis.
+        self.plot.layout.setContentsMargins(1, _TICK_PX // 2 + 1, 1, 1)
         self.view.scene().sigMouseMoved.connect(self._on_mouse_moved)
 
     def set_theme(self, theme: Theme) -> None:
@@ -98,6 +102,10 @@ class Chart(QWidget):
     def set_stale(self, stale: bool) -> None:
         """Fade what belongs to a former configuration."""
         self.box.setOpacity(_STALE if stale else 1.0)
+
+    def set_empty(self, *, empty: bool) -> None:
+        """Show no axes while there is nothing to read on them."""
+        self.plot.setVisible(not empty)
 
     def set_label(self, side: str, text: str) -> None:
         """Name an axis anew."""

@@ -55,6 +55,7 @@ class DevicePlot(Chart):
     def render_points(self, points: Sequence[DevicePoint]) -> None:
         """Show other points."""
         self.points = tuple(points)
+        self.set_empty(empty=not points)
         self._places = np.log10([[p.sram_kib, p.time_ms] for p in points] or np.ones((0, 2)))
         if points:
             low, high = self._places.min(axis=0), self._places.max(axis=0)

@@ -53,6 +53,7 @@ class HistogramChart(Chart):
     def render_tensor(self, tensor: TensorView | None) -> None:
         """Show another tensor."""
         self.tensor = tensor
+        self.set_empty(empty=tensor is None)
         grid = tensor.grid if tensor is not None else None
         for line in self._limits:
             line.setVisible(grid is not None)

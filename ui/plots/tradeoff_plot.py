@@ -71,6 +71,7 @@ class TradeoffPlot(Chart):
         """Show other dots; ``accuracy`` names the upright axis."""
         had = bool(self.dots)
         self.dots = tuple(dots)
+        self.set_empty(empty=not dots)
         self.set_label("left", accuracy)
         for line in (self._least, self._most):
             line.setVisible(bool(dots) and self._has_limits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ui.figures import decibel, figure, percent
 from ui.models.range_table import RangeRow
@@ -11,6 +11,7 @@ from ui.plots.histogram_plot import TensorPlot
 from ui.plots.series import TensorView
 from ui.ranges.fields import RangeFields
 from ui.theme import Theme
+from ui.widgets.wrapped_label import WrappedLabel
 from workbench.numerics.grid import Grid
 from workbench.numerics.histogram import Histogram
 from workbench.numerics.tensors import predicted, scheme_of
@@ -38,9 +39,8 @@ class RangeEditor(QWidget):
         self.counts_log = QCheckBox("Logarithmic counts", self)
         self.counts_log.setChecked(True)
         self.counts_log.clicked.connect(self.tensor.histogram.set_log)
-        self.told = QLabel(self)
+        self.told = WrappedLabel(parent=self)
         self.told.setTextFormat(Qt.TextFormat.PlainText)
-        self.told.setWordWrap(True)
         self.fields = RangeFields(self)
         self.fields.typed.connect(self.preview)
         self.fields.refused.connect(self._on_refused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QLabel, QSplitter, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSplitter, QTabWidget, QVBoxLayout, QWidget
 
 from ui.models.range_arrays import Arrays, Channels
 from ui.models.range_table import RangeRow, describe
@@ -14,6 +14,7 @@ from ui.ranges.editor import RangeEditor
 from ui.ranges.methods_view import MethodsView
 from ui.ranges.samples_view import SamplesView
 from ui.theme import Theme
+from ui.widgets.wrapped_label import WrappedLabel
 from workbench.numerics.histogram import Histogram
 from workbench.numerics.tensors import choices, histogram_of
 from workbench.project.model import Project
@@ -32,8 +33,7 @@ class TensorSide(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.title = QLabel(UNCHOSEN_TEXT, self)
-        self.title.setWordWrap(True)
+        self.title = WrappedLabel(UNCHOSEN_TEXT, self)
         self.title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.editor = RangeEditor(self)
         self.methods, self.samples, self.chosen, self.calls = (

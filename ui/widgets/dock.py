@@ -7,9 +7,11 @@ from collections.abc import Callable
 from PySide6.QtCore import QByteArray, QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QDockWidget,
+    QFrame,
     QHBoxLayout,
     QLabel,
     QMainWindow,
+    QScrollArea,
     QTabBar,
     QToolButton,
     QWidget,
@@ -72,9 +74,11 @@ class Dock(QDockWidget):
     wanted = Signal()
 
     def __init__(
-        self, name: str, title: str, make: Callable[[], QWidget], parent: QMainWindow
-    ) -> None:
+        self, name: str, title: str, make: Callable[[], QWidget], parent: QMainWindow, *,
+        scrolls: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(title, parent)
+        self._scrolls = scrolls
         self.setObjectName(f"dock-{name}")
         self._make = make
         self.panel: QWidget | None = None
@@ -95,7 +99,7 @@ class Dock(QDockWidget):
         """Return the panel; make it if it is not there yet."""
         if self.panel is None:
             self.panel = self._make()
-            self.setWidget(self.panel)
+            self.setWidget(_scrolling(self.panel) if self._scrolls else self.panel)
         return self.panel
 
     def set_theme(self, theme: Theme) -> None:
@@ -116,6 +120,16 @@ class Dock(QDockWidget):
         if self.wanting:
             self.wanted.emit()
         self.show_title()
+
+
+def _scrolling(panel: QWidget) -> QScrollArea:
+    """Return a panel that scrolls where a small window has too little room for it."""
+    area = QScrollArea()
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+    area.setWidgetResizable(True)
+    area.setWidget(panel)
+    return area
 
 
 def arrange(home: QMainWindow, state: QByteArray) -> None:

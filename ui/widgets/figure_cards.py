@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QLayout, QLayoutItem, QVBoxLayout, QWidget
 
 from ui.theme import Theme
@@ -130,7 +131,7 @@ class FigureCards(QWidget):
         for view, card in zip(self._views, cards, strict=True):
             view.render_card(card, style)
         self._flow.invalidate()
-        self.updateGeometry()
+        self._take_room()
 
     def texts(self) -> list[str]:
         """Return what the cards say, for a reader who does not see."""
@@ -141,3 +142,12 @@ class FigureCards(QWidget):
 
     def heightForWidth(self, width: int) -> int:
         return self._flow.heightForWidth(width)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._take_room()
+
+    def _take_room(self) -> None:
+        """Ask for all rows: a splitter does not ask how high it gets at a width."""
+        self.setMinimumHeight(self.heightForWidth(self.width()))
+        self.updateGeometry()

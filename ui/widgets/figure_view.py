@@ -20,6 +20,7 @@ from ui.theme import Theme
 from ui.widgets.chip import AnyIndex
 
 ROW_PX = 24
+_LEAST_ROWS = 4
 WIDEST_PX = 340
 _PAD_PX = 16
 _HEADER_PX = 4
@@ -68,6 +69,7 @@ class FigureView(QTableView):
         self.setHorizontalScrollMode(QTableView.ScrollMode.ScrollPerPixel)
         self.verticalHeader().hide()
         self.verticalHeader().setDefaultSectionSize(ROW_PX)
+        self.setMinimumHeight(_LEAST_ROWS * ROW_PX)
         header = self.horizontalHeader()
         header.setHighlightSections(False)
         self.setSortingEnabled(True)

@@ -25,9 +25,9 @@ class LimitForm(QWidget):
         self.accuracy = self._field("Accuracy \u2265", "Metric, else top-1 from 0 to 1, else dB")
         self.cycles = self._field("Cycles \u2264", "Estimated by Vela")
         self.sram = self._field("SRAM [KiB] \u2264", "Peak, estimated by Vela")
-        self.trials = self._spin(" trials", 1, 10_000, DEFAULT_TRIALS)
+        self.trials = self._spin(("trial", "trials"), 1, 10_000, DEFAULT_TRIALS)
         cores = os.cpu_count() or 1
-        self.workers = self._spin(" processes", 1, cores, 1)
+        self.workers = self._spin(("process", "processes"), 1, cores, 1)
         self.workers.setToolTip(f"Engines that evaluate at once; {cores} cores here")
 
     def options(self) -> dict[str, JsonValue]:
@@ -54,12 +54,14 @@ class LimitForm(QWidget):
         self._row.addWidget(field)
         return field
 
-    def _spin(self, suffix: str, least: int, most: int, value: int) -> QSpinBox:
+    def _spin(self, words: tuple[str, str], least: int, most: int, value: int) -> QSpinBox:
+        one, many = words
         spin = QSpinBox(self)
         spin.setRange(least, most)
         spin.setValue(value)
-        spin.setSuffix(suffix)
-        spin.setAccessibleName(suffix.strip().capitalize())
+        spin.setAccessibleName(many.capitalize())
+        spin.setSuffix(f" {many if value != 1 else one}")
+        spin.valueChanged.connect(lambda now: spin.setSuffix(f" {many if now != 1 else one}"))
         self._row.addWidget(spin)
         return spin
 

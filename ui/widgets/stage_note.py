@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from ui.session import StageView
+from ui.session import Session, StageView
 from workbench.pipeline.stages import STAGES_BY_ID
 
 _RUNNABLE = {"stale", "failed", "cached"}
@@ -50,6 +50,7 @@ class StageNote(QWidget):
         self._empty = empty
         self._absent = ""
         self._stage = ""
+        self._session: Session | None = None
         self.label = QLabel(empty, self)
         self.label.setObjectName("Hint")
         self.label.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -67,6 +68,16 @@ class StageNote(QWidget):
         layout.addWidget(self.label)
         layout.addLayout(row)
         layout.addStretch(1)
+
+    def follow(self, session: Session, stage: str) -> None:
+        """Say how a stage stands, now and whenever that changes."""
+        self._session, self._stage = session, stage
+        session.stage_changed.connect(self._on_stage_changed)
+        self.render_stage(session.stage(stage))
+
+    def _on_stage_changed(self, stage: str) -> None:
+        if self._session is not None and stage == self._stage:
+            self.render_stage(self._session.stage(stage))
 
     def render_stage(self, view: StageView) -> None:
         """Say how a stage stands."""

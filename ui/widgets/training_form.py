@@ -57,7 +57,7 @@ class TrainingForm(QWidget):
         self.patience = self._count(
             "Stop after", standard.patience, 1, "Epochs in a row without a better SQNR"
         )
-        self.patience.setSuffix(" without gain")
+        self.patience.setSuffix(" epochs without gain")
 
     @property
     def is_complete(self) -> bool:

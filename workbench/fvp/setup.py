@@ -15,8 +15,8 @@ from workbench.fvp.simulators import Device, device_of
 
 _PLACEMENTS = ("semihosting", "unknown", "embedded", "bare")
 _HOW = (
-    "Name one in the panel Simulator or with: workbench fvp set --runner ELF; `workbench doctor` "
-    "tells how to build it."
+    "Choose or build one in the panel Simulator; on the command line: workbench fvp set --runner "
+    "ELF, workbench fvp build."
 )
 
 

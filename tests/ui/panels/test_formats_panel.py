@@ -24,7 +24,9 @@ def levels(panel):
 
 def test_that_before_calibration_the_panel_says_what_it_waits_for(opened, qtbot):
     shown = opened.window.reveal("explorer")
-    qtbot.waitUntil(lambda: "Calibrate first" in shown.told.text())
+    qtbot.waitUntil(lambda: "calibration saw" in shown.none.label.text())
+    shown.none.button.click()
+    qtbot.waitUntil(lambda: shown.tensor.count() > 0 and shown.chart.isVisible())
 
 
 def test_that_grid_and_sqnr_follow_while_a_parameter_is_typed(panel):

@@ -31,7 +31,7 @@ def test_that_an_empty_panel_offers_to_calibrate(opened, qtbot):
 def test_that_a_running_calibration_is_told_in_place_of_ranges(opened, qtbot, engines):
     engines.plays = [Play(hold="calibrate")]
     panel = opened.window.reveal("ranges")
-    panel.run_stage("calibrate")
+    panel.context.run_to("calibrate")
     note = panel.frames["calibrate"].note
     qtbot.waitUntil(lambda: "50%" in note.label.text())
     assert "Calibrating" in note.label.text()
