@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,10 +92,16 @@ def samples_of(arrays: Arrays, index: int) -> SampleView:
     return SampleView(numbers, low[index].astype(np.float64), high[index].astype(np.float64))
 
 
-def legend_of(theme: Theme) -> str:
-    """Return what the marks of the range plot mean, with their colours."""
-    kinds = (("a8w8", "8 bit"), ("a16w8", "16 bit"))
-    marks = [f'<span style="color:{theme.precision_colour(k)}">\u25a0</span> {t}' for k, t in kinds]
+def legend_of(theme: Theme, labels: Iterable[str]) -> str:
+    """Return what the marks of the range plot mean, with the colours of the precisions in it."""
+    words = {"a8w8": "8 bit", "a16w8": "16 bit", "a8w4": "4 bit", "custom": "other formats"}
+    colours: dict[str, list[str]] = {}
+    for label in dict.fromkeys(labels):
+        colours.setdefault(theme.precision_colour(label), []).append(words.get(label, label))
+    marks = [
+        f'<span style="color:{colour}">\u25a0</span> {", ".join(names)}'
+        for colour, names in colours.items()
+    ]
     marks += [
         "pale: min to max", "full: 99.8 %",
         f'<span style="color:{theme.text}">\u2500</span> grid ends',

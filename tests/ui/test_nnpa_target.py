@@ -213,3 +213,11 @@ def test_that_what_is_never_quantized_is_no_problem_and_the_rest_is():
     ]  # fmt: skip
     wanted = {n.node: Effective("int8-dyn", "r1") for n in notes}
     assert list(differences(notes, wanted)) == ["conv2d"]
+
+
+def test_that_the_inspector_says_the_targets_options_in_words(opened, qtbot):
+    opened.document.apply("to NNPA", lambda p: edits.set_target(p, NNPA))
+    page = opened.window.reveal("inspector").page
+    qtbot.waitUntil(lambda: "IBM Telum II NNPA" in page.toPlainText())
+    assert "Asymmetric, with a zero point" in page.toPlainText()
+    assert "asym\n" not in page.toPlainText()

@@ -146,6 +146,14 @@ class NewProjectDialog(QDialog):
         self._form.addRow("Metric", self.quality_metric)
         self._form.addRow("Start with", self.preset)
         self._build_bottom()
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(18, 16, 18, 14)
+        layout.setSpacing(10)
+        layout.addWidget(TallForm(self._built_fields(), self), 1)
+        layout.addWidget(self._problems)
+        layout.addWidget(self.buttons)
+
+    def _built_fields(self) -> QWidget:
         heading = QLabel("Target", self)
         heading.setObjectName("Subheading")
         form = QWidget(self)
@@ -160,12 +168,7 @@ class NewProjectDialog(QDialog):
         fields.addLayout(board)
         fields.addWidget(self.target)
         fields.addStretch(1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(18, 16, 18, 14)
-        layout.setSpacing(10)
-        layout.addWidget(TallForm(form, self), 1)
-        layout.addWidget(self._problems)
-        layout.addWidget(self.buttons)
+        return form
 
     def _build_bottom(self) -> None:
         self._problems = QLabel(self)

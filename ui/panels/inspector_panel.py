@@ -120,12 +120,14 @@ class InspectorPanel(Panel):
         folder = self.context.document.folder
         choice = target.complete(project.target, folder)
         facts: Facts = [("Board", escape(project.board))] if project.board else []
-        facts += [("Device", escape(choice.id))]
+        titles = {variant.id: variant.title for variant in target.variants}
+        facts += [("Device", escape(titles[choice.id]))]
         facts += [(escape(k), escape(v)) for k, v in target.figures(choice, folder).items()]
         for option in target.options(choice, folder):
             value = choice.options.get(option.name)
             if value not in {None, "", False}:
-                shown = "yes" if value is True else str(value)
+                known = {each.value: each.title for each in option.choices}
+                shown = "yes" if value is True else known.get(value, str(value))
                 facts.append((escape(option.title), escape(shown)))
         return facts
 

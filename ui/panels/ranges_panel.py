@@ -66,7 +66,7 @@ class RangesPanel(ResultPanel):
         if self.has(STAGE):
             self.plot.set_theme(theme)
             self.side.set_theme(theme, stale=bool(self._shown and not self._shown[2]))
-            self.legend.setText(legend_of(theme))
+            self._show_legend()
             self.table.set_look(theme, stale=bool(self._shown and not self._shown[2]))
 
     def show_results(self) -> None:
@@ -94,6 +94,7 @@ class RangesPanel(ResultPanel):
         self._more.start()
         self.model.set_rows(self._rows)
         self.plot.render_series(series_of(self._rows, self._channels, self._arrays))
+        self._show_legend()
         self._large = None
         for part in (self.plot, self.side.editor.tensor):
             part.set_stale(not shown.current)
@@ -103,6 +104,10 @@ class RangesPanel(ResultPanel):
         on = shown.value.calibrated_on
         self.origin.setText(f"Measured on host (PyTorch): {times} of {on}")
         self.warning.setVisible(on == EXAMPLE_ONLY)
+
+    def _show_legend(self) -> None:
+        labels = [row.label for row in self._rows if row.is_known]
+        self.legend.setText(legend_of(self.context.theme, labels))
 
     def render_selection(self, selected: Selected) -> None:
         if not self.has(STAGE):
