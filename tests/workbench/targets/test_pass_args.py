@@ -53,6 +53,68 @@ def test_that_what_is_taken_is_written_again(args):
     assert pass_args_of(imported(parse(toml_of(args), "x.toml")).project) == args
 
 
+ROUND = {
+    "integer": {"width": 8, "frac_width": None},
+    "fixed": {"width": 8, "frac_width": 3, "data_out_width": 8, "data_out_frac_width": 2},
+    "logicnets": {"width": 2, "frac_width": 1, "data_out_width": 4, "data_out_frac_width": 1},
+    "binary": {"bipolar": False}, "binary_residual": {"levels": 3, "binary_training": False},
+    "ternary": {"scaling_factor": False, "mean": 0.1},
+    "minifloat_ieee": {"width": 8, "exponent_width": 4, "exponent_bias": None},
+    "minifloat_denorm": {"width": 8, "exponent_width": 4, "exponent_bias": 7},
+    "log": {"width": 8, "exponent_bias": 128},
+    "block_fp": {"width": 7, "exponent_width": 8, "block_size": [1, 16]},
+    "block_minifloat": {"width": 8, "exponent_width": 4, "exponent_bias_width": 4,
+                        "block_size": [16]},
+    "block_log": {"width": 8, "exponent_bias_width": 4, "block_size": [16]},
+    "lutnet": {"k": 3, "levels": 2, "in_dim": 32},
+    "mxint_hardware": {"width": 12, "exponent_width": 4, "parallelism": [2, 4]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", ROUND)
+@pytest.mark.parametrize("kind", ["node_target", "pattern"])
+def test_that_every_scheme_of_the_pass_comes_back_as_it_was_written(scheme, kind):
+    config = FormatConfig(scheme=scheme, parameters=ROUND[scheme])
+    match = "aten.linear.default" if kind == "node_target" else r'fc_\d+"\u00e9'
+    args = pass_args_of(edits.assign(project(), kind, match, config))
+    for text in (toml_of(args), json.dumps(args), repr(args)):
+        found = imported(parse(text, "file"))
+        assert found.notes == ()
+        assert pass_args_of(found.project) == args
+
+
+def test_that_lutnet_is_written_with_the_keys_the_pass_asks_for():
+    config = FormatConfig(scheme="lutnet", parameters=ROUND["lutnet"])
+    written = pass_args_of(edits.assign(project(), "global", "", config))["default"]["config"]
+    assert {"data_in_dim", "weight_in_dim", "bias_in_dim", "data_in_levels"} < set(written)
+    assert "data_in_in_dim" not in written
+
+
+@pytest.mark.parametrize(
+    ("scheme", "parameters", "said"),
+    [
+        ("integer", {"width": 8, "frac_width": 4, "floor": True}, "drops 'floor'"),
+        ("integer", {"width": 8, "frac_width": 4, "weight_is_signed": False}, "drops 'is_signed'"),
+        ("integer", {"width": 8, "frac_width": 4, "data_out_width": 8}, "fixed has it"),
+        ("logicnets", {"width": 8, "frac_width": 4}, "needs data_out_width"),
+        ("binary_residual", {"means": [0.7, 0.3]}, "drops 'means'"),
+        ("block_fp", {**ROUND["block_fp"], "skip_first_dim": True}, "drops 'skip_first_dim'"),
+    ],
+)
+def test_that_what_the_pass_would_drop_is_said_instead_of_written(scheme, parameters, said):
+    made = edits.assign(project(), "global", "", FormatConfig(scheme=scheme, parameters=parameters))
+    with pytest.raises(WorkbenchError) as refused:
+        pass_args_of(made)
+    assert said in str(refused.value)
+
+
+def test_that_a_name_is_no_pattern():
+    args = {"by": "name", "blk.0": {"config": INTEGER}, "fc_1": {"config": INTEGER}}
+    found = imported(args)
+    assert [rule.match for rule in found.project.rules] == ["fc_1"]
+    assert [note.where.id for note in found.notes] == ["pass_args.blk.0"]
+
+
 @pytest.mark.parametrize("text", [json.dumps(BY_TYPE), repr(BY_TYPE), toml_of(BY_TYPE)])
 def test_that_json_toml_and_a_python_dict_say_the_same(text):
     assert imported(parse(text, "file")).project == imported(BY_TYPE).project

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.project.format_config import FormatConfig
 from workbench.project.rules import by_strength
 from workbench.targets.number_formats import ROLES, read, spec_of
@@ -13,9 +13,10 @@ from workbench.targets.number_formats.operators import OPERATORS
 from workbench.targets.number_formats.parameters import PREFIXES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from workbench.project.model import Project, Rule
+    from workbench.targets.number_formats import SchemeSpec
 
 # What MASE asks for of each operand; there are no defaults there.
 _KEYS: dict[str, tuple[str, ...]] = {
@@ -36,8 +37,10 @@ _KEYS: dict[str, tuple[str, ...]] = {
 }
 _MORE: dict[str, tuple[str, ...]] = {
     "binary_residual": ("weight_binary_training", "data_in_residual_sign", "data_in_levels"),
-    "lutnet": ("data_in_levels", "data_in_in_dim", "weight_in_dim", "bias_in_dim"),
+    "lutnet": ("data_in_levels", "data_in_dim", "weight_in_dim", "bias_in_dim"),
 }
+_OUT = "data_out_"
+_WITH_RESULT = frozenset({"fixed", "logicnets"})
 
 
 def pass_args_of(project: Project) -> dict[str, Any]:
@@ -113,19 +116,48 @@ def _entry(project: Project, rule: Rule | None, problems: list[ErrorInfo]) -> di
 
 
 def _parameters(config: FormatConfig) -> dict[str, Any]:
-    """Return every key that MASE asks for; what stands for all operands is said of each."""
+    """Return every key that MASE asks for; what stands for all operands is said of each.
+
+    Raises:
+        WorkbenchError: parameters are missing, or MASE's pass would drop one that matters.
+    """
     spec = spec_of(config.scheme)
     found: dict[str, Any] = {}
+    names = {alias: p.name for p in spec.parameters for alias in (p.name, *p.aliases)}
+    more = _MORE.get(spec.name, ())
     for role in ROLES:
         given = read(spec.name, spec.parameters, config.parameters, role)
         for name in _KEYS[spec.name]:
             value = given[name]
             found[f"{PREFIXES[role]}{name}"] = list(value) if isinstance(value, tuple) else value
-        for name in _MORE.get(spec.name, ()):
-            if name.startswith(PREFIXES[role]):
-                found[name] = given[name.removeprefix(PREFIXES[role])]
-    outputs = {k: v for k, v in config.parameters.items() if k.startswith("data_out_")}
-    return {**found, **outputs}
+        own = {
+            name: names[name.removeprefix(PREFIXES[role])]
+            for name in more if name.startswith(PREFIXES[role])
+        }  # fmt: skip
+        found |= {name: given[bare] for name, bare in own.items()}
+        _refuse_lost(spec, given, {*_KEYS[spec.name], *own.values(), *_elsewhere(spec, more)})
+    return {**found, **_outputs(config)}
+
+
+def _elsewhere(spec: SchemeSpec, more: Sequence[str]) -> set[str]:
+    """Return the parameters that only some operand has a key for."""
+    ends = tuple(p.name for p in spec.parameters)
+    return {end for end in ends if any(name.endswith(end) for name in more)}
+
+
+def _refuse_lost(spec: SchemeSpec, given: Mapping[str, Any], told: set[str]) -> None:
+    for parameter in spec.parameters:
+        if parameter.name not in told and given[parameter.name] != parameter.default:
+            raise failure(f"MASE's quantize pass drops {parameter.name!r} of {spec.name}.")
+
+
+def _outputs(config: FormatConfig) -> dict[str, Any]:
+    outputs = {k: v for k, v in config.parameters.items() if k.startswith(_OUT)}
+    if outputs and config.scheme not in _WITH_RESULT:
+        raise failure(f"MASE's quantize pass fails for {_OUT}* with {config.scheme}; fixed has it.")
+    if config.scheme == "logicnets" and not outputs:
+        raise failure(f"MASE's logicnets needs {_OUT}width and {_OUT}frac_width.")
+    return outputs
 
 
 def _problem(rule: Rule, message: str) -> ErrorInfo:

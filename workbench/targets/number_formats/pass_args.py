@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 WAYS = ("type", "name", "regex_name")
 DEFAULT = "default"
 _NOTHING = frozenset({None, "NA", "na", "none", "None"})
+_NODE_NAMES = "It is left out, as there; MASE writes blk_0 for blk.0."
 _PASSES = ("quantize", "quantize_transform", "quantize_transform_pass")
 
 
@@ -107,17 +108,27 @@ def taken(project: Project, args: Mapping[str, Any], *, mase_compatible: bool) -
         config = reading.config(key, entry)
         if config is None or (key == DEFAULT and config == "float"):
             continue
-        if key == DEFAULT:
-            made = edits.assign(made, "global", "", config)
-        elif way != "type":
-            made = edits.assign(made, "pattern", key, config)
-        elif key in OPERATIONS:
-            made = edits.assign_many(made, "node_target", list(operators_of(key)), config)
-        else:
-            reading.note(key, f"{key!r} is no operation that formats are emulated for.")
+        made = _assigned(made, way, key, config, reading)
     if reading.problems:
         raise WorkbenchError(reading.problems)
     return Imported(made, tuple(reading.notes))
+
+
+def _assigned(
+    made: Project, way: str, key: str, config: FormatConfig | str, reading: _Reading
+) -> Project:
+    """Return the project with the rule of one entry; what has no rule is noted."""
+    if key == DEFAULT:
+        return edits.assign(made, "global", "", config)
+    if way == "regex_name" or (way == "name" and key.isidentifier()):
+        return edits.assign(made, "pattern", key, config)
+    if way == "name":
+        reading.note(key, f"No node of MASE's graph is called {key!r}.", _NODE_NAMES)
+    elif key in OPERATIONS:
+        return edits.assign_many(made, "node_target", list(operators_of(key)), config)
+    else:
+        reading.note(key, f"{key!r} is no operation that formats are emulated for.")
+    return made
 
 
 class _Reading:
@@ -184,7 +195,11 @@ def toml_of(args: Mapping[str, Any]) -> str:
     lines = ["[passes.quantize]", f'by = "{args["by"]}"']
     for key, entry in args.items():
         if key != "by":
-            lines += ["", f"[passes.quantize.{json.dumps(key)}.config]", *_lines(entry["config"])]
+            lines += [
+                "",
+                f"[passes.quantize.{json.dumps(key, ensure_ascii=False)}.config]",
+                *_lines(entry["config"]),
+            ]
     return "\n".join(lines) + "\n"
 
 
