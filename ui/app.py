@@ -216,6 +216,7 @@ class Workbench(QObject):
         for name, action in self.window.actions_by_id.items():
             if name in _OF_A_PROJECT or name.startswith("run_"):
                 action.setEnabled(project is not None)
+        self.window.actions_by_id["cancel"].setEnabled(bool(self.runner.running))
         if project is not None:
             self.window.pipeline.render_project(project, self.document.folder)
             self._plan()
@@ -246,6 +247,7 @@ class Workbench(QObject):
         self.session.set_queued(self.runner.queued_stages())
         working = bool(self.runner.running)
         self.window.pipeline.cancel.setEnabled(working)
+        self.window.actions_by_id["cancel"].setEnabled(working)
         if working and not self._clock.isActive():
             self._clock.start()
         elif not working:

@@ -190,7 +190,7 @@ class FileVerbs(QObject):
             )  # fmt: skip
         except WorkbenchError as error:
             self._settings.forget_recent(path)
-            self._notices.error(error)
+            self._notices.error(_unopened(path, error))
         else:
             self._settings.remember_recent(path.absolute())
 
@@ -259,3 +259,13 @@ class FileVerbs(QObject):
         dialog.setAcceptMode(mode)
         dialog.setNameFilter(FILTER)
         return dialog
+
+
+def _unopened(path: Path, error: WorkbenchError) -> WorkbenchError:
+    """Return what is wrong with a file, under its name and without places: nothing is open."""
+    lines = []
+    for info in error.infos:
+        is_field = info.where is not None and info.where.kind == "option"
+        place = f"{info.where.id}: " if is_field and info.where is not None else ""
+        lines.append(f"{place}{info.message} {info.hint}".strip())
+    return failure(f"{path.name} cannot be opened.", "\n".join(lines))

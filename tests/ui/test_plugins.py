@@ -167,7 +167,7 @@ def test_that_rules_of_plugins_say_what_they_win_once_it_is_known(
     workbench.context.assigner.rule("quantizer", "", "own.py:Rows")
     qtbot.waitUntil(lambda: exported.model.rowCount() == 3)
     (said,) = said_of(exported, "finder")
-    assert said.endswith("what it wins is known after Prepare")
+    assert said.endswith("counted at Prepare")
     workbench.runs.run_to("prepare")
     qtbot.waitUntil(lambda: notices.says("runs Python"))
     question = notices.take("runs Python")

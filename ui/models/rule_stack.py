@@ -56,7 +56,7 @@ class RuleRow:
             return f"{call} \u00b7 {self.trouble}"
         if self.count is None:
             of_code = self.rule.kind in PLUGIN_KINDS
-            return f"{call} \u00b7 what it wins is known after Prepare" if of_code else call
+            return f"{call} \u00b7 counted at Prepare" if of_code else call
         loses = f", loses {self.count.loses}" if self.count.loses else ""
         return f"{call} \u00b7 wins {self.count.wins}{loses}"
 
