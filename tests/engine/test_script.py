@@ -13,7 +13,7 @@ from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
 from workbench.numerics.taking import RangeTaker, read_chosen
 from workbench.project import edits
-from workbench.project.model import DataSource, ModelSource, Preprocess, TargetChoice
+from workbench.project.model import DataSource, ModelSource, Preprocess, TargetChoice, Tokenization
 from workbench.project.qconfig import Activation, Observer, QuantConfig
 from workbench.script import script
 
@@ -109,6 +109,25 @@ def plugin(folder):
     return edits.assign(made, "finder", "example.py:FirstLayer", "example.py:sixbit_weights")
 
 
+def decoder(folder, model, config, **source):
+    shutil.copy(Path(__file__).with_name("decoders.py"), folder / "decoders.py")
+    (folder / "text.txt").write_text("the cat sat on the mat and sang")
+    data = DataSource(spec="text.txt", **source)
+    return project(f"decoders.py:{model}", config, "ethos-u85-256", calibration=data)
+
+
+def caches_in_buffers(folder):
+    made = decoder(folder, "kept", "a8w8", tokens=Tokenization(length=8), dropped=(20,))
+    return edits.fix_range(made, "linear_2", -1.5, 1.5)
+
+
+def caches_handed_on(folder):
+    tokens = Tokenization(length=6, tokenizer="decoders.py:letters")
+    made = decoder(folder, "carried", "a16w8", tokens=tokens, limit=15)
+    options = {"optimise": "Size", "negative_infinity": -32.0}
+    return edits.set_target(made, TargetChoice(id="ethos-u85-256", options=options))
+
+
 @pytest.mark.parametrize(
     "made",
     [
@@ -118,6 +137,8 @@ def plugin(folder):
         condition,
         plugin,
         cmsis_nn,
+        caches_in_buffers,
+        caches_handed_on,
     ],
 )
 def test_that_the_script_makes_the_same_bytes(engine, made):

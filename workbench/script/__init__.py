@@ -11,6 +11,7 @@ from workbench.errors import Place, failure
 from workbench.pipeline.plan import tool_versions
 from workbench.project import sources
 from workbench.script.data_part import data_part
+from workbench.script.decoder_part import QUANTIZE, remembering_parts, steps_part
 from workbench.script.model_part import model_part
 from workbench.script.quantizer_part import (
     cpu_kernels_call,
@@ -63,19 +64,12 @@ def script(
             "Switch the improvers off, or use the package of the workbench.",
             where,
         )
-    if sources.reads_text(project):
-        where = Place(kind="option", id="calibration.spec")
-        raise failure(
-            "A project that reads a text has no script: it would need the steps of the decoder.",
-            "Use the package of the workbench, or calibrate with arrays.",
-            where,
-        )
     base = os.path.relpath(folder, out.absolute().parent)
     parts = [
         _head(project, base),
         *observers_part(project, has_ranges=bool(project.ranges or ranges)),
         model_part(project, folder, branches=branches),
-        data_part(project, folder),
+        *_data_parts(project, folder),
         *own_ini_part(project, folder),
         *kept_off_part(project),
         *cpu_kernels_part(project),
@@ -84,6 +78,13 @@ def script(
         _main(project, project.fixed_ranges() if ranges is None else ranges),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _data_parts(project: Project, folder: Path) -> list[str]:
+    source = project.calibration
+    if source is None or not sources.reads_text(project):
+        return [data_part(project, folder)]
+    return [steps_part(source, folder), *remembering_parts(source)]
 
 
 def demand_arm(project: Project) -> None:
@@ -142,10 +143,7 @@ HERE = (Path(__file__).parent / {base!r}).resolve()
 _TAKEN = """# Numbers that the methods chosen for ranges gave when this was written: with other
 # calibration data, weights or precisions, have the workbench write the script again.
 """
-_FLOW = """
-{ranges}
-
-
+_QUANTIZE = """
 def quantize(program, inputs):
     # Guards become a call_module node, on which the Arm passes fail.
     module = program.module(check_guards=False)
@@ -161,25 +159,42 @@ def quantize(program, inputs):
         for sample in samples(inputs):
             prepared(*sample)
 {fix}    return convert_pt2e(prepared)
+"""
+
+_FLOW = """
+{ranges}
+
+
+{quantize}
 
 
 def main():
     global input_names
     torch.set_num_threads(1)  # the last bits of ranges depend on it
     program, inputs = load_model()
-    if program.run_decompositions({}).graph_signature.buffers_to_mutate:
-        sys.exit("This program keeps buffers from run to run: take the workbench's own package.")
+{buffers}
     input_names = [str(name) for name in program.graph_signature.user_inputs]
     with torch.no_grad():
         quantized = torch.export.export(quantize(program, inputs), inputs)
 {lower}"""
 
+_REFUSE_BUFFERS = """\
+    if program.run_decompositions({}).graph_signature.buffers_to_mutate:
+        sys.exit("This program keeps buffers from run to run: take the workbench's own package.")"""
+_KEEP_BUFFERS = "    program = without_writes(program)"
+
 _LOWER = """    edge = to_edge_transform_and_lower(
         quantized,
-        partitioner=[EthosUPartitioner(compile_spec(){checks})],
+        partitioner=[EthosUPartitioner(compile_spec(){checks})],{methods}
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
 """
+
+_METHODS = "\n        constant_methods=methods_for_runners(program, inputs),"
+_RUNTIME_FORM = {
+    False: "ExecutorchBackendConfig(extract_delegate_segments=False)",
+    True: "runtime_form(edge.exported_program())",
+}
 
 _BORDER = """
     from executorch.exir.passes.quantize_io_pass import QuantizeInputs, QuantizeOutputs
@@ -202,13 +217,14 @@ def _checks(project: Project) -> str:
 
 
 def _main(project: Project, ranges: Mapping[str, tuple[float, float]]) -> str:
+    reads_text = sources.reads_text(project)
     integer_io = bool(project.target.options.get("integer_io"))
     kernels = cpu_kernels_call(project)
     apart = ""
     if project.target.options.get(EXTERNAL_WEIGHTS):
         apart = "    made.write_tensor_data_to_file(out.parent)  # the weights: weights.ptd\n"
     tail = f"""
-    config = ExecutorchBackendConfig(extract_delegate_segments=False)
+    config = {_RUNTIME_FORM[reads_text]}
     out = Path(sys.argv[1] if len(sys.argv) > 1 else {project.name + ".pte"!r})
     made = edge.to_executorch(config=config)
     out.write_bytes(made.buffer)
@@ -221,7 +237,10 @@ if __name__ == "__main__":
     fix = "    fix_ranges(prepared, RANGES)\n" if ranges else ""
     taken = any(tensor not in project.fixed_ranges() for tensor in ranges)
     flow = _FLOW.replace("{ranges}", f"{_TAKEN if taken else ''}RANGES = {dict(ranges)!r}")
+    flow = flow.replace("{quantize}", (QUANTIZE if reads_text else _QUANTIZE).strip("\n"))
+    flow = flow.replace("{buffers}", _KEEP_BUFFERS if reads_text else _REFUSE_BUFFERS)
     lower = _LOWER.replace("{checks}", _checks(project))
+    lower = lower.replace("{methods}", _METHODS if reads_text else "")
     if project.target.options.get(OPTION):
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
     flow = flow.replace("{fix}", fix).replace("{lower}", lower)

@@ -26,10 +26,12 @@ from workbench.engine.toolchains.ethos_u import vela
 from workbench.engine.toolchains.ethos_u.chosen_kernels import with_kernels
 from workbench.engine.toolchains.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.toolchains.ethos_u.control_flow import refuse_control_flow
+from workbench.engine.toolchains.ethos_u.for_runners import methods_for_runners
 from workbench.engine.toolchains.ethos_u.placing import cpu_nodes, kept_off, kept_reasons
 from workbench.engine.toolchains.ethos_u.refusals import loop_refused, vela_left, vela_refused
 from workbench.engine.toolchains.ethos_u.tosa_graph import tosa_snapshot
 from workbench.pipeline.plan import tool_version
+from workbench.project import sources
 from workbench.results import LowerResult
 from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
@@ -37,7 +39,7 @@ from workbench.targets.ethos_u_extras import CPU_KERNELS
 from workbench.targets.ethos_u_memory import clock_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from workbench.engine.context import StageContext
     from workbench.engine.keeping_off import KeptOff
@@ -79,10 +81,13 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
                 edge = replace(known, manager=manager)
             else:
                 check = kept_off(context, off)
-                edge = _lowered(context.hot("convert").program, choice, compiled, check)
+                program, methods = context.hot("convert").program, methods_for_runners(context)
+                edge = _lowered(program, choice, compiled, check, methods)
             context.check_cancelled()
             context.store.keep("edge", key, edge)
-            lowered, runtime = _runtime(edge, choice)
+            lowered, runtime = _runtime(
+                edge, choice, is_decoder=sources.reads_text(context.project)
+            )
     except SystemExit as error:
         raise vela_left(error) from error
     except RuntimeError as error:
@@ -123,26 +128,28 @@ def refusal(context: StageContext, off: Sequence[tuple[str, str]]) -> str:
 
 
 def _lowered(
-    program: Any, choice: TargetChoice, compiled: vela.Recording, check: KeptOff | None
-) -> _Edge:
+    program: Any, choice: TargetChoice, compiled: vela.Recording, check: KeptOff | None,
+    methods: Mapping[str, int | bool] | None = None,
+) -> _Edge:  # fmt: skip
     checks = [check] if check else None
     with capture_tosa() as tosa, kept_reasons() as reasons:
         manager = to_edge_transform_and_lower(
             program,
             partitioner=[EthosUPartitioner(compile_spec(choice), additional_checks=checks)],
+            constant_methods=dict(methods or {}),
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
     return _Edge(manager, list(tosa), reasons, compiled.origins)
 
 
-def _runtime(edge: _Edge, choice: TargetChoice) -> tuple[Lowered, Any]:
+def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lowered, Any]:
     """Return the compiled program with its bytes; ``edge`` stays as it is."""
     manager = copy.deepcopy(edge.manager)
     if choice.options["integer_io"]:
         manager = _integer_io(manager)
     manager = with_kernels(manager, str(choice.options.get(CPU_KERNELS, "")))
     program = copy.deepcopy(manager).exported_program()
-    runtime = manager.to_executorch(config=_runtime_config(program))
+    runtime = manager.to_executorch(config=_runtime_config(program, is_decoder))
     graph = tosa_snapshot(edge.tosa, edge.origins)
     lowered = Lowered(program, edge.tosa, bytes(runtime.buffer), graph)
     if choice.options.get(EXTERNAL_WEIGHTS):
@@ -150,16 +157,19 @@ def _runtime(edge: _Edge, choice: TargetChoice) -> tuple[Lowered, Any]:
     return lowered, runtime
 
 
-def _runtime_config(program: Any) -> ExecutorchBackendConfig:
+def _runtime_config(program: Any, is_decoder: bool) -> ExecutorchBackendConfig:
     """Return how the runtime's form is made; buffers that the program writes begin as they are.
 
-    Otherwise the runtime leaves their memory as it finds it, and a NaN there outlives any mask.
+    Otherwise the runtime leaves their memory as it finds it, and a NaN there outlives any mask. A
+    decoder's constants are computed beforehand, as ExecuTorch's export of language models does.
     """
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
     written = sorted(n for n, target in signature.inputs_to_buffers.items() if target in changed)
     passes = [InitializedMutableBufferPass(written)] if written else []
-    return ExecutorchBackendConfig(extract_delegate_segments=False, passes=passes)
+    return ExecutorchBackendConfig(
+        extract_delegate_segments=False, passes=passes, do_quant_fusion_and_const_prop=is_decoder
+    )
 
 
 def _weights(runtime: Any) -> bytes | None:
