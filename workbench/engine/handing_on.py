@@ -11,6 +11,7 @@ import torch
 
 from workbench.engine.quality import tensors_of
 from workbench.engine.samples import calibration_samples
+from workbench.engine.stepping import stepping
 from workbench.handover.facts import digest, file_stem
 from workbench.pipeline.plan import tool_versions
 from workbench.results import (
@@ -24,9 +25,11 @@ from workbench.results import (
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from workbench.engine.context import StageContext
+    from workbench.engine.data import Sample
+    from workbench.engine.stepping import Steps
     from workbench.results import ExportedModel
 
 VECTORS = 4
@@ -76,23 +79,38 @@ def _commands(exported: ExportedModel, stem: str) -> str:
 
 
 def _vectors(context: StageContext) -> bytes:
-    """Return a few inputs, the float model's outputs and those of the main reading."""
-    floating = context.hot("export").module(check_guards=False)
-    emulated = context.hot("convert").module
+    """Return a few inputs, the float model's outputs and those of the main reading.
+
+    What a program keeps between calls stands after its own inputs and outputs; samples follow each
+    other, each side with what it kept itself.
+    """
+    program = context.hot("export")
+    kept = tuple(program.graph_signature.buffers_to_mutate.values())
+    floats, emulated = program.module(check_guards=False), context.hot("convert").module
     arrays: dict[str, np.ndarray[Any, Any]] = {}
-    with torch.no_grad():
+    with torch.no_grad(), stepping(floats) as ours, stepping(emulated) as theirs:
         for number, sample in enumerate(calibration_samples(context)):
             if number == VECTORS:
                 break
-            for name, tensors in (
-                ("input", tensors_of(sample.inputs)),
-                ("float", tensors_of(floating(*sample.inputs))),
-                ("emulated", tensors_of(emulated(*sample.inputs))),
-            ):
+            inputs, outputs = _step(ours, sample, kept)
+            found = {"input": inputs, "float": outputs, "emulated": _step(theirs, sample, kept)[1]}
+            for name, tensors in found.items():
                 arrays |= {f"{number}/{name}{i}": t.numpy() for i, t in enumerate(tensors)}
-    kept = io.BytesIO()
-    np.savez(kept, **arrays)
-    return kept.getvalue()
+    written = io.BytesIO()
+    np.savez(written, **arrays)
+    return written.getvalue()
+
+
+def _step(
+    steps: Steps, sample: Sample, kept: Sequence[str]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return all inputs and outputs of the next step, those that are kept last."""
+    inputs = steps.inputs(sample)
+    before = [steps.module.get_buffer(name).clone() for name in kept]
+    outputs = tensors_of(steps.module(*inputs))
+    steps.took(sample, outputs)
+    after = [steps.module.get_buffer(name).clone() for name in kept]
+    return [*tensors_of(inputs), *before], [*outputs, *after]
 
 
 def _manifest(

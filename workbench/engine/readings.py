@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     import torch
 
-    Compute = Callable[[tuple[torch.Tensor, ...]], list[torch.Tensor]]
+    from workbench.engine.data import Sample
+
+    Compute = Callable[[Sample], list[torch.Tensor]]
 
 
 @dataclass
@@ -24,7 +26,8 @@ class ReadingTally:
         id: Its name.
         title: Its name in words.
         marks: What kind of numbers these are.
-        compute: Returns the outputs for inputs; None for the main reading, which the stage runs.
+        compute: Returns the outputs for the next sample; None for the main reading, which the
+            stage runs.
     """
 
     id: str
@@ -36,20 +39,17 @@ class ReadingTally:
     _labelled: int = 0
     _hits: int = 0
 
-    def add(
-        self, inputs: tuple[torch.Tensor, ...], floats: list[torch.Tensor],
-        main: list[torch.Tensor], label: int | None,
-    ) -> None:  # fmt: skip
-        """Take in a sample: its inputs, the float outputs, those of the main reading."""
-        outputs = main if self.compute is None else self.compute(inputs)
+    def add(self, sample: Sample, floats: list[torch.Tensor], main: list[torch.Tensor]) -> None:
+        """Take in a sample, the float outputs, those of the main reading."""
+        outputs = main if self.compute is None else self.compute(sample)
         if not self._sums:
             self._sums = [Accumulator() for _ in floats]
         for sums, a, b in zip(self._sums, floats, outputs, strict=True):
             sums.add(a, b)
         self._count += 1
-        if label is not None:
+        if sample.label is not None:
             self._labelled += 1
-            self._hits += bool(top_k_hit(outputs[0], label, 1))
+            self._hits += bool(top_k_hit(outputs[0], sample.label, 1))
 
     @property
     def result(self) -> Reading:

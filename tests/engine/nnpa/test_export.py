@@ -248,27 +248,6 @@ def test_that_studies_of_cost_are_refused_with_a_sentence(lane, study):
     assert "estimates what programs for IBM Telum II" in lane.failure.message
 
 
-def test_that_a_program_with_a_state_is_refused_with_a_sentence(lane):
-    import torch
-
-    from workbench.engine.programs import without_writes
-    from workbench.engine.toolchains.nnpa.exporting import exported as export_program
-    from workbench.errors import WorkbenchError
-
-    class Counting(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("seen", torch.zeros(1))
-
-        def forward(self, x):
-            self.seen.add_(1)
-            return x + self.seen
-
-    inputs = (torch.zeros(1),)
-    with pytest.raises(WorkbenchError, match="keeps a state between calls"):
-        export_program(without_writes(torch.export.export(Counting(), inputs)), inputs)
-
-
 def test_that_the_report_tells_readings_products_and_commands(lane):
     from workbench.project import store
     from workbench.report import page

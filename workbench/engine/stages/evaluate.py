@@ -38,8 +38,7 @@ def run(context: StageContext) -> None:
     worst = WorstSamples()
     tally = _Tally(keep=context.project.evaluation.metric is not None)
     text = TextTally(samples.spell) if samples.spell else None
-    # Other readings of a program take samples one by one.
-    readings = () if text is not None else context.toolchain().readings(context)
+    readings = context.toolchain().readings(context)
     limit = context.project.evaluation.limit
     total = min(limit, samples.count) if samples.count else limit
     with torch.inference_mode(), closing(tensors):
@@ -57,7 +56,7 @@ def run(context: StageContext) -> None:
                 text.add(sample, floats[0], quantizeds[0])
             worst.add(sample, floats, quantizeds)
             for reading in readings:
-                reading.add(sample.inputs, floats, quantizeds, sample.label)
+                reading.add(sample, floats, quantizeds)
     metric = _metric(context, tally)
     calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
     result = tally.result(samples.name, calibrated_on, metric)

@@ -17,6 +17,7 @@ import onnxscript.optimizer
 import torch
 from onnx import numpy_helper
 
+from workbench.engine.toolchains.nnpa import state
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
@@ -46,22 +47,23 @@ def float_program(context: StageContext) -> torch.export.ExportedProgram:
 def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> onnx.ModelProto:
     """Return the program as ONNX; every node is called after its module and operation.
 
+    What the program keeps between calls goes in and out last; see ``state``.
+
     Raises:
-        WorkbenchError: an operator has no form in ONNX, or the program keeps a state.
+        WorkbenchError: an operator has no form in ONNX.
     """
-    if kept := program.graph_signature.buffers_to_mutate:
-        raise failure(
-            f"The program keeps a state between calls ({', '.join(sorted(kept.values())[:3])}), "
-            "and an ONNX file for onnx-mlir has none.",
-            "Let the model take its state as an input and return it.",
-            Place(kind="stage", id="lower"),
-        )
     try:
         with _quiet(), torch.no_grad():
             made = torch.onnx.export(
-                program, inputs, dynamo=True, opset_version=OPSET, verbose=False, optimize=False
+                state.giving(program),
+                inputs,
+                dynamo=True,
+                opset_version=OPSET,
+                verbose=False,
+                optimize=False,
             )
             assert made is not None
+            state.hand_on(made, state.kept(program))
             # Nothing but constants: the exporter's other optimizations would fold batch norms into
             # products, and the weights that are quantized would not be those of the model.
             onnxscript.optimizer.fold_constants(made.model)
@@ -75,6 +77,7 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
             details=str(error),
         ) from error  # fmt: skip
     model.ir_version = IR_VERSION
+    state.widen_indices(model)
     _name_nodes(model)
     return model
 

@@ -18,6 +18,7 @@ from workbench.engine.toolchains.nnpa.exporting import (
 )
 from workbench.engine.toolchains.nnpa.file_products import file_products
 from workbench.engine.toolchains.nnpa.quantizing import options_of
+from workbench.engine.toolchains.nnpa.state import kept
 from workbench.results import (
     CONFIG_FILE,
     MODEL_FILE,
@@ -29,6 +30,7 @@ from workbench.results import (
 from workbench.targets.nnpa.command import (
     NO_SWITCH,
     SILENT_ERRORS,
+    STATE,
     command,
     container_command,
     exclusions,
@@ -67,7 +69,8 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     made = ExportedModel(
         opset=OPSET, ir_version=IR_VERSION, nodes=len(model.graph.node), bytes=len(data),
         rewritten=rewritten, products=products, config=config,
-        commands=_commands(options, config), notes=_notes(options, config),
+        commands=_commands(options, config),
+        notes=(*_state_notes(context), *_notes(options, config)),
         check=compiler.check(data, config, options, predicted, context.check_cancelled),
     )  # fmt: skip
     context.log(made.check.sentence)
@@ -119,6 +122,11 @@ def _commands(options: dict[str, Any], config: str) -> tuple[tuple[str, str], ..
         ("onnx-mlir", command(MODEL_FILE, options, CONFIG_FILE if config else "")),
         ("IBM zDLC (container)", container_command(MODEL_FILE, options)),
     )
+
+
+def _state_notes(context: StageContext) -> tuple[str, ...]:
+    count = len(kept(context.hot("export")))
+    return (STATE.format(count=count),) if count else ()
 
 
 def _notes(options: dict[str, Any], config: str) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from workbench.engine.quality import tensors_of
 from workbench.engine.readings import ReadingTally
+from workbench.engine.stepping import Steps, plain_attention
 from workbench.engine.toolchains.nnpa.quantizing import convert, options_of
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from workbench.engine.context import StageContext
+    from workbench.engine.data import Sample
 
 TITLES = {
     "nnpa": ("NNPA model", "emulated: dlfloat16 operands, scales, correction and result"),
@@ -32,8 +33,13 @@ def readings(context: StageContext) -> list[ReadingTally]:
     ]
 
 
-def computing(context: StageContext, name: str) -> Callable[..., list[torch.Tensor]]:
-    """Return what computes the outputs by a reading."""
+def computing(context: StageContext, name: str) -> Callable[[Sample], list[torch.Tensor]]:
+    """Return what computes the outputs by a reading, sample after sample."""
     observed = copy.deepcopy(context.hot("calibrate").module)
-    module = convert(observed, reading=name)
-    return lambda inputs: tensors_of(module(*inputs))
+    steps = Steps(convert(observed, reading=name))
+
+    def compute(sample: Sample) -> list[torch.Tensor]:
+        with plain_attention(when=steps.remembers):
+            return steps(sample)
+
+    return compute

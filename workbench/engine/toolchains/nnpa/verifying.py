@@ -5,24 +5,26 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnxruntime
 import torch
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from workbench.engine.quality import Accumulator, tensors_of
+from workbench.engine.quality import Accumulator
 from workbench.engine.readings import ReadingTally
 from workbench.engine.samples import evaluation_samples
+from workbench.engine.stepping import stepping
 from workbench.engine.toolchains.nnpa.exporting import float_program
 from workbench.engine.toolchains.nnpa.quantizing import options_of
 from workbench.engine.toolchains.nnpa.readings import TITLES, computing
+from workbench.engine.toolchains.nnpa.state import FileSteps, first_state
 from workbench.errors import Place, failure
 from workbench.results import MODEL_FILE, VerifyResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from workbench.engine.context import StageContext
 
@@ -39,21 +41,24 @@ def verify(context: StageContext) -> VerifyResult:
         WorkbenchError: the file computes something else than the model.
     """
     path = context.path("lower") / MODEL_FILE
-    plain = _session(path.read_bytes())
-    exported = float_program(context).module(check_guards=False)
-    floating = context.hot("export").module(check_guards=False)
-    readings = _readings(context, path, plain)
+    program = float_program(context)
+    first = first_state(program)
+    session = _session(path.read_bytes())
+    plain = FileSteps(session, first)
+    readings = _readings(context, path, FileSteps(session, first), first)
     tally, samples = _Agreement(), evaluation_samples(context)
     limit = context.project.verification.samples
-    with torch.inference_mode():
+    exported_steps = stepping(program.module(check_guards=False))
+    floating_steps = stepping(context.hot("export").module(check_guards=False))
+    with torch.inference_mode(), exported_steps as exported, floating_steps as floating:
         for number, sample in enumerate(samples):
             if number == limit:
                 break
             context.progress(number, limit, f"sample {number + 1}")
-            tally.add(tensors_of(exported(*sample.inputs)), plain(sample.inputs))
-            floats = tensors_of(floating(*sample.inputs))
+            tally.add(exported(sample), plain(sample))
+            floats = floating(sample)
             for reading in readings:
-                reading.add(sample.inputs, floats, floats, sample.label)
+                reading.add(sample, floats, floats)
     if tally.is_off:
         raise failure(
             f"The exported file computes something else than the model: outputs differ by up to "
@@ -66,7 +71,9 @@ def verify(context: StageContext) -> VerifyResult:
     )
 
 
-def _readings(context: StageContext, path: Path, plain: Callable[..., Any]) -> list[ReadingTally]:
+def _readings(
+    context: StageContext, path: Path, plain: FileSteps, first: dict[str, torch.Tensor]
+) -> list[ReadingTally]:
     by = f"computed by ONNX Runtime {onnxruntime.__version__} on this machine"
     chosen = options_of(context.project)["reading"]
     emulated = [
@@ -77,7 +84,7 @@ def _readings(context: StageContext, path: Path, plain: Callable[..., Any]) -> l
         ReadingTally("onnxruntime", "ONNX Runtime, float", by, plain),
         *emulated,
         ReadingTally("onnxruntime-dynamic", "ONNX Runtime, dynamic", f"{by}: int8, per tensor",
-                     _session(_dynamic(path))),
+                     FileSteps(_session(_dynamic(path)), first)),
     ]  # fmt: skip
 
 
@@ -92,7 +99,7 @@ def _dynamic(path: Path) -> bytes:
         return made.read_bytes()
 
 
-def _session(model: bytes) -> Callable[[tuple[torch.Tensor, ...]], list[torch.Tensor]]:
+def _session(model: bytes) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
     """Return what runs a model on one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -100,8 +107,8 @@ def _session(model: bytes) -> Callable[[tuple[torch.Tensor, ...]], list[torch.Te
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_inputs()]
 
-    def run(inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-        given = {n: t.numpy() for n, t in zip(names, tensors_of(inputs), strict=True)}
+    def run(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        given = {n: t.numpy() for n, t in zip(names, inputs, strict=True)}
         return [torch.from_numpy(np.asarray(each)) for each in session.run(None, given)]
 
     return run
