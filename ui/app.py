@@ -42,6 +42,7 @@ from workbench.pipeline.stages import STAGES
 from workbench.project.model import Project
 from workbench.project.trust import TrustStore
 from workbench.protocol import Event, LogLine
+from workbench.targets import why_unestimated
 
 _WARM_UP_MS = 700
 _OF_A_PROJECT = {
@@ -217,6 +218,8 @@ class Workbench(QObject):
             if name in _OF_A_PROJECT or name.startswith("run_"):
                 action.setEnabled(project is not None)
         self.window.actions_by_id["cancel"].setEnabled(bool(self.runner.running))
+        can_compile = project is not None and not why_unestimated(project.target.id)
+        self.window.actions_by_id["blame"].setEnabled(can_compile)
         if project is not None:
             self.window.pipeline.render_project(project, self.document.folder)
             self._plan()

@@ -51,7 +51,7 @@ class DeliverVerbs(QObject):
             for file in result.files:
                 shutil.copyfile(folder / file.name, target / file.name)
         except OSError as error:
-            message = f"The deliverables could not be copied: {error.strerror or error}."
+            message = f"Nothing could be copied to {target}: {error.strerror or error}."
             self._context.notices.error(failure(message, "Choose another folder."))
             return
         self._context.notices.success(f"{len(result.files)} files are in {target}.")

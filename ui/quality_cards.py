@@ -7,24 +7,35 @@ from collections.abc import Iterator
 from ui.figures import DASH, count, decibel, figure, percent
 from ui.models.quality_table import cosine_text
 from ui.widgets.figure_cards import Card
+from workbench.errors import WorkbenchError
+from workbench.project.model import Project
 from workbench.results import EvaluateResult, FormatMemory, VerifyResult
 from workbench.results.language import TextQuality
+from workbench.targets import target_of
 
 MEASURED = "measured on host (PyTorch)"
+
 COMPUTED = "computed (TOSA model)"
 
 
+def quality_origin(project: Project | None) -> str:
+    """Return how figures of a project's quality come about."""
+    try:
+        return (target_of(project.target.id).emulation if project else "") or MEASURED
+    except WorkbenchError:
+        return MEASURED
+
+
 def quality_cards(
-    value: EvaluateResult, memory: FormatMemory | None = None, emulation: str = ""
+    value: EvaluateResult, memory: FormatMemory | None = None, source: str = MEASURED
 ) -> list[Card]:
     """Return the cards of an evaluation; figures that do not exist have none.
 
     Args:
         value: The evaluation.
         memory: What values of number formats take.
-        emulation: What figures are marked with where no device is behind them.
+        source: How the figures come about, in words.
     """
-    source = emulation or MEASURED
     cards = [
         Card("SQNR", decibel(value.sqnr_db), source, "All outputs; more is better"),
         Card("Cosine", cosine_text(value.cosine), source, "1 is the same direction"),

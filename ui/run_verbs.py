@@ -46,7 +46,11 @@ class RunVerbs(QObject):
         project = document.project
         if project is None:
             return
-        offered = target_of(project.target.id).stages
+        try:
+            offered = target_of(project.target.id).stages
+        except WorkbenchError as error:
+            self._context.notices.error(error)
+            return
         stages = [stage_id] if stage_id else [s for s in EVERYTHING if s in offered]
         views = {view.id: view for view in session.stages()}
         blocked = [s for s in stages if views[s].state in {"blocked", "unavailable"}]

@@ -54,3 +54,12 @@ def test_that_what_is_not_there_is_refused_with_a_sentence(engine, options, said
     outcome, _, _ = asked(engine, project("small", **CALIBRATED), **options)
     assert outcome == "failed"
     assert said in engine.failure.message
+
+
+def test_that_a_target_without_an_integer_program_shows_two_sides_and_says_why(engine):
+    made = project("small", "int8-dyn", "nnpa", **CALIBRATED)
+    assert engine.run(made, "lower") == "done", engine.failure
+    outcome, found, _ = asked(engine, made, sample=0, tensor="linear", integer=True)
+    assert outcome == "done", engine.failure
+    assert found.sides == ("float", "quantized")
+    assert found.note.startswith("There is no integer program: the numbers are emulated")

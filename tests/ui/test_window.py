@@ -188,37 +188,6 @@ def test_that_a_dropped_file_that_is_no_use_is_one_sentence(opened, notices, nam
     assert opened.document.path == project_file
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "The project file is empty."),
-        (b'{"version": 2, "na', "Broken at line 1, column 16"),
-        (b"[1, 2]", "not a project"),
-        (b'{"version": 99}', "newer program"),
-        (b'{"version": 7, "name": "", "model": {"spec": "m.pt2"}, "target": {"id": "x"}}', "name:"),
-    ],
-)
-def test_that_a_file_that_cannot_be_opened_is_named_with_the_reason(
-    opened, notices, tmp_path, content, said
-):
-    (tmp_path / "bad.qwb").write_bytes(content)
-    before = opened.document.project
-    opened.files.open_path(tmp_path / "bad.qwb")
-    notice = notices.take("bad.qwb cannot be opened.")
-    assert said in notice.hint
-    assert opened.document.project is before
-
-
-def test_that_cancelling_is_offered_while_there_is_work(opened, qtbot, engines):
-    action = opened.window.actions_by_id["cancel"]
-    assert not action.isEnabled()
-    engines.plays = [Play(hold="calibrate")]
-    opened.runs.run_to("calibrate")
-    qtbot.waitUntil(action.isEnabled)
-    action.trigger()
-    qtbot.waitUntil(lambda: not action.isEnabled())
-
-
 def test_that_dropped_data_asks_what_it_is_for(opened, tmp_path, notices):
     path = tmp_path / "mine" / "samples.npz"
     path.write_bytes(b"")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject
 
 from ui.models.figure_table import Column, FigureTableModel
+from workbench.graph.wording import operator_name
 from workbench.results import CpuNode
 from workbench.studies.placement import Placement
 
@@ -21,7 +22,7 @@ class LeftRow:
 
 LEFT_COLUMNS: tuple[Column[LeftRow], ...] = (
     Column("Device", lambda row: row.kind),
-    Column("Operator", lambda row: row.node.op),
+    Column("Operator", lambda row: operator_name(row.node.op)),
     Column("Module", lambda row: row.node.module or "(model)"),
     Column("Why it would stay on the CPU", lambda row: row.node.reason),
 )

@@ -25,7 +25,7 @@ from ui.models.quality_table import (
 )
 from ui.models.token_table import TokenTableModel
 from ui.numerics.comparison_view import ComparisonView, pages_of
-from ui.quality_cards import MEASURED, quality_cards
+from ui.quality_cards import quality_cards, quality_origin
 from ui.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
 from ui.selection import Selected
 from ui.theme import Theme
@@ -39,7 +39,6 @@ from workbench.results import (
     TensorQuality,
     VerifyResult,
 )
-from workbench.targets import target_of
 
 NO_QUALITY = (
     "How far the quantized model is from the float one appears here once it has been evaluated."
@@ -178,9 +177,9 @@ class NumericsPanel(ResultPanel):
         converted = self.context.load(ConvertResult, "convert")
         memory = converted.memory if converted is not None else None
         project = self.context.document.project
-        emulation = target_of(project.target.id).emulation if project is not None else ""
-        self.bars_note.setText(f"SQNR of each tensor, {emulation or MEASURED}")
-        cards = quality_cards(value, memory, emulation)
+        origin = quality_origin(project)
+        self.bars_note.setText(f"SQNR of each tensor, {origin}")
+        cards = quality_cards(value, memory, origin)
         self.cards.render_cards(cards, theme, stale=not shown.current)
         note = f"{_samples(value.samples)} of {value.data}, calibrated on {value.calibrated_on}."
         if EXAMPLE_ONLY in {value.calibrated_on, value.data}:

@@ -98,12 +98,21 @@ class SamplePanel(Panel):
         self._draw()
 
     def render_selection(self, selected: Selected) -> None:
-        names = sorted(selected.nodes)
-        name = self._tensor_of(names[0]) if names else ""
+        node = self._node_of(selected)
+        name = self._tensor_of(node) if node else ""
         if name and name != self._tensor:
             self._tensor = name
             self.chosen.setText(f"Tensor {self._tensor}")
         self.show_button.setEnabled(bool(self._tensor) and self.desk.job is None)
+
+    def _node_of(self, selected: Selected) -> str:
+        """Return the chosen operation, or the last one of the chosen modules; "" for none."""
+        outline = self.context.outline
+        if selected.nodes or outline.snapshot is None:
+            return min(selected.nodes, default="")
+        inside = outline.nodes_of(selected.modules - {""})
+        calls = (n.id for n in outline.snapshot.nodes if n.id in inside and n.kind == "call")
+        return max(enumerate(calls), default=(0, ""))[1]
 
     def _tensor_of(self, node: str) -> str:
         """Return the tensor that an operation of the float program makes."""

@@ -19,6 +19,7 @@ from ui.assigning import preset_ids
 from ui.figures import count, decibel, percent
 from ui.panel import Panel
 from ui.plots.bar_plot import ModuleBars
+from ui.quality_cards import quality_origin
 from ui.selection import Selected
 from ui.study_desk import StudyDesk
 from ui.theme import Theme
@@ -167,7 +168,8 @@ class SensitivityPanel(Panel):
             return doing or NOTHING
         said = (
             f"Whole model {decibel(found.quantized.sqnr_db)} over "
-            f"{plural(found.samples, 'sample')} of {found.data}, measured on host (PyTorch)."
+            f"{plural(found.samples, 'sample')} of {found.data}, "
+            f"{quality_origin(self.context.document.project)}."
         )
         if not self.desk.is_current:
             said = f"For a former configuration: {said[0].lower()}{said[1:]}"

@@ -159,7 +159,13 @@ class SimulatorPanel(ResultPanel):
         project = self.context.document.project
         if project is None:
             return
-        self.machine.setVisible("run" in target_of(project.target.id).stages)
+        try:
+            is_simulated = "run" in target_of(project.target.id).stages
+        except WorkbenchError:
+            is_simulated = False
+        self.machine.setVisible(is_simulated)
+        if not is_simulated:
+            return
         found = simulator_setup(project)
         hint = "" if isinstance(found, Setup) else f"{found.message} {found.hint}"
         settings, installed, runner = MachineSettings(), None, None

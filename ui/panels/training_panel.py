@@ -32,7 +32,11 @@ NOTHING = (
     "The quantized model learns to give what the float model gives for the calibration data. "
     "It needs no labels; a fifth of the samples is kept apart to measure on."
 )
-NO_DATA = "Training needs calibration data: name some in the project's settings. No labels needed."
+NO_DATA = "Training needs calibration data: drop some on the window. No labels needed."
+NO_WEIGHTS = "Train first: there are no trained weights for this configuration"
+NO_GAIN = "No epoch was better than the weights that training began with"
+_TRY_TIP = "Quantize, measure and compile with them; nothing changes yet"
+_USE_TIP = "Keep them in a file beside the project, and let all stages use them"
 _USE, _BACK = "Use these weights", "Use the model's own weights"
 
 
@@ -99,7 +103,6 @@ class TrainingPanel(Panel):
         self.train = QPushButton("Train", side)
         self.train.clicked.connect(self._on_train)
         self.attempt = QPushButton("Try these weights", side)
-        self.attempt.setToolTip("Quantize, measure and compile with them; nothing changes yet")
         self.attempt.clicked.connect(self._on_try)
         self.use = QPushButton(_USE, side)
         self.use.clicked.connect(self._on_use)
@@ -157,9 +160,8 @@ class TrainingPanel(Panel):
         apart = f"{plural(found.held_out, 'sample')} kept apart from"
         measured = apart if found.held_out else "the samples of"
         said = (
-            f"Before training {decibel(found.start_db)}, best {decibel(found.best_db)}"
-            f"{f' after epoch {found.best}' if found.best else ''}"
-            f"; {plural(len(found.epochs), 'epoch')} of {plural(found.samples, 'sample')}, "
+            f"Before training {decibel(found.start_db)}, {_best(found)}; "
+            f"{plural(len(found.epochs), 'epoch')} of {plural(found.samples, 'sample')}, "
             f"predicted on {measured} {found.data}."
         )
         if found.device != "cpu":
@@ -176,6 +178,10 @@ class TrainingPanel(Panel):
         used = project.trained_weights if project is not None else None
         ready = bool(name) and self.desk.is_current and self.desk.job is None
         is_used = bool(used) and used == name
+        why = NO_GAIN if found is not None and found.epochs and not found.best else NO_WEIGHTS
+        for button, meaning in ((self.attempt, _TRY_TIP), (self.use, _USE_TIP)):
+            button.setToolTip(meaning if ready else why)
+        self.back.setToolTip("" if used else "They are in use")
         self.attempt.setEnabled(ready and not is_used and not self.trial.is_running)
         self.use.setEnabled(ready and not is_used)
         self.use.setText("These weights are used" if is_used else _USE)
@@ -220,6 +226,12 @@ class TrainingPanel(Panel):
 
     def _on_back(self) -> None:
         self.context.document.apply(_BACK, lambda project: edits.use_trained(project, None))
+
+
+def _best(found: TrainingResult) -> str:
+    if found.epochs and not found.best:
+        return "no epoch better"
+    return f"best {decibel(found.best_db)}{f' after epoch {found.best}' if found.best else ''}"
 
 
 def _lines(parent: QWidget, *, hint: bool = False) -> QLabel:

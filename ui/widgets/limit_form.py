@@ -7,7 +7,7 @@ import os
 from pydantic import JsonValue
 from PySide6.QtCore import QLocale
 from PySide6.QtGui import QDoubleValidator
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSpinBox, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QSpinBox, QVBoxLayout, QWidget
 
 from workbench.studies.search import DEFAULT_TRIALS
 
@@ -16,19 +16,25 @@ _FIELD_PX = 74
 
 
 class LimitForm(QWidget):
-    """One row of fields; an empty limit asks for nothing."""
+    """Limits, and below them how much to try; an empty limit asks for nothing."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
+        rows = QVBoxLayout(self)
+        rows.setContentsMargins(0, 0, 0, 0)
+        self._row = QHBoxLayout()
+        rows.addLayout(self._row)
         self.accuracy = self._field("Accuracy \u2265", "Metric, else top-1 from 0 to 1, else dB")
         self.cycles = self._field("Cycles \u2264", "Estimated by Vela")
         self.sram = self._field("SRAM [KiB] \u2264", "Peak, estimated by Vela")
+        self._row.addStretch(1)
+        self._row = QHBoxLayout()
+        rows.addLayout(self._row)
         self.trials = self._spin(("trial", "trials"), 1, 10_000, DEFAULT_TRIALS)
         cores = os.cpu_count() or 1
         self.workers = self._spin(("process", "processes"), 1, cores, 1)
         self.workers.setToolTip(f"Engines that evaluate at once; {cores} cores here")
+        self._row.addStretch(1)
 
     def options(self) -> dict[str, JsonValue]:
         """Return the options of the study."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.targets.base import TargetSpec
 from workbench.targets.ethos_u import EthosU
 from workbench.targets.formats import Formats
@@ -30,7 +30,10 @@ def target_of(variant_id: str) -> TargetSpec:
 
 def why_unestimated(variant_id: str) -> str:
     """Return why nothing here tells what programs for a target cost; "" where something does."""
-    target = target_of(variant_id)
+    try:
+        target = target_of(variant_id)
+    except WorkbenchError as error:
+        return error.infos[0].message
     if target.estimator:
         return ""
     return f"Nothing on this machine estimates what programs for {target.title} cost."

@@ -51,3 +51,9 @@ def test_that_values_of_a_former_configuration_say_so(panel, opened, qtbot):
     show(panel, opened, qtbot)
     opened.context.assigner.modules(["stem"], "a16w8")
     qtbot.waitUntil(lambda: "former configuration" in panel.note.text())
+
+
+def test_that_a_module_of_the_tree_shows_the_tensor_it_ends_with(panel, opened, qtbot):
+    opened.context.selection.choose_modules(["stem"])
+    qtbot.waitUntil(panel.show_button.isEnabled)
+    assert panel.chosen.text() == "Tensor relu"

@@ -12,6 +12,7 @@ from workbench.engine.stepping import stepping
 from workbench.engine.tensor_quality import nodes_by_name, seen_as, watched
 from workbench.errors import Place, failure
 from workbench.studies.sample import SampleTensor, save_values
+from workbench.targets import target_of
 
 if TYPE_CHECKING:
     from workbench.engine.context import StageContext
@@ -27,7 +28,8 @@ def run(study: StudyContext) -> None:
     """Leave one tensor's values; those of the other tensors are at hand for the next question."""
     context, tensor = study.stage, str(study.options["tensor"])
     number = int(str(study.options["sample"]))
-    with_integers = bool(study.options.get("integer"))
+    emulation = target_of(context.project.target.id).emulation
+    with_integers = bool(study.options.get("integer")) and not emulation
     values = _values(context, number, with_integers=with_integers)
     found = {side: tensors[tensor] for side, tensors in values.items() if tensor in tensors}
     node = nodes_by_name(context.hot("prepare").module).get(tensor)
@@ -39,7 +41,8 @@ def run(study: StudyContext) -> None:
         )
     arrays = {side: value.detach().float().numpy() for side, value in found.items()}
     save_values(arrays, study.folder)
-    note = "" if with_integers else NOT_LOWERED
+    absent = f"There is no integer program: the numbers are {emulation}."
+    note = "" if with_integers else absent if emulation else NOT_LOWERED
     if with_integers and "integer" not in found:
         note = "The integer program holds no such tensor: it is inside another operator, or float."
     result = SampleTensor(
