@@ -88,7 +88,9 @@ def _config_type(device: str) -> type[OwnConfig]:
 def preset_title(preset_id: str) -> str:
     """Return what a preset is, in words; the user's own have only their name."""
     preset = PRESETS_BY_ID.get(preset_id)
-    return f"{preset.id}: {preset.title}" if preset else preset_id
+    if preset is None or preset.title.lower() == preset.id:
+        return preset.title if preset else preset_id
+    return f"{preset.id}: {preset.title}"
 
 
 def label_of(config: Config) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QTabBar
+from PySide6.QtWidgets import QAbstractButton, QTabBar
 
 from ui.dialogs.new_project import FIRST_TARGET, NewProjectDialog
 from ui.dialogs.target_dialog import TargetDialog
 from ui.models.module_tree import Column
 from ui.panels import PANELS
 from ui.problems import on_the_cpu
+from workbench.project import edits
+from workbench.project.model import TargetChoice
 from workbench.results import CpuNode
 
 
@@ -64,6 +66,24 @@ def test_that_names_in_the_tree_keep_their_room(small, qtbot):
     tree = small.window.reveal("modules").tree
     tree.resize(260, 300)
     assert tree.columnWidth(Column.MODULE) >= 104
+
+
+@pytest.mark.parametrize("target", ["", "nnpa"])
+def test_that_every_button_that_is_off_says_why(opened, qtbot, target):
+    if target:
+        choice = TargetChoice(id=target)
+        opened.document.apply("Set target", lambda p: edits.set_target(p, choice))
+    else:
+        opened.runs.run_to("")
+        qtbot.waitUntil(lambda: not opened.runner.running)
+    silent = []
+    for row in PANELS:
+        panel = opened.window.reveal(row.id)
+        panel.flush()
+        buttons = panel.findChildren(QAbstractButton)
+        off = [b for b in buttons if b.isVisible() and not b.isEnabled() and not b.toolTip()]
+        silent += [(row.id, button.text()) for button in off]
+    assert silent == []
 
 
 @pytest.mark.parametrize(("name", "page"), [("graph", "_pages"), ("modules", "_stack")])

@@ -127,7 +127,7 @@ class DevicesPanel(Panel):
         self._head = QGridLayout()
         for place, widget in enumerate((self.start, self.devices, self.configs, self.modes)):
             self._head.addWidget(widget, 0, place)
-        self._head.addWidget(self.limits, 1, 1)
+        self._head.addWidget(self.limits, 1, 1, 1, 2)
         self._head.addWidget(self.take, 1, 3)
         self._head.setColumnStretch(4, 1)
 
@@ -161,6 +161,7 @@ class DevicesPanel(Panel):
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         self.start.setEnabled(not why)
+        self.start.setToolTip(why)
         self.note.setText(why or self._sentence(found))
         rows = self._rows(found)
         self.model.set_rows(rows)
@@ -206,7 +207,9 @@ class DevicesPanel(Panel):
         self.table.choose_rows(shown, reveal=False)
         self.plot.choose([n for n, at in enumerate(self._plotted) if at == place])
         is_other = self._chosen is not None and self._chosen.target != self._present()
-        self.take.setEnabled(self._chosen is not None and not self._chosen.problem and is_other)
+        can_take = self._chosen is not None and not self._chosen.problem and is_other
+        self.take.setEnabled(can_take)
+        self.take.setToolTip("" if can_take else "Choose another device in the table or the plot")
 
     def _describe(self, dot: int) -> str:
         found = self.desk.found

@@ -108,7 +108,9 @@ class JobsPanel(Panel):
             else:
                 self._clock.stop()
         job = self._chosen()
-        self.cancel.setEnabled(job is not None and not job.over)
+        can_cancel = job is not None and not job.over
+        self.cancel.setEnabled(can_cancel)
+        self.cancel.setToolTip("" if can_cancel else "Choose a job that runs or waits")
 
     def _chosen(self) -> Job | None:
         rows = self.table.selectionModel().selectedRows()

@@ -241,7 +241,11 @@ class RulesPanel(Panel):
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.addAction("Change precision\u2026").triggered.connect(lambda: self._edit(row))
+        menu.setToolTipsVisible(True)
+        change = menu.addAction("Change precision\u2026", lambda: self._edit(row))
+        if rule.kind == "quantizer":
+            change.setEnabled(False)
+            change.setToolTip("A plug-in's quantizer decides precision by itself")
         words = "Switch off" if rule.enabled else "Switch on"
         menu.addAction(words).triggered.connect(
             lambda: self._on_switched(rule.id, not rule.enabled)

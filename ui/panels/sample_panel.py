@@ -81,7 +81,7 @@ class SamplePanel(Panel):
         if self.desk.options:
             self.desk.look()
         job, found = self.desk.job, self.desk.found
-        self.show_button.setEnabled(bool(self._tensor) and job is None)
+        self._show_ready()
         self.show_button.setText("Running\u2026" if job is not None else "Show")
         if found is None:
             self.note.setText("")
@@ -103,7 +103,11 @@ class SamplePanel(Panel):
         if name and name != self._tensor:
             self._tensor = name
             self.chosen.setText(f"Tensor {self._tensor}")
+        self._show_ready()
+
+    def _show_ready(self) -> None:
         self.show_button.setEnabled(bool(self._tensor) and self.desk.job is None)
+        self.show_button.setToolTip("" if self._tensor else EMPTY_TEXT)
 
     def _node_of(self, selected: Selected) -> str:
         """Return the chosen operation, or the last one of the chosen modules; "" for none."""

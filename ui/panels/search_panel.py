@@ -123,6 +123,7 @@ class SearchPanel(Panel):
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         self.start.setEnabled(not why)
+        self.start.setToolTip(why)
         self.note.setText(why or self._sentence(found))
         self._dots = found.measured() if found is not None else []
         self._front = found.front() if found is not None else []
@@ -168,7 +169,11 @@ class SearchPanel(Panel):
             self.slider.blockSignals(False)
         self.title.setText(f"Candidate {candidate.number}" if candidate else "No candidate yet")
         self.about.setText("\n".join(self._lines(candidate)) if candidate else "")
-        self.apply.setEnabled(candidate is not None and self.desk.is_current)
+        can_apply = candidate is not None and self.desk.is_current
+        self.apply.setEnabled(can_apply)
+        former = candidate is not None and not self.desk.is_current
+        why = "Found for a former configuration: search again" if former else "Search first"
+        self.apply.setToolTip("" if can_apply else why)
 
     def _lines(self, candidate: Candidate) -> list[str]:
         labels = self.context.outline.resolution.modules

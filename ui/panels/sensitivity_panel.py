@@ -223,7 +223,9 @@ class SensitivityPanel(Panel):
         self.outcome.setText(self.trial.sentence())
         candidate = self.trial.candidate
         self.make_rule.setText(candidate.label if candidate else "Make it a rule")
-        self.make_rule.setEnabled(self.trial.fits and not self.trial.is_running)
+        fits = self.trial.fits and not self.trial.is_running
+        self.make_rule.setEnabled(fits)
+        self.make_rule.setToolTip("" if fits else "Try a precision first")
 
     def _on_measure(self) -> None:
         if self.desk.job is not None:

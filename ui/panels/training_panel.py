@@ -33,6 +33,8 @@ NOTHING = (
     "It needs no labels; a fifth of the samples is kept apart to measure on."
 )
 NO_DATA = "Training needs calibration data: drop some on the window. No labels needed."
+OVER = "Over: ask for more epochs, or change an option"
+NO_FORM = "An option is not complete"
 NO_WEIGHTS = "Train first: there are no trained weights for this configuration"
 NO_GAIN = "No epoch was better than the weights that training began with"
 _TRY_TIP = "Quantize, measure and compile with them; nothing changes yet"
@@ -137,6 +139,9 @@ class TrainingPanel(Panel):
         self.train.setText("Pause" if job else "Go on" if begun and not over else "Train")
         can = project is not None and project.calibration is not None and self.form.is_complete
         self.train.setEnabled(bool(job) or (can and not over))
+        lacks = project is not None and project.calibration is None
+        reasons = ((lacks, NO_DATA), (over, OVER), (not self.form.is_complete, NO_FORM))
+        self.train.setToolTip(next((why for is_so, why in reasons if is_so), ""))
         self.note.setText(self._sentence(found))
         epochs = found.epochs if found is not None else ()
         total = found.total if found is not None else self.form.epochs.value()

@@ -91,6 +91,7 @@ class RuleForm(QWidget):
         completer.activated.connect(self._show_ready)
         self.config = QComboBox(self)
         self.config.setAccessibleName("Config")
+        self.config.activated.connect(self._show_ready)
         self.add = QPushButton("Add rule", self)
         self.add.setProperty("primary", True)
         self.add.clicked.connect(self._on_add)
@@ -121,6 +122,7 @@ class RuleForm(QWidget):
         self._words.setStringList(list(self._names.get(kind, ())))
         self.match.setEnabled(bool(example))
         self.match.setPlaceholderText(f"e.g. {example}" if example else "everything")
+        self.match.setToolTip(self.match.placeholderText())
         chosen = self.config.currentData()
         self.config.clear()
         model = self.config.model()
@@ -139,7 +141,10 @@ class RuleForm(QWidget):
     def _show_ready(self) -> None:
         kind, _, example = KINDS[self.kind.currentIndex()]
         match = self.match.text().strip()
-        self.add.setEnabled((bool(match) or not example) and self.config.count() > 0)
+        is_named = bool(match) or not example
+        self.add.setEnabled(is_named and self.config.count() > 0)
+        self.add.setToolTip("" if is_named else f"Say what it speaks of, e.g. {example}")
+        self.config.setToolTip(self.config.currentText())
         if not self.config.count():
             self._call.setText("No plug-in has a quantizer: Edit, Plug-ins\u2026")
             return
