@@ -124,7 +124,7 @@ def caches_in_buffers(folder):
 def caches_handed_on(folder):
     tokens = Tokenization(length=6, tokenizer="decoders.py:letters")
     made = decoder(folder, "carried", "a16w8", tokens=tokens, limit=15)
-    options = {"optimise": "Size", "negative_infinity": -32.0}
+    options = {"optimise": "Size", "negative_infinity": -32}
     return edits.set_target(made, TargetChoice(id="ethos-u85-256", options=options))
 
 

@@ -207,8 +207,8 @@ def _transformations(options: Mapping[str, Any]) -> list[str]:
     for name, (field, kind) in _ENUMS.items():
         if name in passes:
             lines.append(f"    config.{field} = passes.{kind}[{passes[name]!r}]")
-    least = passes.get("negative_infinity", NEGATIVE_INFINITY)
-    most = passes.get("positive_infinity", POSITIVE_INFINITY)
+    usual = {"negative_infinity": NEGATIVE_INFINITY, "positive_infinity": POSITIVE_INFINITY}
+    least, most = (float(str(passes.get(name, value))) for name, value in usual.items())
     lines.append(f"    config.quantize_inf = passes.QuantizeInfConfig({least!r}, {most!r})")
     return [*lines, "    made.set_pass_pipeline_config(config)"]
 
