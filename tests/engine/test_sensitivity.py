@@ -1,11 +1,15 @@
 """Sensitivity by switches, against real conversions of the same configurations."""
 
 import math
+import shutil
+from pathlib import Path
 
 import pytest
 
+from tests.engine import decoders
 from tests.engine.in_process import CALIBRATED, project
 from workbench.project import edits
+from workbench.project.model import DataSource, Evaluation, Tokenization
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder
 from workbench.studies.sensitivity import SensitivityResult, give
@@ -83,6 +87,38 @@ def test_that_a_study_goes_on_where_it_was_left(engine):
     whole = found(engine, second)
     (engine.cache.root / "studies" / second[-1].key / "study.json").unlink()
     assert found(engine, run(engine, made, samples=8)) == whole
+
+
+@pytest.fixture
+def decoder(engine):
+    """Return what makes a project in which a decoder reads a text of the engine's folder."""
+    shutil.copy(Path(__file__).with_name("decoders.py"), engine.folder)
+    (engine.folder / "text.txt").write_text("the cat sat on the mat")
+    text = DataSource(spec="text.txt", tokens=Tokenization(length=decoders.CONTEXT))
+    fields = {"calibration": text, "evaluation": Evaluation(limit=12)}
+    return lambda model: project(f"decoders.py:{model}", target="ethos-u85-256", **fields)
+
+
+@pytest.mark.parametrize("model", ["kept", "carried"])
+def test_that_modules_of_a_decoder_are_measured_along_a_text(engine, decoder, model):
+    made = decoder(model)
+    result = found(engine, run(engine, made, samples=12))
+    assert (result.samples, result.labelled) == (12, True)
+    assert math.isclose(result.quantized.sqnr_db, measured(engine, made), abs_tol=1e-9)
+    units = {unit.unit.name: unit for unit in result.units}
+    for name in ("keys", "head"):
+        real = measured(engine, give(made, units[name].unit, "float"))
+        assert abs(units[name].without.sqnr_db - real) < 0.01, name
+
+
+def test_that_a_decoders_study_goes_on_within_a_sequence(engine, decoder):
+    made = decoder("kept")
+    first = run(engine, made, samples=11)
+    second = run(engine, made, samples=12)
+    assert second[0].done == 12
+    parts = found(engine, second)
+    (engine.cache.root / "studies" / first[-1].key / "study.json").unlink()
+    assert found(engine, run(engine, made, samples=12)) == parts
 
 
 def test_that_a_model_with_branches_is_refused_in_a_sentence(engine):

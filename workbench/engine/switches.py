@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,11 +15,12 @@ from workbench.engine.acceleration.evaluation import requantized
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from workbench.engine.toolchains.base import Toolchain
 
 Values = dict[fx.Node, Any]
+_NOTHING: Mapping[str, torch.Tensor] = MappingProxyType({})
 
 _PER_TENSOR = torch.ops.quantized_decomposed.quantize_per_tensor.default
 _EXACT = 2**20
@@ -28,7 +30,9 @@ class SwitchedProgram:
     """A converted program whose dequantize nodes give the quantized or the float value.
 
     ``switches`` are all dequantize nodes. With all on, every value is that of the converted
-    program; with all off, that of the prepared one, with batch norms folded.
+    program; with all off, that of the prepared one, with batch norms folded. ``writes`` are the
+    buffers that the program writes, by name, each with the node whose value it becomes: here
+    nothing is written, and what they hold is given to each run.
 
     Raises:
         WorkbenchError: the program has branches or loops.
@@ -42,48 +46,76 @@ class SwitchedProgram:
                 Place(kind="stage", id="sensitivity"),
             )
         self.module = toolchain.convert(copy.deepcopy(calibrated), fold=False)
+        written = programs.written_buffers(self.module)
         programs.write_nowhere(self.module)
         self.nodes = list(self.module.graph.nodes)
+        named = {node.name: node for node in self.nodes}
+        self.writes = {buffer: named[name] for buffer, name in written.items()}
         self.switches = frozenset(n for n in self.nodes if is_node_of(n, "dequantize"))
         self._constants: Values = {}
         self._find_constants()
         self._followers = {node: list(node.users) for node in self.nodes}
 
-    def run(self, inputs: tuple[torch.Tensor, ...], on: frozenset[fx.Node]) -> Values:
-        """Return the values of all nodes with the switches ``on`` closed."""
-        values: Values = {}
-        given = iter(inputs)
+    def run(
+        self, inputs: tuple[torch.Tensor, ...], on: frozenset[fx.Node],
+        kept: Mapping[str, torch.Tensor] = _NOTHING,
+    ) -> Values:  # fmt: skip
+        """Return the values of all nodes with the switches ``on`` closed.
+
+        Args:
+            inputs: The program's inputs.
+            on: The switches.
+            kept: What buffers hold that are not as they were at first.
+        """
+        values: Values = self._given(inputs, kept)
         for node in self.nodes:
-            if node.op == "placeholder":
-                values[node] = next(given)
-            else:
+            if node not in values:
                 values[node] = self._value(node, values, on)
         return values
 
-    def rerun(self, before: Values, changed: Iterable[fx.Node], on: frozenset[fx.Node]) -> Any:
-        """Return the output when the switches ``on`` are closed.
+    def rerun(
+        self, before: Values, changed: Iterable[fx.Node], on: frozenset[fx.Node],
+        inputs: tuple[torch.Tensor, ...], kept: Mapping[str, torch.Tensor] = _NOTHING,
+    ) -> Values:  # fmt: skip
+        """Return the values of all nodes when the switches ``on`` are closed.
 
         Args:
             before: The values of a run.
             changed: The switches that were otherwise in that run.
             on: The switches that are closed now.
+            inputs: The program's inputs.
+            kept: What buffers hold that are not as they were at first.
         """
         due = set(changed)
-        values: Values = {}
+        values: Values = self._given(inputs, kept)
         for node in self.nodes:
-            if node not in due:
-                values[node] = before[node]
-                continue
-            values[node] = self._value(node, values, on)
+            if node not in values:
+                fresh = node in due or (node.op == "get_attr" and node.target in self.writes)
+                values[node] = self._value(node, values, on) if fresh else before[node]
             if values[node] is not before[node]:
                 due.update(self._followers[node])
-        return values[self.nodes[-1]]
+        return values
+
+    def _given(self, inputs: tuple[torch.Tensor, ...], kept: Mapping[str, torch.Tensor]) -> Values:
+        """Return the values that no node computes."""
+        values: Values = {}
+        given = iter(inputs)
+        for node in self.nodes:
+            if node.op == "placeholder":
+                values[node] = next(given)
+            elif node.op == "get_attr" and node.target in kept:
+                values[node] = kept[str(node.target)]
+        return values
 
     def error_at(self, node: fx.Node, values: Values, switch: fx.Node) -> torch.Tensor:
         """Return by how much one switch alone moves the value of a node that reads it."""
         moved = {**values, switch: self._switched(switch, values)}
         error: torch.Tensor = self._value(node, moved, frozenset()) - values[node]
         return error
+
+    def is_constant(self, node: fx.Node) -> bool:
+        """Return whether a node is an attribute, and none that the program writes."""
+        return node.op == "get_attr" and str(node.target) not in self.writes
 
     def output(self, values: Values) -> Any:
         """Return the output among the values of a run."""
@@ -131,7 +163,7 @@ class SwitchedProgram:
         for node in self.switches:
             quantize = node.args[0]
             source = quantize.args[0] if isinstance(quantize, fx.Node) else None
-            if isinstance(source, fx.Node) and source.op == "get_attr":
+            if isinstance(source, fx.Node) and self.is_constant(source):
                 value = operator.attrgetter(str(source.target))(self.module)
                 with torch.no_grad():
                     self._constants[node] = self._stock(node, value)

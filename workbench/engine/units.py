@@ -12,6 +12,8 @@ from workbench.engine.switches import is_node_of
 from workbench.studies.sensitivity import Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from workbench.engine.switches import SwitchedProgram
 
 
@@ -31,11 +33,13 @@ class Switching:
         for node in program.nodes:
             if node in self._unit_of:
                 members.setdefault(self._unit_of[node], []).append(node)
-        self._members = [m for m in members.values() if self._touched(m)]
+        written = frozenset(program.writes.values())
+        found = (m for m in members.values() if self._touched(m))
+        self._members = [m for m in found if not written.issuperset(m)]
         folded = _folded(exported, {node.name for node in program.nodes})
-        self.units = [
-            _unit(each, program, self._members, folded, self._origins) for each in self._members
-        ]
+        # No rule speaks of what goes into a buffer.
+        named = [[node for node in each if node not in written] for each in self._members]
+        self.units = [_unit(each, program, named, folded, self._origins) for each in named]
 
     def only(self, place: int) -> frozenset[fx.Node]:
         """Return the switches to close so that one unit alone is quantized, ends included."""
@@ -100,28 +104,38 @@ def _joined(program: SwitchedProgram, origins: dict[fx.Node, str]) -> dict[fx.No
 
     Where readers round by themselves nothing flows rounded: then each of them stands alone.
     """
-    flows = not any(_is_own(switch) for switch in program.switches)
-    leader: dict[fx.Node, fx.Node] = {}
     operators = [n for n in program.nodes if _is_operator(n)]
+    leader = {node: node for node in operators}
 
     def find(node: fx.Node) -> fx.Node:
         while leader[node] is not node:
             node = leader[node]
         return node
 
-    for node in operators:
-        leader[node] = node
+    for node, other in _bonds(program, operators, origins):
+        if other in leader:
+            leader[find(node)] = find(other)
+    return {node: find(node) for node in operators}
+
+
+def _bonds(
+    program: SwitchedProgram, operators: Sequence[fx.Node], origins: Mapping[fx.Node, str]
+) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """Yield each operator with others that it cannot be quantized without."""
+    flows = not any(_is_own(switch) for switch in program.switches)
     parents = {programs.module_of(n).rpartition(".")[0] for n in operators}
+    written = set(program.writes.values())
     first: dict[str, fx.Node] = {}
     for node in operators:
-        leader[find(node)] = find(first.setdefault(f"node {origins[node]}", node))
+        yield node, first.setdefault(f"node {origins[node]}", node)
         module = programs.module_of(node)
         if module and module not in parents:
-            leader[find(node)] = find(first.setdefault(module, node))
+            yield node, first.setdefault(module, node)
         for source in node.all_input_nodes:
-            if source in leader and flows:
-                leader[find(node)] = find(source)
-    return {node: find(node) for node in operators}
+            held = _source(source) if source in program.switches and node in written else source
+            # What goes into a buffer is quantized with what makes it.
+            if held is not None and (flows or node in written):
+                yield node, held
 
 
 def _is_operator(node: fx.Node) -> bool:
@@ -176,6 +190,6 @@ def _weights(members: list[fx.Node], program: SwitchedProgram) -> int:
     for node in members:
         for source in node.all_input_nodes:
             held = _source(source) if source in program.switches else source
-            if held is not None and held.op == "get_attr":
+            if held is not None and program.is_constant(held):
                 total += operator.attrgetter(str(held.target))(program.module).numel()
     return total

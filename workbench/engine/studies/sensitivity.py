@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from workbench.engine.chosen_ranges import chosen_ranges
 from workbench.engine.observers import fix_ranges
-from workbench.engine.quality import tensors_of, top_k_hit
+from workbench.engine.quality import top_k_hit
 from workbench.engine.running import searching_ranges
 from workbench.engine.samples import evaluation_samples
-from workbench.engine.stepping import refuse_memory
+from workbench.engine.stepping import stepping
+from workbench.engine.switched_steps import SwitchedSteps
 from workbench.engine.switches import SwitchedProgram
 from workbench.engine.units import Switching
 from workbench.studies.documents import load_study
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from workbench.engine.data.sample import Sample
     from workbench.engine.studies.context import StudyContext
 
+# Two settings of the switches, beside those of each unit.
+_FLOATS, _QUANTIZED = ("floats", 0), ("quantized", 0)
+
 
 def run(study: StudyContext) -> None:
     """Go on from the samples that were done before, and leave the sums after each."""
@@ -38,7 +42,6 @@ def run(study: StudyContext) -> None:
     if found is not None and found.samples >= total:
         study.tell(found, found.samples, total, "")
         return
-    refuse_memory(context.hot("calibrate").module, samples, "Sensitivity", "sensitivity")
     with searching_ranges(context):
         observed = copy.deepcopy(context.hot("calibrate").module)
         fix_ranges(observed, chosen_ranges(context)[0])
@@ -49,16 +52,30 @@ def run(study: StudyContext) -> None:
         found = SensitivityResult(
             data=samples.name, samples=0, total=total, labelled=True, units=units
         )
-    floating = context.hot("export").module(check_guards=False)
-    for number, sample in enumerate(samples):
-        if number == total:
-            break
-        if number < found.samples:
-            continue
-        with torch.inference_mode():
-            added = _Measured(study, switching, sample, floating(*sample.inputs))
-            found = added.onto(found, total)
-        study.tell(found, number + 1, total, f"sample {number + 1}")
+    _measure(study, switching, found.model_copy(update={"total": total}))
+
+
+def _measure(study: StudyContext, switching: Switching, found: SensitivityResult) -> None:
+    """Take the samples that are left, and leave the sums after each."""
+    context, total = study.stage, found.total
+    steps = SwitchedSteps(switching.program)
+    missed: list[Sample] = []
+    with stepping(context.hot("export").module(check_guards=False)) as floating:
+        for number, sample in enumerate(evaluation_samples(context)):
+            if number == total:
+                break
+            if sample.begins or not steps.remembers(sample):
+                missed = []
+            missed.append(sample)
+            if number < found.samples:
+                continue
+            # What was measured before only fills the memory of those that go on.
+            for each in missed:
+                with torch.inference_mode():
+                    measured = _Measured(study, switching, steps, each, floating(each))
+                    added = measured.onto(found, total)
+            found, missed = added, []
+            study.tell(found, number + 1, total, f"sample {number + 1}")
     study.tell(found.model_copy(update={"total": found.samples}), found.samples, total, "")
 
 
@@ -66,30 +83,31 @@ class _Measured:
     """One sample through the program with each of its units switched."""
 
     def __init__(
-        self, study: StudyContext, switching: Switching, sample: Sample, reference: Any
-    ) -> None:
+        self, study: StudyContext, switching: Switching, steps: SwitchedSteps, sample: Sample,
+        reference: list[torch.Tensor],
+    ) -> None:  # fmt: skip
         self._study, self._switching, self._sample = study, switching, sample
-        self._reference = tensors_of(reference)
-        program = switching.program
-        self._floats = program.run(sample.inputs, frozenset())
-        self._quantized = program.run(sample.inputs, program.switches)
+        self._reference, self._steps = reference, steps
+        steps.take(sample)
+        self._floats = steps.run(_FLOATS, frozenset())
+        self._quantized = steps.run(_QUANTIZED, switching.program.switches)
 
     def onto(self, found: SensitivityResult, total: int) -> SensitivityResult:
         """Return the sums with this sample's added."""
-        program = self._switching.program
+        steps, switches = self._steps, self._switching.program.switches
         units = []
         for index, unit in enumerate(found.units):
             self._study.stage.check_cancelled()
             only = self._switching.only(index)
             opened = self._switching.inside(index)
-            alone = program.rerun(self._floats, only, only)
-            spared = program.rerun(self._quantized, opened, program.switches - opened)
+            alone = steps.rerun(("only", index), self._floats, only, only)
+            spared = steps.rerun(("without", index), self._quantized, opened, switches - opened)
             update = {
                 "only": unit.only.plus(self._noise(alone)),
                 "without": unit.without.plus(self._noise(spared)),
             }
             units.append(unit.model_copy(update=update))
-        whole = self._noise(program.output(self._quantized))
+        whole = self._noise(steps.outputs(self._quantized))
         hits = Noise(hits=self._hit(self._reference[0]))
         return found.model_copy(
             update={
@@ -102,9 +120,8 @@ class _Measured:
             }
         )
 
-    def _noise(self, output: Any) -> Noise:
+    def _noise(self, outputs: list[torch.Tensor]) -> Noise:
         signal = noise = 0.0
-        outputs = tensors_of(output)
         for a, b in zip(self._reference, outputs, strict=True):
             wide = a.to(torch.float64)
             signal += float((wide * wide).sum())
