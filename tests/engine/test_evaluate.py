@@ -122,3 +122,9 @@ def test_that_results_name_the_operation_of_the_exported_program_they_are_about(
     assert last == tensors[-1]
     weights = [r for r in engine.result(made, "calibrate").ranges if r.kind == "weight"]
     assert {"linear", "linear_1"} <= {weight.origin for weight in weights}
+
+
+def test_that_samples_of_a_callable_are_named_with_their_file(engine):
+    made = project("small", **CALIBRATED)
+    assert engine.run(made, "calibrate") == "done"
+    assert engine.result(made, "calibrate").calibrated_on == "networks.py:samples"

@@ -18,6 +18,7 @@ from ui.quality_cards import verify_cards
 from ui.theme import Theme
 from ui.widgets.figure_cards import FigureCards
 from ui.widgets.figure_view import FigureView
+from ui.widgets.wrapped_label import WrappedLabel
 from workbench.results import VerifyResult
 
 AGAINST_QUANTIZED = "Integer program against quantized"
@@ -37,9 +38,8 @@ class ComparisonView(QWidget):
         super().__init__(parent)
         self.heading = QLabel(AGAINST_QUANTIZED, self)
         self.heading.setObjectName("Subheading")
-        self.note = QLabel(self)
+        self.note = WrappedLabel(parent=self)
         self.note.setObjectName("Hint")
-        self.note.setWordWrap(True)
         self.cards = FigureCards(self)
         self.readings = ReadingTableModel(self)
         self.reading_table = FigureView("Readings over the same samples", self.readings, self)
@@ -50,8 +50,7 @@ class ComparisonView(QWidget):
         self.integer_table.rows_chosen.connect(self._on_integers_chosen)
         self.tokens = TokenTableModel(self, verified=True)
         self.token_table = FigureView("Tokens of the text, by the program", self.tokens, self)
-        self.divergence = QLabel(self)
-        self.divergence.setWordWrap(True)
+        self.divergence = WrappedLabel(parent=self)
         self._arrange()
 
     def render_comparison(self, value: VerifyResult, theme: Theme, *, stale: bool) -> None:

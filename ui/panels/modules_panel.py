@@ -29,7 +29,7 @@ from ui.wording import differences, why
 
 EMPTY_TEXT = "The modules appear here once the model has been exported."
 _LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 58, Column.PARAMETERS: 58}
-_PAD_PX, _WIDEST_PX, _INDENT_PX = 16, 170, 14
+_PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 16, 170, 120, 14
 
 
 class ModuleTree(QTreeView):
@@ -218,7 +218,10 @@ class ModulesPanel(Panel):
         paths = self.context.outline.resolution.modules
         chips = {self.model.index_of(p).siblingAtColumn(Column.CONFIG).data() for p in paths}
         wide = (chip_width(str(chip or ""), self.tree.font()) for chip in chips)
-        self.tree.set_widths({**self._widths, Column.CONFIG: max(wide, default=0.0)})
+        # Names deep down, below closed parents, leave types their room.
+        names = min(self._widths[Column.MODULE], _NAMES_PX)
+        config = max(wide, default=0.0)
+        self.tree.set_widths({**self._widths, Column.MODULE: names, Column.CONFIG: config})
 
     def _on_filter_edited(self, text: str) -> None:
         self._proxy.setFilterFixedString(text)

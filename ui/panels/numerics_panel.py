@@ -31,6 +31,7 @@ from ui.selection import Selected
 from ui.theme import Theme
 from ui.widgets.figure_cards import FigureCards
 from ui.widgets.figure_view import FigureView
+from ui.widgets.wrapped_label import WrappedLabel
 from workbench.errors import Place
 from workbench.results import (
     EXAMPLE_ONLY,
@@ -107,8 +108,7 @@ class NumericsPanel(ResultPanel):
         from ui.plots.bar_plot import BarPlot
 
         self.cards = FigureCards(content)
-        self.data_note = QLabel(content)
-        self.data_note.setWordWrap(True)
+        self.data_note = WrappedLabel(parent=content)
         self.readings = ReadingTableModel(self)
         self.reading_table = FigureView("Readings side by side", self.readings, content)
         self.outputs = OutputTableModel(self)

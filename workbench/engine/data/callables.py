@@ -45,7 +45,8 @@ def read_callable(
                 error, "gave something unusable", where, reference.path
             ) from error
 
-    return Samples(name, None, read)
+    home = reference.path.name if reference.path is not None else reference.module
+    return Samples(f"{home}:{name}", None, read)
 
 
 def _item(item: Any, inputs: int) -> tuple[tuple[Any, ...], int | None]:
