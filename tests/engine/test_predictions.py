@@ -11,7 +11,7 @@ from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
 from workbench.numerics.grid import Scheme
 from workbench.numerics.histogram import Histogram
-from workbench.numerics.methods import METHODS
+from workbench.numerics.methods import METHODS, METHODS_BY_ID
 from workbench.project.model import DataSource
 from workbench.project.qconfig import Activation, Observer, QuantConfig
 from workbench.results import load_arrays
@@ -61,7 +61,21 @@ def drawn(kind):
     return {
         "normal": x, "relu": x.relu(), "tails": x**3, "shifted": x + 3.0,
         "spike": torch.cat([x * 0.05, torch.tensor([40.0])]),
+        "far": 0.07 + 0.93 * torch.rand(200_000), "squares": x.square(),
     }[kind]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["normal", "relu", "tails", "shifted", "spike", "far", "squares"])
+def test_that_kl_never_clips_more_than_a_thousandth_of_the_values(kind):
+    x = drawn(kind)
+    histogram = histogram_of(x)
+    for scheme in (BYTE, Scheme(-127, 127, True)):
+        low, high = METHODS_BY_ID["kl"].range(histogram, scheme)
+        assert float(((x < low) | (x > high)).double().mean()) <= 0.0012
+        best = scheme.grid(*METHODS_BY_ID["mse"].range(histogram, scheme))
+        found = histogram.sqnr_db(scheme.grid(low, high))
+        if kind in {"normal", "relu", "shifted", "far", "squares"}:
+            assert found > histogram.sqnr_db(best) - (8 if kind == "squares" else 2)
 
 
 @pytest.mark.parametrize("kind", ["normal", "relu", "tails", "shifted", "spike"])

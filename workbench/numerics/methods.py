@@ -28,6 +28,9 @@ _TRIALS = 33
 _EQUAL = 1.0 + 1e-9
 _ROUNDS = 3
 _KL_LEVELS, _KL_STRIDE, _KL_BINS = 128, 16, 2048
+# Of a 12-layer transformer at 8 bits, with values that lie far from zero: 16.6 dB without, 25.8 dB
+# with this bound, 26.1 dB by torchao's search.
+_KL_CLIPPED = 0.001
 _TINY = 1e-12
 Range = tuple[float, float]
 
@@ -90,15 +93,25 @@ def _noises(
 
 
 def _kl(histogram: Histogram, scheme: Scheme) -> Range | None:
-    """Return the threshold on the sizes of values; for 8 bits, as it was published."""
+    """Return the threshold on the sizes of values; for 8 bits.
+
+    As it was published, but for two things that were left open there. No more than a share of
+    the values is clipped: where all but a bin of them are, what is left diverges from itself by
+    nothing, however much is lost. And values of one sign have all levels of a grid that is not
+    symmetric, not half of them.
+    """
     if scheme.qmax - scheme.qmin > 255:
         return None
     low, high = _with_zero(histogram.low, histogram.high)
     top = max(-low, high)
     sizes = _sizes(histogram, top)
+    levels = _KL_LEVELS * (2 if low * high == 0.0 and not scheme.symmetric else 1)
+    beyond = sizes.sum() - np.cumsum(sizes)
     best, threshold = np.inf, top
-    for last in range(_KL_LEVELS, _KL_BINS + 1, _KL_STRIDE):
-        found = _divergence(sizes, last)
+    for last in range(levels, _KL_BINS + 1, _KL_STRIDE):
+        if beyond[last - 1] > _KL_CLIPPED * sizes.sum():
+            continue
+        found = _divergence(sizes, last, levels)
         if found < best:
             best, threshold = found, top * last / _KL_BINS
     return max(low, -threshold), min(high, threshold)
@@ -116,13 +129,13 @@ def _sizes(histogram: Histogram, top: float) -> NDArray[np.float64]:
     return counts
 
 
-def _divergence(sizes: NDArray[np.float64], last: int) -> float:
+def _divergence(sizes: NDArray[np.float64], last: int, levels: int) -> float:
     clipped = sizes[:last].copy()
     clipped[-1] += sizes[last:].sum()
-    owner = np.arange(last) * _KL_LEVELS // last
+    owner = np.arange(last) * levels // last
     filled = sizes[:last] > 0
-    sums = np.bincount(owner, sizes[:last], _KL_LEVELS)
-    shares = np.bincount(owner, filled, _KL_LEVELS)
+    sums = np.bincount(owner, sizes[:last], levels)
+    shares = np.bincount(owner, filled, levels)
     quantized = np.where(filled, sums[owner] / np.maximum(shares[owner], 1), 0.0)
     p, q = clipped / max(clipped.sum(), _TINY), quantized / max(quantized.sum(), _TINY)
     some = p > 0
@@ -140,7 +153,8 @@ METHODS: tuple[Method, ...] = (
            _percentile),
     Method("mse", "Least error (MSE)", "The least squared error of this tensor, by search", _mse),
     Method("kl", "KL divergence",
-           "The least Kullback-Leibler divergence; 8 bits only", _kl),
+           "The least Kullback-Leibler divergence, which counts how many values change and not "
+           "by how much: rare large ones may be clipped, 0.1 % of all at most; 8 bits only", _kl),
 )  # fmt: skip
 METHODS_BY_ID = {method.id: method for method in METHODS}
 METHOD_TITLES = {SEARCHED: "Histogram search", **{m.id: m.title for m in METHODS}}
