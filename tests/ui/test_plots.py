@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QPointF
+from PySide6.QtGui import QFontMetricsF
 
 from ui.plots.bar_plot import BarPlot, DifferencePlot, ModuleBars
 from ui.plots.channels import MOST_LINES, spread, thinned
@@ -177,6 +178,19 @@ def test_that_bars_and_differences_say_their_figures(qtbot):
     assert modules.tell(QPointF(0, 1.2)) == "module 1"
     for plot in (bars, differences, modules):
         plot.grab()
+
+
+def test_that_a_name_too_long_for_its_bar_is_cut_in_the_middle(qtbot):
+    modules = ModuleBars("m", "gain", str)
+    qtbot.addWidget(modules)
+    modules.set_theme(DARK)
+    modules.render_bars([f"decoder.{'layers.' * 20}first"], np.array([1.0]))
+    axis = modules.plot.getAxis("left")
+    shown = axis._tickLevels[0][0][1]
+    assert shown.startswith("decoder.")
+    assert shown.endswith(".first")
+    font = axis.style["tickFont"] or modules.font()
+    assert QFontMetricsF(font).horizontalAdvance(shown) < axis.fixedWidth
 
 
 def test_that_panels_are_there_before_pyqtgraph_is_read():

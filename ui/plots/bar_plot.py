@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, Signal
+from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QWidget
 
@@ -207,7 +207,10 @@ class ModuleBars(Chart):
         metrics = QFontMetricsF(axis.style["tickFont"] or self.font())
         widest = max((metrics.horizontalAdvance(n) for n in self.names), default=0.0)
         axis.setWidth(min(widest, _WIDEST_NAME_PX) + 14)
-        axis.setTicks([list(enumerate(self.names)), []])
+        # pyqtgraph draws no name that is wider than its axis.
+        middle = Qt.TextElideMode.ElideMiddle
+        shown = (metrics.elidedText(name, middle, _WIDEST_NAME_PX) for name in self.names)
+        axis.setTicks([list(enumerate(shown)), []])
         longest, least = float(lengths.max(initial=0.0)), float(lengths.min(initial=0.0))
         self.box.setXRange(least * 1.04, longest * 1.04 or 1.0, padding=0)
         scale, unit = next((s, u) for least, s, u in _UNITS if longest >= least)
