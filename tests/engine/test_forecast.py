@@ -17,7 +17,8 @@ def foreseen(engine, made):
         raise AssertionError(engine.failure)
     graph = GraphSnapshot.load(engine.path(made, "export") / GRAPH_FILE)
     told = [p.info for p in problems(made, engine.folder, graph)]
-    return [info.where.id for info in told if "Vela refuses" in info.message]
+    words = ("Vela refuses", "ExecuTorch cannot lower", "a transposed convolution")
+    return [info.where.id for info in told if any(each in info.message for each in words)]
 
 
 @pytest.mark.parametrize(("model", "node"), [(RESIDUAL, "conv2d_2"), ("softmax", "conv2d")])
@@ -35,6 +36,26 @@ def test_that_what_is_foreseen_comes_true_and_what_helps_is_right(engine, model,
         assert engine.run(helped, "lower", "evaluate") == "done", engine.failure
 
 
+@pytest.mark.parametrize(
+    ("model", "target", "node", "words"),
+    [
+        ("growing", "ethos-u65-256", "conv_transpose2d", "could not run on NPU"),
+        ("summing", "ethos-u85-256", "cumsum", "only supports torch.int8 weights"),
+    ],
+)
+def test_that_operators_no_device_has_in_16_bits_are_foreseen(engine, model, target, node, words):
+    made = project(f"wide_networks.py:{model}", "a16w8", target)
+    assert foreseen(engine, made) == [node]
+    assert engine.run(made, "lower", "evaluate") == "failed"
+    assert words in engine.failure.message
+    for helped in (
+        edits.assign(made, "node_name", node, "cpu"),
+        edits.assign(made, "node_name", node, "a8w8"),
+    ):
+        assert foreseen(engine, helped) == []
+        assert engine.run(helped, "lower", "evaluate") == "done", engine.failure
+
+
 def test_that_eight_bits_and_u85_are_not_warned_of(engine):
     assert foreseen(engine, project(RESIDUAL, "a8w8")) == []
     assert foreseen(engine, project(RESIDUAL, "a16w8", "ethos-u85-256")) == []
@@ -45,5 +66,8 @@ def test_that_products_that_read_a_value_twice_are_foreseen(engine):
     made = project("masked", "a16w8")
     assert foreseen(engine, made) == ["matmul_1"]
     assert engine.run(made, "lower", "evaluate") == "failed"
-    assert "TOSA FB Reader error" in engine.failure.message
+    assert "only hand on a value that matmul_1 reads" in engine.failure.message
+    helped = edits.assign(made, "node_name", "matmul_1", "cpu")
+    assert foreseen(engine, helped) == []
+    assert engine.run(helped, "lower", "evaluate") == "done", engine.failure
     assert foreseen(engine, project("masked")) == []

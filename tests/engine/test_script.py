@@ -102,6 +102,14 @@ def cmsis_nn(folder):
     return edits.set_target(made, TargetChoice(id="ethos-u55-128", options=options))
 
 
+def rules_for_nodes(folder):
+    del folder
+    made = project("wide_networks.py:relating")
+    made = edits.assign(made, "node_name", "softmax", "a16w8")
+    made = edits.assign(made, "node_target", "aten.matmul.default", "a8w8-per-tensor")
+    return edits.assign(made, "node_name", "layer_norm", "cpu")
+
+
 def plugin(folder):
     shutil.copy(PLUGIN, folder / "example.py")
     made = project("small", observed("plugin", plugin="example.py:Headroom"), **CALIBRATED)
@@ -135,6 +143,7 @@ def caches_handed_on(folder):
         program_and_arrays,
         pictures_and_own_ini,
         condition,
+        rules_for_nodes,
         plugin,
         cmsis_nn,
         caches_in_buffers,

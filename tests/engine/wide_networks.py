@@ -89,3 +89,59 @@ def samples():
 
 def strided_contiguous():
     return _made(Strided, (1, 3, 16, 16))
+
+
+class Relating(nn.Module):
+    """Attention written out, attention as one operator, and norms: all is taken apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(16, 16) for _ in range(3))
+        self.norm, self.group = nn.LayerNorm(16), nn.GroupNorm(2, 8)
+
+    def forward(self, x):
+        query, key, value = self.query(x), self.key(x), self.value(x)
+        x = torch.softmax(query @ key.transpose(1, 2) * 0.25, -1) @ value + x
+        heads = (x.reshape(1, 8, 2, 8).transpose(1, 2),) * 3
+        x = nn.functional.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+        return torch.einsum("bic,bjc->bij", self.norm(x), self.group(x))
+
+
+def relating():
+    return _made(Relating, (1, 8, 16))
+
+
+class Related(nn.Module):
+    """The products of all pairs of rows: one side is turned, the other is taken as it comes."""
+
+    def forward(self, x):
+        return x @ x.transpose(1, 2)
+
+
+def related():
+    return _made(Related, (1, 8, 16))
+
+
+class Growing(nn.Module):
+    """Twice as large by a transposed convolution, or the sums up to each channel."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.grow = nn.ConvTranspose2d(8, 4, 2, stride=2)
+
+    def forward(self, x):
+        return self.grow(self.conv(x).relu())
+
+
+def growing():
+    return _made(Growing, (1, 3, 8, 8))
+
+
+class Summing(Growing):
+    def forward(self, x):
+        return self.conv(x).cumsum(1)
+
+
+def summing():
+    return _made(Summing, (1, 3, 8, 8))

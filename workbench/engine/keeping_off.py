@@ -1,13 +1,15 @@
 """What a project's rules keep off the NPU, as a check of ExecuTorch's partitioner.
 
-This file stands on ExecuTorch alone, because a generated script carries it along. Source of the
-interface: ExecuTorch 1.5.1, ``exir/backend/operator_support.py`` (DontPartition and its kin).
+A generated script carries the class along. Source of the interface: ExecuTorch 1.5.1,
+``exir/backend/operator_support.py`` (DontPartition and its kin).
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from executorch.exir.backend.operator_support import DontSupportBase
+
+from workbench.engine.taking_apart import root_of
 
 
 class KeptOff(DontSupportBase):
@@ -16,12 +18,11 @@ class KeptOff(DontSupportBase):
     Args:
         rules: Pairs of a kind ("global", "module_name", "module_type", "node_target",
             "node_name") and what it matches; modules with all inside them, nodes and operators as
-            they were in the exported float program.
-        operators: The operator of each node of the exported float program, by its name.
+            they were in the exported float program, with all that was made of them.
     """
 
-    def __init__(self, rules: Sequence[tuple[str, str]], operators: dict[str, str]) -> None:
-        self._rules, self._operators = rules, operators
+    def __init__(self, rules: Sequence[tuple[str, str]]) -> None:
+        self._rules = rules
 
     def is_node_supported(self, submodules: Any, node: Any) -> bool:
         """Return whether no rule keeps the node off, nor what it was quantized with as one.
@@ -41,8 +42,8 @@ class KeptOff(DontSupportBase):
 
     def _is_named(self, node: Any) -> bool:
         stack = [(str(path), str(kind)) for path, kind in self._modules(node)]
-        name = self._origin(node)
-        operator = self._operators.get(name, "")
+        root = root_of(node)
+        name, operator = (root.name, str(root.target)) if root else ("", "")
         return any(
             kind == "global"
             or (kind == "module_name" and any(path == match for path, _ in stack))
@@ -56,10 +57,3 @@ class KeptOff(DontSupportBase):
     def _modules(node: Any) -> Any:
         for path, kind in (node.meta.get("nn_module_stack") or {}).values():
             yield path.removeprefix("L['self'].").split("@")[0], kind
-
-    @staticmethod
-    def _origin(node: Any) -> str:
-        name, origin = "", node.meta.get("from_node")
-        while origin:
-            name, origin = origin[0].name, origin[0].from_node
-        return str(name)

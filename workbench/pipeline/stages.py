@@ -45,7 +45,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("export", "Export", "Exporting the graph", ("import_model",), ("model.strict_export",),
           ("torch",), 4, _entry("export")),
     Stage("prepare", "Prepare", "Inserting observers", ("export",),
-          ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 4,
+          ("rules", "target.quantizer", "improvers"), ("torchao", "executorch"), 5,
           _entry("prepare")),
     Stage("calibrate", "Calibrate", "Calibrating", ("prepare",), ("calibration",), ("torchao",), 4,
           _entry("calibrate")),

@@ -21,6 +21,7 @@ from workbench.script.quantizer_part import (
     own_ini_part,
     own_quantizer_part,
     quantizer_part,
+    taking_apart_part,
 )
 from workbench.targets import target_of
 from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
@@ -71,6 +72,7 @@ def script(
         model_part(project, folder, branches=branches),
         *_data_parts(project, folder),
         *own_ini_part(project, folder),
+        *taking_apart_part(project),
         *kept_off_part(project),
         *cpu_kernels_part(project),
         *own_quantizer_part(project),
@@ -209,11 +211,7 @@ def _checks(project: Project) -> str:
     """Return what the partitioner is told of rules that keep off the NPU."""
     if not project.kept_off():
         return ""
-    operators = "{n.name: str(n.target) for n in program.graph.nodes}"
-    return (
-        f", additional_checks=[\n            KeptOff({project.kept_off()!r},\n"
-        f"                    {operators})]"
-    )
+    return f", additional_checks=[\n            KeptOff({project.kept_off()!r})]"
 
 
 def _main(project: Project, ranges: Mapping[str, tuple[float, float]]) -> str:

@@ -20,13 +20,13 @@ def data_part(project: Project, folder: Path) -> str:
     if source is None:
         return "\n".join([*lines, "    yield inputs"])
     lines += _raw_samples(source, folder)
+    limited = source.limit is not None
     lines += [
         "    given = 0",
         "    for index, row in enumerate(rows):",
         f"        if index in {set(source.dropped) or '()'}:",
         "            continue",
-        f"        if {source.limit!r} is not None and given >= {source.limit or 0}:",
-        "            return",
+        *([f"        if given == {source.limit}:", "            return"] if limited else []),
         "        given += 1",
         "        tensors = (torch.as_tensor(np.array(v)) if not isinstance(v, torch.Tensor)"
         " else v for v in row)",

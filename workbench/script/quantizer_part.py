@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from workbench.project.qconfig import AnyConfig
 
 _CPU_KERNELS = Path(__file__).parents[1] / "engine" / "cpu_kernels.py"
+_TAKING_APART = Path(__file__).parents[1] / "engine" / "taking_apart.py"
 _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "keeping_off.py"
+_DONT_SUPPORT = """from collections.abc import Sequence
+
+from executorch.exir.backend.operator_support import DontSupportBase"""
 _OWN_QUANTIZER = Path(__file__).parents[1] / "engine" / "own_quantizer.py"
 _OBSERVERS = Path(__file__).parents[1] / "engine" / "observers.py"
 _FACTORIES = {
@@ -129,12 +133,26 @@ def own_ini_part(project: Project, folder: Path) -> list[str]:
     return [_AT_HAND.replace("{text}", repr(ini.text)).replace("{name!r}", repr(OWN_INI))]
 
 
+def taking_apart_part(project: Project) -> list[str]:
+    """Return what finds named nodes in all that is made of them, where rules name nodes."""
+    if not _follows(project):
+        return []
+    text = _TAKING_APART.read_text()
+    return [text[text.index("from collections") :]]
+
+
+def _follows(project: Project) -> bool:
+    """Tell whether it matters which node of the float program a node was made of."""
+    kinds = {kind for kind, _, _ in project.quantizer_calls()}
+    return bool(kinds & {"node_name", "node_target"} or project.kept_off())
+
+
 def kept_off_part(project: Project) -> list[str]:
     """Return the check that keeps off the NPU what rules name, where there are such rules."""
     if not project.kept_off():
         return []
     text = _KEEPING_OFF.read_text()
-    return [text[text.index("from collections") :]]
+    return [_DONT_SUPPORT, text[text.index("class KeptOff") :]]
 
 
 def cpu_kernels_part(project: Project) -> list[str]:
@@ -186,7 +204,7 @@ def quantizer_part(project: Project, folder: Path) -> str:
         "",
         "",
         "def quantizer():",
-        "    made = EthosUQuantizer(compile_spec())",
+        f"    made = {'Following' if _follows(project) else 'EthosU'}Quantizer(compile_spec())",
         *(f"    {_call(*call, folder)}" for call in project.quantizer_calls()),
         "    return made",
     ]
@@ -227,6 +245,8 @@ def _call(kind: str, match: str, config: AnyConfig | None, folder: Path) -> str:
         module, _, name = match.rpartition(".")
         stand_in = f"type({name!r}, (), {{'__module__': {module!r}, '__qualname__': {name!r}}})"
         return f"made.set_module_type({stand_in}, {value})"
-    if kind == "node_target":
-        return f"made.set_node_target(torch.ops.{match.removeprefix('torch.ops.')}, {value})"
+    if kind in {"node_target", "node_name"}:
+        names = "operators" if kind == "node_target" else "names"
+        one = (match.removeprefix("torch.ops."),)
+        return f"made.set_node_finder({value}, MadeOf({names}={one!r}))"
     return f"made.set_{kind}({match!r}, {value})"

@@ -37,6 +37,8 @@ from workbench.targets.ethos_u_forecast import (
     branch_refusals,
     convolution_refusals,
     product_refusals,
+    sum_refusals,
+    transposed_refusals,
 )
 from workbench.targets.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.vela_ini import VelaIni, ini_of, ini_path
@@ -206,11 +208,14 @@ class EthosU:
     def forecast(
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str]
     ) -> list[ErrorInfo]:
-        """Return branches, loops and 16-bit convolutions that stop a program; U85 takes all."""
+        """Return what stops a program as a whole: branches, loops, operators in 16 bits."""
+        found = list(sum_refusals(graph, wide))
         if family_of(choice.id).name == "u85":
-            return []
-        made = (branch_refusals(graph), convolution_refusals(graph, wide))
-        return [info for infos in (*made, product_refusals(graph, wide)) for info in infos]
+            return found
+        found += branch_refusals(graph)
+        for refusals in (convolution_refusals, transposed_refusals, product_refusals):
+            found += refusals(graph, wide)
+        return found
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
         """Return clock and MAC units of the choice."""

@@ -1,11 +1,14 @@
-"""What makes Vela refuse a program as a whole on U55 and U65, told from the float graph.
+"""What makes the tools refuse a program as a whole, told from the float graph.
 
-Source: 70 small networks compiled with Vela 5.1.0 and ExecuTorch 1.5.1 for U55-128, some for
+Source: 120 small networks compiled with Vela 5.1.0 and ExecuTorch 1.5.1 for U55-128, some for
 U65-256 and U85-256. A 16-bit convolution whose value goes to an operator that computes in 32 bits
 and to anything else ends in "Non-passthrough operation (Conv2D) could not run on NPU". With a
 ReLU, a pool, a table or a change of shape between it compiles, and so it does after a linear; U85
 takes all of them. Two 16-bit products of values, one behind the other, that read the same value
-end in "TOSA FB Reader error: Output tensor ... does not have any writers".
+end in "TOSA FB Reader error: Output tensor ... does not have any writers"; more of that kind is
+known only once the parts are made (``handing_through.py``). No transposed
+convolution in 16 bits compiles for U55 and U65. A cumulative sum in 16 bits lowers for no device:
+ExecuTorch makes a convolution of it whose weights have 16 bits too, and TOSA has none.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
 
     from workbench.graph.snapshot import GraphSnapshot
 
-_CONVOLUTIONS = ("conv2d", "conv_transpose2d", "convolution")
+_CONVOLUTIONS = ("conv2d", "convolution")
+_TRANSPOSED = ("conv_transpose1d", "conv_transpose2d")
 # They are folded into the convolution, or nothing is left of them.
 _FOLDED = ("batch_norm", "dropout", "dropout_")
 _IN_32_BITS = (
@@ -44,6 +48,40 @@ def branch_refusals(graph: GraphSnapshot) -> Iterator[ErrorInfo]:
             yield ErrorInfo(
                 message=f"{node.id}: branches and loops run on Ethos-U85 only.",
                 hint="Choose an Ethos-U85, or write the model without them.",
+                where=Place(kind="node", id=node.id),
+            )
+
+
+def sum_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[ErrorInfo]:
+    """Yield the cumulative sums that ExecuTorch cannot lower for any device.
+
+    Args:
+        graph: The exported float program.
+        wide: The nodes that get 16-bit activations and may run on the NPU.
+    """
+    for node in graph.nodes:
+        if node.id in wide and _name(node.op) == "cumsum":
+            yield ErrorInfo(
+                message=f"ExecuTorch cannot lower {node.id} in 16 bits: it becomes a convolution "
+                "with weights of 16 bits, which no device has.",
+                hint=f"Give its module a8w8, or keep {node.id} off the NPU.",
+                where=Place(kind="node", id=node.id),
+            )
+
+
+def transposed_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[ErrorInfo]:
+    """Yield the transposed convolutions that Vela would fail on.
+
+    Args:
+        graph: The exported float program.
+        wide: The nodes that get 16-bit activations and may run on the NPU.
+    """
+    for node in graph.nodes:
+        if node.id in wide and _name(node.op) in _TRANSPOSED:
+            yield ErrorInfo(
+                message=f"{node.id} is a transposed convolution in 16 bits: Vela refuses the "
+                "whole program for it on U55 and U65.",
+                hint=f"Give its module a8w8, keep {node.id} off the NPU, or choose an Ethos-U85.",
                 where=Place(kind="node", id=node.id),
             )
 
@@ -102,7 +140,8 @@ def product_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[Er
         yield ErrorInfo(
             message=f"{later} reads {value} again, which {earlier} before it has read, both in 16 "
             "bits and so on the CPU: Vela refuses the whole program for it on U55 and U65.",
-            hint=f"Give the modules of {earlier} and {later} a8w8, or choose an Ethos-U85.",
+            hint=f"Keep {later} off the NPU, give the modules of {earlier} and {later} a8w8, or "
+            "choose an Ethos-U85.",
             where=Place(kind="node", id=later),
         )
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from executorch.backends.arm.ethosu import EthosUPartitioner
 from executorch.exir import (
     EdgeCompileConfig,
     ExecutorchBackendConfig,
@@ -27,6 +26,7 @@ from workbench.engine.toolchains.ethos_u.chosen_kernels import with_kernels
 from workbench.engine.toolchains.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.toolchains.ethos_u.control_flow import refuse_control_flow
 from workbench.engine.toolchains.ethos_u.for_runners import methods_for_runners
+from workbench.engine.toolchains.ethos_u.handing_through import CheckingPartitioner
 from workbench.engine.toolchains.ethos_u.placing import cpu_nodes, kept_off, kept_reasons
 from workbench.engine.toolchains.ethos_u.refusals import loop_refused, vela_left, vela_refused
 from workbench.engine.toolchains.ethos_u.tosa_graph import tosa_snapshot
@@ -135,7 +135,7 @@ def _lowered(
     with capture_tosa() as tosa, kept_reasons() as reasons:
         manager = to_edge_transform_and_lower(
             program,
-            partitioner=[EthosUPartitioner(compile_spec(choice), additional_checks=checks)],
+            partitioner=[CheckingPartitioner(compile_spec(choice), additional_checks=checks)],
             constant_methods=dict(methods or {}),
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from executorch.backends.arm.ethosu import EthosUPartitioner
 from executorch.backends.arm.tosa import partitioner as tosa_partitioner
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import PartitionResult
@@ -16,9 +15,9 @@ from workbench.engine.cpu_kernels import ORIGIN
 from workbench.engine.keeping_off import KeptOff
 from workbench.engine.toolchains.ethos_u.compile_spec import compile_spec, own_ini_at_hand
 from workbench.engine.toolchains.ethos_u.control_flow import refuse_control_flow
+from workbench.engine.toolchains.ethos_u.handing_through import TAG, CheckingPartitioner
 from workbench.engine.toolchains.ethos_u.refusals import in_words
-from workbench.graph.snapshot import GraphSnapshot
-from workbench.results import GRAPH_FILE, CpuNode
+from workbench.results import CpuNode
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
@@ -27,11 +26,10 @@ if TYPE_CHECKING:
     from workbench.engine.context import StageContext
     from workbench.project.model import TargetChoice
 
-_TAG = "delegation_tag"
 _BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")
 
 
-class _Foreseeing(EthosUPartitioner):
+class _Foreseeing(CheckingPartitioner):
     """Tags what goes to the NPU as ever, and then delegates nothing: nothing is compiled."""
 
     npu: int
@@ -42,7 +40,7 @@ class _Foreseeing(EthosUPartitioner):
         with kept_reasons() as reasons:
             tagged = super().partition(exported_program).tagged_exported_program
         calls = [node for node in tagged.graph.nodes if node.op == "call_function"]
-        self.npu = sum(1 for node in calls if _TAG in node.meta)
+        self.npu = sum(1 for node in calls if TAG in node.meta)
         self.cpu = tuple(cpu_nodes(tagged, reasons))
         return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
 
@@ -75,8 +73,7 @@ def kept_off(context: StageContext, rules: Sequence[tuple[str, str]]) -> KeptOff
     """Return the check that keeps off the NPU what rules name; None where there are none."""
     if not rules:
         return None
-    graph = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
-    return KeptOff(rules, {node.id: node.op for node in graph.nodes})
+    return KeptOff(rules)
 
 
 @contextmanager
@@ -108,7 +105,7 @@ def cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
     kept = {n for n, buffer in signature.inputs_to_buffers.items() if buffer in written.values()}
     for node in edge.graph.nodes:
         op = programs.op_of(node)
-        is_kept = node.op != "call_function" or _TAG in node.meta
+        is_kept = node.op != "call_function" or TAG in node.meta
         if is_kept or any(word in op for word in _BOOKKEEPING):
             continue
         takes_input = any(each.name in inputs for each in node.all_input_nodes)

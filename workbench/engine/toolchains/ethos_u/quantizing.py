@@ -13,6 +13,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from workbench.engine import programs
 from workbench.engine.plugins import Plugins
 from workbench.engine.qspec import arm_config, stock_config
+from workbench.engine.taking_apart import FollowingQuantizer, MadeOf
 from workbench.engine.toolchains.ethos_u.compile_spec import compile_spec
 from workbench.engine.training.student import Student
 from workbench.errors import Place, failure
@@ -38,7 +39,7 @@ class _Report:
     reason: str = ""
 
 
-class ReportingQuantizer(EthosUQuantizer):
+class ReportingQuantizer(FollowingQuantizer):
     """Leaves what it reports at the nodes: it remembers no more than the last graph itself."""
 
     def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -100,9 +101,9 @@ def _call(made: Any, kind: RuleKind, match: Any, arm: Any) -> None:
         case "module_name":
             made.set_module_name(match, arm)
         case "node_target":
-            made.set_node_target(operator(match), arm)
+            made.set_node_finder(arm, MadeOf(operators=(str(operator(match)),)))
         case "node_name":
-            made.set_node_name(match, arm)
+            made.set_node_finder(arm, MadeOf(names=(match,)))
         case "finder":
             made.set_node_finder(arm, match)
         case _:
