@@ -23,6 +23,15 @@ def wide():
     return Exponential().eval(), (torch.zeros(1, 32768),)
 
 
+class Dividing(torch.nn.Module):
+    def forward(self, x):
+        return torch.exp(x) / 3.0
+
+
+def divided():
+    return Dividing().eval(), (torch.zeros(1, 8, 16),)
+
+
 def every_step():
     yield torch.linspace(-150.0, 0.0, 32768).reshape(1, 32768)
 
@@ -78,3 +87,7 @@ def test_that_a_mask_is_named_that_makes_a_softmax_of_16_bits_coarse(engine, cur
 def test_that_tables_of_8_bits_and_curves_that_are_fine_are_passed_over(engine, curves):
     assert warnings(engine, curves("masked", "rows", "a8w8")) == ()
     assert warnings(engine, project("softmax", "a16w8", "ethos-u85-256", **CALIBRATED)) == ()
+
+
+def test_that_a_function_of_a_number_written_in_the_model_is_no_table(curves, engine):
+    assert warnings(engine, curves("curves.py:divided", "rows")) == ()

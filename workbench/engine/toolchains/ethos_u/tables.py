@@ -97,10 +97,14 @@ def _borders(node: torch.fx.Node) -> tuple[torch.fx.Node, Grid, Grid] | None:
     taken = [user for user in node.users if "quantize_per_tensor" in str(user.target)]
     if not taken or "dequantize_per_tensor" not in str(getattr(given, "target", "")):
         return None
+    quantized: Any = given.args[0]
+    if not quantized.args:
+        # A number that is quantized for good, such as what a tensor is divided by.
+        return None
     into, out = grid_of(given), grid_of(taken[0])
     if out.dtype is not torch.int16 or into.dtype is not torch.int16:
         return None
-    return given.args[0].args[0], into, out
+    return quantized.args[0], into, out
 
 
 def _function(node: torch.fx.Node, values: torch.Tensor) -> torch.Tensor:
