@@ -30,6 +30,7 @@ from workbench.engine.toolchains.ethos_u.handing_through import CheckingPartitio
 from workbench.engine.toolchains.ethos_u.placing import cpu_nodes, kept_off, kept_reasons
 from workbench.engine.toolchains.ethos_u.refusals import loop_refused, vela_left, vela_refused
 from workbench.engine.toolchains.ethos_u.tosa_graph import tosa_snapshot
+from workbench.errors import WorkbenchError
 from workbench.pipeline.plan import tool_version
 from workbench.project import sources
 from workbench.results import LowerResult
@@ -121,6 +122,8 @@ def refusal(context: StageContext, off: Sequence[tuple[str, str]]) -> str:
         return vela_left(error).infos[0].message
     except RuntimeError as error:
         return vela_refused(error).infos[0].message
+    except WorkbenchError as error:
+        return error.infos[0].message
     except ValueError as error:
         # The passes before Vela complain in this way.
         return str(error)
