@@ -91,7 +91,8 @@ def ternary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     del role
     if x.numel() == 0:
         return x.clone()
-    rows = x.reshape(x.shape[0], -1) if x.dim() > 1 else x.reshape(1, -1)
+    whole = x.contiguous()
+    rows = whole.reshape(x.shape[0], -1) if x.dim() > 1 else whole.reshape(1, -1)
     scaled = given["scaling_factor"]
     return by_rows(rows, (), lambda part: _ternary_rows(part, scaled)).reshape(x.shape)
 
