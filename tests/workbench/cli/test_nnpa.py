@@ -73,6 +73,18 @@ def test_that_nan_is_refused(arrays, tmp_path, capsys):
     assert "NaN" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [("a", 1e39, "80 values beyond float32"), ("bias", np.nan, "bias holds NaN or infinities")],
+)
+def test_that_what_float32_cannot_hold_is_refused(arrays, tmp_path, capsys, name, value, said):
+    np.save(tmp_path / f"{name}.npy", np.full(arrays[name].shape, value))
+    options = {"a": "@a.npy", "b": "@b.npy", "bias": "@bias.npy", "out": "@y.npy"}
+    assert nnpa(tmp_path, "matmul", mode="asym", numerics="document", **options) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "y.npy").exists()
+
+
 def test_that_a_batch_reports_the_refused_job(arrays, tmp_path, capsys):
     job = {key: str(tmp_path / f"{key}.npy") for key in ("a", "b")} | {"mode": "asym"}
     jobs = [

@@ -16,11 +16,13 @@ from workbench.engine.questions.array_jobs import (
     save,
     save_many,
 )
+from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pydantic import JsonValue
+    from torch import Tensor
 
 _QUANTIZE = ("in", "out", "mode")
 _MATMUL = ("a", "b", "out", "mode", "numerics")
@@ -52,10 +54,27 @@ def _quantize(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _narrow(path: Any) -> Tensor:
+    """Return an array in float32, which is all that the arithmetic knows.
+
+    Raises:
+        WorkbenchError: it cannot be read, or float32 does not hold its values.
+    """
+    x = load(path)
+    made = x.float()
+    if count := int((made.isinf() & x.isfinite()).sum()):
+        place = Place(kind="file", id=str(path))
+        raise failure(f"{path} holds {count} values beyond float32.", where=place)
+    return made
+
+
 def _matmul(job: dict[str, Any]) -> dict[str, Any]:
     check_keys(job, _MATMUL, (*_MATMUL, "bias"))
-    a, b = load(job["a"]).float(), load(job["b"]).float()
-    bias = None if job.get("bias") is None else load(job["bias"]).float()
+    a, b = _narrow(job["a"]), _narrow(job["b"])
+    bias = None if job.get("bias") is None else _narrow(job["bias"])
+    if bias is not None and not bool(bias.isfinite().all()):
+        place = Place(kind="option", id="bias")
+        raise failure("The bias holds NaN or infinities.", "Look where they come from.", place)
     made = matmul(a, b, bias, job["mode"], job["numerics"])
     save(job["out"], made.y)
     exact = a.double() @ b.double()
@@ -64,7 +83,8 @@ def _matmul(job: dict[str, Any]) -> dict[str, Any]:
         exact = exact + (bias.unsqueeze(-2) if fused else bias)
     sentences = list(made.warnings)
     if lost := int((~made.y.isfinite()).sum()):
-        sentences.append(f"{lost} results are beyond what dlfloat16 holds and became NaN.")
+        held = "dlfloat16 holds and became NaN" if job["numerics"] == "nnpa" else "float32 holds"
+        sentences.append(f"{lost} results are beyond what {held}.")
     return {
         "out": str(job["out"]),
         "mode": job["mode"],
