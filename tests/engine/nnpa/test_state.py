@@ -63,13 +63,11 @@ def test_that_a_decoder_with_caches_is_exported_and_computes_the_model_step_by_s
     assert evaluated.text is not None
     told = lane.result(made, "lower").exported
     assert any("last 2 inputs" in note for note in told.notes) == (model == "kept")
+    vectors_are_the_files_own(lane.path(made, "package"), model)
 
 
-@pytest.mark.parametrize("model", ["kept", "carried"])
-def test_that_vectors_are_the_files_own_inputs_and_outputs(lane, model):
-    made = project(model)
-    assert lane.run(made, "package") == "done", lane.failure
-    folder = lane.path(made, "package")
+def vectors_are_the_files_own(folder, model):
+    """Hold the file's inputs and outputs, step by step, to the vectors beside it."""
     session = onnxruntime.InferenceSession(folder / f"{model}.onnx")
     inputs = [each.name for each in session.get_inputs()]
     outputs = [each.name for each in session.get_outputs()]
