@@ -20,6 +20,7 @@ from workbench.script.quantizer_part import (
     observers_part,
     own_ini_part,
     own_quantizer_part,
+    partitioner_part,
     quantizer_part,
     taking_apart_part,
 )
@@ -72,6 +73,7 @@ def script(
         model_part(project, folder, branches=branches),
         *_data_parts(project, folder),
         *own_ini_part(project, folder),
+        partitioner_part(),
         *taking_apart_part(project),
         *kept_off_part(project),
         *cpu_kernels_part(project),
@@ -120,7 +122,7 @@ from typing import Any
 import numpy as np
 import torch
 from executorch.backends.arm import ethosu
-from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
+from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import (
     EthosUQuantizer,
     get_symmetric_a16w8_quantization_config,
@@ -187,7 +189,7 @@ _KEEP_BUFFERS = "    program = without_writes(program)"
 
 _LOWER = """    edge = to_edge_transform_and_lower(
         quantized,
-        partitioner=[EthosUPartitioner(compile_spec(){checks})],{methods}
+        partitioner=[OrderedPartitioner(compile_spec(){checks})],{methods}
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
 """

@@ -31,6 +31,7 @@ _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "keeping_off.py"
 _DONT_SUPPORT = """from collections.abc import Sequence
 
 from executorch.exir.backend.operator_support import DontSupportBase"""
+_PARTITIONER = Path(__file__).parents[1] / "engine" / "ordered_partitioner.py"
 _OWN_QUANTIZER = Path(__file__).parents[1] / "engine" / "own_quantizer.py"
 _OBSERVERS = Path(__file__).parents[1] / "engine" / "observers.py"
 _FACTORIES = {
@@ -145,6 +146,12 @@ def _follows(project: Project) -> bool:
     """Tell whether it matters which node of the float program a node was made of."""
     kinds = {kind for kind, _, _ in project.quantizer_calls()}
     return bool(kinds & {"node_name", "node_target"} or project.kept_off())
+
+
+def partitioner_part() -> str:
+    """Return what gives the parts for the NPU one order."""
+    text = _PARTITIONER.read_text()
+    return text[text.index("from executorch") :]
 
 
 def kept_off_part(project: Project) -> list[str]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from executorch.backends.arm.ethosu import EthosUPartitioner
-
 from workbench.engine import programs
+from workbench.engine.ordered_partitioner import OrderedPartitioner
 from workbench.engine.taking_apart import root_of
 from workbench.errors import Place, failure
 
@@ -27,7 +26,7 @@ _GRIDS = ("quantize_per_tensor", "dequantize_per_tensor")
 _SHAPING = ("view_copy", "expand_copy", "unsqueeze_copy", "squeeze_copy", "clone", "permute_copy")
 
 
-class CheckingPartitioner(EthosUPartitioner):  # type: ignore[misc]
+class CheckingPartitioner(OrderedPartitioner):
     """Decides as ever, and refuses what Vela would refuse, with what helps."""
 
     def partition(self, exported_program: Any) -> PartitionResult:
