@@ -164,6 +164,7 @@ class Workbench(QObject):
         self.programs.dropped.connect(self.files.take_dropped)
         window.welcome.new_asked.connect(self.files.ask_new)
         window.welcome.open_asked.connect(self.files.ask_open)
+        window.welcome.recipe_asked.connect(self.files.ask_recipe)
         window.welcome.sample_asked.connect(self.files.open_sample)
         window.welcome.recent_asked.connect(self.files.open_path)
         self.context.appearance.changed.connect(window.set_theme)

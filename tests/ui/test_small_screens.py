@@ -11,6 +11,7 @@ from ui.dialogs.target_dialog import TargetDialog
 from ui.models.module_tree import Column
 from ui.panels import PANELS
 from ui.problems import on_the_cpu
+from ui.widgets.wrapped_label import WrappedLabel
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import CpuNode
@@ -31,6 +32,17 @@ def test_that_no_panel_makes_a_small_window_grow(small, qtbot):
         panel.flush()
         qtbot.wait(1)
         assert (small.window.width(), small.window.height()) == (1280, 720), row.id
+
+
+def test_that_panels_do_not_scroll_as_a_whole_where_there_is_room(small, qtbot):
+    small.window.resize(1600, 1000)
+    small.window.arrange_at_first()
+    for row in (row for row in PANELS if row.area == "center"):
+        small.window.reveal(row.id).flush()
+        qtbot.wait(1)
+        area = small.window.docks[row.id].widget()
+        bars = (area.verticalScrollBar(), area.horizontalScrollBar())
+        assert not any(bar.isVisible() for bar in bars), row.id
 
 
 def test_that_tabs_of_panels_are_named_in_full(small):
@@ -106,3 +118,13 @@ def test_that_operators_alike_on_the_cpu_are_one_problem():
     assert first.message == "3 operators add stay on the CPU: It is float."
     assert first.where.id == "add_0"
     assert second.message == "sort stays on the CPU: No kernel."
+
+
+def test_that_a_name_no_line_can_break_is_shortened_and_told_in_full(qtbot):
+    name = "encoder.second_stage_with_residual_connections.inner_bottleneck"
+    label = WrappedLabel(f"Most is taken by {name}.")
+    qtbot.addWidget(label)
+    assert name not in label.text()
+    assert name in label.toolTip()
+    label.setText("Most is taken by stem.")
+    assert label.toolTip() == ""

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QPushButton, QTabBar
 from tests.conftest import SESSIONS
 from tests.fakes.engine import Play
 from tests.fakes.projects import make_project, write_project
+from ui.dialogs.recipe import RecipeDialog
 from ui.panels import PANELS
 from workbench.errors import ErrorInfo, Place
 from workbench.graph.snapshot import GraphSnapshot, Node
@@ -44,6 +45,14 @@ def test_that_the_first_page_is_there_without_a_project(workbench):
     assert workbench.window.welcome.isVisible()
     assert not workbench.window.actions_by_id["save"].isEnabled()
     assert "Quantization Workbench" in workbench.window.windowTitle()
+
+
+def test_that_the_first_page_begins_a_project_from_a_recipe(workbench):
+    buttons = workbench.window.welcome.findChildren(QPushButton)
+    next(b for b in buttons if b.text().startswith("From a recipe")).click()
+    (dialog,) = workbench.window.findChildren(RecipeDialog)
+    assert dialog.isVisible()
+    dialog.reject()
 
 
 def test_that_an_open_project_shows_its_panels_and_stages(opened):

@@ -13,6 +13,7 @@ from ui.graph.places import History, Place
 from ui.graph.surface import GraphSurface
 from ui.graph.turns import window_first
 from ui.graph.walking import joints
+from workbench.graph.group_layout import HEADER
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget
@@ -242,7 +243,11 @@ class GraphCanvas(GraphSurface):
         whole = QRectF(rects[0])
         for rect in rects[1:]:
             whole = whole.united(rect)
-        if self.camera.shown(self._size()).contains(whole) and self.camera.scale >= OPENING_SCALE:
+        # Headers of groups stay at the upper edge, over what has moved under them.
+        depth = self.scene.hierarchy.depth
+        covered = HEADER * max(depth.get(item, 1) - 1 for item in node_ids)
+        free = self.camera.shown(self._size()).adjusted(0, covered, 0, 0)
+        if free.contains(whole) and self.camera.scale >= OPENING_SCALE:
             return
         fits = fit(whole, self._size(), OPENING_SCALE)
         scale = min(fits.scale, max(self.camera.scale, 0.8))

@@ -15,6 +15,7 @@ SOURCE = "source"
 MANY = 200
 NAME_LENGTH = 19
 _NAMES_SHOWN = 2
+_WEIGHTS = {"parameter", "constant"}
 _HOW: dict[How, str] = {
     "same": "chosen",
     "origin": "told by the origin that the exporter recorded",
@@ -48,6 +49,9 @@ def stops(
     """
     if not chosen or len(chosen) > MANY or level not in lineage.levels:
         return []
+    # A module's weights are not what became of it.
+    known = lineage.levels[level].nodes_by_id
+    chosen = [n for n in chosen if n not in known or known[n].kind not in _WEIGHTS] or chosen
     found = [_stop(lineage, level, chosen, other, title) for other, title in titles]
     found = [replace(stop, is_here=bool(here) and stop.target == here) for stop in found]
     roots = lineage.translate(level, chosen, lineage.first)

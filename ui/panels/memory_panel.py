@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
 from ui.figures import DASH, size
 from ui.models.figure_table import Role
@@ -21,6 +21,7 @@ from ui.widgets.board_fit import BoardFit
 from ui.widgets.figure_cards import Card, FigureCards
 from ui.widgets.figure_view import BarDelegate, FigureView
 from ui.widgets.sram_budget import SramBudget
+from ui.widgets.wrapped_label import WrappedLabel
 from workbench.boards.fit import Fit, of_results
 from workbench.errors import WorkbenchError
 from workbench.numerics.occupancy import fullest_step
@@ -93,9 +94,8 @@ class MemoryPanel(ResultPanel):
         self.memory = QComboBox(content)
         self.memory.setAccessibleName("Memory")
         self.memory.activated.connect(lambda _index: self._show_memory())
-        self.note = QLabel(content)
+        self.note = WrappedLabel(parent=content)
         self.note.setObjectName("Hint")
-        self.note.setWordWrap(True)
         self.plot = MemoryPlot(lambda n: describe_tensor(self._shown[n]), content)
         self.plot.tensor_chosen.connect(lambda place, _adds: self._choose([place]))
         self.model = LiveTableModel(content)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QByteArray, QSize, Qt, Signal
+from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QDockWidget,
     QFrame,
@@ -99,7 +100,7 @@ class Dock(QDockWidget):
         """Return the panel; make it if it is not there yet."""
         if self.panel is None:
             self.panel = self._make()
-            self.setWidget(_scrolling(self.panel) if self._scrolls else self.panel)
+            self.setWidget(_Scrolling(self.panel) if self._scrolls else self.panel)
         return self.panel
 
     def set_theme(self, theme: Theme) -> None:
@@ -122,14 +123,31 @@ class Dock(QDockWidget):
         self.show_title()
 
 
-def _scrolling(panel: QWidget) -> QScrollArea:
-    """Return a panel that scrolls where a small window has too little room for it."""
-    area = QScrollArea()
-    area.setFrameShape(QFrame.Shape.NoFrame)
-    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-    area.setWidgetResizable(True)
-    area.setWidget(panel)
-    return area
+class _Scrolling(QScrollArea):
+    """A panel as large as its place, but never smaller than it can be: then it scrolls.
+
+    Qt's own resizing would scroll already where a panel that wraps text is less high than it
+    likes.
+    """
+
+    def __init__(self, panel: QWidget) -> None:
+        super().__init__()
+        self._panel = panel
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setWidget(panel)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:
+            self._fit()
+        return super().eventFilter(watched, event)
+
+    def _fit(self) -> None:
+        self._panel.resize(self.viewport().size().expandedTo(self._panel.minimumSizeHint()))
 
 
 def arrange(home: QMainWindow, state: QByteArray) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRect, QSize, Qt
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QLabel, QLayout, QLayoutItem, QVBoxLayout, QWidget
 
 from ui.theme import Theme
@@ -147,7 +147,14 @@ class FigureCards(QWidget):
         super().resizeEvent(event)
         self._take_room()
 
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._take_room()
+
     def _take_room(self) -> None:
-        """Ask for all rows: a splitter does not ask how high it gets at a width."""
-        self.setMinimumHeight(self.heightForWidth(self.width()))
+        """Ask for all rows: a splitter does not ask how high it gets at a width.
+
+        A page behind others has no width of its own yet, and must not make its panel high.
+        """
+        self.setMinimumHeight(self.heightForWidth(self.width()) if self.isVisible() else 0)
         self.updateGeometry()

@@ -14,13 +14,14 @@ class WelcomePage(QWidget):
     """What a person sees before there is a project.
 
     Signals:
-        new_asked, open_asked, sample_asked: what the user wants.
+        new_asked, open_asked, sample_asked, recipe_asked: what the user wants.
         recent_asked: the path of a recent project.
     """
 
     new_asked = Signal()
     open_asked = Signal()
     sample_asked = Signal()
+    recipe_asked = Signal()
     recent_asked = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -75,6 +76,7 @@ class WelcomePage(QWidget):
         for title, signal, primary in (
             ("Open the sample", self.sample_asked, True),
             ("New project\u2026", self.new_asked, False),
+            ("From a recipe\u2026", self.recipe_asked, False),
             ("Open\u2026", self.open_asked, False),
         ):
             button = QPushButton(title, self)

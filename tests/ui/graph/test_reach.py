@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, QSizeF, Qt
 
 from ui.graph.camera import Camera
 from ui.graph.headers import header_rects
 from ui.graph.tooltips import lines
 from workbench.errors import WorkbenchError
+from workbench.graph.groups import ROOT
 from workbench.graph.hierarchy import Hierarchy
 from workbench.graph.layout import Layout
 from workbench.graph.snapshot import VERSION, Edge, GraphSnapshot, Node, TensorInfo
@@ -219,3 +221,22 @@ def test_that_the_legend_is_brushed_with_the_mouse(
     assert view.marks.colour("conv2d_0", view.scene.hierarchy) is None
     qtbot.keyClick(view, Qt.Key.Key_Escape)
     assert view.marks.colour("conv2d_0", view.scene.hierarchy) is not None
+
+
+def test_that_what_is_revealed_lies_below_the_headers_held_over_it(
+    qtbot: QtBot, show: Show
+) -> None:
+    names = [f"relu_{k}" for k in range(30)]
+    nodes = [call(name, ("outer", "inner")) for name in names]
+    view = show(graph(nodes, list(pairwise(names))))
+    view.expand_all()
+    qtbot.waitUntil(lambda: view.scene is not None and view.scene.has("relu_9"))
+    assert view.scene is not None
+    rect = view.scene.rect("relu_9")
+    view.look(Camera(1.0, rect.left(), rect.top() - 4))
+    view.select(frozenset({"relu_9"}), reveal=True)
+    area = view.camera.shown(QSizeF(view.width(), view.height()))
+    open_groups = [key for key in view.scene.hierarchy.groups if view.is_expanded(key)]
+    headers = header_rects(view.scene, area, [key for key in open_groups if key != ROOT])
+    assert headers
+    assert not any(header.intersects(rect) for header in headers.values())

@@ -204,6 +204,8 @@ def test_that_a_range_whose_tensor_is_gone_is_a_problem_and_no_crash(conv, opene
     ])  # fmt: skip
     opened.context.notices.place_asked.emit(Place(kind="tensor", id="gone"))
     conv.side.pages.setCurrentIndex(2)
+    qtbot.waitUntil(lambda: conv.side.chosen.model.rowCount() == 1)
     conv.side.chosen.table.selectRow(0)
+    qtbot.waitUntil(conv.side.chosen.free.isEnabled)
     qtbot.mouseClick(conv.side.chosen.free, Qt.MouseButton.LeftButton)
     assert opened.document.project.ranges == ()
