@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
+from torch import fx
 
 from tests.engine.in_process import CALIBRATED, project
 from workbench.project import edits
@@ -36,6 +38,35 @@ def test_that_scale_and_zero_point_of_integers_are_handed_on(engine):
     assert into["zero_point"] == ranges["x"].zero_point
     assert f"(code - {into['zero_point']}) * {into['scale']:.9g}" in note
     assert manifest["off_the_npu"] == [{"kind": "module_name", "match": "fc"}]
+
+
+def test_that_only_quantized_borders_become_integers(engine):
+    options = {"integer_io": True}
+    made = edits.set_target(
+        project("wide_networks.py:indexed"), TargetChoice(id=DEVICE, options=options)
+    )
+    assert engine.run(made, "package", "evaluate", "run") == "done", engine.failure
+    manifest = json.loads((engine.path(made, "package") / "manifest.json").read_text())
+    assert [each["dtype"] for each in manifest["inputs"]] == ["int64", "int8"]
+    assert [each["dtype"] for each in manifest["outputs"]] == ["int8", "int64"]
+    assert ["scale" in each for each in manifest["inputs"]] == [False, True]
+    assert ["scale" in each for each in manifest["outputs"]] == [True, False]
+    verified = engine.result(made, "verify")
+    assert verified.max_lsb <= 1
+    lowered = engine.result(made, "lower")
+    assert not any("EdgeOpOverload" in node.reason for node in lowered.cpu_nodes)
+
+
+def test_that_an_input_that_is_read_as_it_comes_too_stays_as_it_is():
+    from workbench.engine.integer_borders import is_quantized
+
+    graph = fx.Graph()
+    given = graph.placeholder("given")
+    quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
+    graph.call_function(quantize, (given, 0.5, 0, -128, 127, torch.int8))
+    assert is_quantized(given)
+    graph.call_function(torch.ops.aten.abs.default, (given,))
+    assert not is_quantized(given)
 
 
 def test_that_real_numbers_need_no_scale(engine):

@@ -145,3 +145,20 @@ class Summing(Growing):
 
 def summing():
     return _made(Summing, (1, 3, 8, 8))
+
+
+class Indexed(nn.Module):
+    """Rows by number and a side input; the columns, and the best of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.last = nn.Embedding(12, 16), nn.Linear(16, 4)
+
+    def forward(self, numbers, side):
+        found = self.last(self.rows(numbers) + side)
+        return found, torch.argmax(found, -1)
+
+
+def indexed():
+    torch.manual_seed(0)
+    return Indexed().eval(), (torch.randint(0, 12, (1, 5)), torch.randn(1, 5, 16))

@@ -16,6 +16,7 @@ from workbench.script.model_part import model_part
 from workbench.script.quantizer_part import (
     cpu_kernels_call,
     cpu_kernels_part,
+    integer_borders_part,
     kept_off_part,
     observers_part,
     own_ini_part,
@@ -76,6 +77,7 @@ def script(
         partitioner_part(),
         *taking_apart_part(project),
         *kept_off_part(project),
+        *integer_borders_part(project),
         *cpu_kernels_part(project),
         *own_quantizer_part(project),
         quantizer_part(project, folder),
@@ -200,14 +202,6 @@ _RUNTIME_FORM = {
     True: "runtime_form(edge.exported_program())",
 }
 
-_BORDER = """
-    from executorch.exir.passes.quantize_io_pass import QuantizeInputs, QuantizeOutputs
-    signature = edge.exported_program().graph_signature
-    ins, outs = range(len(signature.user_inputs)), range(len(signature.user_outputs))
-    border = [QuantizeInputs(edge, list(ins)), QuantizeOutputs(edge, list(outs))]
-    edge = edge.transform(passes=border)
-"""
-
 
 def _checks(project: Project) -> str:
     """Return what the partitioner is told of rules that keep off the NPU."""
@@ -244,5 +238,5 @@ if __name__ == "__main__":
     if project.target.options.get(OPTION):
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
     flow = flow.replace("{fix}", fix).replace("{lower}", lower)
-    border = _BORDER.rstrip() if integer_io else ""
+    border = "\n    edge = with_integer_borders(edge)" if integer_io else ""
     return flow.rstrip() + border + kernels + "\n" + tail.lstrip("\n")

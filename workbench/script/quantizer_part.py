@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from workbench.project.model import Project
     from workbench.project.qconfig import AnyConfig
 
+_BORDERS = Path(__file__).parents[1] / "engine" / "integer_borders.py"
 _CPU_KERNELS = Path(__file__).parents[1] / "engine" / "cpu_kernels.py"
 _TAKING_APART = Path(__file__).parents[1] / "engine" / "taking_apart.py"
 _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "keeping_off.py"
@@ -160,6 +161,14 @@ def kept_off_part(project: Project) -> list[str]:
         return []
     text = _KEEPING_OFF.read_text()
     return [_DONT_SUPPORT, text[text.index("class KeptOff") :]]
+
+
+def integer_borders_part(project: Project) -> list[str]:
+    """Return what makes integers of inputs and outputs, where the project wants them."""
+    if not project.target.options.get("integer_io"):
+        return []
+    text = _BORDERS.read_text()
+    return [text[text.index("from executorch") :]]
 
 
 def cpu_kernels_part(project: Project) -> list[str]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from workbench.engine.integer_borders import is_dequantized, is_quantized
+
 Border = list[dict[str, float | int]]
 
 
@@ -31,13 +33,9 @@ class Grid:
 
 
 def input_grids(module: torch.fx.GraphModule) -> list[Grid | None]:
-    """Return the grid of each input's quantize operator; None for a float input."""
-    found: list[Grid | None] = []
-    for node in module.graph.nodes:
-        if node.op == "placeholder":
-            users = [u for u in node.users if "quantize_per_tensor" in str(u.target)]
-            found.append(grid_of(users[0]) if users else None)
-    return found
+    """Return the grid of each input's quantize operator; None for one that stays as it is."""
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return [grid_of(next(iter(n.users))) if is_quantized(n) else None for n in inputs]
 
 
 def output_grids(module: torch.fx.GraphModule) -> list[Grid | None]:
@@ -46,7 +44,7 @@ def output_grids(module: torch.fx.GraphModule) -> list[Grid | None]:
     values = output.args[0]
     listed = values if isinstance(values, list | tuple) else [values]
     return [
-        grid_of(node) if "dequantize_per_tensor" in str(node.target) else None
+        grid_of(node) if is_dequantized(node) else None
         for node in listed
         if isinstance(node, torch.fx.Node)
     ]

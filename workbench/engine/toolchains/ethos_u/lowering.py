@@ -15,11 +15,11 @@ from executorch.exir import (
     to_edge_transform_and_lower,
 )
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
-from executorch.exir.passes.quantize_io_pass import QuantizeInputs, QuantizeOutputs
 from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 
 from workbench.engine.acceleration.retarget import capture_tosa, has_same_tosa, retarget
 from workbench.engine.acceleration.table import accelerated
+from workbench.engine.integer_borders import with_integer_borders
 from workbench.engine.toolchains.base import Lowered
 from workbench.engine.toolchains.ethos_u import vela
 from workbench.engine.toolchains.ethos_u.chosen_kernels import with_kernels
@@ -149,7 +149,7 @@ def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lo
     """Return the compiled program with its bytes; ``edge`` stays as it is."""
     manager = copy.deepcopy(edge.manager)
     if choice.options["integer_io"]:
-        manager = _integer_io(manager)
+        manager = with_integer_borders(manager)
     manager = with_kernels(manager, str(choice.options.get(CPU_KERNELS, "")))
     program = copy.deepcopy(manager).exported_program()
     runtime = manager.to_executorch(config=_runtime_config(program, is_decoder))
@@ -181,15 +181,6 @@ def _weights(runtime: Any) -> bytes | None:
         runtime.write_tensor_data_to_file(folder)
         path = Path(folder) / f"{WEIGHTS}.ptd"
         return path.read_bytes() if path.exists() else None
-
-
-def _integer_io(manager: Any) -> Any:
-    program = manager.exported_program()
-    inputs = list(range(len(program.graph_signature.user_inputs)))
-    outputs = list(range(len(program.graph_signature.user_outputs)))
-    return manager.transform(
-        passes=[QuantizeInputs(manager, inputs), QuantizeOutputs(manager, outputs)]
-    )
 
 
 def _result(

@@ -277,7 +277,8 @@ class Tally:
             histogram=histogram,
             outputs=tuple(q.output(f"output {i}") for i, q in enumerate(self._quality)),
             warnings=tuple(
-                f"Output {i} is float: differences are counted in units of 1." for i in loose
+                f"Output {i} is not quantized: differences are counted in units of 1."
+                for i in loose
             ),
         )
 

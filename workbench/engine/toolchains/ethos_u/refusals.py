@@ -84,6 +84,8 @@ _CONVERSIONS: dict[CpuCause, str] = {
 }
 
 
+# An operator as ExecuTorch prints it, with its signature.
+_SCHEMA = re.compile(r"<EdgeOpOverload: ([\w.]+)>: schema = \S+\(.*\) -> [\w()\[\], ]+")
 _REMEMBERED = (
     "Converts what the program keeps for its next run: caches stay real numbers, and the NPU "
     "computes with integers."
@@ -112,4 +114,5 @@ def in_words(
         return "beside", f"Its input is float, and the NPU takes integers only. ({reason})"
     if "unsupported dtype torch.int16" in reason:
         return "int16", f"This device computes it in 8 bit only, and it has 16. ({reason})"
-    return _KNOWN.get(reason, ("other", reason or "The partitioner gave no reason."))
+    plain = _SCHEMA.sub(r"\1", reason)
+    return _KNOWN.get(reason, ("other", plain or "The partitioner gave no reason."))

@@ -1,0 +1,44 @@
+"""Integers in place of real numbers at the borders of a program, where these are quantized.
+
+This file stands on ExecuTorch alone, because a generated script carries it along. Source:
+ExecuTorch 1.5.1, ``exir/passes/quantize_io_pass.py``, which stops at the first border that is not
+quantized, and counts what a program remembers among its outputs, before those of the model.
+"""
+
+from typing import Any
+
+from executorch.exir.passes.quantize_io_pass import QuantizeInputs, QuantizeOutputs
+
+
+def with_integer_borders(manager: Any) -> Any:
+    """Return an edge manager whose quantized inputs and outputs are integers.
+
+    The scale, zero point, limits and dtype of each can be asked of the program as methods such as
+    ``input0_scale``. Indices, and what is read as it comes too, stay as they are.
+    """
+    program = manager.exported_program()
+    signature, graph = program.graph_signature, program.graph
+    given = {node.name: node for node in graph.nodes if node.op == "placeholder"}
+    inputs = [i for i, name in enumerate(signature.user_inputs) if is_quantized(given[name])]
+    made = list(graph.output_node().args[0])
+    first = len(made) - len(signature.user_outputs)
+    outputs = [i for i, node in enumerate(made) if i >= first and is_dequantized(node)]
+    changed = manager.transform(
+        passes=[QuantizeInputs(manager, inputs), QuantizeOutputs(manager, outputs)]
+    )
+    for i in outputs if first else ():
+        for key in ("scale", "zp", "quant_min", "quant_max", "dtype"):
+            value = changed._config_methods.pop(f"output{i}_{key}")  # noqa: SLF001
+            changed._config_methods[f"output{i - first}_{key}"] = value  # noqa: SLF001
+    return changed
+
+
+def is_quantized(node: Any) -> bool:
+    """Return whether a value is quantized by its only reader."""
+    readers = [str(user.target) for user in node.users]
+    return len(readers) == 1 and ".quantize_per_tensor.default" in readers[0]
+
+
+def is_dequantized(node: Any) -> bool:
+    """Return whether a value is an integer's real number."""
+    return ".dequantize_per_tensor.default" in str(getattr(node, "target", ""))
