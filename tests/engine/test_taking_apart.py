@@ -62,6 +62,8 @@ def test_that_every_part_is_on_record_at_every_level(engine):
         ("node_target", "aten.matmul.default", {"matmul", "matmul_1"}),
         ("node_name", "scaled_dot_product_attention", {"scaled_dot_product_attention"}),
         ("node_target", "aten.layer_norm.default", {"layer_norm"}),
+        ("module_name", "norm", {"layer_norm"}),
+        ("module_type", "torch.nn.modules.normalization.GroupNorm", {"group_norm"}),
     ],
 )
 def test_that_a_rule_for_an_operation_reaches_all_its_parts_and_no_other(engine, kind, match, wide):

@@ -23,3 +23,8 @@ def sequences_4():
 
 def sequences_8():
     yield from _samples((1, 8, 16))
+
+
+def numbers_and_rows():
+    for index, (rows,) in enumerate(_samples((1, 5, 16))):
+        yield (torch.arange(index, index + 5)[None] % 12, rows)

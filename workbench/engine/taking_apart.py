@@ -1,7 +1,8 @@
 """Which node of the float program each node was made of, where ExecuTorch's passes forget it.
 
 Before it annotates, the quantizer takes operators apart, and what comes of them has other names: a
-rule for ``softmax`` would speak of no node any more, and nobody could tell whose ``bmm`` this is.
+rule for ``softmax`` would speak of no node any more, one for a norm's module not of its mean, and
+nobody could tell whose ``bmm`` this is.
 This file stands on torch and ExecuTorch alone, because a generated script carries it along.
 Source: ExecuTorch 1.5.1, ``backends/arm/_passes``: ``GetDecompositionPass`` (matmul, attention,
 einsum) notes nothing at the nodes it makes, norms not at all of theirs, the others what was noted
@@ -20,6 +21,7 @@ from torch.fx.traceback import NodeSource
 
 # Where a node has the place of the one it was made of, while the passes run.
 _PLACE = "place_in_float_program"
+_MODULES = "nn_module_stack"
 Known = dict[str, tuple[Any, int]]
 
 
@@ -55,22 +57,29 @@ class MadeOf(NodeFinder):  # type: ignore[misc]
 
 
 class FollowingQuantizer(EthosUQuantizer):  # type: ignore[misc]
-    """Ethos-U's quantizer, with every node on record as made of one of the float program."""
+    """Ethos-U's quantizer, with every node on record as made of one of the float program.
+
+    It stands in the modules of that one, too, so that rules for modules reach it.
+    """
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Take operators apart as ever, and follow what becomes of each."""
-        sources: list[NodeSource] = []
+        sources: list[tuple[NodeSource, Any]] = []
         for _, graph in _graphs(model):
             for node in _calls(graph):
                 node.meta[_PLACE] = len(sources)
-                sources.append(NodeSource(node))
+                sources.append((NodeSource(node), node.meta.get(_MODULES)))
         with _followed():
             made: fx.GraphModule = super().transform_for_annotation(model)
         for _, graph in _graphs(made):
             for node in _calls(graph):
-                place = node.meta.pop(_PLACE, None)
-                if place is not None and _is_other(root_of(node), sources[place]):
-                    node.meta["from_node"] = [sources[place]]
+                if _PLACE not in node.meta:
+                    continue
+                source, modules = sources[node.meta.pop(_PLACE)]
+                if _is_other(root_of(node), source):
+                    node.meta["from_node"] = [source]
+                if modules and not node.meta.get(_MODULES):
+                    node.meta[_MODULES] = modules
         return made
 
 

@@ -136,7 +136,7 @@ def own_ini_part(project: Project, folder: Path) -> list[str]:
 
 
 def taking_apart_part(project: Project) -> list[str]:
-    """Return what finds named nodes in all that is made of them, where rules name nodes."""
+    """Return what finds in all that is made of nodes what rules name, where there are such."""
     if not _follows(project):
         return []
     text = _TAKING_APART.read_text()
@@ -146,7 +146,7 @@ def taking_apart_part(project: Project) -> list[str]:
 def _follows(project: Project) -> bool:
     """Tell whether it matters which node of the float program a node was made of."""
     kinds = {kind for kind, _, _ in project.quantizer_calls()}
-    return bool(kinds & {"node_name", "node_target"} or project.kept_off())
+    return bool(kinds - {"global", "io"} or project.kept_off())
 
 
 def partitioner_part() -> str:
