@@ -181,6 +181,7 @@ def test_that_a_loss_that_is_no_number_ends_training_and_keeps_the_best_weights(
         (project("careful", "float", **CALIBRATED), "Nothing is quantized"),
         (project("careful", "float", "formats", **CALIBRATED), "Nothing is quantized"),
         (project("branching", target="ethos-u85-256", **CALIBRATED), "branches or loops"),
+        (project("wide_networks.py:related"), "no weights to train"),
     ],
 )
 def test_that_what_cannot_be_trained_is_refused_in_a_sentence(engine, made, said):

@@ -217,19 +217,18 @@ def lost_ranges(
 def whole_refusals(
     project: Project, graph: GraphSnapshot, resolution: Resolution
 ) -> Iterator[ErrorInfo]:
-    """Yield what will make the compiler refuse the program as a whole, as far as it is known."""
-    integers = {rule.id: project.config_of(rule) for rule in project.rules if not rule.keeps_off}
-    wide_rules = {
-        name
-        for name, config in integers.items()
-        if isinstance(config, QuantConfig) and config.activation.dtype == "int16"
-    }
-    wide = {
-        name
-        for name, effective in resolution.nodes.items()
-        if effective.rule in wide_rules and not effective.kept_off
-    }
-    yield from target_of(project.target.id).forecast(project.target, graph, wide)
+    """Yield what will make the tools refuse the program as a whole, as far as it is known."""
+    configs = {rule.id: project.config_of(rule) for rule in project.rules if not rule.keeps_off}
+    wide, narrow = set[str](), set[str]()
+    for name, effective in resolution.nodes.items():
+        config = configs.get(effective.rule or "")
+        if not isinstance(config, QuantConfig):
+            continue
+        if config.activation.dtype == "int16" and not effective.kept_off:
+            wide.add(name)
+        if config.weight.bits == 4 and config.weight.per_channel:
+            narrow.add(name)
+    yield from target_of(project.target.id).forecast(project.target, graph, wide, narrow)
 
 
 def _nearest(rule: Rule, resolution: Resolution) -> str:

@@ -114,11 +114,13 @@ class TargetSpec(Protocol):
         ...
 
     def forecast(
-        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str]
-    ) -> list[ErrorInfo]:
-        """Return what is known to make the compiler refuse the program as a whole.
+        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
+        narrow: Collection[str],
+    ) -> list[ErrorInfo]:  # fmt: skip
+        """Return what is known to make the tools refuse the program as a whole.
 
-        ``wide`` are the nodes with 16-bit activations that may run on the NPU.
+        ``wide`` are the nodes with 16-bit activations that may run on the NPU, ``narrow`` those
+        with 4-bit weights of a scale a channel.
         """
         ...
 

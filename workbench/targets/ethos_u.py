@@ -34,6 +34,7 @@ from workbench.targets.ethos_u_devices import (
 )
 from workbench.targets.ethos_u_extras import EXTRAS, given_extras, given_passes
 from workbench.targets.ethos_u_forecast import (
+    axis_refusals,
     branch_refusals,
     convolution_refusals,
     product_refusals,
@@ -196,27 +197,21 @@ class EthosU:
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
     ) -> list[str]:
         """Return what is known to go wrong with these operators under the config."""
-        if not isinstance(config, QuantConfig):
+        if not isinstance(config, QuantConfig) or config.activation.dtype != "int16":
+            return []
+        if family_of(choice.id).name == "u85":
             return []
         found = []
-        narrow = config.weight.bits == 4 and config.weight.per_channel
-        if narrow and any("conv_transpose2d" in name for name in operators):
-            # Source: ExecuTorch 1.5.1, quantization_annotator.py leaves the axis of 4 bits alone.
-            found.append(
-                "ExecuTorch scales 4-bit weights of transposed convolutions along the wrong axis: "
-                "quantizing fails, or the program is not the quantized model. Give them weights "
-                "per tensor, or 8 bits."
-            )
-        on_cpu = config.activation.dtype == "int16" and family_of(choice.id).name != "u85"
-        if on_cpu and any(".matmul." in name or ".bmm." in name for name in operators):
+        if any(".matmul." in name or ".bmm." in name for name in operators):
             found.append("matmul in 16 bit stays on the CPU on U55 and U65 (int8 only).")
         return found
 
     def forecast(
-        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str]
-    ) -> list[ErrorInfo]:
+        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
+        narrow: Collection[str],
+    ) -> list[ErrorInfo]:  # fmt: skip
         """Return what stops a program as a whole: branches, loops, operators in 16 bits."""
-        found = list(sum_refusals(graph, wide))
+        found = [*axis_refusals(graph, narrow), *sum_refusals(graph, wide)]
         if family_of(choice.id).name == "u85":
             return found
         found += branch_refusals(graph)

@@ -52,6 +52,26 @@ def branch_refusals(graph: GraphSnapshot) -> Iterator[ErrorInfo]:
             )
 
 
+def axis_refusals(graph: GraphSnapshot, narrow: Collection[str]) -> Iterator[ErrorInfo]:
+    """Yield the transposed convolutions whose weights ExecuTorch would scale wrongly.
+
+    Source: ExecuTorch 1.5.1, ``quantization_annotator.py``: it puts the axis right but for 4 bits.
+
+    Args:
+        graph: The exported float program.
+        narrow: The nodes that get 4-bit weights with a scale a channel.
+    """
+    for node in graph.nodes:
+        if node.id in narrow and _name(node.op) == "conv_transpose2d":
+            yield ErrorInfo(
+                message=f"{node.id}: ExecuTorch scales 4-bit weights of transposed convolutions "
+                "along the wrong axis; quantizing fails, or the program is not the quantized "
+                "model.",
+                hint="Give its module weights of 4 bits per tensor, or a8w8.",
+                where=Place(kind="node", id=node.id),
+            )
+
+
 def sum_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[ErrorInfo]:
     """Yield the cumulative sums that ExecuTorch cannot lower for any device.
 

@@ -89,10 +89,11 @@ class Formats:
         return []
 
     def forecast(
-        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str]
-    ) -> list[ErrorInfo]:
+        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
+        narrow: Collection[str],
+    ) -> list[ErrorInfo]:  # fmt: skip
         """Return nothing: there is no compiler behind it."""
-        del choice, graph, wide
+        del choice, graph, wide, narrow
         return []
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:

@@ -86,7 +86,7 @@ def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: s
         return empty.model_copy(update={"problem": sentence, "warned": before})
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the other cells are wanted too
         first = (str(error.__cause__ or error).splitlines() or [""])[0]
-        problem = f"{type(error).__name__}: {first}"
+        problem = told[0].message if told else f"{type(error).__name__}: {first}"
         return empty.model_copy(update={"problem": problem, "warned": bool(told)})
     return _verified(means_of(study.stage), trained, empty).model_copy(update={"gain_db": gain})
 

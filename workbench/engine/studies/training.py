@@ -79,6 +79,12 @@ class _Training:
         self._student = context.toolchain().student(
             _start(context, device), context.project, context.folder
         )
+        if not self._student.parameters:
+            raise failure(
+                "The model has no weights to train.",
+                "Only models with weights can learn to do better.",
+                Place(kind="stage", id="export"),
+            )
         study.report(0, options.epochs, "asking the float model")
         self._lessons = Lessons(context, teacher, self._student.run_in_float, device)
         self._optimizer = optimizer_of(

@@ -111,10 +111,11 @@ class Nnpa:
         return [*found, WHAT_IF] if options["weights"] == "asym" else found
 
     def forecast(
-        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str]
-    ) -> list[ErrorInfo]:
+        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
+        narrow: Collection[str],
+    ) -> list[ErrorInfo]:  # fmt: skip
         """Return nothing: there is no compiler behind it."""
-        del choice, graph, wide
+        del choice, graph, wide, narrow
         return []
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
