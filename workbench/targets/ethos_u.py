@@ -34,12 +34,13 @@ from workbench.targets.ethos_u_devices import (
 )
 from workbench.targets.ethos_u_extras import EXTRAS, given_extras, given_passes
 from workbench.targets.ethos_u_forecast import (
-    axis_refusals,
+    WIDE_SUMS,
+    WIDE_TRANSPOSED,
+    WRONG_AXIS,
     branch_refusals,
     convolution_refusals,
+    operator_refusals,
     product_refusals,
-    sum_refusals,
-    transposed_refusals,
 )
 from workbench.targets.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.vela_ini import VelaIni, ini_of, ini_path
@@ -211,13 +212,15 @@ class EthosU:
         narrow: Collection[str],
     ) -> list[ErrorInfo]:  # fmt: skip
         """Return what stops a program as a whole: branches, loops, operators in 16 bits."""
-        found = [*axis_refusals(graph, narrow), *sum_refusals(graph, wide)]
+        found = [
+            *operator_refusals(graph, narrow, WRONG_AXIS),
+            *operator_refusals(graph, wide, WIDE_SUMS),
+        ]
         if family_of(choice.id).name == "u85":
             return found
         found += branch_refusals(graph)
-        for refusals in (convolution_refusals, transposed_refusals, product_refusals):
-            found += refusals(graph, wide)
-        return found
+        found += operator_refusals(graph, wide, WIDE_TRANSPOSED)
+        return [*found, *convolution_refusals(graph, wide), *product_refusals(graph, wide)]
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
         """Return clock and MAC units of the choice."""

@@ -8,13 +8,14 @@ takes all of them. Two 16-bit products of values, one behind the other, that rea
 end in "TOSA FB Reader error: Output tensor ... does not have any writers"; more of that kind is
 known only once the parts are made (``handing_through.py``). No transposed
 convolution in 16 bits compiles for U55 and U65. A cumulative sum in 16 bits lowers for no device:
-ExecuTorch makes a convolution of it whose weights have 16 bits too, and TOSA has none.
+ExecuTorch makes a convolution of it whose weights have 16 bits too, and TOSA has none. Its
+``quantization_annotator.py`` puts the axis of transposed convolutions right, but not for 4 bits.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from workbench.errors import ErrorInfo, Place
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from workbench.graph.snapshot import GraphSnapshot
 
 _CONVOLUTIONS = ("conv2d", "convolution")
-_TRANSPOSED = ("conv_transpose1d", "conv_transpose2d")
 # They are folded into the convolution, or nothing is left of them.
 _FOLDED = ("batch_norm", "dropout", "dropout_")
 _IN_32_BITS = (
@@ -52,58 +52,50 @@ def branch_refusals(graph: GraphSnapshot) -> Iterator[ErrorInfo]:
             )
 
 
-def axis_refusals(graph: GraphSnapshot, narrow: Collection[str]) -> Iterator[ErrorInfo]:
-    """Yield the transposed convolutions whose weights ExecuTorch would scale wrongly.
+class Refused(NamedTuple):
+    """Operators that are refused wherever they stand; texts have ``{}`` for the node."""
 
-    Source: ExecuTorch 1.5.1, ``quantization_annotator.py``: it puts the axis right but for 4 bits.
-
-    Args:
-        graph: The exported float program.
-        narrow: The nodes that get 4-bit weights with a scale a channel.
-    """
-    for node in graph.nodes:
-        if node.id in narrow and _name(node.op) == "conv_transpose2d":
-            yield ErrorInfo(
-                message=f"{node.id}: ExecuTorch scales 4-bit weights of transposed convolutions "
-                "along the wrong axis; quantizing fails, or the program is not the quantized "
-                "model.",
-                hint="Give its module weights of 4 bits per tensor, or a8w8.",
-                where=Place(kind="node", id=node.id),
-            )
+    operators: tuple[str, ...]
+    message: str
+    hint: str
 
 
-def sum_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[ErrorInfo]:
-    """Yield the cumulative sums that ExecuTorch cannot lower for any device.
+WRONG_AXIS = Refused(
+    ("conv_transpose2d",),
+    "{}: ExecuTorch scales 4-bit weights of transposed convolutions along the wrong axis; "
+    "quantizing fails, or the program is not the quantized model.",
+    "Give its module weights of 4 bits per tensor, or a8w8.",
+)
+WIDE_SUMS = Refused(
+    ("cumsum",),
+    "ExecuTorch cannot lower {} in 16 bits: it becomes a convolution with weights of 16 bits, "
+    "which no device has.",
+    "Give its module a8w8, or keep {} off the NPU.",
+)
+WIDE_TRANSPOSED = Refused(
+    ("conv_transpose1d", "conv_transpose2d"),
+    "{} is a transposed convolution in 16 bits: Vela refuses the whole program for it on U55 and "
+    "U65.",
+    "Give its module a8w8, keep {} off the NPU, or choose an Ethos-U85.",
+)
 
-    Args:
-        graph: The exported float program.
-        wide: The nodes that get 16-bit activations and may run on the NPU.
-    """
-    for node in graph.nodes:
-        if node.id in wide and _name(node.op) == "cumsum":
-            yield ErrorInfo(
-                message=f"ExecuTorch cannot lower {node.id} in 16 bits: it becomes a convolution "
-                "with weights of 16 bits, which no device has.",
-                hint=f"Give its module a8w8, or keep {node.id} off the NPU.",
-                where=Place(kind="node", id=node.id),
-            )
 
-
-def transposed_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[ErrorInfo]:
-    """Yield the transposed convolutions that Vela would fail on.
+def operator_refusals(
+    graph: GraphSnapshot, nodes: Collection[str], refused: Refused
+) -> Iterator[ErrorInfo]:
+    """Yield the operators that are refused wherever they stand, each with what helps.
 
     Args:
         graph: The exported float program.
-        wide: The nodes that get 16-bit activations and may run on the NPU.
+        nodes: The nodes whose precision is one that is refused.
+        refused: What is.
     """
     for node in graph.nodes:
-        if node.id in wide and _name(node.op) in _TRANSPOSED:
+        if node.id in nodes and _name(node.op) in refused.operators:
             yield ErrorInfo(
-                message=f"{node.id} is a transposed convolution in 16 bits: Vela refuses the "
-                "whole program for it on U55 and U65.",
-                hint=f"Give its module a8w8, keep {node.id} off the NPU, or choose an Ethos-U85.",
+                message=refused.message.format(node.id), hint=refused.hint.format(node.id),
                 where=Place(kind="node", id=node.id),
-            )
+            )  # fmt: skip
 
 
 def convolution_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[ErrorInfo]:
