@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.engine.formats.blocks import finite_largest, sizes_of, split
-from workbench.engine.formats.chunks import by_rows
+from workbench.engine.formats.chunks import by_rows, by_rows_into
 from workbench.engine.formats.floats import default_bias, fraction_bits
 from workbench.engine.formats.grids import (
     ceil_exponents,
@@ -108,8 +108,8 @@ def block_minifloat(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     bias = _shared_bias(top - floor_exponents(largest), last, largest)
     least, most = 1 - bias, top - bias
 
-    def work(rows: Tensor, lowest: Tensor, greatest: Tensor) -> Tensor:
-        return floats_between(rows, bits, lowest, greatest)
+    def work(rows: Tensor, lowest: Tensor, greatest: Tensor, out: Tensor | None = None) -> Tensor:
+        return floats_between(rows, bits, lowest, greatest, out)
 
     rows, narrow = blocks.rows, rows_fit(blocks.rows, bits, least, most)
     return blocks.join(_within(rows, least, most, 2 - 2.0**-bits, narrow, work))
@@ -141,15 +141,15 @@ def _within(
     most: Tensor,
     mantissa: float,
     narrow: bool,
-    work: Callable[[Tensor, Tensor, Tensor], Tensor],
+    work: Callable[..., Tensor],
 ) -> Tensor:
-    """Return ``work(rows, 2^least, mantissa 2^most)``, in float64 where float32 has no room.
+    """Return ``work(rows, 2^least, mantissa 2^most, out)``, in float64 where float32 has no room.
 
     Infinities stop at the largest number of the type, where a block reaches beyond it.
     """
     bounds = (powers(least, torch.float64), powers(most, torch.float64).mul_(mantissa))
     if narrow:
-        return by_rows(rows, tuple(bound.to(rows.dtype) for bound in bounds), work)
+        return by_rows_into(rows, tuple(bound.to(rows.dtype) for bound in bounds), work)
     limit = torch.finfo(rows.dtype).max
 
     def wide(part: Tensor, low: Tensor, high: Tensor) -> Tensor:

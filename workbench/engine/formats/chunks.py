@@ -42,13 +42,16 @@ def by_rows(rows: Tensor, values: tuple[Tensor, ...], work: Callable[..., Tensor
 
     Or of [N, B, K], whose blocks lie along B, with values [N, 1, K].
     """
+    return by_rows_into(rows, values, lambda *given: given[-1].copy_(work(*given[:-1])))
+
+
+def by_rows_into(rows: Tensor, values: tuple[Tensor, ...], work: Callable[..., object]) -> Tensor:
+    """Return what ``work(rows, *values, out)`` puts into ``out``; see ``by_rows``."""
     step = max(1, _ELEMENTS // max(1, math.prod(rows.shape[1:])))
-    if rows.shape[0] <= step:
-        return work(rows, *values)
     out = torch.empty_like(rows)
     for start in range(0, rows.shape[0], step):
         part = slice(start, start + step)
-        out[part] = work(rows[part], *(value[part] for value in values))
+        work(rows[part], *(value[part] for value in values), out[part])
     return out
 
 

@@ -100,7 +100,11 @@ def round_to_floats(x: Tensor, fraction_bits: int, least: int, largest: float) -
 
 
 def floats_between(
-    x: Tensor, fraction_bits: int, lowest: float | Tensor, largest: float | Tensor
+    x: Tensor,
+    fraction_bits: int,
+    lowest: float | Tensor,
+    largest: float | Tensor,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return the nearest floats with so many fraction bits, ties to even, saturating.
 
@@ -109,9 +113,10 @@ def floats_between(
         fraction_bits: M; the step is 2^(e-M) in the binade 2^e.
         lowest: Power of two below which the step stays the same; a number, or one for each row.
         largest: Largest magnitude, on the grid; as ``lowest``.
+        out: Where to put them.
     """
     layout = _LAYOUTS[x.dtype]
-    value = x.clamp(-largest, largest)  # type: ignore[arg-type]  # both numbers or both tensors
+    value = _bounded(x, -largest, largest, out)
     power = (value.view(layout.integer) & layout.mask).view(x.dtype)
     # Added to a number this much larger, the value's last bits fall off, rounded to even.
     power.clamp_(min=lowest).mul_(1.5 * 2.0 ** (layout.fraction - fraction_bits))
@@ -143,18 +148,29 @@ def round_to_powers(x: Tensor, least: int, most: int) -> Tensor:
     return by_chunks(x, lambda piece: powers_between(piece, low, high))
 
 
-def powers_between(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
+def powers_between(
+    x: Tensor, low: float | Tensor, high: float | Tensor, out: Tensor | None = None
+) -> Tensor:
     """Return signed powers of two, nearest in the logarithm, from ``low`` to ``high``.
 
-    Both are powers of two; numbers, or one for each row of ``x``. Zero and NaN stay.
+    Both are powers of two; numbers, or one for each row of ``x``. Zero and NaN stay. They are put
+    into ``out``, if there is one.
     """
     layout = _LAYOUTS[x.dtype]
     carry = (1 << layout.fraction) - layout.root
-    bits = x.abs().view(layout.integer).add_(carry).bitwise_and_(layout.mask)
+    made = torch.abs(x, out=out)
+    made.view(layout.integer).add_(carry).bitwise_and_(layout.mask)
     # 1 or -1, and 0 and NaN where the value is: lifted, because subnormals are slow.
     sign = x.mul(layout.lift).clamp_(-layout.lifted, layout.lifted)
-    made = bits.view(x.dtype).clamp_(low, high)  # type: ignore[arg-type]  # as above
-    return made.mul_(sign.mul_(1 / layout.lifted))
+    return _bounded(made, low, high, made).mul_(sign.mul_(1 / layout.lifted))
+
+
+def _bounded(x: Tensor, low: float | Tensor, high: float | Tensor, out: Tensor | None) -> Tensor:
+    """Return values between two numbers, or between those of their rows; NaN stays."""
+    if isinstance(low, Tensor):
+        # One bound after the other: with two of a row at once torch goes value by value.
+        return torch.clamp(x, min=low, out=out).clamp_(max=high)
+    return torch.clamp(x, low, high, out=out)  # type: ignore[arg-type]  # both are numbers
 
 
 def floor_exponents(values: Tensor) -> Tensor:
