@@ -33,7 +33,7 @@ def root_of(node: Any) -> Any:
     return root
 
 
-class MadeOf(NodeFinder):  # type: ignore[misc]
+class MadeOf(NodeFinder):
     """Finds nodes of the float program, by name or by operator, and all that was made of them.
 
     Args:
@@ -56,7 +56,7 @@ class MadeOf(NodeFinder):  # type: ignore[misc]
         return f"MadeOf({', '.join((*self._names, *self._operators))})"
 
 
-class FollowingQuantizer(EthosUQuantizer):  # type: ignore[misc]
+class FollowingQuantizer(EthosUQuantizer):
     """Ethos-U's quantizer, with every node on record as made of one of the float program.
 
     It stands in the modules of that one, too, so that rules for modules reach it.
