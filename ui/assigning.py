@@ -14,10 +14,10 @@ from ui.outline import Outline
 from ui.selection import Selected
 from workbench.errors import WorkbenchError, failure
 from workbench.project import edits
+from workbench.project.configs import PRESETS, PRESETS_BY_ID, PluginRole, QuantConfig
+from workbench.project.configs import Config as OwnConfig
 from workbench.project.model import Project, Rule, RuleKind, name_of
 from workbench.project.plugins import offered
-from workbench.project.qconfig import PRESETS, PRESETS_BY_ID, PluginRole, QuantConfig
-from workbench.project.qconfig import Config as OwnConfig
 from workbench.targets import target_of
 
 Config = str | OwnConfig

@@ -12,7 +12,7 @@ from ui.panel import PanelContext
 from ui.study_desk import StudyDesk
 from workbench.project import edits
 from workbench.project.model import Project
-from workbench.studies.blame import Blame, Culprit
+from workbench.studies.documents import Blame, Culprit
 
 _SHOWN = 5
 

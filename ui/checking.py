@@ -17,7 +17,7 @@ from ui.problems import (
     warnings_of,
 )
 from ui.wording import differences
-from workbench.boards import fit
+from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.pipeline.resolution import lost_ranges, whole_refusals
 from workbench.pipeline.stages import STAGES_BY_ID
@@ -98,13 +98,13 @@ class Checker(QObject):
         if project is None or results is None:
             return
         try:
-            found = fit.of_results(project, self._context.document.folder, results)
+            found = boards.of_results(project, self._context.document.folder, results)
         except (OSError, WorkbenchError):
             return
         if found is not None and not found.fits:
             where = Place(kind="option", id="board")
             hint = "Memory shows what lies where, and what less SRAM would cost."
-            yield Problem("error", fit.sentence(found), hint, where, "Board")
+            yield Problem("error", boards.sentence(found), hint, where, "Board")
 
     def _on_stage_changed(self, stage_id: str) -> None:
         if self._context.session.stage(stage_id).state in {"failed", "stale", "cached", "blocked"}:

@@ -13,8 +13,7 @@ from ui.main_window import MainWindow
 from ui.notices import Action
 from ui.panel import PanelContext
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.targets.number_formats.mase_rules import pass_args_of
-from workbench.targets.number_formats.pass_args import Imported, read_args, taken, toml_of
+from workbench.targets.formats.pass_args import Imported, pass_args_of, read_args, taken, toml_of
 
 FILTER = "MASE's pass_args (*.toml *.json *.py);;All files (*)"
 TITLE = "MASE's pass_args"

@@ -9,7 +9,7 @@ from PySide6.QtCore import QMutex, QObject, QThread, QWaitCondition, Signal
 
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.pipeline.cache import Cache
-from workbench.pipeline.digests import Digests
+from workbench.pipeline.keys import Digests
 from workbench.pipeline.plan import Plan, plan
 from workbench.project.model import Project
 from workbench.project.sources import missing

@@ -13,9 +13,9 @@ from ui.panel import PanelContext
 from ui.selection import Selected
 from ui.widgets.config_dialog import ConfigDialog
 from workbench.project import edits
+from workbench.project.configs import Config
 from workbench.project.model import RuleKind
 from workbench.project.plugins import offered
-from workbench.project.qconfig import Config
 
 _NAMED = 3
 _KEYS = 9

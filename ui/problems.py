@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from ui.session import StageView
 from ui.wording import rule_words
-from workbench.boards import choosing
+from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
-from workbench.graph.wording import operator_name
+from workbench.graph.labels import operator_name
 from workbench.project import plugins
 from workbench.project.model import Project
 from workbench.project.rules import Resolution
@@ -51,10 +51,10 @@ def project_problems(
         yield from (of_info(info, "Target", "error") for info in error.infos)
         return
     checked = target.check(project.target, folder)
-    boards, oddities = choosing.problems(project, folder), choosing.oddities(project, folder)
+    found, oddities = boards.problems(project, folder), boards.oddities(project, folder)
     own = plugins.problems(project, folder)
     yield from (of_info(info, "Target", "error") for info in checked)
-    yield from (of_info(info, "Board", "error") for info in boards)
+    yield from (of_info(info, "Board", "error") for info in found)
     yield from (of_info(info, "Board", "warning") for info in oddities)
     yield from (of_info(info, "Rules", "error") for info in own)
     for rule in project.rules:

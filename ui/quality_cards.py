@@ -10,7 +10,7 @@ from ui.widgets.figure_cards import Card
 from workbench.errors import WorkbenchError
 from workbench.project.model import Project
 from workbench.results import EvaluateResult, FormatMemory, VerifyResult
-from workbench.results.language import TextQuality
+from workbench.results.quality import TextQuality
 from workbench.targets import target_of
 
 MEASURED = "measured on host (PyTorch)"

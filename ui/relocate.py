@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from workbench.project.board_files import SUFFIX
+from workbench.project.configs import Config, QuantConfig, is_reference
 from workbench.project.edits import revise
 from workbench.project.model import DataSource, Project, Rule, TargetChoice
-from workbench.project.qconfig import Config, QuantConfig, is_reference
-from workbench.targets.vela_ini import BOARD_PREFIX, OPTION
+from workbench.targets.ethos_u.vela_ini import BOARD_PREFIX, OPTION
 
 
 def relative_to(path: Path, folder: Path) -> str:

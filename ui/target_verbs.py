@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject
 
 from ui.main_window import MainWindow
 from ui.panel import PanelContext
-from workbench.boards import choosing
+from workbench.deploy import boards
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 
@@ -42,7 +42,7 @@ class TargetVerbs(QObject):
         """Set the board, and with it device, configuration, memory mode and limits."""
         what = f"Set board to {Path(board).stem}" if board else "Take the board away"
         folder = self._document.folder
-        self._document.apply(what, lambda project: choosing.put(project, board, folder))
+        self._document.apply(what, lambda project: boards.put(project, board, folder))
 
     def choose(self, choice: TargetChoice) -> None:
         """Set the target."""

@@ -12,8 +12,8 @@ from ui.models.run_table import accuracy_text
 from ui.run_history import RunHistory
 from ui.runner import Runner
 from workbench.history.runs import Run
+from workbench.project.edits import DECIDED
 from workbench.project.model import Project
-from workbench.project.restoring import DECIDED
 from workbench.targets import target_of
 
 _STAGES = ["evaluate", "lower"]

@@ -24,8 +24,8 @@ from ui.range_drawing import series_of, tensor_of
 from ui.ranges.editor import RangeEditor
 from ui.theme import DARK
 from ui.widgets.figure_view import FigureView
-from workbench.numerics.tensors import histogram_of
-from workbench.numerics.timeline import CpuStop, Span, Timeline
+from workbench.analysis.ranges import histogram_of
+from workbench.analysis.timeline import CpuStop, Span, Timeline
 from workbench.results import CalibrateResult, CpuNode, LiveRange, TensorRange, VelaOperation
 
 if TYPE_CHECKING:

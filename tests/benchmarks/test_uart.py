@@ -12,7 +12,7 @@ from ui.models.log_lines import Role
 from ui.models.text_file import TextFileModel
 from ui.theme import DARK
 from ui.widgets.line_delegate import LineDelegate
-from workbench.fvp.uart import UartReader, level_of
+from workbench.deploy.simulators.log_parser import UartReader, level_of
 
 LINES, LONG = 400_000, 1_000_000
 FRAMES, LEAST_FRAMES, MOST_BYTES = 300, 60, 32 << 20

@@ -8,7 +8,7 @@ from ui.theme import DARK
 from ui.widgets.board_box import BoardBox
 from ui.widgets.board_fit import BoardFit
 from ui.widgets.sram_budget import SramBudget
-from workbench.boards.fit import of_program
+from workbench.deploy.boards import of_program
 from workbench.project.board_files import own_folder
 
 PROGRAM = Path(__file__).parents[1] / "data" / "programs" / "u55.pte"

@@ -14,7 +14,7 @@ from ui.widgets.target_form import TargetForm
 from ui.wording import differences
 from workbench.history.runs import cost_of
 from workbench.project import edits
-from workbench.project.dynamic_config import DynamicConfig
+from workbench.project.configs import DynamicConfig
 from workbench.project.model import TargetChoice
 from workbench.project.rules import Effective
 from workbench.results import (

@@ -9,7 +9,7 @@ from ui.quality_cards import quality_cards
 from ui.widgets.config_dialog import ConfigDialog
 from ui.widgets.format_form import FIRST, FormatForm
 from workbench.project import edits
-from workbench.project.format_config import FormatConfig
+from workbench.project.configs import FormatConfig
 from workbench.project.model import TargetChoice
 from workbench.results import EvaluateResult, FormatMemory
 from workbench.targets import target_of

@@ -12,8 +12,8 @@ from ui.problems import project_problems
 from ui.relocate import relocate
 from ui.wording import why
 from workbench.graph.snapshot import GraphSnapshot, Module
+from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, Evaluation, ModelSource, Rule
-from workbench.project.qconfig import Activation, Observer, QuantConfig
 from workbench.project.rules import Effective, ModuleRef, NodeRef, resolve
 
 

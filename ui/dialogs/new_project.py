@@ -25,8 +25,8 @@ from ui.widgets.emphasis import make_primary
 from ui.widgets.path_field import PathField
 from ui.widgets.tall_form import TallForm
 from ui.widgets.target_form import LABELS_PX, TargetForm
-from workbench.boards import choosing
-from workbench.boards.board import load
+from workbench.deploy import boards
+from workbench.deploy.boards import load
 from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice, Tokenization
 from workbench.project.sources import TEXT_SUFFIX
@@ -243,7 +243,7 @@ class NewProjectDialog(QDialog):
         try:
             if name:
                 choice = self.target.choice or FIRST_TARGET
-                made = choosing.choice_for(name, load(name, self.folder), self.folder, choice)
+                made = boards.choice_for(name, load(name, self.folder), self.folder, choice)
                 self.target.render_choice(made, self.folder)
         except WorkbenchError as error:
             self._problems.setText("\n".join(info.message for info in error.infos))

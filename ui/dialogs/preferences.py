@@ -27,8 +27,8 @@ from ui.appearance import Appearance
 from ui.settings import Settings
 from ui.theme import THEMES
 from ui.widgets.path_field import PathField
+from workbench.deploy.simulators.discovery import MachineSettings, load_settings, save_settings
 from workbench.errors import WorkbenchError
-from workbench.fvp.machine import MachineSettings, load_settings, save_settings
 from workbench.pipeline.cache import Cache
 from workbench.project.trust import TrustStore
 

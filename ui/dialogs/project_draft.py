@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ui.edit_step import translated
 from ui.relocate import relative_to
-from workbench.boards import choosing
+from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.project.edits import assign
 from workbench.project.model import (
@@ -103,7 +103,7 @@ def build(draft: Draft) -> Project:
     except ValidationError as error:
         raise translated(error) from None
     problems = list(target_of(project.target.id).check(project.target, draft.folder))
-    problems += choosing.problems(project, draft.folder)
+    problems += boards.problems(project, draft.folder)
     if (lacking := missing(project, draft.folder)) is not None:
         problems += lacking.infos
     if problems:

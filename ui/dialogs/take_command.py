@@ -20,7 +20,7 @@ from ui.widgets.emphasis import make_primary
 from ui.widgets.path_field import PathField
 from workbench.errors import WorkbenchError
 from workbench.project.model import PROJECT_SUFFIX
-from workbench.script.aot_command import Taken, take_command, write_taken
+from workbench.script.aot_arm_compiler import Taken, take_command, write_taken
 
 _EXAMPLE = "python -m executorch.backends.arm.scripts.aot_arm_compiler -m net.py -d -q"
 

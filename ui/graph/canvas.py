@@ -13,7 +13,7 @@ from ui.graph.places import History, Place
 from ui.graph.surface import GraphSurface
 from ui.graph.turns import window_first
 from ui.graph.walking import joints
-from workbench.graph.group_layout import HEADER
+from workbench.graph.layout import HEADER
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget

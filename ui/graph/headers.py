@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF
 
 from ui.graph.picture import CLOSE
 from ui.graph.scene import TOGGLE
-from workbench.graph.group_layout import HEADER
+from workbench.graph.layout import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,9 +13,9 @@ from ui.graph.order_thread import OrderThread
 from ui.graph.scene import Scene
 from ui.graph.turns import give_way
 from workbench.errors import Cancelled
-from workbench.graph.garbage import collection_paused
 from workbench.graph.hierarchy import Hierarchy
 from workbench.graph.layout import Layout
+from workbench.graph.snapshot import collection_paused
 
 if TYPE_CHECKING:
     from workbench.graph.hierarchy import Shape

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from PySide6.QtGui import QColor
 
     from ui.graph.overlay import Merge, Overlay
+    from workbench.graph.compare import Difference
     from workbench.graph.hierarchy import Hierarchy
-    from workbench.graph.pairing import Difference
 
 MIXED = "mixed"
 TIMES = "\u00d7"

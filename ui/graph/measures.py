@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ui.graph.levels import DEVICE, QUANTIZED
-from workbench.graph.attribution import attribute
+from workbench.graph.lineage import attribute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

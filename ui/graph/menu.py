@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMenu
 
-from workbench.graph.alike import alike_anywhere
-from workbench.graph.groups import ROOT
-from workbench.graph.wording import elide
+from workbench.graph.compare import alike_anywhere
+from workbench.graph.hierarchy import ROOT
+from workbench.graph.labels import elide
 
 if TYPE_CHECKING:
     from ui.graph.view import GraphView

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ui.graph.canvas import GraphCanvas
 from ui.graph.places import History
-from workbench.graph.isolation import isolate
+from workbench.graph.hierarchy import isolate
 
 if TYPE_CHECKING:
     from workbench.graph.hierarchy import Shape

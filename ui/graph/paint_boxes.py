@@ -12,8 +12,8 @@ from ui.graph.paint_headers import sign
 from ui.graph.paint_tags import paint_patches, paint_tags
 from ui.graph.palette import HITS, family, ink_on
 from ui.graph.picture import CLOSE, TINY
+from workbench.graph.labels import elide
 from workbench.graph.layout import PILL_HEIGHT
-from workbench.graph.wording import elide
 
 if TYPE_CHECKING:
     from ui.graph.marks import Marks

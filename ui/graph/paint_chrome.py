@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QLinearGradient, QPainter, QPen, QPixmap
 
 from ui.graph.overlay import number_text
-from workbench.graph.groups import ROOT
+from workbench.graph.hierarchy import ROOT
 
 if TYPE_CHECKING:
     from ui.graph.paint_boxes import BoxPainter

@@ -10,16 +10,16 @@ from PySide6.QtGui import QPainter, QPainterPath, QPen, QPolygonF, QStaticText
 from ui.graph.picture import CLOSE, bottom_middle, top_middle
 from ui.graph.pieces import curve, pieces
 from ui.graph.scene import SHORT
-from workbench.graph.group_layout import STUB_LENGTH
-from workbench.graph.wording import dtype_label, elide
+from workbench.graph.labels import dtype_label, elide
+from workbench.graph.layout import STUB_LENGTH
 
 if TYPE_CHECKING:
     from ui.graph.palette import Palette
     from ui.graph.picture import Picture
     from ui.graph.pieces import Line, Piece
     from ui.graph.scene import Cell, Scene
-    from workbench.graph.group_layout import Route
     from workbench.graph.hierarchy import Hierarchy
+    from workbench.graph.layout import Route
 
 LABELS_FROM = 0.7
 # Lines from row to row of this length fill the gap between two boxes from afar [px].

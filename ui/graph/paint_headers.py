@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from ui.graph.headers import header_rects, shows_ports
-from workbench.graph.wording import elide, type_label
+from workbench.graph.labels import elide, type_label
 
 if TYPE_CHECKING:
     from ui.graph.palette import Palette

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QBrush, QColor, QFont, QFontMetricsF, QPen, QStaticText
 
-from workbench.graph.wording import operator_name
+from workbench.graph.labels import operator_name
 
 if TYPE_CHECKING:
     from ui.theme import Theme

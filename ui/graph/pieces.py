@@ -9,7 +9,7 @@ from PySide6.QtCore import QLineF, QPointF, QRectF
 from PySide6.QtGui import QPainterPath
 
 if TYPE_CHECKING:
-    from workbench.graph.group_layout import Route
+    from workbench.graph.layout import Route
 
 SIDE = 40.0
 CURVE = 0.45

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Literal
 from PySide6.QtCore import QLineF, QPointF, QRectF
 
 from ui.graph.pieces import Line
-from workbench.graph.group_layout import HEADER, STUB_LENGTH
-from workbench.graph.groups import ROOT
+from workbench.graph.hierarchy import ROOT
+from workbench.graph.layout import HEADER, STUB_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from workbench.graph.group_layout import GroupLayout, Point, Route
     from workbench.graph.hierarchy import Hierarchy
-    from workbench.graph.layout import Placement
+    from workbench.graph.layout import GroupLayout, Placement, Point, Route
 
 CELL = 2000.0
 SHORT = 45.0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ui.graph.overlay import Overlay
     from ui.graph.scene import Scene
     from ui.theme import Theme
-    from workbench.graph.pairing import Difference
+    from workbench.graph.compare import Difference
 
 MOVE_MS = 170
 REST_MS = 80

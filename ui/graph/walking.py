@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 
-from workbench.graph.groups import ROOT
+from workbench.graph.hierarchy import ROOT
 
 if TYPE_CHECKING:
     from ui.graph.scene import Scene

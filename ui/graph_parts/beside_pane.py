@@ -9,7 +9,7 @@ from ui.graph.marks import SIGNS
 from ui.graph.view import GraphView
 from ui.icons import icon
 from ui.theme import Theme
-from workbench.graph.pairing import Pairing
+from workbench.graph.compare import Pairing
 
 
 class BesidePane(QFrame):

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from ui.graph_parts.beside_pane import BesidePane
 from workbench.errors import WorkbenchError
-from workbench.graph.pairing import Difference, Pairing
+from workbench.graph.compare import Difference, Pairing
 from workbench.graph.snapshot import GraphSnapshot
 
 if TYPE_CHECKING:

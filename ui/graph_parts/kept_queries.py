@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QToolButton, QWidget
 
 from ui.graph.palette import HITS, LETTERS, ink_on
-from workbench.graph.wording import elide
+from workbench.graph.labels import elide
 from workbench.project.graph_notes import SavedQuery
 
 TEXT_LENGTH = 28

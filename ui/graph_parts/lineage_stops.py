@@ -8,8 +8,8 @@ from dataclasses import replace
 from ui.graph.levels import DEVICE, EDGE
 from ui.graph.measures import CompiledRow
 from ui.widgets.lineage_rail import Stop
+from workbench.graph.labels import elide, local_name
 from workbench.graph.lineage import How, Lineage
-from workbench.graph.wording import elide, local_name
 
 SOURCE = "source"
 MANY = 200

@@ -9,8 +9,8 @@ from PySide6.QtCore import QObject
 
 from ui.figures import DASH, count, percent, size
 from ui.models.figure_table import Column, FigureTableModel
+from workbench.graph.labels import operator_name
 from workbench.graph.snapshot import Node
-from workbench.graph.wording import operator_name
 from workbench.results import CpuNode, Deliverable, LowerResult, VelaOperation
 from workbench.targets import macs_per_cycle
 

@@ -6,10 +6,8 @@ from PySide6.QtCore import QObject
 
 from ui.figures import decibel, figure, percent
 from ui.models.figure_table import Column, FigureTableModel
-from workbench.numerics.methods import METHOD_TITLES, METHODS_BY_ID
-from workbench.numerics.tensors import Choice
-from workbench.project.fixed_range import FixedRange
-from workbench.project.range_method import RangeMethod
+from workbench.analysis.ranges import METHOD_TITLES, METHODS_BY_ID, Choice
+from workbench.project.configs import FixedRange, RangeMethod
 
 METHOD_COLUMNS: tuple[Column[Choice], ...] = (
     Column("Method", lambda c: c.title),

@@ -9,8 +9,8 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
+from workbench.graph.labels import natural
 from workbench.graph.snapshot import Module
-from workbench.graph.wording import natural
 from workbench.project.rules import Effective
 
 AnyIndex = QModelIndex | QPersistentModelIndex

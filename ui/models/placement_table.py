@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject
 
 from ui.models.figure_table import Column, FigureTableModel
-from workbench.graph.wording import operator_name
+from workbench.graph.labels import operator_name
 from workbench.results import CpuNode
-from workbench.studies.placement import Placement
+from workbench.studies.matrix import Placement
 
 
 @dataclass(frozen=True)

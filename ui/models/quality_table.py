@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject
 
 from ui.figures import DASH, decibel, figure, percent
 from ui.models.figure_table import Column, FigureTableModel
-from workbench.graph.wording import operator_name
+from workbench.graph.labels import operator_name
 from workbench.results import (
     IntegerQuality,
     OutputQuality,

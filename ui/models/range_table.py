@@ -13,16 +13,16 @@ from PySide6.QtCore import QObject
 from ui.figures import DASH, decibel, figure, percent
 from ui.models.figure_table import Column, FigureTableModel
 from ui.models.method_table import method_title
-from workbench.graph.wording import operator_name
-from workbench.numerics.grid import Grid
-from workbench.numerics.tensors import (
+from workbench.analysis.histogram import Grid
+from workbench.analysis.ranges import (
     WEIGHT_REFUSAL,
     histogram_of,
     observed_grid,
     scheme_of,
     title_of,
 )
-from workbench.project.range_method import MethodScope
+from workbench.graph.labels import operator_name
+from workbench.project.configs import MethodScope
 from workbench.results import CalibrateResult, EvaluateResult, TensorRange
 
 if TYPE_CHECKING:

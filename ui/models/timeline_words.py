@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ui.figures import count, percent
-from workbench.graph.wording import operator_name
-from workbench.numerics.timeline import CpuStop, Timeline
+from workbench.analysis.timeline import CpuStop, Timeline
+from workbench.graph.labels import operator_name
 from workbench.results import CpuNode, LowerResult
-from workbench.words import plural
+from workbench.text import plural
 
 _MOST_LINES = 12
 

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject
 
 from ui.figures import DASH, figure, percent
 from ui.models.figure_table import Column, FigureTableModel
-from workbench.results.language import TokenStep
+from workbench.results.quality import TokenStep
 
 CHANCE = "Probability that it gives to the token that follows"
 DIVERGENCE = "KL divergence of its probabilities from the float model's, in nats"

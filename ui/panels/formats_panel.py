@@ -29,13 +29,13 @@ from ui.selection import Selected
 from ui.theme import Theme
 from ui.widgets.format_form import FIRST, FormatForm
 from ui.widgets.stage_note import StageNote
+from workbench.analysis.ranges import histogram_of
 from workbench.errors import WorkbenchError
-from workbench.numerics.tensors import histogram_of
-from workbench.project.format_config import FormatConfig
+from workbench.project.configs import FormatConfig
 from workbench.results import CalibrateResult
-from workbench.targets.number_formats import Role
-from workbench.targets.number_formats.bits import bits_of
-from workbench.targets.number_formats.prediction import Prediction, predict
+from workbench.targets.formats.parameters import Role
+from workbench.targets.formats.schemes import bits_of
+from workbench.targets.formats.values import Prediction, predict
 
 NOTHING = "A format is looked at against the values that calibration saw."
 NO_TENSOR = "Nothing is quantized, so calibration kept no values: give something a precision."

@@ -21,7 +21,7 @@ from ui.panel import Panel
 from ui.trial import Trial
 from workbench.pipeline.plan import plan
 from workbench.project import edits
-from workbench.project.improvers import IMPROVERS, Improver, ImproverId
+from workbench.project.configs import IMPROVERS, Improver, ImproverId
 
 if TYPE_CHECKING:
     from workbench.results import Improvement

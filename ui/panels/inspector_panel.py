@@ -15,9 +15,8 @@ from ui.theme import Theme
 from ui.wording import call_text, why
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import Node, TensorInfo
-from workbench.project.dynamic_config import DynamicConfig
+from workbench.project.configs import AnyConfig, DynamicConfig, PluginConfig, QuantConfig
 from workbench.project.model import Project, Rule
-from workbench.project.qconfig import AnyConfig, PluginConfig, QuantConfig
 from workbench.targets import target_of
 
 Facts = list[tuple[str, str]]

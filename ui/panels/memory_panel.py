@@ -22,14 +22,13 @@ from ui.widgets.figure_cards import Card, FigureCards
 from ui.widgets.figure_view import BarDelegate, FigureView
 from ui.widgets.sram_budget import SramBudget
 from ui.widgets.wrapped_label import WrappedLabel
-from workbench.boards.fit import Fit, of_results
+from workbench.analysis.memory import fullest_step
+from workbench.deploy.boards import Fit, of_results
 from workbench.errors import WorkbenchError
-from workbench.numerics.occupancy import fullest_step
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import LiveRange, LowerResult, PackageResult
-from workbench.studies.budget import asked, positions
-from workbench.studies.sweep import SweepResult
+from workbench.studies.sweep import SweepResult, asked, positions
 from workbench.targets import target_of
 
 NO_MEMORY = "Where tensors lie on the device, and when, appears here once it has been compiled."

@@ -28,7 +28,7 @@ from ui.selection import Selected
 from ui.theme import Theme
 from ui.widgets.figure_view import FigureView
 from workbench.errors import WorkbenchError
-from workbench.project.range_method import MethodId, MethodScope
+from workbench.project.configs import MethodId, MethodScope
 from workbench.results import EXAMPLE_ONLY, CalibrateResult, EvaluateResult
 
 EMPTY_TEXT = "Ranges appear here once calibration has seen data."

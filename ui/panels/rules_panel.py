@@ -27,9 +27,9 @@ from ui.widgets.rule_form import RuleForm
 from ui.widgets.rule_view import RuleView
 from ui.wording import rule_name, rule_numbers
 from workbench.project import edits
+from workbench.project.configs import Config, PluginConfig
 from workbench.project.model import Rule, RuleKind
 from workbench.project.plugins import offered
-from workbench.project.qconfig import Config, PluginConfig
 
 EMPTY_TEXT = (
     "No rules yet: everything stays in float.\nAdd one below, or choose modules and press 1."

@@ -20,15 +20,17 @@ from ui.theme import Theme
 from ui.widgets.figure_view import FigureView
 from workbench.history.comparison import (
     difference,
+    estimate_warning,
     front_of,
+    lowered_of,
+    module_changes,
     newest_accuracy,
     point_of,
     rules_line,
 )
-from workbench.history.lowered import estimate_warning, lowered_of, module_changes
 from workbench.history.runs import Run
+from workbench.project.edits import DECIDED, restore_rules
 from workbench.project.model import Project
-from workbench.project.restoring import DECIDED, restore_rules
 from workbench.targets import why_unestimated
 
 NO_RUNS = "No run yet. Every configuration that is evaluated or simulated is kept here."

@@ -23,8 +23,7 @@ from ui.selection import Selected
 from ui.study_desk import StudyDesk
 from ui.theme import Theme
 from workbench.results import EvaluateResult
-from workbench.studies.documents import study_folder
-from workbench.studies.sample import SampleTensor, load_values
+from workbench.studies.documents import SampleTensor, load_values, study_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

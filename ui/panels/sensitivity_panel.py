@@ -30,7 +30,7 @@ from workbench.studies.sensitivity import (
     UnitSensitivity,
     give,
 )
-from workbench.words import plural
+from workbench.text import plural
 
 NOTHING = "Every module is measured alone quantized and alone in float, on one converted program."
 CHOICES = ("a16w8", "float", "a8w8", "a8w4")

@@ -28,19 +28,18 @@ from ui.widgets.figure_cards import FigureCards
 from ui.widgets.line_delegate import LineDelegate
 from ui.widgets.machine_bar import MachineBar
 from ui.widgets.runner_dialog import RunnerDialog
-from workbench.errors import WorkbenchError
-from workbench.fvp.building import known_checkouts
-from workbench.fvp.finding import find
-from workbench.fvp.machine import (
+from workbench.deploy.simulators.compatibility import Setup, read_runner, runner_for
+from workbench.deploy.simulators.discovery import (
     MachineSettings,
     adopt_runner,
+    device_of,
+    find,
     load_settings,
     save_settings,
 )
-from workbench.fvp.runner_elf import read_runner
-from workbench.fvp.setup import Setup, runner_for
-from workbench.fvp.simulators import device_of
-from workbench.fvp.uart import level_of
+from workbench.deploy.simulators.log_parser import level_of
+from workbench.deploy.simulators.runner_build import known_checkouts
+from workbench.errors import WorkbenchError
 from workbench.pipeline.plan import simulator_setup
 from workbench.project.model import Project
 from workbench.results import SimulationResult

@@ -17,9 +17,9 @@ from ui.result_panel import ResultPanel, Shown, StageFrame
 from ui.selection import Selected
 from ui.simulation.texts import origin_of
 from ui.theme import Theme
+from workbench.analysis.timeline import Timeline, is_trace_of, timeline
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.numerics.timeline import Timeline, is_trace_of, timeline
 from workbench.results import GRAPH_FILE, LowerResult, SimulationResult
 
 NO_TIMELINE = "When everything runs on the device appears here once it has been compiled."

@@ -26,7 +26,7 @@ from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.studies.documents import study_folder
 from workbench.studies.training import TrainingResult, is_over, keep_weights, options_of
-from workbench.words import plural
+from workbench.text import plural
 
 NOTHING = (
     "The quantized model learns to give what the float model gives for the calibration data. "

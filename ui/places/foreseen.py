@@ -13,7 +13,7 @@ from ui.study_desk import StudyDesk
 from ui.widgets.figure_cards import Card, FigureCards
 from ui.widgets.figure_view import FigureView
 from workbench.errors import WorkbenchError
-from workbench.studies.placement import DevicePlacement, Placement, one_of_each_kind
+from workbench.studies.matrix import DevicePlacement, Placement, one_of_each_kind
 
 NOTHING = (
     "ExecuTorch's partitioner says for each kind of device which operators it would take, and why "

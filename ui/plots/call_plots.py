@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from ui.plots.chart import Chart, pen, wash
 from ui.theme import Theme
-from workbench.numerics.dynamic import CallRanges
+from workbench.analysis.ranges import CallRanges
 
 _BINS = 24
 _WIDTH = 0.8

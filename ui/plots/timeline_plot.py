@@ -15,8 +15,8 @@ from ui.plots.lane_bars import LaneBars
 from ui.plots.lane_names import LaneNames
 from ui.plots.view_keys import ViewKeys
 from ui.theme import Theme
-from workbench.graph.wording import operator_name
-from workbench.numerics.timeline import Timeline
+from workbench.analysis.timeline import Timeline
+from workbench.graph.labels import operator_name
 
 # Both ends of each lane, upwards; what is measured is known of the upper two alone.
 EXTERNAL, SRAM, NPU, CPU = (0.0, 1.0), (1.35, 2.35), (2.7, 4.7), (5.05, 6.05)

@@ -31,7 +31,7 @@ from ui.programs.tables import (
 from ui.theme import Theme
 from ui.widgets.figure_view import FigureView
 from workbench.errors import WorkbenchError
-from workbench.pte.npu_tensors import NpuTensor
+from workbench.pte.npu_commands import NpuTensor
 from workbench.pte.program import Delegate
 
 NO_COMMANDS = "This method has no delegate with commands for an Ethos-U."

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.pte import npu_commands, npu_tensors, vela_stream
+from workbench.pte import npu_commands, vela_stream
 from workbench.pte.description import memory_of
-from workbench.pte.npu_commands import CommandStream
-from workbench.pte.npu_tensors import NpuTensor
+from workbench.pte.npu_commands import CommandStream, NpuTensor
 from workbench.pte.program import Delegate, Program, decode
 
 
@@ -63,6 +62,6 @@ def npu_code(delegate: Delegate) -> NpuCode | WorkbenchError | None:
             return None
         stream = npu_commands.decode(commands)
         ports = (vela_stream.ports(blocks, side) for side in ("inputs", "outputs"))
-        return NpuCode(stream, tuple(npu_tensors.tensors(stream, *ports)))
+        return NpuCode(stream, tuple(npu_commands.tensors(stream, *ports)))
     except WorkbenchError as error:
         return error

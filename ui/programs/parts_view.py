@@ -12,8 +12,8 @@ from ui.programs.contents import Contents
 from ui.programs.tables import shape_text
 from workbench.errors import WorkbenchError
 from workbench.pte import npu_commands, vela_stream
-from workbench.pte.npu_operations import region_name
-from workbench.pte.plan import in_words
+from workbench.pte.description import in_words
+from workbench.pte.npu_commands import region_name
 from workbench.pte.program import Delegate, Method, Value
 
 _MOST = 500

@@ -13,8 +13,8 @@ from ui.plots.memory_plot import MemoryPlot
 from ui.programs.tables import PLAN_COLUMNS, shape_text
 from ui.theme import Theme
 from ui.widgets.figure_view import FigureView
-from workbench.numerics.occupancy import fullest_step
-from workbench.pte.plan import Planned, planned
+from workbench.analysis.memory import fullest_step
+from workbench.pte.description import Planned, planned
 from workbench.pte.program import Method
 from workbench.results import LiveRange
 

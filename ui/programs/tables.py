@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 from ui.figures import DASH, count, size
 from ui.models.figure_table import Column
-from workbench.pte.npu_commands import Command
-from workbench.pte.npu_operations import Operation
-from workbench.pte.npu_tensors import NpuTensor
-from workbench.pte.plan import Constant, Instruction, Planned
+from workbench.pte.description import Constant, Instruction, Planned
+from workbench.pte.npu_commands import Command, NpuTensor, Operation
 
 _USES_SHOWN = 6
 

@@ -34,8 +34,14 @@ from ui.theme import Theme
 from ui.widgets.figure_cards import Card, FigureCards
 from ui.widgets.figure_view import FigureView
 from workbench.pte import vela_stream
-from workbench.pte.description import memory_of
-from workbench.pte.plan import Constant, Instruction, calls_of_kernels, constants, instructions
+from workbench.pte.description import (
+    Constant,
+    Instruction,
+    calls_of_kernels,
+    constants,
+    instructions,
+    memory_of,
+)
 from workbench.pte.program import Method
 
 _SIZE = (1180, 780)

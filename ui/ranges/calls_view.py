@@ -10,7 +10,7 @@ from ui.figures import figure
 from ui.plots.call_plots import CallPlot, ScalePlot
 from ui.plots.series import SampleView
 from ui.theme import Theme
-from workbench.numerics.dynamic import CallRanges, call_ranges
+from workbench.analysis.ranges import CallRanges, call_ranges
 
 NOTHING = "Calibration kept no samples of this tensor."
 

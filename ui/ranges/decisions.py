@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from ui.models.range_arrays import Arrays
 from ui.models.range_table import Decided
-from workbench.numerics.taking import RangeTaker, methods_of
+from workbench.analysis.ranges import RangeTaker, methods_of
 from workbench.project.model import Project
 from workbench.results import TensorRange
 

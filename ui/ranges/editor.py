@@ -12,10 +12,9 @@ from ui.plots.series import TensorView
 from ui.ranges.fields import RangeFields
 from ui.theme import Theme
 from ui.widgets.wrapped_label import WrappedLabel
-from workbench.numerics.grid import Grid
-from workbench.numerics.histogram import Histogram
-from workbench.numerics.tensors import predicted, scheme_of
-from workbench.project.fixed_range import range_fault
+from workbench.analysis.histogram import Grid, Histogram
+from workbench.analysis.ranges import predicted, scheme_of
+from workbench.project.configs import range_fault
 
 FREE = "Go back to the range that calibration found"
 FREE_WIDER = "The method was chosen for more than this tensor: free it on the page Chosen"

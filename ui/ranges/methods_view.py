@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QPushButton, QVBox
 from ui.models.method_table import MethodTableModel
 from ui.theme import Theme
 from ui.widgets.figure_view import FigureView
-from workbench.numerics.tensors import Choice
+from workbench.analysis.ranges import Choice
 
 USE = (
     "Have this method take the ranges, now and whenever data, weights or precision change. "

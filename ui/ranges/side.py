@@ -15,8 +15,8 @@ from ui.ranges.methods_view import MethodsView
 from ui.ranges.samples_view import SamplesView
 from ui.theme import Theme
 from ui.widgets.wrapped_label import WrappedLabel
-from workbench.numerics.histogram import Histogram
-from workbench.numerics.tensors import choices, histogram_of
+from workbench.analysis.histogram import Histogram
+from workbench.analysis.ranges import choices, histogram_of
 from workbench.project.model import Project
 from workbench.results import TensorRange
 

@@ -9,9 +9,8 @@ from PySide6.QtCore import QObject
 from ui.document import Document
 from ui.models.method_table import ChoiceOfRange, method_title
 from workbench.project import edits
-from workbench.project.fixed_range import FixedRange
+from workbench.project.configs import FixedRange, MethodId, MethodScope, RangeMethod
 from workbench.project.model import Project
-from workbench.project.range_method import MethodId, MethodScope, RangeMethod
 from workbench.results import TensorRange
 
 

@@ -9,7 +9,7 @@ from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QComboBox, QFileDialog, QWidget
 
 from ui.relocate import relative_to
-from workbench.boards.board import Board, boards
+from workbench.deploy.boards import Board, all_boards
 from workbench.errors import WorkbenchError
 from workbench.project.board_files import SUFFIX
 
@@ -49,7 +49,7 @@ class BoardBox(QComboBox):
         """Offer no board, every board that is known, and a file."""
         self.clear()
         self.addItem(_spoken(""), "")
-        for name, board in boards().items():
+        for name, board in all_boards().items():
             self._add(name, board)
         if self._board.endswith(SUFFIX):
             self.addItem(_spoken(self._board), self._board)

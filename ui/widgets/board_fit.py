@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 
 from ui.figures import size
 from ui.theme import Theme
-from workbench.boards.fit import Filling, Fit, sentence
+from workbench.deploy.boards import Filling, Fit, sentence
 
 
 class BoardFit(QLabel):

@@ -12,9 +12,8 @@ from ui.widgets.config_form import ConfigForm
 from ui.widgets.dynamic_form import DynamicForm
 from ui.widgets.emphasis import make_primary
 from ui.widgets.format_form import FormatForm
-from workbench.project.dynamic_config import DynamicConfig
+from workbench.project.configs import Config, DynamicConfig, QuantConfig
 from workbench.project.plugins import PluginItem
-from workbench.project.qconfig import Config, QuantConfig
 
 Refusal = Callable[[Any], str]
 Form = ConfigForm | FormatForm | DynamicForm

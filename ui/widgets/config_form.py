@@ -22,8 +22,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from workbench.project.configs import Activation, Observer, QuantConfig, Weight, is_reference
 from workbench.project.plugins import PluginItem
-from workbench.project.qconfig import Activation, Observer, QuantConfig, Weight, is_reference
 
 Refusal = Callable[[QuantConfig], str]
 

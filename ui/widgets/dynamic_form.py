@@ -7,7 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from workbench.project.dynamic_config import DynamicConfig
+from workbench.project.configs import DynamicConfig
 
 Refusal = Callable[[DynamicConfig], str]
 

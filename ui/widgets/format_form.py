@@ -22,9 +22,9 @@ from PySide6.QtWidgets import (
 )
 
 from workbench.errors import WorkbenchError
-from workbench.project.format_config import FormatConfig
-from workbench.targets.number_formats import ROLES, SPECS, ParameterSpec, Role, spec_of
-from workbench.targets.number_formats.parameters import PREFIXES
+from workbench.project.configs import FormatConfig
+from workbench.targets.formats.parameters import PREFIXES, ROLES, ParameterSpec, Role
+from workbench.targets.formats.schemes import SPECS, spec_of
 
 Refusal = Callable[[FormatConfig], str]
 _HEADS: Mapping[Role, str] = {"data": "Data", "weight": "Weight", "bias": "Bias"}

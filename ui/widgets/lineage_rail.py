@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QToolButton, QWidget
 
-from workbench.graph.wording import elide
+from workbench.graph.labels import elide
 
 ARROW = "\u2192"
 HERE = "LineageHere"

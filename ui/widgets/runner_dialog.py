@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from ui.widgets.emphasis import make_primary
 from ui.widgets.path_field import PathField
-from workbench.fvp.building import SCRIPT, SETUP
+from workbench.deploy.simulators.runner_build import SCRIPT, SETUP
 
 _PLACEMENTS = (
     ("semihosting", "From a file, when it runs: for any program (semihosting)"),

@@ -6,7 +6,7 @@ from PySide6.QtCore import QTimer
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
-from workbench.graph.wording import elide
+from workbench.graph.labels import elide
 
 
 class WrappedLabel(QLabel):

@@ -6,22 +6,22 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from workbench.project.dynamic_config import DynamicConfig
-from workbench.project.fixed_range import FixedRange
-from workbench.project.format_config import FormatConfig
-from workbench.project.frozen import Frozen
-from workbench.project.graph_notes import GraphNotes
-from workbench.project.improvers import ImproverId
-from workbench.project.qconfig import (
+from workbench.project.configs import (
     PRESETS_BY_ID,
     AnyConfig,
     Config,
+    DynamicConfig,
+    FixedRange,
+    FormatConfig,
+    ImproverId,
     PluginConfig,
     PluginRole,
     QuantConfig,
+    RangeMethod,
     is_reference,
 )
-from workbench.project.range_method import RangeMethod
+from workbench.project.frozen import Frozen
+from workbench.project.graph_notes import GraphNotes
 
 PROJECT_VERSION = 7
 PROJECT_SUFFIX = ".qwb"

@@ -19,10 +19,10 @@ from ui.dialogs.target_dialog import TargetDialog
 from ui.settings import Settings
 from ui.widgets.config_form import FIELDS, ConfigForm
 from ui.widgets.target_form import TargetForm
-from workbench.fvp.machine import load_settings
+from workbench.deploy.simulators.discovery import load_settings
 from workbench.pipeline.cache import Cache
+from workbench.project.configs import A16W8, QuantConfig
 from workbench.project.model import TargetChoice
-from workbench.project.qconfig import A16W8, QuantConfig
 from workbench.project.trust import CodeUse, TrustStore
 
 OK = QDialogButtonBox.StandardButton.Ok

@@ -13,8 +13,7 @@ from ui.graph.camera import Camera
 from ui.graph.headers import header_rects
 from ui.graph.tooltips import lines
 from workbench.errors import WorkbenchError
-from workbench.graph.groups import ROOT
-from workbench.graph.hierarchy import Hierarchy
+from workbench.graph.hierarchy import ROOT, Hierarchy
 from workbench.graph.layout import Layout
 from workbench.graph.snapshot import VERSION, Edge, GraphSnapshot, Node, TensorInfo
 

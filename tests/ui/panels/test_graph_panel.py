@@ -14,7 +14,7 @@ from tests.ui.test_window import run_to
 from ui.graph.levels import LEVELS
 from ui.graph_parts.picture_file import save_picture
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
-from workbench.project.qconfig import PRESETS
+from workbench.project.configs import PRESETS
 from workbench.results import DEVICE_GRAPH_FILE, save_result
 
 EDGE_OPS = {"conv2d": "convolution", "relu": "relu", "linear": "linear"}

@@ -7,7 +7,7 @@ from tests.fakes.engine import Play
 from ui.models.log_lines import Role
 from ui.simulation.view import OPERATIONS, OUTPUTS
 from ui.widgets.runner_dialog import RunnerDialog
-from workbench.fvp.machine import load_settings
+from workbench.deploy.simulators.discovery import load_settings
 
 BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
 
