@@ -2,8 +2,7 @@
 
 import pytest
 
-from ui.models.log_lines import Role
-from ui.models.text_file import TextFileModel
+from ui.shared.log_lines import Role, TextFileModel
 from workbench.deploy.simulators.log_parser import level_of
 
 
