@@ -8,8 +8,9 @@ import tracemalloc
 import pytest
 from PySide6.QtWidgets import QListView
 
+from ui.features.simulator.run_log import TextFileModel
 from ui.shared.chip import LineDelegate
-from ui.shared.log_lines import Role, TextFileModel
+from ui.shared.log_lines import Role
 from ui.shared.theme import DARK
 from workbench.deploy.simulators.log_parser import UartReader, level_of
 

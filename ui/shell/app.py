@@ -14,7 +14,7 @@ from types import TracebackType
 from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 
-from ui.features.program_viewer.program_window import Programs
+from ui.features.program_viewer.program_windows import Programs
 from ui.shared.appearance import Appearance
 from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import LogModel

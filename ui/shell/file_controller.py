@@ -17,8 +17,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.program_viewer.program_window import SUFFIXES as PROGRAM_SUFFIXES
-from ui.features.program_viewer.program_window import Programs
+from ui.features.program_viewer.program_windows import SUFFIXES as PROGRAM_SUFFIXES
+from ui.features.program_viewer.program_windows import Programs
 from ui.state.document import ChangedOnDiskError, Document
 from ui.state.notices import Action, Notices
 from ui.state.project_files import ProjectInUseError, Recovery, left_behind

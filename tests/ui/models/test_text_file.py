@@ -2,7 +2,8 @@
 
 import pytest
 
-from ui.shared.log_lines import Role, TextFileModel
+from ui.features.simulator.run_log import TextFileModel
+from ui.shared.log_lines import Role
 from workbench.deploy.simulators.log_parser import level_of
 
 

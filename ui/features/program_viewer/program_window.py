@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QTabWidget, QVBoxLayout, QWidget
 
 from ui.features.program_viewer.commands_view import CommandsView
 from ui.features.program_viewer.parts_view import PartsView
 from ui.features.program_viewer.plan_view import PlanView
-from ui.features.program_viewer.program_contents import Contents, read
+from ui.features.program_viewer.program_contents import Contents
 from ui.features.program_viewer.program_tables import (
     CONSTANT_COLUMNS,
     INSTRUCTION_COLUMNS,
@@ -26,8 +25,6 @@ from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import FigureTableModel, FigureView
 from ui.shared.figures import count, size
 from ui.shared.theme import Theme
-from ui.state.notices import Notices
-from workbench.errors import WorkbenchError
 from workbench.pte import vela_stream
 from workbench.pte.description import (
     Constant,
@@ -215,57 +212,3 @@ def _instruction_text(row: Instruction) -> str:
 def _constant_text(row: Constant) -> str:
     kind = f"{row.dtype} {shape_text(row.shape)}" if row.dtype else "no tensor of this method"
     return f"buffer {row.index}, {size(row.bytes)}\n{kind}"
-
-
-SUFFIXES = (".pte", ".bpte")
-
-
-class Programs(QObject):
-    """Reads files beside the window and keeps what shows them.
-
-    Signals:
-        dropped: paths that were dropped on a program's window.
-    """
-
-    dropped = Signal(object)
-
-    def __init__(self, appearance: Appearance, notices: Notices, window: QWidget) -> None:
-        super().__init__(window)
-        self._appearance, self._notices, self._window = appearance, notices, window
-        self._background = Background(self)
-        self._background.done.connect(self._on_read)
-        self.windows: dict[Path, QWidget] = {}
-
-    def open(self, path: Path) -> None:
-        """Show what is in a file, or say in a sentence why not."""
-        whole = path.absolute()
-        self._background.submit(str(whole), lambda _outdated: read(whole))
-
-    def stop(self) -> None:
-        """Close every window."""
-        self._background.stop()
-        for window in tuple(self.windows.values()):
-            window.close()
-
-    def _on_read(self, _topic: str, found: object) -> None:
-
-        if isinstance(found, WorkbenchError):
-            self._notices.error(found)
-            return
-        assert isinstance(found, Contents)
-        window = self.windows.get(found.path)
-        if isinstance(window, ProgramWindow):
-            window.render_contents(found)
-        else:
-            window = ProgramWindow(found, self._appearance, self._window)
-            window.closed.connect(partial(self._on_closed, found.path))
-            window.dropped.connect(self.dropped)
-            self.windows[found.path] = window
-        window.show()
-        window.raise_()
-        window.activateWindow()
-
-    def _on_closed(self, path: Path) -> None:
-        window = self.windows.pop(path, None)
-        if window is not None:
-            window.deleteLater()

@@ -23,11 +23,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.features.simulator.run_log import TextFileModel
 from ui.features.simulator.run_view import SimulationView
 from ui.features.simulator.runner_dialog import RunnerDialog
 from ui.shared.chip import LineDelegate
 from ui.shared.figure_cards import FigureCards
-from ui.shared.log_lines import Role, TextFileModel
+from ui.shared.log_lines import Role
 from ui.shared.result_panel import ResultPanel, StageFrame
 from ui.shared.simulation_text import simulation_cards, simulation_text
 from ui.shared.theme import Theme
