@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 
@@ -52,3 +53,43 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("save_layout", "&View", "&Keep this arrangement\u2026"),
     ActionRow("doctor", "&Help", "&What this machine has\u2026"),
 )
+
+
+def shortcut_pages() -> dict[str, str]:
+    """Return the guide's page of keyboard shortcuts, by file name."""
+    from ui.panels import PANELS
+    from workbench.guide import NOTE, table
+
+    lines = ["# Keyboard shortcuts", "", NOTE.format("ui.actions")]
+    lines += ["On macOS, Ctrl is the command key. Keys that work inside one panel stand on the "
+              "page of that panel.", "", "## Menus", ""]  # fmt: skip
+    rows = [row for row in ACTIONS if row.id != LINE]
+    lines += table(
+        ("menu", "action", "keys"),
+        [(_plain(row.menu), _plain(row.text), f"`{row.keys}`" if row.keys else "") for row in rows],
+    )
+    lines += ["## Panels", ""]
+    lines += table(
+        ("panel", "keys"),
+        [
+            (f"[{row.title}](../user/{row.id}.md)", f"`Alt+{number}`" if number <= 9 else "")
+            for number, row in enumerate(PANELS, 1)
+        ],
+    )
+    return {"shortcuts.md": "\n".join(lines).rstrip() + "\n"}
+
+
+def _plain(text: str) -> str:
+    """Return a menu's text without the mark of its access key."""
+    return text.replace("&", "")
+
+
+def main() -> int:
+    """Write the page of shortcuts with ``--write``; 1 if it is out of date otherwise."""
+    from workbench.guide import write_or_compare
+
+    return write_or_compare(shortcut_pages(), write="--write" in sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
