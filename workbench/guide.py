@@ -219,7 +219,9 @@ def _object(name: str, schema: dict[str, Any]) -> Iterator[str]:
     needed = schema.get("required", [])
     rows = []
     for field, part in schema.get("properties", {}).items():
-        default = "required" if field in needed else _code(_json(part.get("default")))
+        # A default that a function makes is not in the schema; only objects have such.
+        absent = {} if part.get("type") == "object" else None
+        default = "required" if field in needed else _code(_json(part.get("default", absent)))
         rows.append((_code(field), _type(part), default))
     yield from table(("field", "type", "default"), rows)
 
@@ -285,7 +287,7 @@ def _operator_support() -> list[str]:
     ]
     for target in TARGETS:
         lines += _target(target)
-    lines += ["## Products that NNPA quantizes", ""]
+    lines += ["## Operators that NNPA does not quantize", ""]
     lines += table(
         ("operator", "why it is not quantized"),
         [(_code(f"aten.{op}"), why_never(f"aten.{op}")) for op in _NEVER_INT8],

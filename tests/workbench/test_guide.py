@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from ui.actions import ACTIONS, shortcut_pages
+from ui.actions import ACTIONS, MENUS, shortcut_pages
 from ui.panels import PANELS
 from workbench import guide
 from workbench.cli import VERBS, output, parser
@@ -143,6 +143,20 @@ def test_that_the_program_takes_every_command_of_the_guide(capsys):
             refused.append(f"{name}: workbench {command}: {capsys.readouterr().err}")
     assert refused == []
     assert len(found) > 80
+
+
+def test_that_every_menu_entry_that_the_guide_names_exists():
+    menus = "|".join(menu.replace("&", "") for menu in MENUS)
+    offered = {(r.menu.replace("&", ""), r.text.replace("&", "")) for r in ACTIONS}
+    # Qt's undo stack makes these two.
+    offered |= {("Edit", "Undo"), ("Edit", "Redo")}
+    named = [
+        (page.name, entry)
+        for page in WRITTEN
+        for entry in re.findall(rf"\*\*({menus}), ([^*]+)\*\*", prose(page))
+    ]
+    assert [(page, entry) for page, entry in named if entry not in offered] == []
+    assert len(named) > 10
 
 
 def test_that_the_readme_is_short_and_has_commands():
