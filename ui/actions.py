@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,12 @@ def _plain(text: str) -> str:
     return text.replace("&", "")
 
 
-def main() -> int:
-    """Write the page of shortcuts with ``--write``; 1 if it is out of date otherwise."""
+def main(arguments: Sequence[str]) -> int:
+    """Write the page of shortcuts with ``--write``; without it return 1 if it is out of date."""
     from workbench.guide import write_or_compare
 
-    return write_or_compare(shortcut_pages(), write="--write" in sys.argv[1:])
+    return write_or_compare(shortcut_pages(), write="--write" in arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

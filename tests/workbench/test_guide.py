@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+from ui import actions
 from ui.actions import ACTIONS, MENUS, shortcut_pages
 from ui.panels import PANELS
 from workbench import guide
@@ -68,6 +69,16 @@ def test_that_a_page_out_of_date_is_reported_and_written(tmp_path, monkeypatch, 
     assert guide.write_or_compare({"a.md": "# A\n"}, write=True) == 0
     assert (tmp_path / "reference" / "a.md").read_text() == "# A\n"
     assert guide.write_or_compare({"a.md": "# A\n"}, write=False) == 0
+
+
+def test_that_both_writers_write_all_reference_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr(guide, "REFERENCE", tmp_path)
+    assert (guide.main([]), actions.main([])) == (1, 1)
+    assert (guide.main(["--write"]), actions.main(["--write"])) == (0, 0)
+    assert (guide.main([]), actions.main([])) == (0, 0)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "cli.md", "exit-codes.md", "operator-support.md", "project-file.md", "shortcuts.md",
+    }  # fmt: skip
 
 
 def test_that_every_link_and_anchor_leads_somewhere():
