@@ -220,7 +220,7 @@ def _object(name: str, schema: dict[str, Any]) -> Iterator[str]:
     rows = []
     for field, part in schema.get("properties", {}).items():
         # A default that a function makes is not in the schema; only objects have such.
-        absent = {} if part.get("type") == "object" else None
+        absent: Any = {} if part.get("type") == "object" else None
         default = "required" if field in needed else _code(_json(part.get("default", absent)))
         rows.append((_code(field), _type(part), default))
     yield from table(("field", "type", "default"), rows)
