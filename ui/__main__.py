@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Looking for plugins in every installed package takes longer than the window does.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.disable()
-    from ui.start import run
+    from ui.shell.app import run
 
     return run(projects[0] if projects else None)
 

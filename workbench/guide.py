@@ -1,7 +1,7 @@
 """The guide: where its pages are, and the reference pages that are made from the code.
 
 ``python -m workbench.guide --write`` writes those pages; the page of keyboard shortcuts belongs
-to the window: ``python -m ui.actions --write``. A test compares both with the files.
+to the window: ``python -m ui.shell.actions --write``. A test compares both with the files.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.graph.snapshot import GraphSnapshot, Node
+from workbench.project.configs import A16W8, PRESETS, Preset
 from workbench.project.model import (
     KEEPING_CALLS,
     PROJECT_SUFFIX,
@@ -21,11 +22,10 @@ from workbench.project.model import (
     Project,
     TargetChoice,
 )
-from workbench.project.qconfig import A16W8, PRESETS, Preset
 from workbench.targets import TARGETS
-from workbench.targets.nnpa.operators import why_never
-from workbench.targets.number_formats.operators import FUSED, OPERATORS
-from workbench.targets.number_formats.table import SPECS
+from workbench.targets.formats.operators import FUSED, OPERATORS
+from workbench.targets.formats.schemes import SPECS
+from workbench.targets.nnpa.products import why_never
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from ui.theme import DARK
-from ui.widgets.board_box import BoardBox
-from ui.widgets.board_fit import BoardFit
-from ui.widgets.sram_budget import SramBudget
-from workbench.boards.fit import of_program
+from ui.features.memory.memory_panel import BoardFit
+from ui.features.memory.sram_budget import SramBudget
+from ui.shared.target_form import BoardBox
+from ui.shared.theme import DARK
+from workbench.deploy.boards import of_program
 from workbench.project.board_files import own_folder
 
 PROGRAM = Path(__file__).parents[1] / "data" / "programs" / "u55.pte"

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.fakes.projects import make_project, write_project
-from ui.document import ChangedOnDiskError, Document
-from ui.project_files import AUTOSAVE_SUFFIX, ProjectInUseError, left_behind
+from ui.state.document import ChangedOnDiskError, Document
+from ui.state.project_files import AUTOSAVE_SUFFIX, ProjectInUseError, left_behind
 from workbench.errors import WorkbenchError, failure
 from workbench.project import edits, store
 from workbench.project.model import TargetChoice

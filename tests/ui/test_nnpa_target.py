@@ -8,13 +8,13 @@ from PySide6.QtWidgets import QLabel
 from tests.fakes.ranges import let_calibrate
 from tests.fakes.results import result_of, write_result
 from tests.ui.test_window import run_to
-from ui.assigning import preset_ids
-from ui.widgets.config_dialog import ConfigDialog
-from ui.widgets.target_form import TargetForm
-from ui.wording import differences
+from ui.shared.config_form import ConfigDialog
+from ui.shared.explanations import differences
+from ui.shared.target_form import TargetForm
+from ui.state.assigner import preset_ids
 from workbench.history.runs import cost_of
 from workbench.project import edits
-from workbench.project.dynamic_config import DynamicConfig
+from workbench.project.configs import DynamicConfig
 from workbench.project.model import TargetChoice
 from workbench.project.rules import Effective
 from workbench.results import (

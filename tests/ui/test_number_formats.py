@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from ui.assigning import preset_ids
-from ui.quality_cards import quality_cards
-from ui.widgets.config_dialog import ConfigDialog
-from ui.widgets.format_form import FIRST, FormatForm
+from ui.shared.config_form import ConfigDialog
+from ui.shared.format_form import FIRST, FormatForm
+from ui.shared.quality_cards import quality_cards
+from ui.state.assigner import preset_ids
 from workbench.project import edits
-from workbench.project.format_config import FormatConfig
+from workbench.project.configs import FormatConfig
 from workbench.project.model import TargetChoice
 from workbench.results import EvaluateResult, FormatMemory
 from workbench.targets import target_of

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.engine import Play
 from tests.fakes.projects import make_project, write_project
-from ui.panels import PANELS
+from ui.shell.panels import PANELS
 from workbench.project.model import TargetChoice
 
 

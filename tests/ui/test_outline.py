@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.projects import MODULES, make_project, snapshot
-from ui.fused_groups import fused_groups
-from ui.problems import project_problems
-from ui.relocate import relocate
-from ui.wording import why
+from ui.shared.explanations import why
+from ui.shared.problem_list import project_problems
+from ui.state.model_index import fused_groups
+from ui.state.relocate import relocate
 from workbench.graph.snapshot import GraphSnapshot, Module
+from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, Evaluation, ModelSource, Rule
-from workbench.project.qconfig import Activation, Observer, QuantConfig
 from workbench.project.rules import Effective, ModuleRef, NodeRef, resolve
 
 

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QFontMetricsF
 
-from ui.plots.bar_plot import BarPlot, DifferencePlot, ModuleBars
-from ui.plots.channels import MOST_LINES, spread, thinned
-from ui.plots.histogram_plot import TensorPlot
-from ui.plots.range_plot import RangePlot
-from ui.plots.scale import LINEAR, ValueScale, symmetric_log
-from ui.plots.series import RangeSeries, TensorView
-from ui.theme import DARK, LIGHT, THEMES
+from ui.features.ranges.range_plot import RangePlot
+from ui.shared.bar_plot import BarPlot, DifferencePlot, ModuleBars
+from ui.shared.chart import LINEAR, ValueScale, symmetric_log
+from ui.shared.histogram_plot import TensorPlot
+from ui.shared.series import MOST_LINES, RangeSeries, TensorView, spread, thinned
+from ui.shared.theme import DARK, LIGHT, THEMES
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
@@ -195,7 +194,8 @@ def test_that_a_name_too_long_for_its_bar_is_cut_in_the_middle(qtbot):
 
 def test_that_panels_are_there_before_pyqtgraph_is_read():
     code = (
-        "import sys, ui.panels.ranges_panel, ui.panels.numerics_panel, ui.panels.cost_panel;"
+        "import sys, ui.features.ranges.ranges_panel, ui.features.cost.cost_panel,"
+        "ui.features.accuracy.accuracy_panel;"
         "sys.exit('pyqtgraph' in sys.modules or 'torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

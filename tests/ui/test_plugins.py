@@ -6,12 +6,12 @@ import pytest
 from PySide6.QtWidgets import QMenu
 
 from tests.fakes.projects import make_project, write_project
-from ui.dialogs.plugins import PluginsDialog
-from ui.graph.menu import context_menu
-from ui.models.rule_stack import Role
-from ui.panels.rules_panel import RulesPanel
-from ui.widgets.config_dialog import ConfigDialog
-from ui.widgets.rule_form import KINDS
+from ui.features.graph.graph_view import context_menu
+from ui.features.rules.rule_form import KINDS
+from ui.features.rules.rule_stack import Role
+from ui.features.rules.rules_panel import RulesPanel
+from ui.shared.config_form import ConfigDialog
+from ui.shell.target_controller import PluginsDialog
 from workbench.project import edits
 
 OWN = '''

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.engine import FakeEngines, Play
 from tests.fakes.projects import make_project, write_project
-from ui.runner import Runner
+from ui.state.runner import Runner
 from workbench.errors import ErrorInfo
 from workbench.pipeline.cache import Cache
 from workbench.project.model import ModelSource

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import SESSIONS
 from tests.fakes.projects import make_project, write_project
 from tests.fakes.results import write_result
-from ui.session import Session
+from ui.state.session import Session
 from workbench.errors import ErrorInfo
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan

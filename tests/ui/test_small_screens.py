@@ -6,12 +6,12 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QTabBar
 
-from ui.dialogs.new_project import FIRST_TARGET, NewProjectDialog
-from ui.dialogs.target_dialog import TargetDialog
-from ui.models.module_tree import Column
-from ui.panels import PANELS
-from ui.problems import on_the_cpu
-from ui.widgets.wrapped_label import WrappedLabel
+from ui.features.project.new_project import FIRST_TARGET, NewProjectDialog
+from ui.shared.forms import WrappedLabel
+from ui.shared.module_tree import Column
+from ui.shared.problem_list import on_the_cpu
+from ui.shell.panels import PANELS
+from ui.shell.target_controller import TargetDialog
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import CpuNode

@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QPushButton, QTabBar
 from tests.conftest import SESSIONS
 from tests.fakes.engine import Play
 from tests.fakes.projects import make_project, write_project
-from ui.dialogs.recipe import RecipeDialog
-from ui.panels import PANELS
+from ui.features.project.recipe import RecipeDialog
+from ui.shell.panels import PANELS
 from workbench.errors import ErrorInfo, Place
 from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.project import edits, store
@@ -208,7 +208,7 @@ def test_that_dropped_data_asks_what_it_is_for(opened, tmp_path, notices):
 
 
 def test_that_a_project_open_elsewhere_can_be_read(workbench, project_file, notices, tmp_path):
-    from ui.document import Document
+    from ui.state.document import Document
 
     other = Document(tmp_path / "recovery")
     other.open(project_file)
@@ -324,7 +324,7 @@ def test_that_a_new_unsaved_project_is_marked_and_asked_about(workbench, tmp_pat
 
 def test_that_the_window_never_imports_torch():
     code = (
-        "import ui.app, sys;"
+        "import ui.shell.app, sys;"
         "heavy = {'torch', 'torchao', 'executorch', 'numpy', 'pyqtgraph'};"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -4,9 +4,9 @@ import re
 import shlex
 from pathlib import Path
 
-from ui import actions
-from ui.actions import ACTIONS, MENUS, shortcut_pages
-from ui.panels import PANELS
+from ui.shell import actions
+from ui.shell.actions import ACTIONS, MENUS, shortcut_pages
+from ui.shell.panels import PANELS
 from workbench import guide
 from workbench.cli import VERBS, output, parser
 from workbench.project.model import Project

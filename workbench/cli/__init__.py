@@ -18,7 +18,7 @@ from workbench.cli import (
     nnpa,
     placement,
     plugins,
-    project_verbs,
+    project,
     ranges,
     report,
     rules,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 VERBS = (
-    project_verbs,
+    project,
     boards,
     run,
     runs,

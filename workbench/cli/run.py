@@ -6,17 +6,19 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import (
+from workbench.cli.jobs import Job, keep_run
+from workbench.cli.output import (
+    EXIT_DONE,
+    EXIT_FAILED,
     add_engine,
     add_project,
     check_trust,
     open_project,
     opened_cache,
+    print_infos,
+    print_json,
 )
-from workbench.cli.job import Job
-from workbench.cli.keeping import keep_run
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_infos, print_json
-from workbench.cli.summary import print_summary, summary
+from workbench.cli.run_summary import print_summary, summary
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import problems
@@ -26,7 +28,7 @@ from workbench.project.model import TargetChoice
 from workbench.protocol import RunUntil, StageFailed, StageFinished, StageSkipped
 from workbench.results import PackageResult, load_result
 from workbench.targets import target_of
-from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
+from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 
 if TYPE_CHECKING:
     import argparse

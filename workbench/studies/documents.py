@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from pydantic import ValidationError
 
 from workbench.pipeline.plan import plan, reading_of, tool_versions
 from workbench.project.frozen import Frozen
+from workbench.project.model import RuleKind
 from workbench.project.store import write_atomically
 from workbench.studies import STUDIES_BY_ID
 
@@ -17,10 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from pydantic import JsonValue
 
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
+
 
 DOCUMENT_FILE = "study.json"
 Document = TypeVar("Document", bound=Frozen)
@@ -71,3 +75,56 @@ def save_study(document: Frozen, folder: Path) -> None:
     """Write what a study has found, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / DOCUMENT_FILE, document.model_dump_json().encode())
+
+
+VALUES_FILE = "values.npz"
+
+
+class SampleTensor(Frozen):
+    """One tensor of one sample; its values lie beside, in float32, all of the same shape.
+
+    ``sides`` are those that exist: "float", "quantized" and perhaps "integer", which is computed
+    by the TOSA reference model. ``note`` says why one is missing.
+    """
+
+    sample: int
+    tensor: str
+    module: str
+    op: str
+    shape: tuple[int, ...]
+    sides: tuple[str, ...]
+    note: str = ""
+
+
+def save_values(values: Mapping[str, NDArray[np.float32]], folder: Path) -> None:
+    """Write the values of each side."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / VALUES_FILE, **dict(values))
+
+
+def load_values(folder: Path) -> dict[str, NDArray[Any]]:
+    """Return the values of each side; none where they cannot be read."""
+    try:
+        with np.load(folder / VALUES_FILE, allow_pickle=False) as file:
+            return {side: file[side] for side in file.files}
+    except (OSError, ValueError, EOFError):
+        return {}
+
+
+class Culprit(Frozen):
+    """One module or node the compiler refuses: a rule that keeps it off names it so."""
+
+    kind: RuleKind
+    match: str
+
+
+class Blame(Frozen):
+    """``reason`` is the compiler's own first sentence, "" if it takes the program as it is.
+
+    ``culprits`` are all there are once ``is_done``; ``compilations`` counts the attempts.
+    """
+
+    reason: str
+    culprits: tuple[Culprit, ...] = ()
+    compilations: int = 0
+    is_done: bool = False

@@ -7,22 +7,20 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialogButtonBox, QLabel, QLineEdit, QWidget
 
 from tests.fakes.projects import make_project, write_project
-from ui.appearance import Appearance
-from ui.assigning import refusal
-from ui.dialogs.doctor import DoctorDialog
-from ui.dialogs.new_project import NewProjectDialog
-from ui.dialogs.preferences import PreferencesDialog
-from ui.dialogs.project_draft import callables_of, parse_shapes
-from ui.dialogs.recipe import RecipeDialog
-from ui.dialogs.take_command import TakeCommandDialog
-from ui.dialogs.target_dialog import TargetDialog
-from ui.settings import Settings
-from ui.widgets.config_form import FIELDS, ConfigForm
-from ui.widgets.target_form import TargetForm
-from workbench.fvp.machine import load_settings
+from ui.features.project.import_command import TakeCommandDialog
+from ui.features.project.new_project import NewProjectDialog, callables_of, parse_shapes
+from ui.features.project.recipe import RecipeDialog
+from ui.shared.appearance import Appearance
+from ui.shared.config_form import FIELDS, ConfigForm
+from ui.shared.target_form import TargetForm
+from ui.shell.preferences import DoctorDialog, PreferencesDialog
+from ui.shell.target_controller import TargetDialog
+from ui.state.assigner import refusal
+from ui.state.settings import Settings
+from workbench.deploy.simulators.discovery import load_settings
 from workbench.pipeline.cache import Cache
+from workbench.project.configs import A16W8, QuantConfig
 from workbench.project.model import TargetChoice
-from workbench.project.qconfig import A16W8, QuantConfig
 from workbench.project.trust import CodeUse, TrustStore
 
 OK = QDialogButtonBox.StandardButton.Ok

@@ -6,9 +6,8 @@ import pytest
 from PySide6.QtWidgets import QWidget
 
 from tests.fakes.projects import write_project
-from ui.dialogs.new_project import NewProjectDialog
-from ui.dialogs.project_draft import build
-from ui.dialogs.recipe import RecipeDialog
+from ui.features.project.new_project import NewProjectDialog, build
+from ui.features.project.recipe import RecipeDialog
 
 
 @pytest.fixture

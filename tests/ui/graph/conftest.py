@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ui.graph.view import GraphView
-from ui.theme import DARK
+from ui.features.graph.graph_view import GraphView
+from ui.shared.theme import DARK
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, TensorInfo
 
 if TYPE_CHECKING:

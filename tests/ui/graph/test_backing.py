@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from PySide6.QtCore import QPointF
 
-from ui.graph import backing
-from ui.graph.camera import Camera
+from ui.features.graph import painting
+from ui.features.graph.picture import Camera
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from PySide6.QtGui import QImage
     from pytestqt.qtbot import QtBot
 
-    from ui.graph.view import GraphView
+    from ui.features.graph.graph_view import GraphView
     from workbench.graph.snapshot import GraphSnapshot
 
     Show = Callable[[GraphSnapshot | None], GraphView]
@@ -55,7 +55,7 @@ def test_that_panning_shows_what_painting_anew_would(
 def test_that_a_slow_drawing_zooms_roughly_and_gets_sharp(
     qtbot: QtBot, show: Show, layers: GraphSnapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backing, "SLOW_S", 0.0)
+    monkeypatch.setattr(painting, "SLOW_S", 0.0)
     view = ready(qtbot, show, layers)
     image(view)
     view.look(view.camera.zoomed(1.3, QPointF(300, 200)))

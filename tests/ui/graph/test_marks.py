@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from PySide6.QtGui import QColor
 
-from ui.graph.camera import Camera
-from ui.graph.marks import Marks
-from ui.graph.overlay import Overlay, number_text, ramp
-from ui.graph.tooltips import lines, tooltip
-from ui.theme import DARK, LIGHT, THEMES
+from ui.features.graph.marks import Marks, Overlay, number_text, ramp
+from ui.features.graph.navigation import lines, tooltip
+from ui.features.graph.picture import Camera
+from ui.shared.theme import DARK, LIGHT, THEMES
 from workbench.graph.hierarchy import Hierarchy
 from workbench.graph.snapshot import GraphSnapshot, Node, QParams, TensorInfo
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
     from pytestqt.qtbot import QtBot
 
-    from ui.graph.view import GraphView
-    from ui.theme import Theme
+    from ui.features.graph.graph_view import GraphView
+    from ui.shared.theme import Theme
 
     Show = Callable[[GraphSnapshot | None], GraphView]
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ui.graph.marks import Marks
-from ui.graph.menu import context_menu
-from ui.graph.overlay import Overlay, number_text, ramp
+from ui.features.graph.graph_view import context_menu
+from ui.features.graph.marks import Marks, Overlay, number_text, ramp
 from workbench.graph.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from PySide6.QtGui import QAction
     from pytestqt.qtbot import QtBot
 
-    from ui.graph.view import GraphView
+    from ui.features.graph.graph_view import GraphView
     from workbench.graph.snapshot import GraphSnapshot
 
     Show = Callable[[GraphSnapshot | None], GraphView]

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QSizeF, Qt
 
-from ui.graph.camera import Camera
-from ui.graph.headers import header_rects
-from ui.graph.tooltips import lines
+from ui.features.graph.navigation import lines
+from ui.features.graph.paint_headers import header_rects
+from ui.features.graph.picture import Camera
 from workbench.errors import WorkbenchError
-from workbench.graph.groups import ROOT
-from workbench.graph.hierarchy import Hierarchy
+from workbench.graph.hierarchy import ROOT, Hierarchy
 from workbench.graph.layout import Layout
 from workbench.graph.snapshot import VERSION, Edge, GraphSnapshot, Node, TensorInfo
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytestqt.qtbot import QtBot
 
-    from ui.graph.view import GraphView
+    from ui.features.graph.graph_view import GraphView
 
     Show = Callable[[GraphSnapshot | None], GraphView]
 
@@ -204,8 +203,8 @@ def test_that_a_layout_of_a_wide_graph_has_no_overlap() -> None:
 def test_that_the_legend_is_brushed_with_the_mouse(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
-    from ui.graph.overlay import Overlay
-    from ui.graph.paint_chrome import legend_bar
+    from ui.features.graph.marks import Overlay
+    from ui.features.graph.paint_overlays import legend_bar
 
     view = show(layers)
     view.set_overlay(Overlay({"conv2d_0": 0.0, "relu_0": 5.0, "add_0": 10.0}, "error"))

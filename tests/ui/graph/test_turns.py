@@ -6,14 +6,14 @@ from threading import Event, Thread
 
 import pytest
 
-from ui.graph import turns
-from ui.graph.turns import give_way, window_first
+from ui.shared import background
+from ui.shared.background import give_way, window_first
 
 
 def test_that_a_thread_beside_the_window_waits_while_the_window_goes_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(background, "PATIENCE_S", 60.0)
     came_through, begun = Event(), Event()
 
     def work() -> None:

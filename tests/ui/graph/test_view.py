@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pytestqt.qtbot import QtBot
 
-    from ui.graph.view import GraphView
+    from ui.features.graph.graph_view import GraphView
 
     Show = Callable[[GraphSnapshot | None], GraphView]
 

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtTest import QAbstractItemModelTester
 
 from tests.fakes.results import result_of
-from ui.models.cost_table import (
+from ui.shared.cost_table import (
     CpuTableModel,
     FileTableModel,
     OperationTableModel,
@@ -15,8 +15,8 @@ from ui.models.cost_table import (
     operation_rows,
     roll_up,
 )
-from ui.models.figure_table import Role
-from ui.models.quality_table import OutputTableModel, QualityTableModel
+from ui.shared.figure_table import Role
+from ui.shared.quality_cards import OutputTableModel, QualityTableModel
 
 MODULES = ("a.x.1", "a.x.2", "", "a.y", "b", "a.x.1")
 

@@ -8,9 +8,8 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QAbstractItemModelTester
 
-from ui.figures import DASH, count, decibel, figure, milliseconds, percent, size
-from ui.models.figure_table import Column, FigureTableModel, Role
-from ui.widgets.figure_view import FigureView
+from ui.shared.figure_table import Column, FigureTableModel, FigureView, Role
+from ui.shared.figures import DASH, count, decibel, figure, milliseconds, percent, size
 
 ASCENDING, DESCENDING = Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder
 ROWS = [("b", 2.0), ("none", None), ("a", 10.0), ("nan", math.nan), ("C", -1.0)]

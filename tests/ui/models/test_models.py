@@ -7,13 +7,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QAbstractItemModelTester
 
 from tests.fakes.projects import MODULES, make_project
-from ui.jobs import Job
-from ui.models.job_table import JobTableModel
-from ui.models.log_lines import KEPT, LogModel
-from ui.models.module_tree import Column, ModuleTreeModel
-from ui.models.problem_list import ProblemListModel
-from ui.models.rule_stack import RuleRow, RuleStackModel, call_position, shown_order
-from ui.problems import Problem
+from ui.features.rules.rule_stack import RuleRow, RuleStackModel, call_position, shown_order
+from ui.shared.job_table import JobTableModel
+from ui.shared.log_lines import KEPT, LogModel
+from ui.shared.module_tree import Column, ModuleTreeModel
+from ui.shared.problem_list import Problem, ProblemListModel
+from ui.state.jobs import Job
 from workbench.graph.snapshot import Module
 from workbench.project.edits import move_rule
 from workbench.project.model import Rule

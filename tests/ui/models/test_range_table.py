@@ -9,8 +9,14 @@ import pytest
 from PySide6.QtTest import QAbstractItemModelTester
 
 from tests.fakes.results import result_of
-from ui.models.range_arrays import read_channels, read_histograms
-from ui.models.range_table import COLUMNS, RangeTableModel, describe, range_rows
+from ui.shared.range_table import (
+    COLUMNS,
+    RangeTableModel,
+    describe,
+    range_rows,
+    read_channels,
+    read_histograms,
+)
 from workbench.errors import WorkbenchError
 from workbench.results import CalibrateResult, TensorQuality, TensorRange
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from ui.models.log_lines import Role
-from ui.models.text_file import TextFileModel
-from workbench.fvp.uart import level_of
+from ui.shared.log_lines import Role, TextFileModel
+from workbench.deploy.simulators.log_parser import level_of
 
 
 @pytest.fixture

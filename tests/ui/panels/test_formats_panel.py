@@ -6,7 +6,7 @@ from tests.fakes.ranges import let_calibrate, write_ranges
 from tests.ui.test_number_formats import CHOICE, choose, type_into
 from tests.ui.test_window import run_to
 from workbench.project import edits
-from workbench.project.format_config import FormatConfig
+from workbench.project.configs import FormatConfig
 
 
 @pytest.fixture

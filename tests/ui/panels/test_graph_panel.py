@@ -11,10 +11,10 @@ from PySide6.QtWidgets import QToolButton
 
 from tests.fakes.results import result_of, write_result
 from tests.ui.test_window import run_to
-from ui.graph.levels import LEVELS
-from ui.graph_parts.picture_file import save_picture
+from ui.features.graph.graph_panel import save_picture
+from ui.features.graph.graph_results import LEVELS
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
-from workbench.project.qconfig import PRESETS
+from workbench.project.configs import PRESETS
 from workbench.results import DEVICE_GRAPH_FILE, save_result
 
 EDGE_OPS = {"conv2d": "convolution", "relu": "relu", "linear": "linear"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QItemSelectionModel, Qt
 
-from ui.models.module_tree import Column
+from ui.shared.module_tree import Column
 
 
 @pytest.fixture

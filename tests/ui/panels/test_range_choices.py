@@ -7,8 +7,8 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.fakes.ranges import click, let_calibrate, shown, write_ranges
+from workbench.analysis.ranges import choices, histogram_of
 from workbench.errors import Place
-from workbench.numerics.tensors import choices, histogram_of
 from workbench.project import edits
 from workbench.project.model import DataSource
 

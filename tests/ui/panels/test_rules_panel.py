@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.fakes.projects import make_project, write_project
-from ui.models.rule_stack import Role
+from ui.features.rules.rule_stack import Role
 from workbench.project.model import RULE_CALLS, Rule
 
 STACK = (

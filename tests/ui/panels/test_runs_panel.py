@@ -4,7 +4,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.fakes import fvp, runner_elf
-from workbench.fvp.machine import MachineSettings, save_settings
+from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 from workbench.project import edits
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from tests.fakes import checkout, fvp, runner_elf
 from tests.fakes.engine import Play
-from ui.models.log_lines import Role
-from ui.simulation.view import OPERATIONS, OUTPUTS
-from ui.widgets.runner_dialog import RunnerDialog
-from workbench.fvp.machine import load_settings
+from ui.features.simulator.run_view import OPERATIONS, OUTPUTS
+from ui.features.simulator.runner_dialog import RunnerDialog
+from ui.shared.log_lines import Role
+from workbench.deploy.simulators.discovery import load_settings
 
 BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
 

@@ -8,8 +8,8 @@ from tests.fakes import fvp, runner_elf
 from tests.fakes.results import result_of
 from tests.ui.panels.test_cost_panel import let_lower, lowered
 from tests.ui.test_window import run_to
-from ui.plots.timeline_plot import CPU, NPU
-from ui.theme import THEMES
+from ui.features.timeline.timeline_plot import CPU, NPU
+from ui.shared.theme import THEMES
 from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.results import GRAPH_FILE, CpuNode, save_result
 

@@ -7,7 +7,7 @@ import pytest
 from tests.fakes.results import result_of, write_result
 from tests.ui.test_window import run_to
 from workbench.results import save_result
-from workbench.results.language import TextQuality, TokenStep
+from workbench.results.quality import TextQuality, TokenStep
 
 READ = TextQuality(
     tokens=2, sequences=1, perplexity_float=4.7868, perplexity_quantized=4.8251,

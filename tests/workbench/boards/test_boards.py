@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.projects import make_project
-from workbench.boards import choosing
-from workbench.boards.board import Board, boards, load, read
-from workbench.boards.fit import fit, of_program, sentence
 from workbench.cli import main
+from workbench.deploy import boards
+from workbench.deploy.boards import Board, all_boards, fit, load, of_program, read, sentence
 from workbench.errors import WorkbenchError
 from workbench.project import edits, store
 from workbench.project.board_files import SHIPPED, own_folder
@@ -52,22 +51,22 @@ def write(folder, name="mine.toml", text=SMALL, ram=1 << 20, flash=1 << 20):
 def test_that_every_device_of_a_board_makes_a_complete_and_valid_target(name, tmp_path):
     board = load(name, tmp_path)
     for device in (d for npu in board.npu for d in npu.devices):
-        made = choosing.choice_for(name, board, tmp_path, device=device)
+        made = boards.choice_for(name, board, tmp_path, device=device)
         usual, *others = board.npu_of(device).memory_modes
         assert made.options["memory_mode"] == usual
         assert target_of(device).complete(made, tmp_path) == made
         for mode in (usual, *others):
             choice = TargetChoice(id=device, options={**made.options, "memory_mode": mode})
             assert target_of(device).check(choice, tmp_path) == []
-            assert choosing.lacking(board, choice, tmp_path) == []
-            assert choosing.departures(board, choice, tmp_path) == choosing.departures(
+            assert boards.lacking(board, choice, tmp_path) == []
+            assert boards.departures(board, choice, tmp_path) == boards.departures(
                 board, made, tmp_path
             )
 
 
 def test_that_the_boards_of_the_issue_are_there_and_say_what_is_not_confirmed():
     assert len(SHIPPED_IDS) == 9
-    found = boards()
+    found = all_boards()
     assert all(isinstance(board, Board) for board in found.values())
     doubtful = [n for n, b in found.items() if not all(m.confirmed for m in (*b.memory, *b.npu))]
     assert {"himax-we2", "infineon-psoc-edge-e84", "nuvoton-m55m1", "nxp-imx93"} <= set(doubtful)
@@ -77,13 +76,13 @@ def test_that_choosing_a_board_sets_everything_and_keeps_what_no_board_decides(t
     before = make_project()
     own = {**before.target.options, "integer_io": True, "arena_cache_bytes": 1024}
     before = edits.set_target(before, TargetChoice(id=before.target.id, options=own))
-    after = choosing.put(before, "renesas-ra8p1", tmp_path)
+    after = boards.put(before, "renesas-ra8p1", tmp_path)
     assert (after.board, after.target.id) == ("renesas-ra8p1", "ethos-u55-256")
     options = after.target.options
     assert (options["system_config"], options["memory_mode"]) == ("RA8P1", "Shared_Sram")
     assert options["arena_cache_bytes"] == 1664 * 1024
     assert options["integer_io"] is True
-    away = choosing.put(after, "", tmp_path)
+    away = boards.put(after, "", tmp_path)
     assert (away.board, away.target) == ("", after.target)
 
 
@@ -92,7 +91,7 @@ def test_that_a_board_without_the_memory_a_mode_needs_is_refused_with_what_it_ha
     text = text.replace("Ethos_U55_High_End_Embedded", "Ethos_U85_SYS_DRAM_Mid")
     path = write(tmp_path, text=text.replace('["Shared_Sram"]', '["Dedicated_Sram_384KB"]'))
     with pytest.raises(WorkbenchError) as caught:
-        choosing.put(make_project(), path.name, tmp_path)
+        boards.put(make_project(), path.name, tmp_path)
     (problem,) = caught.value.infos
     assert "keeps tensors in DRAM, and Small has none" in problem.message
     assert "RAM (sram), flash (flash)" in problem.hint
@@ -100,23 +99,23 @@ def test_that_a_board_without_the_memory_a_mode_needs_is_refused_with_what_it_ha
 
 def test_that_a_mode_changed_later_to_one_the_board_cannot_do_is_a_problem(tmp_path):
     write(tmp_path)
-    project = choosing.put(make_project(), "mine.toml", tmp_path)
-    assert list(choosing.problems(project, tmp_path)) == []
+    project = boards.put(make_project(), "mine.toml", tmp_path)
+    assert list(boards.problems(project, tmp_path)) == []
     options = {"system_config": "Ethos_U65_High_End", "memory_mode": "Dedicated_Sram"}
     moved = edits.set_target(project, TargetChoice(id="ethos-u65-256", options=options))
-    assert "has none" in next(choosing.problems(moved, tmp_path)).message
-    assert "does not have" in next(choosing.oddities(moved, tmp_path)).message
+    assert "has none" in next(boards.problems(moved, tmp_path)).message
+    assert "does not have" in next(boards.oddities(moved, tmp_path)).message
 
 
 def test_that_a_board_sets_its_usual_memory_mode_whatever_was_set_before(tmp_path):
-    project = choosing.put(make_project(), "nxp-imx93", tmp_path)
+    project = boards.put(make_project(), "nxp-imx93", tmp_path)
     assert project.target.options["memory_mode"] == "Dedicated_Sram_384KB"
     assert project.target.options["arena_cache_bytes"] is None
 
 
 def test_that_another_clock_than_the_configurations_is_told(tmp_path):
-    project = choosing.put(make_project(), "nuvoton-m55m1", tmp_path)
-    (oddity,) = choosing.oddities(project, tmp_path)
+    project = boards.put(make_project(), "nuvoton-m55m1", tmp_path)
+    (oddity,) = boards.oddities(project, tmp_path)
     assert "assumes 200 MHz; the board's NPU runs at 220 MHz" in oddity.message
 
 
@@ -169,7 +168,7 @@ def test_that_sizes_that_nobody_confirmed_put_the_verdict_in_doubt(tmp_path):
 def test_that_a_bad_file_is_told_once_and_the_rest_still_load(text, words, capsys):
     write(own_folder(), text=text.format(ram=1, flash=1))
     write(own_folder(), "good.toml")
-    found = boards()
+    found = all_boards()
     assert words in str(found["mine"])
     assert found["good"].title == "Small"
     assert main(["boards"]) == 0

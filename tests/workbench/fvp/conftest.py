@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 
 from tests.fakes import fvp, runner_elf
-from workbench.fvp.finding import Installed
-from workbench.fvp.fit import Program
-from workbench.fvp.job import Job
-from workbench.fvp.runner_elf import read_runner
-from workbench.fvp.session import run
-from workbench.fvp.simulators import device_of
+from workbench.deploy.simulators.compatibility import Program, read_runner
+from workbench.deploy.simulators.discovery import Installed, device_of
+from workbench.deploy.simulators.run import Job, run
 
 PROGRAMS = Path(__file__).parents[2] / "data" / "programs" / "integer"
 TARGETS = {"u55": "ethos-u55-128", "u65": "ethos-u65-256", "u85": "ethos-u85-256"}

@@ -7,14 +7,11 @@ import pytest
 from tests.fakes import checkout
 from tests.processes import command_lines
 from tests.workbench.fvp.conftest import PROGRAMS, TARGETS, samples
+from workbench.deploy.simulators.compatibility import Program, read_runner
+from workbench.deploy.simulators.discovery import Installed, device_of
+from workbench.deploy.simulators.run import Job, run
+from workbench.deploy.simulators.runner_build import SETUP, Build, Watching, arguments, build_runner
 from workbench.errors import Cancelled, WorkbenchError
-from workbench.fvp.building import SETUP, Build, Watching, arguments, build_runner
-from workbench.fvp.finding import Installed
-from workbench.fvp.fit import Program
-from workbench.fvp.job import Job
-from workbench.fvp.runner_elf import read_runner
-from workbench.fvp.session import run
-from workbench.fvp.simulators import device_of
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench.fvp.command import Run, command
-from workbench.fvp.simulators import device_of
+from workbench.deploy.simulators.discovery import device_of
+from workbench.deploy.simulators.process import Run, command
 
 ROOT = Path(__file__).parents[3]
 

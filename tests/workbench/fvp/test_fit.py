@@ -6,14 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from workbench.deploy.simulators.compatibility import Program, read_runner
+from workbench.deploy.simulators.compatibility import check as check_fit
+from workbench.deploy.simulators.discovery import (
+    SIMULATORS,
+    MachineSettings,
+    check,
+    device_of,
+    environment,
+    find,
+    find_all,
+    load_settings,
+    save_settings,
+    settings_path,
+    version_of,
+)
+from workbench.deploy.simulators.process import Run, command
 from workbench.errors import WorkbenchError
-from workbench.fvp.command import Run, command
-from workbench.fvp.finding import check, environment, find, find_all, version_of
-from workbench.fvp.fit import Program
-from workbench.fvp.fit import check as check_fit
-from workbench.fvp.machine import MachineSettings, load_settings, save_settings, settings_path
-from workbench.fvp.runner_elf import read_runner
-from workbench.fvp.simulators import SIMULATORS, device_of
 
 U55 = SIMULATORS[0]
 PROGRAMS = Path(__file__).parents[2] / "data" / "programs"

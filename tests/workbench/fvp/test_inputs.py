@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from workbench.deploy.simulators.run import ones, read_samples
 from workbench.errors import WorkbenchError
-from workbench.fvp.inputs import ones, read_samples
 
 A = {"type": "tensor", "dtype": "float32", "shape": [1, 2, 3]}
 B = {"type": "tensor", "dtype": "int8", "shape": [1, 4]}

@@ -14,8 +14,8 @@ import pytest
 from tests.fakes.fvp import reference
 from tests.fakes.fvp_trace import ETDUMP
 from tests.workbench.fvp.conftest import DEDICATED, PROGRAMS, TARGETS, samples
+from workbench.deploy.simulators.run import run
 from workbench.errors import WorkbenchError
-from workbench.fvp.session import run
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_that_paths_with_spaces_and_other_letters_are_no_obstacle(bench):
     path = bench.simulator(folder="Ärmel & Söhne")
     job = bench.job(runner=runner)
     object.__setattr__(job.installed, "path", path)
-    from workbench.fvp.session import run
+    from workbench.deploy.simulators.run import run
 
     assert run(job, bench.folder / "log").report.succeeded
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.fvp.failures import FAILURES
-from workbench.fvp.uart import UartReader, level_of
+from workbench.deploy.simulators.log_parser import FAILURES, UartReader, level_of
 
 PREFIX = "I [executorch:arm_perf_monitor.cpp:180 StopMeasurements()] "
 RUNNER = "I [executorch:arm_executor_runner.cpp:700 main()] "

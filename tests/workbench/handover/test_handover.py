@@ -7,13 +7,20 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.projects import make_project
-from workbench.boards import choosing
-from workbench.handover.facts import file_stem, gather
-from workbench.handover.note import sections, title
-from workbench.handover.page import Code, Section, Table, html, markdown
-from workbench.handover.placing import linker, region_settings
-from workbench.handover.settings import cmake, components, cproject, kconfig
-from workbench.handover.sources import assembly, c_header
+from workbench.deploy import boards
+from workbench.deploy.firmware_files import (
+    assembly,
+    c_header,
+    cmake,
+    components,
+    cproject,
+    file_stem,
+    gather,
+    kconfig,
+    linker,
+    region_settings,
+)
+from workbench.deploy.firmware_note import Code, Section, Table, html, markdown, sections, title
 from workbench.project import edits
 from workbench.project.board_files import SHIPPED
 from workbench.project.model import TargetChoice
@@ -30,7 +37,7 @@ def facts_of(name="u55.pte", folder=Path(), weights=None, board="", target=None)
     if target is not None:
         project = edits.set_target(project, target)
     if board:
-        project = choosing.put(project, board, folder)
+        project = boards.put(project, board, folder)
     return gather(project, folder, (PROGRAMS / name).read_bytes(), weights)
 
 

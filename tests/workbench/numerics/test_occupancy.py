@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.numerics.occupancy import fullest_step, taken_at
+from workbench.analysis.memory import fullest_step, taken_at
 from workbench.results import LiveRange
 
 TENSORS = st.lists(

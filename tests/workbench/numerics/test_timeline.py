@@ -3,8 +3,8 @@
 import pytest
 
 from tests.fakes.results import result_of
+from workbench.analysis.timeline import is_trace_of, timeline
 from workbench.graph.snapshot import GraphSnapshot, Node
-from workbench.numerics.timeline import is_trace_of, timeline
 from workbench.results import CpuNode, TracedOperation
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from tests.fakes import fvp, runner_elf
 from tests.fakes.results import write_result
 from tests.workbench.project.builders import make_project, rule
-from workbench.boards import choosing
-from workbench.fvp.machine import MachineSettings, save_settings
+from workbench.deploy import boards
+from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import store
@@ -83,7 +83,7 @@ def test_that_a_run_on_a_simulator_is_told_beside_the_estimate(tmp_path):
 
 def test_that_the_board_stands_with_what_lies_in_each_memory(tmp_path):
     (tmp_path / "model.py").write_text("def net(): ...\n")
-    project = choosing.put(make_project(rule("r1", "global")), "himax-we2", tmp_path)
+    project = boards.put(make_project(rule("r1", "global")), "himax-we2", tmp_path)
     cache, path = Cache(tmp_path / "cache"), tmp_path / "net.qwb"
     store.save(project, path)
     with cache.writing(plan(project, tmp_path, cache).key("lower")) as folder:
