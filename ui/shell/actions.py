@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -192,3 +193,43 @@ class CommandPalette(QFrame):
         self.hide()
         if isinstance(entry, Entry):
             entry.run()
+
+
+def shortcut_pages() -> dict[str, str]:
+    """Return the guide's page of keyboard shortcuts, by file name."""
+    from ui.shell.panels import PANELS
+    from workbench.guide import NOTE, table
+
+    lines = ["# Keyboard shortcuts", "", NOTE.format("ui.shell.actions")]
+    lines += ["On macOS, Ctrl is the command key. Keys that work inside one panel stand on the "
+              "page of that panel.", "", "## Menus", ""]  # fmt: skip
+    rows = [row for row in ACTIONS if row.id != LINE]
+    lines += table(
+        ("menu", "action", "keys"),
+        [(_plain(row.menu), _plain(row.text), f"`{row.keys}`" if row.keys else "") for row in rows],
+    )
+    lines += ["## Panels", ""]
+    lines += table(
+        ("panel", "keys"),
+        [
+            (f"[{row.title}](../user/{row.id}.md)", f"`Alt+{number}`" if number <= 9 else "")
+            for number, row in enumerate(PANELS, 1)
+        ],
+    )
+    return {"shortcuts.md": "\n".join(lines).rstrip() + "\n"}
+
+
+def _plain(text: str) -> str:
+    """Return a menu's text without the mark of its access key."""
+    return text.replace("&", "")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page of shortcuts with ``--write``; without it return 1 if it is out of date."""
+    from workbench.guide import write_or_compare
+
+    return write_or_compare(shortcut_pages(), write="--write" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
