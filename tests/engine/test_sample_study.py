@@ -6,13 +6,8 @@ import pytest
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
 from workbench.protocol import RunStudy
-from workbench.studies.documents import (
-    SampleTensor,
-    load_study,
-    load_values,
-    study_folder,
-    study_key,
-)
+from workbench.studies.documents import load_study, study_folder, study_key
+from workbench.studies.sample import SampleTensor, load_values
 
 pytestmark = pytest.mark.engine
 

@@ -17,14 +17,13 @@ from workbench.results import CpuNode, VelaTotals
 from workbench.studies.documents import (
     Blame,
     Culprit,
-    SampleTensor,
     load_study,
     save_study,
-    save_values,
     study_folder,
     study_key,
 )
 from workbench.studies.matrix import DevicePlacement, Placement, one_of_each_kind
+from workbench.studies.sample import SampleTensor, save_values
 from workbench.studies.search import Candidate, Limits, SearchResult, with_choices
 from workbench.studies.sensitivity import Noise, SensitivityResult, Unit, UnitSensitivity
 from workbench.studies.sweep import SweepResult, between, ends, points

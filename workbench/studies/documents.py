@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
 from pydantic import ValidationError
 
 from workbench.pipeline.plan import plan, reading_of, tool_versions
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from numpy.typing import NDArray
     from pydantic import JsonValue
 
     from workbench.pipeline.cache import Cache
@@ -75,40 +73,6 @@ def save_study(document: Frozen, folder: Path) -> None:
     """Write what a study has found, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / DOCUMENT_FILE, document.model_dump_json().encode())
-
-
-VALUES_FILE = "values.npz"
-
-
-class SampleTensor(Frozen):
-    """One tensor of one sample; its values lie beside, in float32, all of the same shape.
-
-    ``sides`` are those that exist: "float", "quantized" and perhaps "integer", which is computed
-    by the TOSA reference model. ``note`` says why one is missing.
-    """
-
-    sample: int
-    tensor: str
-    module: str
-    op: str
-    shape: tuple[int, ...]
-    sides: tuple[str, ...]
-    note: str = ""
-
-
-def save_values(values: Mapping[str, NDArray[np.float32]], folder: Path) -> None:
-    """Write the values of each side."""
-    folder.mkdir(parents=True, exist_ok=True)
-    np.savez(folder / VALUES_FILE, **dict(values))
-
-
-def load_values(folder: Path) -> dict[str, NDArray[Any]]:
-    """Return the values of each side; none where they cannot be read."""
-    try:
-        with np.load(folder / VALUES_FILE, allow_pickle=False) as file:
-            return {side: file[side] for side in file.files}
-    except (OSError, ValueError, EOFError):
-        return {}
 
 
 class Culprit(Frozen):

@@ -27,7 +27,8 @@ from ui.shared.study_controller import StudyDesk
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.results import EvaluateResult
-from workbench.studies.documents import SampleTensor, load_values, study_folder
+from workbench.studies.documents import study_folder
+from workbench.studies.sample import SampleTensor, load_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

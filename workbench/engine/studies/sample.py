@@ -11,7 +11,7 @@ from workbench.engine.fx import programs
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quality.tensors import nodes_by_name, seen_as, watched
 from workbench.errors import Place, failure
-from workbench.studies.documents import SampleTensor, save_values
+from workbench.studies.sample import SampleTensor, save_values
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
