@@ -10,7 +10,7 @@ import pytest
 from workbench.deploy.simulators.discovery import device_of
 from workbench.deploy.simulators.process import Run, command
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.mark.parametrize(

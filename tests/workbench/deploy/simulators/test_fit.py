@@ -25,7 +25,7 @@ from workbench.deploy.simulators.process import Run, command
 from workbench.errors import WorkbenchError
 
 U55 = SIMULATORS[0]
-PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
+PROGRAMS = Path(__file__).parents[3] / "data" / "programs"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QToolButton
 
 from tests.fakes.results import result_of, write_result
-from tests.ui.test_window import run_to
+from tests.ui.shell.test_window import run_to
 from ui.features.graph.graph_panel import save_picture
 from ui.features.graph.graph_results import LEVELS
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node

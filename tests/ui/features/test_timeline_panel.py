@@ -6,8 +6,8 @@ from PySide6.QtWidgets import QApplication, QLineEdit
 
 from tests.fakes import fvp, runner_elf
 from tests.fakes.results import result_of
-from tests.ui.panels.test_cost_panel import let_lower, lowered
-from tests.ui.test_window import run_to
+from tests.ui.features.test_cost_panel import let_lower, lowered
+from tests.ui.shell.test_window import run_to
 from ui.features.timeline.timeline_plot import CPU, NPU
 from ui.shared.theme import THEMES
 from workbench.graph.snapshot import GraphSnapshot, Node

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.workbench.fvp.conftest import TARGETS
+from tests.workbench.deploy.simulators.conftest import TARGETS
 from workbench.deploy.simulators.counters import Reading, command_cycles, read_trace, traced
 from workbench.pte import npu_commands, program, vela_stream
 from workbench.results import NpuCommand, VelaOperation, VelaReport

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.fakes.ranges import let_calibrate, write_ranges
-from tests.ui.test_number_formats import CHOICE, choose, type_into
-from tests.ui.test_window import run_to
+from tests.ui.shell.test_number_formats import CHOICE, choose, type_into
+from tests.ui.shell.test_window import run_to
 from workbench.project import edits
 from workbench.project.configs import FormatConfig
 

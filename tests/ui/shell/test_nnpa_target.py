@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QLabel
 
 from tests.fakes.ranges import let_calibrate
 from tests.fakes.results import result_of, write_result
-from tests.ui.test_window import run_to
+from tests.ui.shell.test_window import run_to
 from ui.shared.config_form import ConfigDialog
 from ui.shared.explanations import differences
 from ui.shared.target_form import TargetForm

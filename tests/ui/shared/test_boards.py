@@ -11,7 +11,7 @@ from ui.shared.theme import DARK
 from workbench.deploy.boards import of_program
 from workbench.project.board_files import own_folder
 
-PROGRAM = Path(__file__).parents[1] / "data" / "programs" / "u55.pte"
+PROGRAM = Path(__file__).parents[2] / "data" / "programs" / "u55.pte"
 BROKEN = 'title = "Broken"\n'
 
 

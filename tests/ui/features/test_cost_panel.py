@@ -8,7 +8,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog
 
 from tests.fakes.results import result_of, write_result
-from tests.ui.test_window import run_to
+from tests.ui.shell.test_window import run_to
 from ui.features.cost.cost_panel import DELIVERABLES
 from workbench.results import CpuNode, save_result
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.test_window import drop
+from tests.ui.shell.test_window import drop
 
 PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
 

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.fakes.results import result_of, write_result
-from tests.ui.test_window import run_to
+from tests.ui.shell.test_window import run_to
 from workbench.results import (
     EXAMPLE_ONLY,
     IntegerQuality,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
-from tests.ui.test_window import run_to
+from tests.ui.shell.test_window import run_to
 
 
 @pytest.fixture

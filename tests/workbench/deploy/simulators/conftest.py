@@ -12,7 +12,7 @@ from workbench.deploy.simulators.compatibility import Program, read_runner
 from workbench.deploy.simulators.discovery import Installed, device_of
 from workbench.deploy.simulators.run import Job, run
 
-PROGRAMS = Path(__file__).parents[2] / "data" / "programs" / "integer"
+PROGRAMS = Path(__file__).parents[3] / "data" / "programs" / "integer"
 TARGETS = {"u55": "ethos-u55-128", "u65": "ethos-u65-256", "u85": "ethos-u85-256"}
 DEDICATED = {"fast scratch": 393216}
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes.fvp import reference
 from tests.fakes.fvp_trace import ETDUMP
-from tests.workbench.fvp.conftest import DEDICATED, PROGRAMS, TARGETS, samples
+from tests.workbench.deploy.simulators.conftest import DEDICATED, PROGRAMS, TARGETS, samples
 from workbench.deploy.simulators.run import run
 from workbench.errors import WorkbenchError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fakes.results import result_of, write_result
-from tests.ui.test_window import run_to
+from tests.ui.shell.test_window import run_to
 from workbench.results import save_result
 from workbench.results.quality import TextQuality, TokenStep
 

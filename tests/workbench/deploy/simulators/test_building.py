@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes import checkout
 from tests.processes import command_lines
-from tests.workbench.fvp.conftest import PROGRAMS, TARGETS, samples
+from tests.workbench.deploy.simulators.conftest import PROGRAMS, TARGETS, samples
 from workbench.deploy.simulators.compatibility import Program, read_runner
 from workbench.deploy.simulators.discovery import Installed, device_of
 from workbench.deploy.simulators.run import Job, run

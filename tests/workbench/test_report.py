@@ -14,7 +14,7 @@ from workbench.project import store
 from workbench.project.model import TargetChoice
 from workbench.report import page
 
-PROGRAM = Path(__file__).parents[2] / "data" / "programs" / "u55.pte"
+PROGRAM = Path(__file__).parents[1] / "data" / "programs" / "u55.pte"
 
 
 def text_of(html):

@@ -7,8 +7,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
 from tests.fakes.results import result_of, write_result
-from tests.ui.panels.test_cost_panel import shown
-from tests.ui.test_window import run_to
+from tests.ui.features.test_cost_panel import shown
+from tests.ui.shell.test_window import run_to
 from ui.features.cost.cost_panel import PLACES
 from ui.features.cost.cpu_fallback_view import NO_SUGGESTION, STALE
 from ui.features.cost.suggestion_cards import UNKNOWN, WAITING
