@@ -6,7 +6,7 @@ from workbench.engine.targets.ethos_u.cpu_fallback import foreseen
 from workbench.engine.targets.ethos_u.grids import borders, runtime_values, tolerance
 from workbench.engine.targets.ethos_u.lookup_tables import departures
 from workbench.engine.targets.ethos_u.lowering import lower, refusal
-from workbench.engine.targets.ethos_u.quantizer import (
+from workbench.engine.targets.ethos_u.quantization import (
     convert,
     memory,
     prepare,

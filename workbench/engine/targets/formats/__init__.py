@@ -2,7 +2,7 @@
 
 from workbench.engine.fx.rules import rules_of as quantizer
 from workbench.engine.targets.base import departures, readings
-from workbench.engine.targets.formats.quantizer import (
+from workbench.engine.targets.formats.quantization import (
     convert,
     float_module,
     memory,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from workbench.engine.fx.rules import rules_of as quantizer
 from workbench.engine.targets.base import departures
-from workbench.engine.targets.nnpa.quantizer import (
+from workbench.engine.targets.nnpa.quantization import (
     convert,
     float_module,
     memory,

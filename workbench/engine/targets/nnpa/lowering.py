@@ -18,7 +18,7 @@ from workbench.engine.targets.nnpa.onnx_export import (
     rewrite_gemms,
     tidy,
 )
-from workbench.engine.targets.nnpa.quantizer import options_of
+from workbench.engine.targets.nnpa.quantization import options_of
 from workbench.results import (
     CONFIG_FILE,
     MODEL_FILE,

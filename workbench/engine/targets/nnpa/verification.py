@@ -18,7 +18,7 @@ from workbench.engine.quality.arithmetic_models import ReadingTally
 from workbench.engine.quality.measures import Accumulator
 from workbench.engine.quality.stateful_execution import Steps, plain_attention, stepping
 from workbench.engine.targets.nnpa.onnx_export import FileSteps, first_state, float_program
-from workbench.engine.targets.nnpa.quantizer import convert, options_of
+from workbench.engine.targets.nnpa.quantization import convert, options_of
 from workbench.errors import Place, failure
 from workbench.results import MODEL_FILE, VerifyResult
 
