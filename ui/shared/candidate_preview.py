@@ -30,7 +30,7 @@ class Candidate:
     after: Project
 
 
-class Trial(QObject):
+class CandidatePreview(QObject):
     """Runs a candidate through the engines and finds both runs in the history.
 
     Signals:

@@ -19,7 +19,7 @@ from ui.shared.problem_list import ProblemListModel
 from ui.shared.theme import Theme
 from ui.state.assigner import Assigner
 from ui.state.document import Document
-from ui.state.model_index import Outline
+from ui.state.model_index import ModelIndex
 from ui.state.notices import Notices
 from ui.state.run_history import RunHistory
 from ui.state.runner import Runner
@@ -43,7 +43,7 @@ class PanelContext:
 
     document: Document
     session: Session
-    outline: Outline
+    model_index: ModelIndex
     selection: Selection
     assigner: Assigner
     runner: Runner
@@ -116,8 +116,8 @@ class Panel(QWidget):
         self.build()
         soon, turn = self._soon, self._turn
         context.document.project_changed.connect(partial(self._mark, "state", soon))
-        context.outline.resolved.connect(partial(self._mark, "state", soon))
-        context.outline.model_changed.connect(partial(self._mark, "state", turn))
+        context.model_index.resolved.connect(partial(self._mark, "state", soon))
+        context.model_index.model_changed.connect(partial(self._mark, "state", turn))
         context.session.results_changed.connect(partial(self._mark, "state", turn))
         context.selection.changed.connect(partial(self._mark, "selection", soon))
         context.appearance.changed.connect(partial(self._mark, "theme", soon))

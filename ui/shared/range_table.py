@@ -112,7 +112,7 @@ _MOST_4_BIT = 7
 
 
 @dataclass(frozen=True)
-class Decided:
+class RangeOverride:
     """What the project decides of one tensor's range.
 
     ``method`` is "" for numbers given by hand; ``ends`` None where calibration's own range
@@ -144,7 +144,7 @@ class RangeRow:
     outliers: float | None
     clipped: float | None
     sqnr_db: float | None
-    decided: Decided | None = None
+    decided: RangeOverride | None = None
     refusal: str = ""
 
     @property
@@ -202,7 +202,7 @@ def range_rows(
     calibrated: CalibrateResult,
     arrays: Mapping[str, NDArray[np.float64]],
     evaluated: EvaluateResult | None,
-    decided: Mapping[str, Decided] | None = None,
+    decided: Mapping[str, RangeOverride] | None = None,
 ) -> list[RangeRow]:
     """Return a row per tensor, in the order of the program; ``decided`` by node."""
     quality = {t.tensor: t.sqnr_db for t in evaluated.tensors} if evaluated is not None else {}

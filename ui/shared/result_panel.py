@@ -17,7 +17,7 @@ from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project.frozen import Frozen
 
 if TYPE_CHECKING:
-    from ui.state.model_index import Outline
+    from ui.state.model_index import ModelIndex
     from workbench.results import LowerResult
 
 
@@ -274,6 +274,6 @@ class ResultPanel(Panel):
             self._show_stage(stage)
 
 
-def chosen_nodes(selected: Selected, outline: Outline) -> frozenset[str]:
+def chosen_nodes(selected: Selected, model_index: ModelIndex) -> frozenset[str]:
     """Return the nodes of a selection, those inside its modules included."""
-    return selected.nodes | outline.nodes_of(selected.modules)
+    return selected.nodes | model_index.nodes_of(selected.modules)

@@ -21,7 +21,7 @@ from workbench.studies.documents import load_study, study_folder, study_key
 Found = TypeVar("Found", bound=Frozen)
 
 
-class StudyDesk(QObject, Generic[Found]):
+class StudyController(QObject, Generic[Found]):
     """Follows one kind of study of the open project.
 
     ``found`` is what is known for the present configuration; where nothing is, it is what was

@@ -21,15 +21,15 @@ from ui.shared.log_lines import LogModel
 from ui.shared.panel import PanelContext
 from ui.shared.problem_list import ProblemListModel
 from ui.shell.checking import Checker
-from ui.shell.file_controller import FileVerbs
-from ui.shell.main_window import LAST, NAME, MainWindow, Navigation, WindowVerbs
-from ui.shell.mase_controller import MaseVerbs
-from ui.shell.run_controller import BlameVerbs, DeliverVerbs, RunVerbs
-from ui.shell.target_controller import TargetVerbs
+from ui.shell.file_controller import FileController
+from ui.shell.main_window import LAST, NAME, MainWindow, Navigation, WindowController
+from ui.shell.mase_controller import MaseController
+from ui.shell.run_controller import DeliverablesController, RejectedController, RunController
+from ui.shell.target_controller import TargetController
 from ui.state.assigner import Assigner
 from ui.state.document import Document
 from ui.state.jobs import Job
-from ui.state.model_index import Outline
+from ui.state.model_index import ModelIndex
 from ui.state.notices import Action, Notices
 from ui.state.run_history import RunHistory
 from ui.state.runner import EngineFactory, Runner, warm_engine
@@ -68,19 +68,19 @@ class Workbench(QObject):
         self.context = self._context(application)
         self.window = MainWindow(self.context)
         self.programs = Programs(self.context.appearance, self.notices, self.window)
-        self.files = FileVerbs(
+        self.files = FileController(
             self.document, self.notices, self.settings, self.programs, self.window
         )
-        self.runs = RunVerbs(self.context, self.trust, self.window)
-        self.deliveries = DeliverVerbs(
+        self.runs = RunController(self.context, self.trust, self.window)
+        self.deliveries = DeliverablesController(
             self.context, self.window, self.runs.run_to, self.programs.open
         )
-        self.blame = BlameVerbs(self.context, self)
-        self.mase = MaseVerbs(self.context, self.window)
-        self.targets = TargetVerbs(self.context, self.window)
+        self.blame = RejectedController(self.context, self)
+        self.mase = MaseController(self.context, self.window)
+        self.targets = TargetController(self.context, self.window)
         self.navigation = Navigation(self.context, self.window)
         self.checker = Checker(self.context, self)
-        self.frame = WindowVerbs(self.context, self.trust, self.window, self.files.open_path)
+        self.frame = WindowController(self.context, self.trust, self.window, self.files.open_path)
         self._warm = QTimer(self, interval=_WARM_UP_MS, singleShot=True)
         self._warm.timeout.connect(self._on_idle)
         self._wire_state()
@@ -117,13 +117,13 @@ class Workbench(QObject):
 
     def _context(self, application: QApplication) -> PanelContext:
         selection = Selection(self)
-        outline = Outline(self.document, self.session, self)
+        model_index = ModelIndex(self.document, self.session, self)
         return PanelContext(
             document=self.document,
             session=self.session,
-            outline=outline,
+            model_index=model_index,
             selection=selection,
-            assigner=Assigner(self.document, outline, self.notices, self),
+            assigner=Assigner(self.document, model_index, self.notices, self),
             runner=self.runner,
             history=self.history,
             notices=self.notices,
@@ -195,7 +195,7 @@ class Workbench(QObject):
             "report": self.deliveries.ask_report,
             "inside": self.deliveries.show_inside,
             "theme": self.frame.switch_theme,
-            "default_layout": self.window.arrange_at_first,
+            "default_layout": self.window.reset_layout,
             "save_layout": self.frame.ask_layout_name,
             "doctor": self.frame.show_doctor,
         }

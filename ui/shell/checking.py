@@ -34,8 +34,8 @@ class Checker(QObject):
         self._missing: tuple[ErrorInfo, ...] = ()
         self._soon = QTimer(self, interval=_SETTLE_MS, singleShot=True)
         self._soon.timeout.connect(self.check)
-        context.outline.resolved.connect(self._soon.start)
-        context.outline.model_changed.connect(self._soon.start)
+        context.model_index.resolved.connect(self._soon.start)
+        context.model_index.model_changed.connect(self._soon.start)
         context.session.results_changed.connect(self._soon.start)
         context.session.stage_changed.connect(self._on_stage_changed)
 
@@ -55,14 +55,14 @@ class Checker(QObject):
         project = self._context.document.project
         if project is None:
             return
-        snapshot = self._context.outline.snapshot
+        snapshot = self._context.model_index.snapshot
         operators = sorted({n.op for n in snapshot.nodes if n.kind == "call"}) if snapshot else []
         yield from (of_info(info, "Files", "error") for info in self._missing)
         yield from project_problems(
-            project, self._context.document.folder, self._context.outline.resolution, operators
+            project, self._context.document.folder, self._context.model_index.resolution, operators
         )
         if snapshot is not None:
-            foreseen = whole_refusals(project, snapshot, self._context.outline.resolution)
+            foreseen = whole_refusals(project, snapshot, self._context.model_index.resolution)
             yield from (of_info(info, "Target", "warning") for info in foreseen)
         yield from stage_problems(self._context.session.stages())
         yield from self._results()
@@ -77,12 +77,12 @@ class Checker(QObject):
             title = STAGES_BY_ID[stage_id].title
             yield from warnings_of(getattr(result, "warnings", ()), title)
         prepared = self._context.load(PrepareResult, "prepare")
-        snapshot, project = self._context.outline.snapshot, self._context.document.project
+        snapshot, project = self._context.model_index.snapshot, self._context.document.project
         if prepared is not None and snapshot is not None and project is not None:
             lost = lost_ranges(project, snapshot.nodes_by_id, prepared)
             yield from (of_info(info, "Ranges", "warning") for info in lost)
         if prepared is not None:
-            predicted = self._context.outline.resolution.nodes
+            predicted = self._context.model_index.resolution.nodes
             for module, reason in differences(prepared.annotations, predicted).items():
                 where = Place(kind="module", id=module)
                 text = f"Not quantized as the rules say: {reason}"

@@ -39,7 +39,7 @@ OPEN_FILTERS = (
 Then = Callable[[], None]
 
 
-class FileVerbs(QObject):
+class FileController(QObject):
     """What the File menu and dropped files do."""
 
     def __init__(
@@ -90,9 +90,9 @@ class FileVerbs(QObject):
 
     def ask_take_over(self) -> None:
         """Let the user paste a command line, and open the project it becomes."""
-        from ui.features.project.import_command import TakeCommandDialog
+        from ui.features.project.import_command import ImportCommandDialog
 
-        dialog = TakeCommandDialog(self._window)
+        dialog = ImportCommandDialog(self._window)
         dialog.made.connect(self.open_path)
         dialog.open()
 

@@ -138,7 +138,7 @@ class MainWindow(QMainWindow):
         parts = self.layout_parts() if shown else dict(self._working)
         return {**parts, "geometry": self.saveGeometry()}
 
-    def arrange_at_first(self) -> None:
+    def reset_layout(self) -> None:
         """Arrange the panels as they were at first."""
         for dock in self.docks.values():
             dock.setFloating(False)
@@ -306,7 +306,7 @@ NAME = "Quantization Workbench"
 LAST = "last"
 
 
-class WindowVerbs(QObject):
+class WindowController(QObject):
     """Keeps the frame of the window up to date.
 
     Signals:
@@ -454,12 +454,12 @@ class Navigation(QObject):
                 text = action.text().replace("&", "").rstrip("\u2026")
                 keys = action.shortcut().toString()
                 yield Entry(text, keys or "action", action.trigger)
-        for module in self._context.outline.modules:
+        for module in self._context.model_index.modules:
             if module.path:
                 place = Place(kind="module", id=module.path)
                 name = module.type_name.rpartition(".")[2]
                 yield Entry(module.path, name, partial(self.go, place))
-        snapshot = self._context.outline.snapshot
+        snapshot = self._context.model_index.snapshot
         for node in snapshot.nodes if snapshot else ():
             if node.kind == "call":
                 yield Entry(node.id, node.op, partial(self.go, Place(kind="node", id=node.id)))

@@ -19,7 +19,7 @@ FILTER = "MASE's pass_args (*.toml *.json *.py);;All files (*)"
 TITLE = "MASE's pass_args"
 
 
-class MaseVerbs(QObject):
+class MaseController(QObject):
     """Takes and writes pass_args; taking is one step that can be undone."""
 
     def __init__(self, context: PanelContext, window: MainWindow) -> None:

@@ -213,16 +213,16 @@ _WORDS = {"ok": "there", "different": "look at this", "missing": "missing", "opt
 _LOOKING = "Looking\u2026"
 
 
-class _Told(QObject):
+class _ProbeSignals(QObject):
     """Tells what was found."""
 
     done = Signal(object)
 
 
-class _Look(QRunnable):
+class _ProbeTask(QRunnable):
     """Looks, away from the window: tools are asked for their versions."""
 
-    def __init__(self, told: _Told) -> None:
+    def __init__(self, told: _ProbeSignals) -> None:
         super().__init__()
         self._told = told
 
@@ -238,7 +238,7 @@ class DoctorDialog(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("What this machine has")
         self._theme = theme
-        self._told = _Told()
+        self._told = _ProbeSignals()
         self._told.done.connect(self._on_told)
         self.page = QTextBrowser(self)
         self.page.setAccessibleName("What this machine has")
@@ -258,7 +258,7 @@ class DoctorDialog(QDialog):
     def _look(self) -> None:
         self.again.setEnabled(False)
         self.page.setText(_LOOKING)
-        QThreadPool.globalInstance().start(_Look(self._told))
+        QThreadPool.globalInstance().start(_ProbeTask(self._told))
 
     def _on_told(self, found: Sequence[Finding]) -> None:
         self.again.setEnabled(True)

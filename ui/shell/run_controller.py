@@ -12,7 +12,7 @@ from PySide6.QtGui import QAction, QDesktopServices
 from PySide6.QtWidgets import QCheckBox, QFileDialog
 
 from ui.shared.panel import PanelContext
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from ui.shell.main_window import MainWindow
 from ui.state.jobs import Job, duration, goal
 from ui.state.notices import Action
@@ -90,12 +90,12 @@ EVERYTHING = ("evaluate", "verify", "package")
 NOTABLE_S = 10.0
 RESULT_PANELS = {
     "export": "graph", "prepare": "graph", "convert": "graph", "import_model": "modules",
-    "calibrate": "ranges", "evaluate": "numerics", "verify": "numerics", "lower": "cost",
+    "calibrate": "ranges", "evaluate": "accuracy", "verify": "accuracy", "lower": "cost",
     "run": "simulator", "package": "cost",
 }  # fmt: skip
 
 
-class RunVerbs(QObject):
+class RunController(QObject):
     """What the Run menu and the pipeline bar do."""
 
     def __init__(self, context: PanelContext, trust: TrustStore, window: MainWindow) -> None:
@@ -202,7 +202,7 @@ class RunVerbs(QObject):
             )
 
 
-class DeliverVerbs(QObject):
+class DeliverablesController(QObject):
     """Hands out what a run left; ``run_to`` runs up to a stage, ``show_program`` shows a .pte."""
 
     def __init__(
@@ -301,13 +301,13 @@ class DeliverVerbs(QObject):
 _SHOWN = 5
 
 
-class BlameVerbs(QObject):
+class RejectedController(QObject):
     """Starts the search, and offers what it has found as one undoable edit."""
 
     def __init__(self, context: PanelContext, parent: QObject) -> None:
         super().__init__(parent)
         self._context = context
-        self._desk = StudyDesk(
+        self._desk = StudyController(
             "blame", Blame, context.document, context.runner, context.session.cache, self
         )
         context.runner.job_changed.connect(self._on_job_changed)

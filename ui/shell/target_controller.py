@@ -30,7 +30,7 @@ from workbench.project.plugins import installed, items_of
 from workbench.targets import target_of
 
 
-class TargetVerbs(QObject):
+class TargetController(QObject):
     """Sets the target of the project and its plug-ins, each time as one step."""
 
     def __init__(self, context: PanelContext, window: MainWindow) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 
 from ui.state.document import Document
-from ui.state.model_index import Outline
+from ui.state.model_index import ModelIndex
 from ui.state.notices import Action, Notices
 from ui.state.selection import Selected
 from workbench.errors import WorkbenchError, failure
@@ -112,10 +112,14 @@ class Assigner(QObject):
     """Turns a choice and a config into named, undoable edits."""
 
     def __init__(
-        self, document: Document, outline: Outline, notices: Notices, parent: QObject | None = None
+        self,
+        document: Document,
+        model_index: ModelIndex,
+        notices: Notices,
+        parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._document, self._outline, self._notices = document, outline, notices
+        self._document, self._model_index, self._notices = document, model_index, notices
 
     def modules(self, paths: Iterable[str], config: Config) -> bool:
         """Give a config to modules by name; the whole model gets a global rule."""
@@ -134,7 +138,7 @@ class Assigner(QObject):
         chosen = sorted(set(ids))
         done = self._assign("node_name", chosen, config)
         if done and len(chosen) == 1:
-            for module in self._outline.modules_of(frozenset(chosen)):
+            for module in self._model_index.modules_of(frozenset(chosen)):
                 self._offer_group(module, config)
         return done
 
@@ -150,7 +154,7 @@ class Assigner(QObject):
 
     def known(self, nodes: Iterable[str]) -> frozenset[str]:
         """Return the nodes that rules can speak of: those of the float graph."""
-        return frozenset(nodes) & self._outline.resolution.nodes.keys()
+        return frozenset(nodes) & self._model_index.resolution.nodes.keys()
 
     def by_key(self, number: int, selected: Selected) -> None:
         """Give the config offered under this number (1 to 9) to what is chosen."""
@@ -171,7 +175,7 @@ class Assigner(QObject):
         )
 
     def _offer_group(self, path: str, config: Config) -> None:
-        group = self._outline.groups.get(path)
+        group = self._model_index.groups.get(path)
         if group is None or path == group.parent:
             return
         others = ", ".join(member for member in group.members if member != path)
@@ -183,7 +187,7 @@ class Assigner(QObject):
         )
 
     def _whole_group(self, path: str, label: str, config: Config) -> None:
-        group = self._outline.groups[path]
+        group = self._model_index.groups[path]
 
         def edit(project: Project) -> Project:
             alone = [r.id for r in project.rules if (r.kind, r.match) == ("module_name", path)]

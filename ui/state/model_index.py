@@ -89,7 +89,7 @@ def _own_parent(snapshot: GraphSnapshot, members: list[str]) -> str | None:
 GRAPH_FILE = "graph.json"
 
 
-class Outline(QObject):
+class ModelIndex(QObject):
     """Reads the exported graph once and resolves the rules on every change of the project.
 
     Signals:

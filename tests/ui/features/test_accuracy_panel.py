@@ -42,7 +42,7 @@ def let_evaluate(monkeypatch, result):
 
 def shown(opened, qtbot, stage=""):
     run_to(opened, qtbot, stage)
-    panel = opened.window.reveal("numerics")
+    panel = opened.window.reveal("accuracy")
     qtbot.waitUntil(lambda: panel.has("evaluate"))
     return panel
 
@@ -54,7 +54,7 @@ def panel(opened, qtbot, monkeypatch):
 
 
 def test_that_each_part_has_its_own_empty_sentence_and_button(opened, qtbot):
-    panel = opened.window.reveal("numerics")
+    panel = opened.window.reveal("accuracy")
     quality, verify = (panel.frames[s].note for s in ("evaluate", "verify"))
     qtbot.waitUntil(lambda: quality.button.isVisible() and verify.button.isVisible())
     assert quality.button.text() == "Run Evaluate"

@@ -8,7 +8,7 @@ from workbench.protocol import RunStudy
 
 @pytest.fixture
 def panel(opened, qtbot):
-    return opened.window.reveal("sweep")
+    return opened.window.reveal("devices")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from workbench.project.configs import FormatConfig
 def panel(opened, qtbot, monkeypatch):
     let_calibrate(monkeypatch, write_ranges)
     run_to(opened, qtbot, "evaluate")
-    shown = opened.window.reveal("explorer")
+    shown = opened.window.reveal("formats")
     qtbot.waitUntil(lambda: shown.tensor.count() == 4)
     return shown
 
@@ -23,7 +23,7 @@ def levels(panel):
 
 
 def test_that_before_calibration_the_panel_says_what_it_waits_for(opened, qtbot):
-    shown = opened.window.reveal("explorer")
+    shown = opened.window.reveal("formats")
     qtbot.waitUntil(lambda: "calibration saw" in shown.none.label.text())
     shown.none.button.click()
     qtbot.waitUntil(lambda: shown.tensor.count() > 0 and shown.chart.isVisible())

@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialogButtonBox, QLabel, QLineEdit, QWidget
 
 from tests.fakes.projects import make_project, write_project
-from ui.features.project.import_command import TakeCommandDialog
+from ui.features.project.import_command import ImportCommandDialog
 from ui.features.project.new_project import NewProjectDialog, callables_of, parse_shapes
 from ui.features.project.recipe import RecipeDialog
 from ui.shared.appearance import Appearance
@@ -262,7 +262,7 @@ def test_that_a_board_that_cannot_be_used_is_told_in_the_new_project(parent, fol
 
 def test_that_a_pasted_command_becomes_the_open_project(opened, qtbot, tmp_path):
     opened.window.actions_by_id["take_over"].trigger()
-    dialog = opened.window.findChild(TakeCommandDialog)
+    dialog = opened.window.findChild(ImportCommandDialog)
     assert not dialog.ok.isEnabled()
     dialog.command.setPlainText("vela net.tflite")
     dialog.folder.set_text(str(tmp_path))

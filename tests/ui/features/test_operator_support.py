@@ -10,7 +10,7 @@ from workbench.protocol import RunStudy
 
 @pytest.fixture
 def panel(opened):
-    devices = opened.window.reveal("sweep")
+    devices = opened.window.reveal("devices")
     devices.pages.setCurrentWidget(devices.foreseen)
     return devices.foreseen
 

@@ -21,7 +21,7 @@ def panel(workbench, tmp_path, qtbot):
     workbench.files.open_path(write_project(tmp_path / "stack", make_project(*STACK)))
     qtbot.waitUntil(lambda: workbench.session.planned)
     workbench.runs.run_to("export")
-    qtbot.waitUntil(lambda: bool(workbench.context.outline.modules))
+    qtbot.waitUntil(lambda: bool(workbench.context.model_index.modules))
     shown = workbench.window.reveal("rules")
     qtbot.waitUntil(lambda: shown.model.rowCount() == 3)
     qtbot.waitUntil(lambda: "nothing" in shown.model.index(0).data(Role.COUNT_TEXT))

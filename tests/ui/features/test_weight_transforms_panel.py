@@ -10,7 +10,7 @@ from workbench.results import Improvement, PrepareResult, load_result, save_resu
 
 @pytest.fixture
 def panel(opened):
-    return opened.window.reveal("improvers")
+    return opened.window.reveal("weight_transforms")
 
 
 def test_that_switching_an_improver_is_one_undo_step(opened, panel):

@@ -101,7 +101,7 @@ def test_that_the_dialog_says_where_the_rest_is_set(qtbot, opened):
 
 
 def test_that_both_readings_stand_side_by_side_and_are_marked(nnpa, qtbot):
-    panel = nnpa.window.reveal("numerics")
+    panel = nnpa.window.reveal("accuracy")
     qtbot.waitUntil(lambda: panel.has("verify"))
     assert f"SQNR: 34.50 dB, {EMULATED}" in panel.cards.texts()
     assert [panel.readings.row_at(row).sqnr_db for row in range(2)] == [44.0, 46.5]
@@ -199,7 +199,7 @@ def test_that_another_target_takes_its_rows_with_it(qtbot):
     ]
 
 
-@pytest.mark.parametrize("panel_id", ["sweep", "search"])
+@pytest.mark.parametrize("panel_id", ["devices", "search"])
 def test_that_nothing_is_estimated_or_searched_and_why(nnpa, qtbot, panel_id):
     panel = nnpa.window.reveal(panel_id)
     qtbot.waitUntil(lambda: "Nothing on this machine estimates" in panel.note.text())

@@ -54,7 +54,7 @@ def exported(rules, workbench, qtbot):
     """The form for rules, with the plug-in taken in and the graph there."""
     workbench.document.apply("add", lambda p: edits.offer_plugin(p, "own.py"))
     workbench.runs.run_to("export")
-    qtbot.waitUntil(lambda: bool(workbench.context.outline.modules))
+    qtbot.waitUntil(lambda: bool(workbench.context.model_index.modules))
     qtbot.waitUntil(lambda: not workbench.runner.running)
     return rules
 

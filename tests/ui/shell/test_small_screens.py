@@ -20,7 +20,7 @@ from workbench.results import CpuNode
 @pytest.fixture
 def small(opened, qtbot):
     opened.window.resize(1280, 720)
-    opened.window.arrange_at_first()
+    opened.window.reset_layout()
     opened.runs.run_to("")
     qtbot.waitUntil(lambda: not opened.runner.running)
     return opened
@@ -36,7 +36,7 @@ def test_that_no_panel_makes_a_small_window_grow(small, qtbot):
 
 def test_that_panels_do_not_scroll_as_a_whole_where_there_is_room(small, qtbot):
     small.window.resize(1600, 1000)
-    small.window.arrange_at_first()
+    small.window.reset_layout()
     for row in (row for row in PANELS if row.area == "center"):
         small.window.reveal(row.id).flush()
         qtbot.wait(1)
@@ -52,7 +52,7 @@ def test_that_tabs_of_panels_are_named_in_full(small):
 
 
 def test_that_plots_stay_high_enough_to_be_read(small, qtbot):
-    numerics = small.window.reveal("numerics")
+    numerics = small.window.reveal("accuracy")
     qtbot.waitUntil(lambda: numerics.has("evaluate"))
     qtbot.waitUntil(lambda: numerics.bars.height() >= 120)
     assert numerics.cards.height() >= numerics.cards.heightForWidth(numerics.cards.width())

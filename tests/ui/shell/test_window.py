@@ -81,7 +81,7 @@ def test_that_a_second_opening_shows_results_with_no_engine(opened, qtbot, engin
     assert opened.window.welcome.isVisible()
     opened.files.open_path(project_file)
     qtbot.waitUntil(lambda: state_of(opened, "package") == "cached")
-    assert opened.context.outline.modules
+    assert opened.context.model_index.modules
     assert len(engines.made) == started
 
 
@@ -274,7 +274,7 @@ def test_that_the_palette_goes_to_modules(opened, qtbot):
 def test_that_a_layout_comes_back(opened, qtbot):
     opened.window.docks["inspector"].hide()
     opened.settings.save_layout("mine", opened.window.layout_parts())
-    opened.window.arrange_at_first()
+    opened.window.reset_layout()
     assert opened.window.docks["inspector"].isVisible()
     opened.window.apply_layout(opened.settings.layout("mine"))
     assert not opened.window.docks["inspector"].isVisible()
@@ -282,7 +282,7 @@ def test_that_a_layout_comes_back(opened, qtbot):
 
 def test_that_tabs_of_an_arrangement_before_do_not_lie_over_the_new_ones(opened):
     for _ in range(3):
-        opened.window.arrange_at_first()
+        opened.window.reset_layout()
     center = opened.window.center
     bars = [bar for bar in center.findChildren(QTabBar) if bar.parent() is center]
     shown = [bar for bar in bars if not bar.isHidden()]

@@ -52,10 +52,10 @@ Key = tuple[Path, bool]
 _SQNR = 1
 
 
-class NumericsPanel(ResultPanel):
+class AccuracyPanel(ResultPanel):
     """Evaluate at the left, Verify at the right, tensors below."""
 
-    panel_id = "numerics"
+    panel_id = "accuracy"
 
     def build_frames(self) -> None:
         self._tensors: tuple[TensorQuality, ...] = ()
@@ -96,7 +96,7 @@ class NumericsPanel(ResultPanel):
     def render_selection(self, selected: Selected) -> None:
         if not self.has("evaluate"):
             return
-        nodes = chosen_nodes(selected, self.context.outline)
+        nodes = chosen_nodes(selected, self.context.model_index)
         places = [i for i, tensor in enumerate(self._tensors) if tensor.origin in nodes]
         at = {place: bar for bar, place in enumerate(self._order)}
         self.bars.choose(at[place] for place in places)

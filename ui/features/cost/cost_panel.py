@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.cost.cpu_fallback_view import PlacesView
+from ui.features.cost.cpu_fallback_view import CpuFallbackView
 from ui.features.cost.deliverables_view import DeliverablesView
 from ui.shared.cost_table import (
     DELEGATE,
@@ -190,7 +190,7 @@ class CostPanel(ResultPanel):
     def render_selection(self, selected: Selected) -> None:
         if not self.has("lower"):
             return
-        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
         places = [
             r.place for r in self._rows
             if r.operation.module and inside(r.operation.module, modules)
@@ -200,7 +200,7 @@ class CostPanel(ResultPanel):
         if not ours or set(rows) != set(table.chosen_rows()):
             table.choose_rows(rows, reveal=not ours)
         self.places.choose(selected.nodes, ours=ours)
-        self.export.choose(chosen_nodes(selected, self.context.outline), ours=ours)
+        self.export.choose(chosen_nodes(selected, self.context.model_index), ours=ours)
         self.bars.choose(
             i for i, m in enumerate(self._modules) if _touches(m.module, modules)
         )  # fmt: skip
@@ -219,7 +219,7 @@ class CostPanel(ResultPanel):
         self.tabs = QTabWidget(content)
         self.tabs.setDocumentMode(True)
         self.tabs.addTab(self._built_operations(), "Operations")
-        self.places = PlacesView(self.context, self)
+        self.places = CpuFallbackView(self.context, self)
         self.places.nodes_chosen.connect(self._on_nodes_chosen)
         self.tabs.addTab(self.places, "What runs where")
         self.export = ExportView(self)
@@ -293,7 +293,7 @@ class CostPanel(ResultPanel):
         notes = (f"Estimated by Vela {value.vela_version} for {for_what}.", *value.warnings)
         self.origin.setText(" ".join(notes))
         self.cards.render_cards(cost_cards(value), theme, stale=not shown.current)
-        snapshot = self.context.outline.snapshot
+        snapshot = self.context.model_index.snapshot
         self._rows = operation_rows(value, snapshot.nodes_by_id if snapshot else None)
         self.operations.set_rows(self._rows)
         self.operation_table.setColumnHidden(DELEGATE, len(value.vela) < 2)

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
 
-from ui.features.cost.suggestion_cards import Suggesting, SuggestionCards
+from ui.features.cost.suggestion_cards import SuggestionCards, SuggestionController
 from ui.shared.cost_table import CpuTableModel
 from ui.shared.figure_table import FigureView
 from ui.shared.panel import PanelContext
@@ -21,7 +21,7 @@ STALE = "Suggestions for the present configuration appear once it has been compi
 _REASON_PX = 900
 
 
-class PlacesView(QWidget):
+class CpuFallbackView(QWidget):
     """A table above, cards below. Suggestions are looked for only while it is seen.
 
     Signals:
@@ -36,7 +36,7 @@ class PlacesView(QWidget):
         self._shown: Shown[LowerResult] | None = None
         self._nodes: list[str] = []
         self._due = False
-        self.suggesting = Suggesting(context, self)
+        self.suggesting = SuggestionController(context, self)
         self.note = QLabel(self)
         self.note.setWordWrap(True)
         self.cpu = CpuTableModel(self)

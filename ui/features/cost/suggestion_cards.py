@@ -171,7 +171,7 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _CompiledState:
     """The last program that was current: where it lies, its project and its suggestions."""
 
     folder: Path
@@ -180,13 +180,13 @@ class _Seen:
     suggestions: tuple[Suggestion, ...]
 
 
-class Suggesting(QObject):
+class SuggestionController(QObject):
     """Suggestions and their gains for the open project."""
 
     def __init__(self, context: PanelContext, parent: QObject) -> None:
         super().__init__(parent)
         self._context = context
-        self._seen: _Seen | None = None
+        self._seen: _CompiledState | None = None
         self._applied: list[Applied] = []
         context.document.opened.connect(self._forget)
 
@@ -197,7 +197,7 @@ class Suggesting(QObject):
             return ()
         if last is not None and last.folder == folder and _same(last.project, project):
             return last.suggestions
-        self._seen = _Seen(folder, project, program, self._found(project, program, folder))
+        self._seen = _CompiledState(folder, project, program, self._found(project, program, folder))
         if last is not None and last.folder != folder:
             self._measure(last, self._seen)
         return self._seen.suggestions
@@ -231,7 +231,7 @@ class Suggesting(QObject):
     def _found(
         self, project: Project, program: LowerResult, folder: Path
     ) -> tuple[Suggestion, ...]:
-        exported = self._context.outline.snapshot
+        exported = self._context.model_index.snapshot
         if exported is None:
             return ()
         try:
@@ -241,7 +241,7 @@ class Suggesting(QObject):
         prepared = self._context.load(PrepareResult, "prepare")
         return suggest(project, program, exported, edge, prepared)
 
-    def _measure(self, last: _Seen, seen: _Seen) -> None:
+    def _measure(self, last: _CompiledState, seen: _CompiledState) -> None:
         """Give what was followed its figures, changes of the source among them."""
         for each in self._applied:
             if each.compiled is None and _same(each.after, seen.project):

@@ -30,11 +30,11 @@ from ui.features.devices.device_map import (
     describe_point,
     device_rows,
 )
-from ui.features.devices.operator_support import ForeseenView
+from ui.features.devices.operator_support import OperatorSupportView
 from ui.shared.chart import Chart, wash
 from ui.shared.figure_table import BarDelegate, FigureView, Role
 from ui.shared.panel import Panel
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from workbench.errors import WorkbenchError
 from workbench.project import edits
@@ -148,13 +148,13 @@ _SHOWN_LETTERS = 12
 class DevicesPanel(Panel):
     """A table and a plot of points; one can be taken over as the project's target."""
 
-    panel_id = "sweep"
+    panel_id = "devices"
 
     def build(self) -> None:
         context = self.context
         self._plotted: list[int] = []
         self._chosen: SweepPoint | None = None
-        self.desk = StudyDesk(
+        self.desk = StudyController(
             "sweep", SweepResult, context.document, context.runner, context.session.cache, self
         )
         self.desk.changed.connect(lambda: self._mark("state"))
@@ -193,7 +193,7 @@ class DevicesPanel(Panel):
         self.foreseen.refresh()
 
     def _make_pages(self) -> None:
-        self.foreseen = ForeseenView(self.context, self)
+        self.foreseen = OperatorSupportView(self.context, self)
         self.foreseen.modules_chosen.connect(
             lambda modules: self.context.selection.choose_modules(modules, self.panel_id)
         )

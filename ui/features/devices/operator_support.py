@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWi
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.panel import PanelContext
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from workbench.errors import WorkbenchError
 from workbench.graph.labels import operator_name
 from workbench.results import CpuNode
@@ -19,14 +19,14 @@ from workbench.studies.matrix import DevicePlacement, Placement, one_of_each_kin
 
 
 @dataclass(frozen=True)
-class LeftRow:
+class CpuOperatorRow:
     """One operator that a kind of device would not take."""
 
     kind: str
     node: CpuNode
 
 
-LEFT_COLUMNS: tuple[Column[LeftRow], ...] = (
+LEFT_COLUMNS: tuple[Column[CpuOperatorRow], ...] = (
     Column("Device", lambda row: row.kind),
     Column("Operator", lambda row: operator_name(row.node.op)),
     Column("Module", lambda row: row.node.module or "(model)"),
@@ -34,12 +34,12 @@ LEFT_COLUMNS: tuple[Column[LeftRow], ...] = (
 )
 
 
-def left_rows(found: Placement) -> list[LeftRow]:
+def left_rows(found: Placement) -> list[CpuOperatorRow]:
     """Return all that would stay on the CPU, device by device."""
-    return [LeftRow(device.kind, node) for device in found.devices for node in device.cpu]
+    return [CpuOperatorRow(device.kind, node) for device in found.devices for node in device.cpu]
 
 
-class PlacementTableModel(FigureTableModel[LeftRow]):
+class PlacementTableModel(FigureTableModel[CpuOperatorRow]):
     """All that would stay on the CPU."""
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -54,7 +54,7 @@ NOTHING = (
 _ORIGIN = "foreseen (partitioner)"
 
 
-class ForeseenView(QWidget):
+class OperatorSupportView(QWidget):
     """A card for each kind of device, and all that would stay on the CPU.
 
     Signals:
@@ -66,7 +66,7 @@ class ForeseenView(QWidget):
     def __init__(self, context: PanelContext, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.context = context
-        self.desk = StudyDesk(
+        self.desk = StudyController(
             "placement", Placement, context.document, context.runner, context.session.cache, self
         )
         self.desk.changed.connect(self.refresh)

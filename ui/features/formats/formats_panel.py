@@ -43,7 +43,7 @@ _ROLES: dict[str, Role] = {"x": "data", "w": "weight", "b": "bias"}
 class FormatsPanel(Panel):
     """A form for a format; beside it a tensor's histogram with the grid of the format."""
 
-    panel_id = "explorer"
+    panel_id = "formats"
 
     def build(self) -> None:
         self._rows: list[RangeRow] = []
@@ -80,7 +80,7 @@ class FormatsPanel(Panel):
         self._show()
 
     def render_selection(self, selected: Selected) -> None:
-        nodes = chosen_nodes(selected, self.context.outline)
+        nodes = chosen_nodes(selected, self.context.model_index)
         places = [
             place for place, row in enumerate(self._rows)
             if {row.node, row.tensor.origin} & nodes

@@ -9,9 +9,9 @@ from PySide6.QtCore import QObject, Signal
 
 from ui.features.graph.graph_results import (
     FLOAT,
-    Inquiry,
-    Survey,
-    Surveyor,
+    OverlayData,
+    OverlayLoader,
+    OverlayRequest,
     float_configs,
     measure_id,
 )
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from ui.features.graph.bookmarks import Keeping
+    from ui.features.graph.bookmarks import Bookmarks
     from ui.features.graph.graph_bar import GraphBar
     from ui.features.graph.graph_comparison import Other
     from ui.features.graph.graph_view import GraphView
@@ -34,7 +34,7 @@ TOPIC = "survey"
 STAGES = ("prepare", "evaluate", "lower", "run")
 
 
-class Telling(QObject):
+class Annotations(QObject):
     """Asks what results tell, and puts the answer on the view.
 
     Signals:
@@ -48,9 +48,9 @@ class Telling(QObject):
         context: PanelContext,
         view: GraphView,
         bar: GraphBar,
-        keeping: Keeping,
+        keeping: Bookmarks,
         background: Background,
-        surveyor: Surveyor,
+        surveyor: OverlayLoader,
     ) -> None:
         super().__init__(bar)
         self._context, self._view, self._keeping = context, view, keeping
@@ -59,7 +59,7 @@ class Telling(QObject):
         self._dropped: tuple[NumbersFile, ...] = ()
         self._unsaid: list[NumbersFile] = []
         self._asked = 0
-        self.survey = Survey()
+        self.survey = OverlayData()
         background.done.connect(self._on_done)
         bar.overlay.changed.connect(self.show_overlay)
         context.document.opened.connect(self._forget)
@@ -72,9 +72,9 @@ class Telling(QObject):
         context = self._context
         results = {stage: context.session.result(stage) for stage in STAGES}
         project = context.document.project
-        inquiry = Inquiry(
+        inquiry = OverlayRequest(
             level, dict(files), {s: f for s, f in results.items() if f},
-            context.outline.snapshot, context.outline.resolution.nodes,
+            context.model_index.snapshot, context.model_index.resolution.nodes,
             project.rules if project else (), self._dropped,
             beside.results if beside else {},
         )  # fmt: skip
@@ -89,10 +89,13 @@ class Telling(QObject):
 
     def show_configs(self) -> None:
         """Show at once what the rules give to the float program."""
-        project, outline = self._context.document.project, self._context.outline
-        if project is None or outline.snapshot is None:
+        project, model_index = self._context.document.project, self._context.model_index
+        if project is None or model_index.snapshot is None:
             return
-        mine, known = float_configs(outline.snapshot, outline.resolution.nodes), outline.snapshot
+        mine, known = (
+            float_configs(model_index.snapshot, model_index.resolution.nodes),
+            model_index.snapshot,
+        )
         nodes = known.nodes_by_id
         self._view.set_chips({i: e.chip for i, e in mine.items()})
         self._view.set_tooltips(
@@ -115,15 +118,15 @@ class Telling(QObject):
         self._view.set_overlay(new.brushed(old.brush) if old and is_same else new)
 
     def _answer(
-        self, number: int, inquiry: Inquiry, give_up: Callable[[], bool]
-    ) -> tuple[int, Survey]:
+        self, number: int, inquiry: OverlayRequest, give_up: Callable[[], bool]
+    ) -> tuple[int, OverlayData]:
         return number, self._surveyor.answer(inquiry, give_up)
 
     def _on_done(self, topic: str, answered: object) -> None:
         """Take the answer to the newest question; a former one may still have been on its way."""
         if topic != TOPIC or not isinstance(answered, tuple) or answered[0] != self._asked:
             return
-        answer: Survey = answered[1]
+        answer: OverlayData = answered[1]
         self.survey = answer
         self._view.set_reasons(answer.reasons)
         if answer.level != FLOAT:
@@ -150,4 +153,4 @@ class Telling(QObject):
     def _forget(self) -> None:
         self._dropped, self._unsaid = (), []
         self._asked += 1
-        self.survey = Survey()
+        self.survey = OverlayData()

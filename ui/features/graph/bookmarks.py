@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NOTHING = GraphNotes()
 
 
-class Keeping(QObject):
+class Bookmarks(QObject):
     """Turns what the user keeps and forgets into named, undoable edits.
 
     Signals:

@@ -31,7 +31,7 @@ TEXT_LENGTH = 28
 _PX = 14
 
 
-class KeptQueries(QWidget):
+class SavedSearches(QWidget):
     """A button for each kept search, hidden while there is none.
 
     Signals:
@@ -396,7 +396,7 @@ class GraphBar(QWidget):
             )
         }  # fmt: skip
         self._fill_menus()
-        self.kept = KeptQueries(self)
+        self.kept = SavedSearches(self)
         self._arrange()
 
     @property

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from PySide6.QtWidgets import QMenu, QSplitter
 
-    from ui.features.graph.graph_results import Surveyor
+    from ui.features.graph.graph_results import OverlayLoader
     from ui.shared.background import Background
     from ui.shared.theme import Theme
 
 
-class BesidePane(QFrame):
+class ComparisonPane(QFrame):
     """A view of its own under a line of words.
 
     Signals:
@@ -112,7 +112,7 @@ class Other:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _ComparisonResult:
     right: GraphSnapshot | None
     pairing: Pairing | None
     problem: WorkbenchError | None = None
@@ -132,12 +132,12 @@ class Comparison(QObject):
     changed = Signal()
 
     def __init__(
-        self, view: GraphView, splitter: QSplitter, background: Background, surveyor: Surveyor
+        self, view: GraphView, splitter: QSplitter, background: Background, surveyor: OverlayLoader
     ) -> None:
         super().__init__(splitter)
         self._view, self._splitter, self._theme = view, splitter, view.theme
         self._background, self._surveyor = background, surveyor
-        self.pane: BesidePane | None = None
+        self.pane: ComparisonPane | None = None
         self.pairing: Pairing | None = None
         self._other: Other | None = None
         self._place = -1
@@ -170,7 +170,7 @@ class Comparison(QObject):
         """Show something beside the view."""
         self._other = other
         if self.pane is None:
-            self.pane = BesidePane(self._theme, self._splitter)
+            self.pane = ComparisonPane(self._theme, self._splitter)
             self.pane.close_asked.connect(self.close)
             self.pane.step_asked.connect(self.step)
             self.pane.view.selection_changed.connect(self._on_right_chosen)
@@ -211,11 +211,11 @@ class Comparison(QObject):
         def work(_outdated: Callable[[], bool]) -> object:
             read = self._surveyor.snapshot(other.path)
             if isinstance(read, WorkbenchError):
-                return _Answer(None, None, read)
+                return _ComparisonResult(None, None, read)
             known = self.pairing
             if known is not None and known.left is left and known.right is read:
-                return _Answer(read, known)
-            return _Answer(read, Pairing(first, left, read))
+                return _ComparisonResult(read, known)
+            return _ComparisonResult(read, Pairing(first, left, read))
 
         self._background.submit(TOPIC, work)
 
@@ -248,7 +248,7 @@ class Comparison(QObject):
         return found + [("right", node.id) for node in right if node.id in self.pairing.added]
 
     def _on_done(self, topic: str, answer: object) -> None:
-        if topic != TOPIC or not isinstance(answer, _Answer) or self.pane is None:
+        if topic != TOPIC or not isinstance(answer, _ComparisonResult) or self.pane is None:
             return
         if answer.problem is not None or answer.pairing is None:
             self.close()

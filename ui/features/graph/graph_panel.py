@@ -19,11 +19,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.graph.annotations import Telling
-from ui.features.graph.bookmarks import Keeping, place_of
+from ui.features.graph.annotations import Annotations
+from ui.features.graph.bookmarks import Bookmarks, place_of
 from ui.features.graph.graph_bar import GraphBar
 from ui.features.graph.graph_comparison import Comparison, Other
-from ui.features.graph.graph_results import FLOAT, LEVELS, LEVELS_BY_ID, Surveyor
+from ui.features.graph.graph_results import FLOAT, LEVELS, LEVELS_BY_ID, OverlayLoader
 from ui.features.graph.graph_sources import Reading, Runs
 from ui.features.graph.graph_view import GraphView
 from ui.features.graph.lineage_rail import SOURCE, LineageRail, stops
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from workbench.project.model import Bookmark
 
 
-class NumbersDrop(QObject):
+class NumbersDropFilter(QObject):
     """Lets a widget take JSON and CSV files; all other files go on to the window.
 
     Signals:
@@ -180,21 +180,21 @@ class GraphPanel(Panel):
         self.tabs, self.search, self.overlay = self.bar.tabs, self.bar.search, self.bar.overlay
         self.rail = LineageRail(self)
         self._note = GraphNote(self)
-        self._surveyor = Surveyor()
+        self._surveyor = OverlayLoader()
         # The application owns the thread, so that it outlives the panel until it has ended.
         self._background = Background(QCoreApplication.instance())
         self.destroyed.connect(self._background.retire)
         self._arrange()
         self.runs = Runs(context.document, context.session, context.history)
         self.reading = Reading(
-            self.runs, lambda: context.outline.snapshot, self._background, self._surveyor, self
+            self.runs, lambda: context.model_index.snapshot, self._background, self._surveyor, self
         )
         self.beside = Comparison(self.view, self._splitter, self._background, self._surveyor)
-        self.keeping = Keeping(context.document, self.view, self.bar)
-        self.telling = Telling(
+        self.keeping = Bookmarks(context.document, self.view, self.bar)
+        self.telling = Annotations(
             context, self.view, self.bar, self.keeping, self._background, self._surveyor
         )
-        self.drop = NumbersDrop(self)
+        self.drop = NumbersDropFilter(self)
         self._precisions = PrecisionMenu(context, self)
         self._connect()
 
@@ -273,7 +273,7 @@ class GraphPanel(Panel):
     def render_selection(self, selected: Selected) -> None:
         if selected.origin == self.panel_id:
             return
-        nodes = selected.nodes or self.context.outline.nodes_of(selected.modules - {""})
+        nodes = selected.nodes or self.context.model_index.nodes_of(selected.modules - {""})
         level: str | None = FLOAT
         if selected.nodes and not (self._shown and nodes & self._shown.nodes_by_id.keys()):
             level = self.telling.survey.lineage.level_of(nodes, self._drawn)
@@ -323,7 +323,7 @@ class GraphPanel(Panel):
             self._shown, self._drawn = snapshot, self.level
             self.view.render_snapshot(snapshot)
             self._show_chosen()
-            self.beside.compare(self.context.outline.snapshot, snapshot)
+            self.beside.compare(self.context.model_index.snapshot, snapshot)
             if self._wanted is not None and self._wanted.level == self.level:
                 self.view.go_to(place_of(self._wanted))
                 self._wanted = None
@@ -410,7 +410,7 @@ class GraphPanel(Panel):
         self.beside.offer(self.bar.menus["beside"], others, self.runs.past(self.level))
 
     def _compare(self) -> None:
-        self.beside.compare(self.context.outline.snapshot, self._shown)
+        self.beside.compare(self.context.model_index.snapshot, self._shown)
         self.annotate()
 
     def _ask_file(self, suffix: str) -> None:

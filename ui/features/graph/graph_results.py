@@ -287,7 +287,7 @@ READINGS_KEPT = 12
 
 
 @dataclass(frozen=True)
-class Inquiry:
+class OverlayRequest:
     """What is asked: the level that shows, and all that is known to answer from.
 
     ``files`` has the graph of every level there is, ``results`` the folder of every stage's
@@ -306,7 +306,7 @@ class Inquiry:
 
 
 @dataclass(frozen=True)
-class Survey:
+class OverlayData:
     """The answer: how levels relate, and what is told about the operations of the one that shows.
 
     ``chips`` and ``tips`` are the config of each operation, short and in words; ``numbers`` has
@@ -323,7 +323,7 @@ class Survey:
     numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
-class Surveyor:
+class OverlayLoader:
     """Answers inquiries. Files are read once; used from one thread at a time."""
 
     def __init__(self) -> None:
@@ -344,7 +344,7 @@ class Surveyor:
                 self._read[key] = error
         return self._read[key]
 
-    def answer(self, inquiry: Inquiry, outdated: Callable[[], bool]) -> Survey:
+    def answer(self, inquiry: OverlayRequest, outdated: Callable[[], bool]) -> OverlayData:
         """Return what results tell.
 
         Raises:
@@ -370,13 +370,13 @@ class Surveyor:
         mine = self._configs(inquiry, lineage)
         known = lineage.levels[level].nodes_by_id if level in lineage.levels else {}
         tips = {i: why(e, inquiry.rules, known[i].module) for i, e in mine.items() if i in known}
-        return Survey(
+        return OverlayData(
             level, lineage, {i: e.chip for i, e in mine.items()}, tips,
             reasons(prepared, lowered, lineage, level, inquiry.nodes), rows,
             {m.id: m for m in found}, {m.id: m.at(level, lineage) for m in found},
         )  # fmt: skip
 
-    def _against(self, inquiry: Inquiry, lineage: Lineage) -> list[Measure]:
+    def _against(self, inquiry: OverlayRequest, lineage: Lineage) -> list[Measure]:
         """Return the numbers of the run beside, told by module: its TOSA is another program."""
         from workbench.results import EvaluateResult, LowerResult
 
@@ -388,12 +388,12 @@ class Surveyor:
             *cost(rows or (), lineage.first, _peak(lowered)),
         ]
 
-    def _configs(self, inquiry: Inquiry, lineage: Lineage) -> Mapping[str, Effective]:
+    def _configs(self, inquiry: OverlayRequest, lineage: Lineage) -> Mapping[str, Effective]:
         if inquiry.level != FLOAT:
             return chips(lineage, inquiry.level, inquiry.nodes)
         return float_configs(inquiry.first, inquiry.nodes)
 
-    def _relate(self, inquiry: Inquiry, outdated: Callable[[], bool]) -> Lineage:
+    def _relate(self, inquiry: OverlayRequest, outdated: Callable[[], bool]) -> Lineage:
         """Return how the levels relate; what cannot be read is left out."""
         levels: dict[str, GraphSnapshot] = {}
         for level in LEVELS_BY_ID:

@@ -16,7 +16,7 @@ from workbench.errors import WorkbenchError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ui.features.graph.graph_results import Surveyor
+    from ui.features.graph.graph_results import OverlayLoader
     from ui.shared.background import Background
     from ui.state.document import Document
     from ui.state.run_history import RunHistory
@@ -44,7 +44,7 @@ class Reading(QObject):
         runs: Runs,
         first: Callable[[], GraphSnapshot | None],
         background: Background,
-        surveyor: Surveyor,
+        surveyor: OverlayLoader,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)

@@ -100,7 +100,7 @@ class InspectorPanel(Panel):
         facts.append(("Evaluation", escape(own.spec) if own else "as calibration"))
         if project.evaluation.metric:
             facts.append(("Metric", escape(project.evaluation.metric)))
-        snapshot = self.context.outline.snapshot
+        snapshot = self.context.model_index.snapshot
         if snapshot is not None and snapshot.modules:
             facts.append(("Modules", str(len(snapshot.modules))))
             facts.append(("Operations", str(sum(n.kind == "call" for n in snapshot.nodes))))
@@ -131,30 +131,30 @@ class InspectorPanel(Panel):
         return facts
 
     def _module(self, project: Project, path: str) -> Iterator[str]:
-        snapshot = self.context.outline.snapshot
+        snapshot = self.context.model_index.snapshot
         module = snapshot.modules_by_path.get(path) if snapshot else None
         yield f"<h3>{escape(path or 'whole model')}</h3>"
         if module is None or snapshot is None:
             yield "<p>The exported model has no such module.</p>"
             return
-        inside = self.context.outline.nodes_of(frozenset([path]))
+        inside = self.context.model_index.nodes_of(frozenset([path]))
         calls = sum(node.id in inside and node.kind == "call" for node in snapshot.nodes)
         yield _table([
             ("Type", escape(module.type_name)),
             ("Parameters", f"{module.parameters:,}"),
             ("Operations", str(calls)),
         ])  # fmt: skip
-        effective = self.context.outline.effective(path)
+        effective = self.context.model_index.effective(path)
         if effective is not None:
             yield "<h4>Precision</h4>"
             yield f"<p>{escape(why(effective, project.rules, path))}</p>"
             yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
-        if (group := self.context.outline.groups.get(path)) is not None:
+        if (group := self.context.model_index.groups.get(path)) is not None:
             links = ", ".join(_link("module", member) for member in group.members)
             yield f"<h4>Fused group</h4><p>{links} become one operator.</p>"
 
     def _node(self, project: Project, node_id: str) -> Iterator[str]:
-        snapshot = self.context.outline.snapshot
+        snapshot = self.context.model_index.snapshot
         node = snapshot.nodes_by_id.get(node_id) if snapshot else None
         yield f"<h3>{escape(node_id)}</h3>"
         if node is None or snapshot is None:
@@ -168,7 +168,7 @@ class InspectorPanel(Panel):
         facts += [("Output", _tensor(tensor)) for tensor in node.outputs]
         facts += [(escape(k), escape(v)) for k, v in node.attrs.items()]
         yield _table(facts)
-        effective = self.context.outline.resolution.nodes.get(node_id)
+        effective = self.context.model_index.resolution.nodes.get(node_id)
         if effective is not None and node.kind == "call":
             yield f"<h4>Precision</h4><p>{escape(why(effective, project.rules, node.module))}</p>"
             yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
@@ -205,7 +205,7 @@ class InspectorPanel(Panel):
             yield "<p>The rule is gone.</p>"
             return
         yield f"<h3>{escape(call_text(rule, project.label_of(rule)))}</h3>"
-        count = self.context.outline.resolution.counts.get(rule_id)
+        count = self.context.model_index.resolution.counts.get(rule_id)
         facts: Facts = [("Switched", "on" if rule.enabled else "off")]
         if count is not None:
             facts.append(("Wins", str(count.wins)))
@@ -214,14 +214,16 @@ class InspectorPanel(Panel):
         config = project.config_of(rule)
         yield "<h4>Config</h4>"
         yield _table(_config_facts(config)) if config else "<p>float: not quantized</p>"
-        won = [p for p, e in self.context.outline.resolution.modules.items() if e.rule == rule_id]
+        won = [
+            p for p, e in self.context.model_index.resolution.modules.items() if e.rule == rule_id
+        ]
         if won:
             links = ", ".join(_link("module", path) for path in won[:30])
             more = f" and {len(won) - 30} more" if len(won) > 30 else ""
             yield f"<h4>Decides</h4><p>{links}{more}</p>"
 
     def _mixture(self, selected: Selected) -> Iterator[str]:
-        resolution = self.context.outline.resolution
+        resolution = self.context.model_index.resolution
         known = resolution.nodes if selected.nodes else resolution.modules
         labels: dict[str, int] = {}
         for name in selected.nodes or selected.modules:

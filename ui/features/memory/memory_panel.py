@@ -17,7 +17,7 @@ from ui.shared.figures import DASH, size
 from ui.shared.forms import WrappedLabel
 from ui.shared.memory_plot import MemoryPlot
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from ui.state.selection import Selected
@@ -129,7 +129,7 @@ class MemoryPanel(ResultPanel):
         self._key: tuple[Path, bool] | None = None
         self._fitted: tuple[tuple[Path, str, TargetChoice] | None, Fit | None] = (None, None)
         context = self.context
-        self.desk = StudyDesk(
+        self.desk = StudyController(
             "budget", SweepResult, context.document, context.runner, context.session.cache, self
         )
         self.desk.changed.connect(lambda: self._mark("state"))
@@ -160,7 +160,7 @@ class MemoryPanel(ResultPanel):
     def render_selection(self, selected: Selected) -> None:
         if not self.has("lower"):
             return
-        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
         places = [n for n, t in enumerate(self._shown) if inside(t.module, modules)]
         self.plot.choose(places)
         shown = [self.model.shown_at(place) for place in places]

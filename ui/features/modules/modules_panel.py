@@ -114,7 +114,7 @@ class ModulesPanel(Panel):
         self._differing: dict[str, str] = {}
 
     def refresh(self) -> None:
-        modules = self.context.outline.modules
+        modules = self.context.model_index.modules
         if self._shown != modules:
             self._shown = modules
             self.model.set_modules(modules)
@@ -124,7 +124,7 @@ class ModulesPanel(Panel):
         self._show_configs()
 
     def render_selection(self, selected: Selected) -> None:
-        paths = selected.modules or self.context.outline.modules_of(selected.nodes)
+        paths = selected.modules or self.context.model_index.modules_of(selected.nodes)
         self.assign.setEnabled(bool(paths))
         if selected.origin == self.panel_id:
             return
@@ -150,7 +150,7 @@ class ModulesPanel(Panel):
     def chosen(self) -> list[str]:
         """Return the modules chosen in the tree or elsewhere."""
         selected = self.context.selection.value
-        return sorted(selected.modules or self.context.outline.modules_of(selected.nodes))
+        return sorted(selected.modules or self.context.model_index.modules_of(selected.nodes))
 
     def _build_tree(self) -> None:
         self.tree = ModuleTree(self)
@@ -189,13 +189,13 @@ class ModulesPanel(Panel):
         from workbench.results import PrepareResult
 
         prepared = self.context.load(PrepareResult, "prepare")
-        nodes = self.context.outline.resolution.nodes
+        nodes = self.context.model_index.resolution.nodes
         self._differing = differences(prepared.annotations, nodes) if prepared else {}
         self._show_configs()
 
     def _show_configs(self) -> None:
         project = self.context.document.project
-        resolution = self.context.outline.resolution
+        resolution = self.context.model_index.resolution
         rules = project.rules if project else ()
         reasons = {path: why(e, rules, path) for path, e in resolution.modules.items()}
         self.model.set_configs(resolution.modules, reasons, self._differing)
@@ -205,7 +205,7 @@ class ModulesPanel(Panel):
         """Measure names, types and parameters, which stay while configs change."""
         metrics = self.tree.fontMetrics()
         self._widths = dict.fromkeys(Column, 0.0)
-        for module in self.context.outline.modules:
+        for module in self.context.model_index.modules:
             first = self.model.index_of(module.path)
             for column in (Column.MODULE, Column.TYPE, Column.PARAMETERS):
                 text = str(first.siblingAtColumn(column).data() or "")
@@ -215,7 +215,7 @@ class ModulesPanel(Panel):
 
     def _fit_columns(self) -> None:
         """Make room for the chips that there are, beside everything else."""
-        paths = self.context.outline.resolution.modules
+        paths = self.context.model_index.resolution.modules
         chips = {self.model.index_of(p).siblingAtColumn(Column.CONFIG).data() for p in paths}
         wide = (chip_width(str(chip or ""), self.tree.font()) for chip in chips)
         # Names deep down, below closed parents, leave types their room.
@@ -254,12 +254,12 @@ class ModulesPanel(Panel):
             self._fill_single(menu, paths[0])
 
     def _fill_single(self, menu: QMenu, path: str) -> None:
-        group = self.context.outline.groups.get(path)
+        group = self.context.model_index.groups.get(path)
         if group is not None:
             menu.addSeparator()
             choose = menu.addAction(f"Choose the fused group {group.name}")
             choose.triggered.connect(lambda: self.context.selection.choose_modules(group.matches))
-        module = next((m for m in self.context.outline.modules if m.path == path), None)
+        module = next((m for m in self.context.model_index.modules if m.path == path), None)
         if module is None:
             return
         menu.addSeparator()

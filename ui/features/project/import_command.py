@@ -24,7 +24,7 @@ from workbench.script.aot_arm_compiler import Taken, take_command, write_taken
 _EXAMPLE = "python -m executorch.backends.arm.scripts.aot_arm_compiler -m net.py -d -q"
 
 
-class TakeCommandDialog(QDialog):
+class ImportCommandDialog(QDialog):
     """A command, a folder and a name; says at once what is wrong or left out.
 
     Signals:

@@ -12,8 +12,8 @@ from ui.shared.range_table import (
     Arrays,
     ChoiceOfRange,
     ChosenTableModel,
-    Decided,
     MethodTableModel,
+    RangeOverride,
     method_title,
 )
 from ui.shared.theme import Theme
@@ -30,7 +30,7 @@ USE = (
 )
 
 
-class MethodsView(QWidget):
+class RangeMethodsView(QWidget):
     """A table of methods, and for what to take the chosen one.
 
     Signals:
@@ -114,7 +114,7 @@ class MethodsView(QWidget):
 NOTHING = "Nothing is chosen: all ranges are those that calibration finds."
 
 
-class ChosenView(QWidget):
+class RangeOverridesView(QWidget):
     """A table of ranges given in numbers and of methods, the strongest first.
 
     Signals:
@@ -177,7 +177,7 @@ class ChosenView(QWidget):
             self.tensor_chosen.emit(tensor)
 
 
-class RangeDecisions(QObject):
+class RangeOverrides(QObject):
     """Knows each decided range; a method's search takes some milliseconds a tensor, so it waits.
 
     Signals:
@@ -196,20 +196,21 @@ class RangeDecisions(QObject):
 
     def of(
         self, rows: Sequence[TensorRange], arrays: Arrays, project: Project | None
-    ) -> dict[str, Decided]:
+    ) -> dict[str, RangeOverride]:
         """Return what is decided by node; what must be searched for is not known yet."""
         self._due, self._arrays = [], arrays
         self._more.stop()
         if project is None:
             return {}
         found = {
-            tensor: Decided("", "tensor", ends) for tensor, ends in project.fixed_ranges().items()
+            tensor: RangeOverride("", "tensor", ends)
+            for tensor, ends in project.fixed_ranges().items()
         }
         for row, chosen in methods_of(rows, project):
             method = chosen.method
             is_known = self._taker.knows(row, arrays, method)
             ends = self._taker.take(row, arrays, method) if is_known else None
-            found[row.node] = Decided(method, chosen.scope, ends, is_known)
+            found[row.node] = RangeOverride(method, chosen.scope, ends, is_known)
             if not is_known:
                 self._due.append((row, method))
         if self._due:
@@ -225,7 +226,7 @@ class RangeDecisions(QObject):
         self.changed.emit()
 
 
-class RangeVerbs(QObject):
+class RangeController(QObject):
     """Fixes and frees ranges, chooses methods for them, and leaves samples out."""
 
     def __init__(self, document: Document, parent: QObject) -> None:

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.ranges.range_choices import RangeDecisions, RangeVerbs
+from ui.features.ranges.range_choices import RangeController, RangeOverrides
 from ui.shared.figure_table import FigureView
 from ui.shared.range_drawing import legend_of, series_of
 from ui.shared.range_table import (
@@ -53,8 +53,8 @@ class RangesPanel(ResultPanel):
     panel_id = "ranges"
 
     def build_frames(self) -> None:
-        self.verbs = RangeVerbs(self.context.document, self)
-        self.decisions = RangeDecisions(self)
+        self.verbs = RangeController(self.context.document, self)
+        self.decisions = RangeOverrides(self)
         self.decisions.changed.connect(self._on_decided)
         self._rows: list[RangeRow] = []
         self._arrays: Arrays = {}
@@ -230,7 +230,7 @@ class RangesPanel(ResultPanel):
         rows = enumerate(self._rows)
         if selected.tensors:
             return [place for place, row in rows if row.tensor.id in selected.tensors]
-        nodes = chosen_nodes(selected, self.context.outline)
+        nodes = chosen_nodes(selected, self.context.model_index)
         if not nodes:
             return []
         return [place for place, row in rows if row.tensor.origin in nodes]
@@ -262,7 +262,7 @@ class RangesPanel(ResultPanel):
             self._show_large(chosen[0] if chosen else None)
 
     def _on_tensors_chosen(self, places: Sequence[int]) -> None:
-        snapshot = self.context.outline.snapshot
+        snapshot = self.context.model_index.snapshot
         tensors = [self._rows[place].tensor for place in places]
         nodes = {tensor.origin for tensor in tensors}
         nodes &= snapshot.nodes_by_id.keys() if snapshot is not None else nodes - {""}

@@ -7,7 +7,7 @@ import pyqtgraph as pg
 from PySide6.QtCore import QPointF, Qt, QTimer
 from PySide6.QtWidgets import QLabel, QSplitter, QTabWidget, QVBoxLayout, QWidget
 
-from ui.features.ranges.range_choices import ChosenView, MethodsView
+from ui.features.ranges.range_choices import RangeMethodsView, RangeOverridesView
 from ui.features.ranges.range_editor import RangeEditor
 from ui.features.ranges.samples_view import SamplesView
 from ui.shared.chart import Chart, pen, wash
@@ -159,7 +159,7 @@ class TensorSide(QWidget):
         self.title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.editor = RangeEditor(self)
         self.methods, self.samples, self.chosen, self.calls = (
-            MethodsView(self), SamplesView(self), ChosenView(self), CallsView(self),
+            RangeMethodsView(self), SamplesView(self), RangeOverridesView(self), CallsView(self),
         )  # fmt: skip
         self.methods.previewed.connect(lambda c: self.editor.preview(c.minimum, c.maximum))
         self.pages = QTabWidget(self)

@@ -65,8 +65,8 @@ class RulesPanel(Panel):
     def refresh(self) -> None:
         project = self.context.document.project
         rules = project.rules if project else ()
-        counts = self.context.outline.resolution.counts
-        known = bool(self.context.outline.modules)
+        counts = self.context.model_index.resolution.counts
+        known = bool(self.context.model_index.modules)
         numbers = rule_numbers(rules)
         rows = []
         for rule in shown_order(rules):
@@ -148,7 +148,7 @@ class RulesPanel(Panel):
         layout.addWidget(self.form)
 
     def _names(self) -> Mapping[RuleKind, Sequence[str]]:
-        document, snapshot = self.context.document, self.context.outline.snapshot
+        document, snapshot = self.context.document, self.context.model_index.snapshot
         found = offered(document.project, document.folder, "finder")
         finders: Mapping[RuleKind, Sequence[str]] = {"finder": [item.reference for item in found]}
         if snapshot is None:

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 from ui.shared.chart import Chart, pen
 from ui.shared.figures import decibel, figure
 from ui.shared.panel import Panel
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.results import EvaluateResult
@@ -51,7 +51,7 @@ class SamplePanel(Panel):
     def build(self) -> None:
 
         context = self.context
-        self.desk = StudyDesk(STUDY, SampleTensor, context.document, context.runner,
+        self.desk = StudyController(STUDY, SampleTensor, context.document, context.runner,
                               context.session.cache, self)  # fmt: skip
         self.desk.changed.connect(lambda: self._mark("state"))
         self._tensor = ""
@@ -114,11 +114,11 @@ class SamplePanel(Panel):
 
     def _node_of(self, selected: Selected) -> str:
         """Return the chosen operation, or the last one of the chosen modules; "" for none."""
-        outline = self.context.outline
-        if selected.nodes or outline.snapshot is None:
+        model_index = self.context.model_index
+        if selected.nodes or model_index.snapshot is None:
             return min(selected.nodes, default="")
-        inside = outline.nodes_of(selected.modules - {""})
-        calls = (n.id for n in outline.snapshot.nodes if n.id in inside and n.kind == "call")
+        inside = model_index.nodes_of(selected.modules - {""})
+        calls = (n.id for n in model_index.snapshot.nodes if n.id in inside and n.kind == "call")
         return max(enumerate(calls), default=(0, ""))[1]
 
     def _tensor_of(self, node: str) -> str:
@@ -292,7 +292,7 @@ BINS = 128
 
 
 class SidesPlot(Chart):
-    """One outline a side, in the side's colour."""
+    """Outline the histogram of each side, in the side's colour."""
 
     def __init__(self, sides: tuple[str, ...], parent: QWidget | None = None) -> None:
         super().__init__("Values by side", "value", "elements, log10(1 + n)", parent)

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.figures import count, size
 from ui.shared.panel import Panel
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.shared.tradeoff_plot import Dot, TradeoffPlot
 from workbench.studies.search import DEFAULT_TRIALS, Candidate, SearchResult, with_choices
@@ -109,7 +109,7 @@ class SearchPanel(Panel):
         self._front: list[Candidate] = []
         self._chosen: Candidate | None = None
         self._kept: set[tuple[str, int]] = set()
-        self.desk = StudyDesk(
+        self.desk = StudyController(
             "search", SearchResult, context.document, context.runner, context.session.cache, self
         )
         self.desk.changed.connect(self._on_found)
@@ -246,7 +246,7 @@ class SearchPanel(Panel):
         self.apply.setToolTip("" if can_apply else why)
 
     def _lines(self, candidate: Candidate) -> list[str]:
-        labels = self.context.outline.resolution.modules
+        labels = self.context.model_index.resolution.modules
         lines = [
             f"{candidate.accuracy_name} {candidate.accuracy or 0:.4g}, measured on host",
             f"{count(candidate.cycles)} cycles, SRAM {size(candidate.sram_bytes)}, estimated",

@@ -16,11 +16,11 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.bar_plot import ModuleBars
-from ui.shared.candidate_preview import Trial
+from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.figures import count, decibel, percent
 from ui.shared.panel import Panel
 from ui.shared.quality_cards import quality_origin
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.assigner import preset_ids
 from ui.state.selection import Selected
@@ -47,11 +47,11 @@ class SensitivityPanel(Panel):
         context = self.context
         self._shown: list[UnitSensitivity] = []
         self._chosen: UnitSensitivity | None = None
-        self.desk = StudyDesk(
+        self.desk = StudyController(
             "sensitivity", SensitivityResult, context.document, context.runner,
             context.session.cache, self,
         )  # fmt: skip
-        self.trial = Trial(context.document, context.runner, context.history, self)
+        self.trial = CandidatePreview(context.document, context.runner, context.history, self)
         self.desk.changed.connect(lambda: self._mark("state"))
         self.trial.changed.connect(self._show_trial)
         self._make_head()

@@ -52,7 +52,7 @@ from workbench.results import SimulationResult
 from workbench.targets import target_of
 
 
-class MachineBar(QWidget):
+class SimulatorFiles(QWidget):
     """Two lines with a path each, and a switch.
 
     Signals:
@@ -175,7 +175,7 @@ class SimulatorPanel(ResultPanel):
     panel_id = "simulator"
 
     def build_frames(self) -> None:
-        self.machine = MachineBar(self)
+        self.machine = SimulatorFiles(self)
         self.machine.simulator_chosen.connect(self._on_simulator_chosen)
         self.machine.runner_chosen.connect(self._on_runner_chosen)
         self.machine.fast_switched.connect(
@@ -239,7 +239,7 @@ class SimulatorPanel(ResultPanel):
     def render_selection(self, selected: Selected) -> None:
         if not self.has("run") or selected.origin == self.panel_id:
             return
-        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
         self.view.choose_modules(modules)
 
     def _make(self, content: QWidget) -> None:

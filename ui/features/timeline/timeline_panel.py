@@ -142,7 +142,7 @@ class TimelinePanel(ResultPanel):
     def render_selection(self, selected: Selected) -> None:
         if not self.has("lower") or selected.origin == self.panel_id:
             return
-        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
         places = [
             r.place for r in self._rows
             if r.operation.module and inside(r.operation.module, modules)

@@ -23,11 +23,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.candidate_preview import Trial
+from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.chart import Chart, pen, wash
 from ui.shared.figures import decibel
 from ui.shared.panel import Panel
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from workbench.errors import WorkbenchError
 from workbench.project import edits
@@ -219,7 +219,7 @@ class TrainingPanel(Panel):
 
     def build(self) -> None:
         context = self.context
-        self.desk = StudyDesk(
+        self.desk = StudyController(
             "training",
             TrainingResult,
             context.document,
@@ -228,7 +228,7 @@ class TrainingPanel(Panel):
             self,
         )
         self.desk.changed.connect(lambda: self._mark("state"))
-        self.trial = Trial(context.document, context.runner, context.history, self)
+        self.trial = CandidatePreview(context.document, context.runner, context.history, self)
         self.trial.changed.connect(self._show_weights)
         self.note = _lines(self, hint=True)
         self.sqnr = EpochPlot("SQNR after every epoch", "SQNR, predicted [dB]", "dB", self)

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.candidate_preview import Trial
+from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.panel import Panel
 from workbench.pipeline.plan import plan
 from workbench.project import edits
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 _WIDTH_PX = 640
 
 
-class ImproversPanel(Panel):
+class WeightTransformsPanel(Panel):
     """A switch, a sentence and a try for every improver."""
 
-    panel_id = "improvers"
+    panel_id = "weight_transforms"
 
     def build(self) -> None:
         context = self.context
-        self.trial = Trial(context.document, context.runner, context.history, self)
+        self.trial = CandidatePreview(context.document, context.runner, context.history, self)
         self.trial.changed.connect(self._show_trial)
         self._tried: ImproverId | None = None
         self.switches: dict[ImproverId, QCheckBox] = {}
