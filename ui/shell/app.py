@@ -1,4 +1,4 @@
-"""The application: every long-lived object is built here once, wired, and ended in order."""
+"""The application: creates, connects and stops every long-lived object."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _OF_A_PROJECT = {
 
 
 class Workbench(QObject):
-    """The window and everything behind it."""
+    """Owns the window and all services behind it."""
 
     def __init__(self, application: QApplication, factory: EngineFactory = warm_engine) -> None:
         super().__init__(application)
@@ -89,7 +89,7 @@ class Workbench(QObject):
         application.applicationStateChanged.connect(self._on_application_state)
 
     def start(self, project: Path | None) -> None:
-        """Show the window, with a project perhaps."""
+        """Show the window, and open a project if one is given."""
         self.window.restore_session(self.settings.layout(LAST))
         self._on_project_changed(None)
         self.frame.show_title()
@@ -100,7 +100,7 @@ class Workbench(QObject):
         self.window.show()
 
     def stop(self) -> None:
-        """End everything; returns when no thread and no engine is left."""
+        """Stop all threads and engines. Returns when they have ended."""
         self.settings.save_layout(LAST, self.window.session_parts())
         self.settings.sync()
         self.programs.stop()
@@ -175,7 +175,7 @@ class Workbench(QObject):
             "recipe": self.files.ask_recipe,
             "open": self.files.ask_open,
             "sample": self.files.open_sample,
-            "take_over": self.files.ask_take_over,
+            "import_command": self.files.ask_take_over,
             "save": self.files.save,
             "save_as": self.files.ask_save_as,
             "close": self.files.close_project,
@@ -184,8 +184,8 @@ class Workbench(QObject):
             "palette": self.navigation.ask,
             "target": self.targets.ask,
             "plugins": self.targets.ask_plugins,
-            "take_mase": self.mase.ask_take,
-            "write_mase": self.mase.ask_write,
+            "import_mase": self.mase.ask_take,
+            "export_mase": self.mase.ask_write,
             "run_all": lambda: self.runs.run_to(""),
             "run_evaluate": lambda: self.runs.run_to("evaluate"),
             "run_lower": lambda: self.runs.run_to("lower"),
@@ -266,10 +266,10 @@ class Workbench(QObject):
             return
         names = ", ".join(job.title for job in running[:3])
         self.notices.question(
-            "Work is still running.", f"{names}. Finished results are kept.",
+            "Jobs are still running.", f"{names}. Finished results stay in the cache.",
             [
-                Action("Keep working", lambda: None),
-                Action("Stop it and close", lambda: self.files.leave(self._quit),
+                Action("Cancel", lambda: None),
+                Action("Stop jobs and close", lambda: self.files.leave(self._quit),
                        destructive=True),
             ],
             blocking=True,
@@ -289,12 +289,12 @@ class Workbench(QObject):
 
 
 _SETTLED_MS = 1500
-# How long a thread beside the window's may keep the interpreter to itself [s].
+# Longest time that a worker thread holds the interpreter lock [s].
 _SWITCH_S = 0.001
 
 
 def run(project: str | None) -> int:
-    """Open the window and stay until it is closed; return the exit code."""
+    """Open the window, run until it is closed, and return the exit code."""
     application = QApplication([NAME])
     application.setApplicationName("quantization-workbench")
     application.setApplicationDisplayName(NAME)
@@ -308,11 +308,10 @@ def run(project: str | None) -> int:
 
 
 def settle() -> None:
-    """Make the interpreter serve the window first, once the start is over.
+    """Tune the interpreter for responsiveness once the window has started.
 
-    Garbage, which nobody collected during the start, is collected again, without what is there to
-    stay; and threads beside the window's get the interpreter for short turns only.
-    """
+    Garbage collection, which is off during the start, is switched on again and ignores all objects
+    that exist now. Worker threads hold the interpreter lock for short turns only."""
     gc.freeze()
     gc.enable()
     sys.setswitchinterval(_SWITCH_S)
@@ -324,12 +323,12 @@ def _on_exception(
     error: BaseException,
     trace: TracebackType | None,
 ) -> None:
-    """Tell the user of a mistake in the program, once, with what a report needs."""
+    """Report an unhandled exception to the user once, with the details for a bug report."""
     details = "".join(traceback.format_exception(kind, error, trace))
     sys.stderr.write(details)
     problem = failure(
-        "Something unexpected went wrong in the window.",
-        "Your project is kept; save it, and please report this with the details.",
+        "Unexpected error in the window.",
+        "The project is unchanged. Save it, and report this error with its details.",
         details=details,
     )
     workbench.notices.error(problem)

@@ -1,4 +1,4 @@
-"""Keeps the list of problems up to date: from the project, the disk, the stages and results."""
+"""Updates the list of problems from the project, the disk, the stages and the results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SETTLE_MS = 120
 
 
 class Checker(QObject):
-    """Gathers problems a moment after something changed."""
+    """Collects problems shortly after a change."""
 
     def __init__(self, context: PanelContext, parent: QObject) -> None:
         super().__init__(parent)
@@ -40,14 +40,14 @@ class Checker(QObject):
         context.session.stage_changed.connect(self._on_stage_changed)
 
     def take_planned(self, planned: Planned) -> None:
-        """Take what planning found to be missing on the disk."""
+        """Set the missing files that planning found."""
         if planned.missing != self._missing:
             self._missing = planned.missing
             self._soon.start()
 
     def check(self) -> None:
-        """Gather all problems now."""
-        # What several checks stumble over is said once.
+        """Collect all problems now."""
+        # A problem that several checks find is listed once.
         told = {(p.message, p.where): p for p in reversed(list(self._all()))}
         self._context.problems.set_problems(list(reversed(told.values())))
 
@@ -85,7 +85,7 @@ class Checker(QObject):
             predicted = self._context.model_index.resolution.nodes
             for module, reason in differences(prepared.annotations, predicted).items():
                 where = Place(kind="module", id=module)
-                text = f"Not quantized as the rules say: {reason}"
+                text = f"Not quantized as the rules specify: {reason}"
                 yield Problem("warning", text, "", where, "Prepare")
         yield from self._board()
         lowered = self._context.load(LowerResult, "lower")
@@ -93,7 +93,7 @@ class Checker(QObject):
             yield from on_the_cpu(lowered.cpu_nodes)
 
     def _board(self) -> Iterator[Problem]:
-        """Yield that the compiled program does not fit the project's board."""
+        """Yield a problem if the compiled program does not fit the project's board."""
         project, results = self._context.document.project, self._context.result("lower")
         if project is None or results is None:
             return
@@ -103,7 +103,7 @@ class Checker(QObject):
             return
         if found is not None and not found.fits:
             where = Place(kind="option", id="board")
-            hint = "Memory shows what lies where, and what less SRAM would cost."
+            hint = "See Memory for the allocation and for the cost of less SRAM."
             yield Problem("error", boards.sentence(found), hint, where, "Board")
 
     def _on_stage_changed(self, stage_id: str) -> None:

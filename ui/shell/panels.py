@@ -1,6 +1,6 @@
-"""The panel table: one row per panel; adding one is a row and a file.
+"""The panel table: one row per panel.
 
-The class is named by a string, because a panel is imported when it is first shown.
+A string names the class, because a panel is imported when it is first shown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Area = Literal["left", "center", "right", "bottom"]
 
 @dataclass(frozen=True)
 class PanelRow:
-    """A panel: where it stands at first, and the class that makes it."""
+    """A panel: its id, title, initial area and class (``module:Class``)."""
 
     id: str
     title: str
@@ -24,7 +24,7 @@ class PanelRow:
     entry: str
 
     def load(self) -> type[Panel]:
-        """Import the panel's class."""
+        """Import and return the panel's class."""
         module, _, name = self.entry.partition(":")
         found: type[Panel] = getattr(import_module(module), name)
         return found

@@ -1,4 +1,4 @@
-"""A job as a value: what was asked, on which lane, and how it went."""
+"""A job: its request, its lane and its state."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ BACKGROUND = frozenset({"lower", "verify", "run", "package"})
 
 @dataclass(frozen=True)
 class Job:
-    """One piece of work for one lane.
+    """One job of one lane.
 
-    ``after`` names the job and the stage that must be finished before this one may start.
-    ``progress`` is the share in [0, 1] of the running stage, None where nobody can know.
+    ``after`` names the job and the stage that must finish before this job starts.
+    ``progress`` is the fraction of the running stage in [0, 1]; None if unknown.
     """
 
     id: str
@@ -45,47 +45,47 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether it will not change any more."""
+        """Whether the job has ended."""
         return self.state not in {"waiting", "running"}
 
     @property
     def elapsed_s(self) -> float:
-        """How long it has run, or ran."""
+        """Elapsed time of the job [s]."""
         if self.began is None:
             return 0.0
         return (self.ended or time.monotonic()) - self.began
 
     @property
     def remaining_s(self) -> float | None:
-        """How long the running stage will still take, where its progress tells."""
+        """Estimated remaining time of the running stage [s]; None without progress."""
         if self.state != "running" or not self.progress or self.progress < 0.05:
             return None
         return self.elapsed_s * (1 - self.progress) / self.progress
 
     @property
     def stage_title(self) -> str:
-        """What it is doing, in words."""
+        """Title of the running stage or study."""
         if self.stage in STUDIES_BY_ID:
             return STUDIES_BY_ID[self.stage].verb
         if self.stage in STAGES_BY_ID:
             return STAGES_BY_ID[self.stage].verb
-        return "Waiting for its turn" if self.state == "waiting" else ""
+        return "Queued" if self.state == "waiting" else ""
 
 
 def goal(job: Job) -> str:
-    """Return what a job is to reach, in words."""
+    """Return the title of the job's last stage or of its study."""
     if job.study:
         return STUDIES_BY_ID[job.study].title
     return STAGES_BY_ID[job.until].title
 
 
 def lane_of(stage_id: str) -> Lane:
-    """Return the lane a stage runs on."""
+    """Return the lane of a stage."""
     return "background" if stage_id in BACKGROUND else "interactive"
 
 
 def needed(stage_id: str) -> list[str]:
-    """Return the stages that must be done before and including ``stage_id``, in order."""
+    """Return ``stage_id`` and all stages it needs, in order."""
     wanted = {stage_id}
     for stage in reversed(STAGES):
         if stage.id in wanted:
@@ -94,13 +94,13 @@ def needed(stage_id: str) -> list[str]:
 
 
 def left_out(stage_id: str) -> tuple[str, ...]:
-    """Return the stages before ``stage_id`` that it does not start from."""
+    """Return the stages before ``stage_id`` that it does not need."""
     wanted = needed(stage_id)
     return tuple(stage for stage in stages_until(stage_id) if stage not in wanted)
 
 
 def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
-    """Return what an engine is told to do for a job."""
+    """Return the engine command of a job."""
     if job.study:
         return RunStudy(
             job=job.id,
@@ -123,7 +123,7 @@ def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration for people: 0.4 s, 12 s, 3 min 05 s."""
+    """Return a duration as text: 0.4 s, 12 s, 3 min 05 s."""
     if seconds is None:
         return ""
     if seconds < 0.05:
@@ -136,5 +136,5 @@ def duration(seconds: float | None) -> str:
 
 
 def interactive_part(stage_id: str) -> str:
-    """Return the last stage that the interactive lane must make before ``stage_id`` can start."""
+    """Return the last stage of the interactive lane that ``stage_id`` needs."""
     return [s for s in needed(stage_id) if s not in BACKGROUND][-1]
