@@ -1,4 +1,4 @@
-"""A quantization config, field by field: what the target refuses is disabled and says why."""
+"""The form of a quantization config. Options that the target rejects are disabled."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Refusal = Callable[[QuantConfig], str]
 
 @dataclass(frozen=True)
 class _Option:
-    """One value of a field, in words."""
+    """One option of a field."""
 
     title: str
     value: Any
@@ -63,7 +63,7 @@ def _with_symmetry(config: QuantConfig, symmetric: Any) -> QuantConfig:
 
 
 def _observer_of(config: QuantConfig) -> str:
-    """Return the kind of observer, or the reference of a plug-in's."""
+    """Return the kind of observer, or the reference of a plug-in observer."""
     observer = config.activation.observer
     return observer.plugin or observer.kind
 
@@ -87,7 +87,7 @@ def _with_granularity(config: QuantConfig, per_channel: Any) -> QuantConfig:
 
 @dataclass(frozen=True)
 class _Field:
-    """One combo box: its options, how to read and how to change the config."""
+    """One combo box: its options, and how to read from and write to the config."""
 
     title: str
     options: tuple[_Option, ...]
@@ -128,7 +128,7 @@ FIELDS: tuple[_Field, ...] = (
 
 
 def _with_own(form_field: _Field, observers: Sequence[PluginItem]) -> _Field:
-    """Return a field with the observers of plug-ins among its options, where it has any."""
+    """Return a field with the observers of plug-ins added to its options, if it has observers."""
     if form_field.read is not _observer_of:
         return form_field
     own = tuple(_Option(item.words, item.reference) for item in observers)
@@ -139,8 +139,8 @@ class ConfigForm(QWidget):
     """Edits one config.
 
     Signals:
-        changed: the ``QuantConfig`` as the user has made it.
-        save_asked: a name under which the user wants to keep the config.
+        changed: the edited ``QuantConfig``.
+        save_asked: the name of a preset to save.
     """
 
     changed = Signal(object)
@@ -157,11 +157,11 @@ class ConfigForm(QWidget):
 
     @property
     def config(self) -> QuantConfig:
-        """What is shown."""
+        """The present config."""
         return self._config
 
     def render_config(self, config: QuantConfig, refusal: Refusal) -> None:
-        """Show a config; ``refusal`` says why the target cannot take another one, or ""."""
+        """Show a config. ``refusal`` returns why the target rejects a config, or ""."""
         self._config, self._refusal = config, refusal
         reasons: dict[str, None] = {}
         for form_field, combo in zip(self._fields, self._combos, strict=True):
@@ -173,7 +173,7 @@ class ConfigForm(QWidget):
                 if reason and option.value != now:
                     reasons[f"{option.title}: {reason}"] = None
         if own := refusal(config):
-            reasons = {f"As it stands: {own}": None, **reasons}
+            reasons = {f"Current: {own}": None, **reasons}
         self._reason.setText("\n".join(reasons))
         self._reason.setVisible(bool(reasons))
         self._render_observer(config.activation.observer)
@@ -250,7 +250,7 @@ class ConfigForm(QWidget):
         dialog = QInputDialog(self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setWindowTitle("Save as preset")
-        dialog.setLabelText("Name of the preset")
+        dialog.setLabelText("Preset name")
         dialog.textValueSelected.connect(self._on_name_given)
         dialog.open()
 
@@ -266,7 +266,7 @@ class ConfigForm(QWidget):
 
 
 def _offer(combo: QComboBox, row: int, reason: str) -> None:
-    """Enable one entry of a combo box, or disable it with the reason as its tooltip."""
+    """Enable an entry of a combo box, or disable it with the reason as its tooltip."""
     model = combo.model()
     assert isinstance(model, QStandardItemModel)
     item = model.item(row)
@@ -277,18 +277,18 @@ def _offer(combo: QComboBox, row: int, reason: str) -> None:
 DynamicRefusal = Callable[[DynamicConfig], str]
 
 TOLD = (
-    "Weights become int8 once, with one scale each; what flows becomes int8 at every call, with a "
-    "range of its own. Symmetric or not is one choice for the whole program: an option of the "
-    "target."
+    "Weights are quantized to int8 once, with one scale per tensor. Activations are quantized "
+    "to int8 at every call, with the range of that call. A target option sets symmetric or "
+    "asymmetric activations for the whole program."
 )
 
 
 class DynamicForm(QWidget):
-    """Shows the config.
+    """Shows the dynamic config, which has no options.
 
     Signals:
-        changed: never; there is nothing to change.
-        save_asked: never; there is one config of the kind, and it has a name.
+        changed: never emitted.
+        save_asked: never emitted.
     """
 
     changed = Signal(object)
@@ -310,11 +310,11 @@ class DynamicForm(QWidget):
 
     @property
     def config(self) -> DynamicConfig:
-        """What is shown."""
+        """The present config."""
         return self._config
 
     def render_config(self, config: DynamicConfig, refusal: DynamicRefusal) -> None:
-        """Show a config; ``refusal`` says why the target cannot take it, or ""."""
+        """Show a config. ``refusal`` returns why the target rejects it, or ""."""
         self._config = config
         reason = refusal(config)
         self._reason.setText(reason)
@@ -328,7 +328,7 @@ Form = ConfigForm | FormatForm | DynamicForm
 def form_for(
     config: Config, refusal: AnyRefusal, parent: QWidget, observers: Sequence[PluginItem] = ()
 ) -> Form:
-    """Return the form for a kind of config, showing it; plug-ins' observers are offered too."""
+    """Return the form for a kind of config, with the observers of plug-ins."""
     form: Form
     if isinstance(config, QuantConfig):
         form = ConfigForm(parent, observers)
@@ -343,11 +343,11 @@ def form_for(
 
 
 class ConfigDialog(QDialog):
-    """Asks for a config.
+    """Dialog that asks for a config.
 
     Signals:
         chosen: the config.
-        preset_named: a name to keep it under, and the config.
+        preset_named: the preset name, and the config.
     """
 
     chosen = Signal(object)

@@ -1,4 +1,4 @@
-"""A number format, parameter by parameter, for data, weight and bias apart."""
+"""The form of a number format: its parameters for data, weight and bias."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FIRST = FormatConfig(scheme="integer", parameters={"width": 8, "frac_width": 4})
 
 
 def typed(text: str) -> Any:
-    """Return what a line of a parameter says: JSON where it is some, else the text itself."""
+    """Return the value of a parameter field: parsed JSON, or else the text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -44,8 +44,8 @@ class FormatForm(QWidget):
     """Edits one format.
 
     Signals:
-        changed: the ``FormatConfig`` as the user has made it.
-        save_asked: a name under which the user wants to keep it.
+        changed: the edited ``FormatConfig``.
+        save_asked: the name of a preset to save.
     """
 
     changed = Signal(object)
@@ -62,11 +62,11 @@ class FormatForm(QWidget):
 
     @property
     def config(self) -> FormatConfig:
-        """What is shown."""
+        """The present format."""
         return self._config
 
     def render_config(self, config: FormatConfig, refusal: Refusal) -> None:
-        """Show a format; ``refusal`` says why the target cannot take one, or ""."""
+        """Show a format. ``refusal`` returns why the target rejects it, or ""."""
         self._config, self._refusal = config, refusal
         try:
             spec = spec_of(config.scheme)
@@ -75,7 +75,7 @@ class FormatForm(QWidget):
         self.scheme.setCurrentIndex(self.scheme.findData(spec.name))
         self.mase.setChecked(config.mase_compatible)
         self.mase.setEnabled(spec.mase)
-        self.mase.setToolTip("\n".join(spec.differences) or "MASE computes the same.")
+        self.mase.setToolTip("\n".join(spec.differences) or "MASE computes the same values.")
         if self._shown != spec.name:
             self._lay_out(spec.parameters)
             self._shown = spec.name
@@ -97,7 +97,7 @@ class FormatForm(QWidget):
             row = self.scheme.count() - 1
             self.scheme.setItemData(row, spec.title, Qt.ItemDataRole.ToolTipRole)
         self.scheme.activated.connect(self._on_scheme_activated)
-        self.mase = QCheckBox("As MASE computes it", self)
+        self.mase = QCheckBox("MASE implementation", self)
         self.mase.toggled.connect(self._on_mase_toggled)
         self._reason = QLabel(self)
         self._reason.setObjectName("Reason")
@@ -119,7 +119,7 @@ class FormatForm(QWidget):
         layout.addLayout(bottom)
 
     def _lay_out(self, parameters: tuple[ParameterSpec, ...]) -> None:
-        """Make a row for each parameter of a scheme, a column for each operand."""
+        """Create a row for each parameter of a scheme and a column for each operand."""
         while (item := self._grid.takeAt(0)) is not None:
             if (old := item.widget()) is not None:
                 old.hide()
@@ -173,7 +173,7 @@ class FormatForm(QWidget):
         dialog = QInputDialog(self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setWindowTitle("Save as preset")
-        dialog.setLabelText("Name of the preset")
+        dialog.setLabelText("Preset name")
         dialog.textValueSelected.connect(self._on_name_given)
         dialog.open()
 

@@ -1,4 +1,4 @@
-"""One tensor large: how often which values are, where the grid ends, and its channels."""
+"""Plots of one tensor: its histogram with the quantization grid, and its channels."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ COUNTS_LOG = "elements, log10(1 + n)"
 
 
 class HistogramChart(Chart):
-    """Counts over values, with the limits of the grid, and its steps where they can be told.
+    """Histogram with the ends of the grid, and its steps if they are far enough apart.
 
     Signals:
-        dragged: least and greatest value of the range as its lines were moved.
+        dragged: minimum and maximum of the range while its lines are dragged.
     """
 
     dragged = Signal(float, float)
@@ -50,7 +50,7 @@ class HistogramChart(Chart):
         self.tell = self._tell_bin
 
     def render_tensor(self, tensor: TensorView | None) -> None:
-        """Show another tensor."""
+        """Show a tensor."""
         self.tensor = tensor
         self.set_empty(empty=tensor is None)
         grid = tensor.grid if tensor is not None else None
@@ -79,7 +79,7 @@ class HistogramChart(Chart):
     def show_grid(
         self, low: float, high: float, step: float, ends: tuple[float, float] | None = None
     ) -> None:
-        """Show another grid of the same tensor; ``ends`` is the range it was made of."""
+        """Show another grid of the same tensor; ``ends`` is its range."""
         self._grid = (low, high, step)
         for line, limit in zip(self._limits, ends or (low, high), strict=True):
             if not line.moving:
@@ -91,12 +91,12 @@ class HistogramChart(Chart):
         self._draw_steps()
 
     def show_levels(self, levels: NDArray[np.float64] | None) -> None:
-        """Show the values [L] of a grid that need not be even, in order; None for none."""
+        """Show the levels [L] of a non-uniform grid, ascending; None for none."""
         self._levels = levels
         self._draw_steps()
 
     def set_log(self, on: bool) -> None:
-        """Count logarithmically, so that rare values show."""
+        """Switch the count axis to a logarithmic scale."""
         self._is_log = on
         self.set_label("left", COUNTS_LOG if on else "elements")
         self._draw_bins()
@@ -147,7 +147,7 @@ class HistogramChart(Chart):
         self._steps.show()
 
     def _draw_levels(self, levels: NDArray[np.float64]) -> None:
-        """Draw those in sight, of those closer than a pixel only one."""
+        """Draw the visible levels, at most one per pixel."""
         left, right, bottom, top = self.reach()
         shown = levels[(levels >= left) & (levels <= right)]
         if not shown.size or not right > left:
@@ -170,13 +170,13 @@ class HistogramChart(Chart):
         width = (high - low) / tensor.counts.size
         number = int((place.x() - low) // width)
         if not 0 <= number < tensor.counts.size:
-            return f"{place.x():.4g}: outside of what was seen"
+            return f"{place.x():.4g}: outside the observed range"
         start = low + number * width
         return f"{start:.4g} to {start + width:.4g}: {tensor.counts[number]:,.0f} elements"
 
 
 class ChannelChart(Chart):
-    """Least to greatest value of each channel of a weight."""
+    """Minimum to maximum of each channel of a weight."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Ranges of the channels", "output channel", "weight value", parent)
@@ -189,7 +189,7 @@ class ChannelChart(Chart):
         self.tell = self._tell_channel
 
     def render_tensor(self, tensor: TensorView | None) -> None:
-        """Show another tensor's channels."""
+        """Show the channels of a tensor."""
         self.tensor = tensor
         if tensor is None or tensor.channel_min is None or tensor.channel_max is None:
             self._lines.hide()
@@ -227,7 +227,7 @@ class ChannelChart(Chart):
 
 
 class TensorPlot(QWidget):
-    """Histogram, and the channels below where there are any."""
+    """The histogram, with the channels below if there are any."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -243,18 +243,18 @@ class TensorPlot(QWidget):
         layout.addWidget(split)
 
     def render_tensor(self, tensor: TensorView | None, theme: Theme) -> None:
-        """Show another tensor; None for none."""
+        """Show a tensor; None for none."""
         self.channels.setVisible(tensor is not None and tensor.channel_min is not None)
         for chart in (self.histogram, self.channels):
             chart.render_tensor(tensor)
             chart.restyle(theme)
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.histogram.set_theme(theme)
         self.channels.set_theme(theme)
 
     def set_stale(self, stale: bool) -> None:
-        """Fade what belongs to a former configuration."""
+        """Fade the plot if its result is outdated."""
         self.histogram.set_stale(stale)
         self.channels.set_stale(stale)

@@ -1,4 +1,4 @@
-"""The target and its options: only combinations that are valid together are offered."""
+"""Form of the target and its options. Offers only valid combinations."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ BAR_OPTIONS = ("system_config", "memory_mode")
 class TargetForm(QWidget):
     """Combo boxes for a device and its options.
 
-    ``compact`` shows the device and two options in a row, as a tool bar needs them.
+    ``compact`` shows the device and two options in a row, for a tool bar.
 
     Signals:
-        chosen: the ``TargetChoice`` the user has made, complete and valid.
+        chosen: the edited ``TargetChoice``, complete and valid.
     """
 
     chosen = Signal(object)
@@ -52,7 +52,7 @@ class TargetForm(QWidget):
         self._choice: TargetChoice | None = None
         self._device = QComboBox(self)
         self._device.setAccessibleName("Target")
-        self._device.setToolTip("The device the model is quantized and compiled for")
+        self._device.setToolTip("Device that the model is quantized and compiled for")
         for target in TARGETS:
             for variant in target.variants:
                 self._device.addItem(variant.title, variant.id)
@@ -75,17 +75,17 @@ class TargetForm(QWidget):
 
     @property
     def choice(self) -> TargetChoice | None:
-        """What is shown."""
+        """The present choice."""
         return self._choice
 
     def set_folder(self, folder: Path) -> None:
-        """Say where the project's relative paths start."""
+        """Set the folder that the project's paths are relative to."""
         self._folder = folder
 
     def render_choice(self, choice: TargetChoice, folder: Path | None = None) -> None:
-        """Show a choice with everything filled in that it leaves open.
+        """Show a choice, completed with defaults.
 
-        Without a ``folder``, where relative paths start, the form keeps the one it knows.
+        ``folder`` is the folder that paths are relative to; None keeps the former one.
         """
         self._folder = folder or self._folder
         try:
@@ -103,7 +103,7 @@ class TargetForm(QWidget):
             self._show(option, complete.options.get(option.name, option.default))
 
     def _show_only(self, names: set[str], groups: set[str]) -> None:
-        """Hide what other targets have, with its label."""
+        """Show only the fields of the present target."""
         for name, field in self._fields.items():
             if isinstance(self._layout, QFormLayout):
                 self._layout.setRowVisible(field, name in names)
@@ -221,7 +221,7 @@ _TITLE_CHARACTERS = 44
 
 
 class BoardBox(QComboBox):
-    """A combo box of boards; it reads their files only when it is opened.
+    """A combo box of boards. Reads the board files when it is opened.
 
     Signals:
         chosen: id of a board or path of its file, relative to the project; "" is no board.
@@ -233,13 +233,13 @@ class BoardBox(QComboBox):
         super().__init__(parent)
         self._board, self._folder = "", Path()
         self.setAccessibleName("Board")
-        self.setToolTip("The board that the program is for: sets device, memory mode and limits")
+        self.setToolTip("Board of the program; sets device, memory mode and limits")
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.activated.connect(self._on_activated)
         self.render_board("", Path())
 
     def render_board(self, board: str, folder: Path) -> None:
-        """Show the project's board; ``folder`` is where its relative paths start."""
+        """Show the project's board; its paths are relative to ``folder``."""
         self._board, self._folder = board, folder
         self.clear()
         self.addItem(_spoken(board), board)
@@ -249,7 +249,7 @@ class BoardBox(QComboBox):
         super().showPopup()
 
     def fill(self) -> None:
-        """Offer no board, every board that is known, and a file."""
+        """Fill the list: no board, all known boards, and a file."""
         self.clear()
         self.addItem(_spoken(""), "")
         for name, board in all_boards().items():
@@ -283,7 +283,7 @@ class BoardBox(QComboBox):
             self.chosen.emit(board)
 
     def _ask(self) -> None:
-        dialog = QFileDialog(self, "Description of a board", str(self._folder))
+        dialog = QFileDialog(self, "Board description", str(self._folder))
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.setNameFilter(f"Boards (*{SUFFIX})")

@@ -1,4 +1,4 @@
-"""Colours, fonts and the stylesheet: one frozen value per theme, colour-blind-safe."""
+"""The themes: colours by meaning, safe for colour-blind users."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PRECISION_LIGHT = {
 
 @dataclass(frozen=True)
 class Theme:
-    """Every colour a widget may use, by meaning. Values are ``#rrggbb``."""
+    """The colours of widgets by meaning. Values are ``#rrggbb``."""
 
     name: str
     dark: bool
@@ -60,7 +60,7 @@ class Theme:
     precision: dict[str, str] = field(default_factory=dict)
 
     def precision_colour(self, label: str) -> str:
-        """Return the chip colour of a config by its label; unknown labels are 'custom'."""
+        """Return the chip colour of a config label; unknown labels get the colour of "custom"."""
         return self.precision.get(label.removesuffix(f" {ON_CPU}"), self.precision["custom"])
 
 

@@ -311,7 +311,8 @@ def settle() -> None:
     """Tune the interpreter for responsiveness once the window has started.
 
     Garbage collection, which is off during the start, is switched on again and ignores all objects
-    that exist now. Worker threads hold the interpreter lock for short turns only."""
+    that exist now. Worker threads hold the interpreter lock for short turns only.
+    """
     gc.freeze()
     gc.enable()
     sys.setswitchinterval(_SWITCH_S)

@@ -205,7 +205,8 @@ class RunController(QObject):
 class DeliverablesController(QObject):
     """Exports deliverables and the report of a run.
 
-    ``run_to`` runs up to a stage; ``show_program`` shows a .pte."""
+    ``run_to`` runs up to a stage; ``show_program`` shows a .pte.
+    """
 
     def __init__(
         self, context: PanelContext, window: MainWindow, run_to: Callable[[str], None],

@@ -155,7 +155,7 @@ class Runner(QObject):
     Signals:
         received: every event of every engine.
         job_changed: a ``Job`` in its new state.
-        trust_asked: the ``TrustRequiredError`` and a function that runs the job once trust is given.
+        trust_asked: the ``TrustRequiredError`` and a function that runs the job after all.
         engine_lost: the ``EngineExit`` of an engine that ended unexpectedly.
         engines_changed: an engine started, became ready or ended.
     """

@@ -57,7 +57,7 @@ def test_that_a_leaf_of_a_fused_group_offers_the_group(panel, qtbot, notices):
     choose(panel, "stem.conv")
     qtbot.keyClick(panel.tree, Qt.Key.Key_2)
     notice = notices.take("stem.conv is fused with stem.bn, stem.relu.")
-    panel.context.notices.choose(notice.id, "Set the whole group")
+    panel.context.notices.choose(notice.id, "Set whole group")
     rules = panel.context.document.project.rules
     assert [(rule.kind, rule.match) for rule in rules] == [("global", ""), ("module_name", "stem")]
 

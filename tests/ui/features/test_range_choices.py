@@ -60,7 +60,7 @@ def test_that_an_applied_range_is_one_undoable_step_and_is_listed(conv, opened, 
     assert opened.context.result("convert") is None
     opened.document.undo_stack.undo()
     assert opened.document.project.ranges == ()
-    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Chosen")
+    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Overrides")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_that_the_other_view_orders_by_what_a_module_costs_alone(measured):
 def test_that_more_samples_can_be_asked_for_and_only_those_are_run(measured, opened, qtbot):
     measured.samples.setValue(5)
     measured.refresh()
-    assert measured.measure.text() == "Go on"
+    assert measured.measure.text() == "Continue"
     measured.measure.click()
     qtbot.waitUntil(lambda: "5 samples" in measured.note.text())
 
@@ -48,7 +48,7 @@ def test_that_a_paused_study_keeps_what_it_found(opened, engines, panel, qtbot):
     qtbot.waitUntil(lambda: "2 samples" in panel.note.text())
     assert panel.measure.text() == "Pause"
     panel.measure.click()
-    qtbot.waitUntil(lambda: panel.measure.text() == "Go on")
+    qtbot.waitUntil(lambda: panel.measure.text() == "Continue")
     assert panel.bars.names == ("head", "stem.conv")
 
 

@@ -107,7 +107,7 @@ def test_that_both_readings_stand_side_by_side_and_are_marked(nnpa, qtbot):
     assert [panel.readings.row_at(row).sqnr_db for row in range(2)] == [44.0, 46.5]
     assert panel.reading_table.isVisible()
     comparison = panel.comparison
-    assert comparison.heading.text() == "Exported file against float"
+    assert comparison.heading.text() == "Exported file vs. float model"
     assert comparison.reading_table.isVisible()
     assert not comparison.differences.isVisible()
     assert any("ONNX Runtime 1.31" in text for text in comparison.cards.texts())
@@ -119,7 +119,7 @@ def test_that_cost_shows_products_commands_and_files_in_the_place_of_estimates(n
     assert "int8 products: 1 of 2, predicted" in panel.cards.texts()
     assert CHECK.sentence in panel.origin.text()
     shown = [panel.tabs.tabText(i) for i in range(4) if panel.tabs.isTabVisible(i)]
-    assert shown == ["Products and commands", "Deliverables"]
+    assert shown == ["Export", "Deliverables"]
     panel.show_level("lower")
     panel.export.table.selectRow(1)
     assert nnpa.context.selection.value.nodes == {"matmul"}

@@ -107,7 +107,7 @@ def test_that_pass_args_are_taken_as_one_step_and_tell_what_they_leave_out(
     before = opened.document.project
     opened.mase.take(file)
     question = notices.take("would replace the present ones")
-    opened.notices.choose(question.id, "As MASE computes it")
+    opened.notices.choose(question.id, "MASE implementation")
     rule = opened.document.project.rules[0]
     assert isinstance(rule.config, FormatConfig)
     assert rule.config.mase_compatible
@@ -136,4 +136,4 @@ def test_that_figures_of_formats_say_that_they_are_emulated():
     memory = FormatMemory(weight_bits=8.0, data_bits=4.0, weight_elements=1, data_elements=1)
     cards = {card.title: card for card in quality_cards(value, memory, "emulated")}
     assert cards["SQNR"].origin == "emulated"
-    assert cards["What flows"].value == "4.00 bits, 8.00\u00d7"
+    assert cards["Activations"].value == "4.00 bits, 8.00\u00d7"

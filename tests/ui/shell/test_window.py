@@ -143,9 +143,7 @@ def test_that_editing_goes_on_while_work_runs(opened, qtbot, engines):
     opened.window.actions_by_id["run_evaluate"].trigger()
     qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "running")
     assert opened.context.assigner.modules(["head"], "a16w8")
-    qtbot.waitUntil(
-        lambda: opened.session.stage("calibrate").reason == "for the rules as they were"
-    )
+    qtbot.waitUntil(lambda: opened.session.stage("calibrate").reason == "for the former rules")
 
 
 def test_that_closing_with_work_running_asks_once(opened, qtbot, engines, notices):
@@ -154,8 +152,8 @@ def test_that_closing_with_work_running_asks_once(opened, qtbot, engines, notice
     qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "running")
     opened.window.close()
     assert opened.window.isVisible()
-    notice = notices.take("Work is still running.")
-    opened.notices.choose(notice.id, "Keep working")
+    notice = notices.take("Jobs are still running.")
+    opened.notices.choose(notice.id, "Cancel")
     assert opened.window.isVisible()
     assert opened.runner.running
 
@@ -214,7 +212,7 @@ def test_that_a_project_open_elsewhere_can_be_read(workbench, project_file, noti
     other.open(project_file)
     workbench.files.open_path(project_file)
     notice = notices.take("is open in another window")
-    workbench.notices.choose(notice.id, "Open to read")
+    workbench.notices.choose(notice.id, "Open read-only")
     assert workbench.document.read_only
     assert "(read only)" in workbench.window.windowTitle()
     other.close()
@@ -257,7 +255,7 @@ def test_that_the_palette_does_what_it_finds(opened, qtbot):
     opened.window.actions_by_id["palette"].trigger()
     box = opened.window.palette_box
     qtbot.keyClicks(box.line, "dark or")
-    assert box.list.item(0).text().startswith("Dark or light")
+    assert box.list.item(0).text().startswith("Toggle dark theme")
     qtbot.keyClick(box.line, Qt.Key.Key_Return)
     assert not opened.context.theme.dark
     assert not box.isVisible()
@@ -318,7 +316,7 @@ def test_that_a_new_unsaved_project_is_marked_and_asked_about(workbench, tmp_pat
     assert workbench.window.isWindowModified()
     workbench.files.close_project()
     notice = notices.take("Save the changes to net (not saved)?")
-    workbench.notices.choose(notice.id, "Do not save")
+    workbench.notices.choose(notice.id, "Don't save")
     assert workbench.document.project is None
 
 
@@ -360,7 +358,7 @@ def test_that_what_the_compiler_refuses_is_kept_off_in_one_step(opened, qtbot, n
     qtbot.waitUntil(lambda: notices.says("The compiler refuses head."))
     notice = notices.take("The compiler refuses head.")
     assert notice.hint == "Vela said no."
-    opened.notices.choose(notice.id, "Keep it off the NPU")
+    opened.notices.choose(notice.id, "Keep on CPU")
     rule = opened.document.project.rules[-1]
     assert (rule.kind, rule.match, rule.config) == ("module_name", "head", "cpu")
     assert opened.document.undo_stack.undoText() == "Keep head off the NPU"

@@ -70,7 +70,7 @@ def test_that_rules_without_effect_are_problems_with_their_place():
     found = problems(lost, weak, strong)
     assert [(p.where.id, p.severity) for p in found] == [("lost", "warning"), ("weak", "warning")]
     assert "matches nothing" in found[0].message
-    assert "never wins" in found[1].message
+    assert "no effect" in found[1].message
 
 
 def test_that_nothing_is_said_of_matches_before_the_model_is_known():

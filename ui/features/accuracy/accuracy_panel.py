@@ -1,4 +1,4 @@
-"""How good the quantized model is, and how exactly the integer program follows it."""
+"""The Accuracy panel: quality of the quantized model and of the integer program."""
 
 from __future__ import annotations
 
@@ -41,19 +41,14 @@ from workbench.results import (
     VerifyResult,
 )
 
-NO_QUALITY = (
-    "How far the quantized model is from the float one appears here once it has been evaluated."
-)
-NO_VERIFY = (
-    "How exactly the program that is handed on follows the model appears here once it has been "
-    "verified."
-)
+NO_QUALITY = "Run Evaluate to compare the quantized model with the float model."
+NO_VERIFY = "Run Verify to compare the compiled program with the quantized model."
 Key = tuple[Path, bool]
 _SQNR = 1
 
 
 class AccuracyPanel(ResultPanel):
-    """Evaluate at the left, Verify at the right, tensors below."""
+    """Shows results of Evaluate at the left, of Verify at the right, and tensors below."""
 
     panel_id = "accuracy"
 
@@ -110,7 +105,7 @@ class AccuracyPanel(ResultPanel):
         self.cards = FigureCards(content)
         self.data_note = WrappedLabel(parent=content)
         self.readings = ReadingTableModel(self)
-        self.reading_table = FigureView("Readings side by side", self.readings, content)
+        self.reading_table = FigureView("Arithmetic models", self.readings, content)
         self.outputs = OutputTableModel(self)
         self.output_table = FigureView("Quality of the outputs", self.outputs, content)
         self.bars = BarPlot("SQNR of the tensors", "tensors", "SQNR [dB]", self._describe, content)
@@ -122,12 +117,12 @@ class AccuracyPanel(ResultPanel):
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.samples = SampleTableModel(self)
         self.sample_table = FigureView("Worst samples", self.samples, content)
-        self.sample_table.setToolTip("Double-click a row to look at that sample.")
+        self.sample_table.setToolTip("Double-click a row to show the sample.")
         self.sample_table.activated.connect(lambda index: self._look_at(index.row()))
         top = QVBoxLayout(content)
         top.setContentsMargins(8, 6, 8, 0)
         top.setSpacing(6)
-        top.addWidget(_heading("Float against quantized", content))
+        top.addWidget(_heading("Quantized vs. float", content))
         top.addWidget(self.data_note)
         top.addWidget(self.cards)
         top.addWidget(self._built_tensors(content), 1)
@@ -146,7 +141,7 @@ class AccuracyPanel(ResultPanel):
         layout.addWidget(self.bars, 1)
         split = QSplitter(Qt.Orientation.Vertical, parent)
         self.tokens = TokenTableModel(self)
-        self.token_table = FigureView("Tokens of the text", self.tokens, split)
+        self.token_table = FigureView("Tokens", self.tokens, split)
         self.pages = pages_of(
             split, ("Tensors", self.table), ("Worst samples", self.sample_table),
             ("Tokens", self.token_table),
@@ -183,7 +178,7 @@ class AccuracyPanel(ResultPanel):
         self.cards.render_cards(cards, theme, stale=not shown.current)
         note = f"{_samples(value.samples)} of {value.data}, calibrated on {value.calibrated_on}."
         if EXAMPLE_ONLY in {value.calibrated_on, value.data}:
-            note += " Figures from the example input only say little about real data."
+            note += " Evaluated on the example input only; results on real data may differ."
         self.data_note.setText(" ".join((note, *value.warnings)))
         is_weak = EXAMPLE_ONLY in note or bool(value.warnings)
         self.data_note.setStyleSheet(f"color: {theme.warning if is_weak else theme.muted};")
@@ -208,7 +203,7 @@ class AccuracyPanel(ResultPanel):
         self._order = list(range(figures.size))
         if self.worst_first.isChecked():
             self._order = np.argsort(figures, kind="stable").tolist()
-        order = "worst first" if self.worst_first.isChecked() else "in the order of the program"
+        order = "worst first" if self.worst_first.isChecked() else "in program order"
         self.bars.set_label("bottom", f"tensors, {order}")
         self.bars.render_bars([self._tensors[i].tensor for i in self._order], figures[self._order])
         self.render_selection(self.context.selection.value)

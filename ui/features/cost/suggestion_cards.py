@@ -1,4 +1,4 @@
-"""Cards with what can be done about the CPU, and with what following a suggestion has gained."""
+"""Cards of suggestions against CPU operators, and of the gains of applied suggestions."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from workbench.suggestions import Gain, Suggestion, Written, suggest
 
 
 class SuggestionCards(QScrollArea):
-    """A column of cards that scrolls.
+    """A scrolling column of suggestion cards.
 
     Signals:
-        apply_asked: the ``Suggestion`` is to be made a step of the project.
+        apply_asked: the ``Suggestion`` is to be applied.
         show_asked: the operators of a ``Suggestion`` are to be shown.
     """
 
@@ -49,7 +49,7 @@ class SuggestionCards(QScrollArea):
     def render_cards(
         self, suggestions: Sequence[Suggestion], gains: Sequence[tuple[str, str]], empty: str
     ) -> None:
-        """Show gains, then suggestions; ``empty`` where there is no suggestion."""
+        """Show gains, then suggestions; ``empty`` is the text without suggestions."""
         page = QWidget()
         column = QVBoxLayout(page)
         column.setContentsMargins(0, 2, 6, 2)
@@ -63,26 +63,26 @@ class SuggestionCards(QScrollArea):
         column.addWidget(self.note)
         column.addStretch(1)
         if (former := self.takeWidget()) is not None:
-            # One of its buttons may be the one that was clicked.
+            # Deleted later, because one of its buttons may have been clicked.
             former.deleteLater()
         self.setWidget(page)
         page.setAutoFillBackground(False)
 
     def texts(self) -> list[str]:
-        """Return what the cards say, for a reader who does not see."""
+        """Return the accessible text of the cards."""
         return [card.accessibleName() for card in self.cards]
 
     def _card(self, suggestion: Suggestion, parent: QWidget) -> QFrame:
         buttons = []
         if suggestion.nodes:
             show = QPushButton("Show", parent)
-            show.setToolTip("Choose its operators in the table and the graph")
+            show.setToolTip("Select its operators in the table and the graph")
             show.clicked.connect(lambda: self.show_asked.emit(suggestion))
             buttons.append(show)
         if suggestion.edit is not None:
             apply = QPushButton("Apply", parent)
             apply.setAccessibleName(f"Apply: {suggestion.title}")
-            apply.setToolTip("One step, which Undo takes back")
+            apply.setToolTip("One undo step")
             apply.clicked.connect(lambda: self.apply_asked.emit(suggestion))
             buttons.append(apply)
         card, column = _frame(suggestion.title, buttons, parent)
@@ -123,7 +123,7 @@ def _frame(
 
 
 def _line(line: Written, parent: QWidget) -> QHBoxLayout:
-    """Return a line of source as it is and as it could be, with a button that copies it."""
+    """Return a widget with the present and the suggested source line, and a Copy button."""
     code = _text("\n".join(part for part in (line.now, line.instead) if part), parent)
     if line.now:
         code.setText(f"\u2212 {line.now}\n+ {line.instead}")
@@ -133,7 +133,7 @@ def _line(line: Written, parent: QWidget) -> QHBoxLayout:
     place.setObjectName("Hint")
     place.setWordWrap(False)
     copy = QPushButton("Copy", parent)
-    copy.setToolTip("Copy the new line")
+    copy.setToolTip("Copy the suggested line")
     copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(line.instead))
     row = QHBoxLayout()
     row.setSpacing(10)
@@ -150,17 +150,17 @@ def _text(text: str, parent: QWidget) -> QLabel:
     return label
 
 
-UNKNOWN = "Other changes came before it was compiled, so its gain alone is not known."
-WAITING = "Run Lower to see what it gained."
-# What decides the compiled program, besides files.
+UNKNOWN = "Gain unknown: the project changed again before it was compiled."
+WAITING = "Run Lower to see the gain."
+# Project fields that change the compiled program.
 _DECISIVE = ("model", "rules", "improvers", "ranges", "range_methods", "target")
 
 
 @dataclass
 class Applied:
-    """A suggestion that was followed: the project before and after, the program before and after.
+    """An applied suggestion: the project and the program before and after.
 
-    ``compiled`` is None until the project has been compiled with it.
+    ``compiled`` is None until the project has been compiled.
     """
 
     title: str
@@ -172,7 +172,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class _CompiledState:
-    """The last program that was current: where it lies, its project and its suggestions."""
+    """The last current program: its folder, project and suggestions."""
 
     folder: Path
     project: Project
@@ -181,7 +181,7 @@ class _CompiledState:
 
 
 class SuggestionController(QObject):
-    """Suggestions and their gains for the open project."""
+    """Computes and applies suggestions, and measures their gains."""
 
     def __init__(self, context: PanelContext, parent: QObject) -> None:
         super().__init__(parent)
@@ -191,7 +191,7 @@ class SuggestionController(QObject):
         context.document.opened.connect(self._forget)
 
     def look_at(self, program: LowerResult, folder: Path) -> tuple[Suggestion, ...]:
-        """Return the suggestions for the current compiled program that lies in ``folder``."""
+        """Return the suggestions for the current compiled program in ``folder``."""
         project, last = self._context.document.project, self._seen
         if project is None:
             return ()
@@ -203,7 +203,7 @@ class SuggestionController(QObject):
         return self._seen.suggestions
 
     def apply(self, suggestion: Suggestion) -> None:
-        """Make a suggestion a step of the project."""
+        """Apply a suggestion as one undo step."""
         seen, before = self._seen, self._context.document.project
         if suggestion.edit is None or seen is None or before is None:
             return
@@ -213,7 +213,7 @@ class SuggestionController(QObject):
             self._applied.append(Applied(suggestion.title, before, after, seen.program))
 
     def gains(self) -> list[tuple[str, str]]:
-        """Return what was followed and not taken back, each with what it gained in words."""
+        """Return the applied suggestions that are still in effect, each with its gain."""
         project = self._context.document.project
         if project is None:
             return []
@@ -242,7 +242,7 @@ class SuggestionController(QObject):
         return suggest(project, program, exported, edge, prepared)
 
     def _measure(self, last: _CompiledState, seen: _CompiledState) -> None:
-        """Give what was followed its figures, changes of the source among them."""
+        """Add the program after compilation to the applied suggestions."""
         for each in self._applied:
             if each.compiled is None and _same(each.after, seen.project):
                 each.compiled = seen.program
@@ -259,7 +259,7 @@ class SuggestionController(QObject):
 def _written_away(
     before: Sequence[Suggestion], after: Sequence[Suggestion]
 ) -> list[Suggestion]:  # fmt: skip
-    """Return the changes of the source that are not suggested any more."""
+    """Return the source changes that are no longer suggested."""
     still = {each.id for each in after}
     return [each for each in before if each.edit is None and each.id not in still]
 

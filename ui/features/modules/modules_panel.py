@@ -1,4 +1,4 @@
-"""The module tree: what each module is, what it gets and why; the place to assign precision."""
+"""The Modules panel: the module tree with the effective config of each module."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from ui.shared.result_panel import StageNote
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 
-EMPTY_TEXT = "The modules appear here once the model has been exported."
+EMPTY_TEXT = "Run Export to see the modules."
 _LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 58, Column.PARAMETERS: 58}
 _PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 16, 170, 120, 14
 
 
 class ModuleTree(QTreeView):
-    """A tree that tells which preset key was pressed.
+    """A tree view with the preset keys 1 to 9.
 
     Signals:
         preset_key_pressed: a number from 1 to 9.
-        menu_asked: a context menu is wanted at a global position.
+        menu_asked: a context menu is requested at a global position.
     """
 
     preset_key_pressed = Signal(int)
@@ -64,12 +64,12 @@ class ModuleTree(QTreeView):
         self._share_width()
 
     def set_widths(self, wanted: Mapping[Column, float]) -> None:
-        """Say how wide the texts of the columns are [px]."""
+        """Set the widths of the column texts [px]."""
         self._wanted = {column: int(width) + _PAD_PX for column, width in wanted.items()}
         self._share_width()
 
     def _share_width(self) -> None:
-        """Give every column its text; where room lacks, shorten types, then names, then configs."""
+        """Fit columns to their texts. If space is short, elide types, then names, then configs."""
         given = {c: min(max(w, _LEAST_PX[c]), _WIDEST_PX) for c, w in self._wanted.items()}
         room = self.viewport().width()
         for column in (Column.TYPE, Column.MODULE, Column.CONFIG) if given else ():
@@ -81,7 +81,7 @@ class ModuleTree(QTreeView):
 
 
 class ModulesPanel(Panel):
-    """Tree, filter and the button that assigns."""
+    """Shows the tree, a filter and the button Set precision."""
 
     panel_id = "modules"
 
@@ -104,8 +104,8 @@ class ModulesPanel(Panel):
         self._empty.run_asked.connect(self.context.run_to)
         self._empty.follow(self.context.session, "export")
         self.assign = QPushButton("Set precision", self)
-        self.assign.setAccessibleName("Set precision of the chosen modules")
-        self.assign.setToolTip("Or press 1 to 9 in the tree")
+        self.assign.setAccessibleName("Set precision of the selected modules")
+        self.assign.setToolTip("Shortcut: 1 to 9 in the tree")
         self.assign.setMenu(QMenu(self.assign))
         self.assign.menu().aboutToShow.connect(lambda: self._fill_menu(self.assign.menu()))
         self._arrange()
@@ -148,7 +148,7 @@ class ModulesPanel(Panel):
         self.tree.viewport().update()
 
     def chosen(self) -> list[str]:
-        """Return the modules chosen in the tree or elsewhere."""
+        """Return the selected modules."""
         selected = self.context.selection.value
         return sorted(selected.modules or self.context.model_index.modules_of(selected.nodes))
 
@@ -202,7 +202,7 @@ class ModulesPanel(Panel):
         self._fit_columns()
 
     def _measure_modules(self) -> None:
-        """Measure names, types and parameters, which stay while configs change."""
+        """Measure the columns that do not depend on configs."""
         metrics = self.tree.fontMetrics()
         self._widths = dict.fromkeys(Column, 0.0)
         for module in self.context.model_index.modules:
@@ -214,11 +214,11 @@ class ModulesPanel(Panel):
                 self._widths[column] = max(self._widths[column], width)
 
     def _fit_columns(self) -> None:
-        """Make room for the chips that there are, beside everything else."""
+        """Fit the columns, with the present chips."""
         paths = self.context.model_index.resolution.modules
         chips = {self.model.index_of(p).siblingAtColumn(Column.CONFIG).data() for p in paths}
         wide = (chip_width(str(chip or ""), self.tree.font()) for chip in chips)
-        # Names deep down, below closed parents, leave types their room.
+        # Names below collapsed parents do not count.
         names = min(self._widths[Column.MODULE], _NAMES_PX)
         config = max(wide, default=0.0)
         self.tree.set_widths({**self._widths, Column.MODULE: names, Column.CONFIG: config})
@@ -247,7 +247,7 @@ class ModulesPanel(Panel):
         menu.clear()
         paths = self.chosen()
         if self.context.document.project is None or not paths:
-            menu.addAction("Choose modules first").setEnabled(False)
+            menu.addAction("Select modules first").setEnabled(False)
             return
         self._precisions.fill(menu, Selected(modules=frozenset(paths)))
         if len(paths) == 1:
@@ -257,11 +257,11 @@ class ModulesPanel(Panel):
         group = self.context.model_index.groups.get(path)
         if group is not None:
             menu.addSeparator()
-            choose = menu.addAction(f"Choose the fused group {group.name}")
+            choose = menu.addAction(f"Select fused group {group.name}")
             choose.triggered.connect(lambda: self.context.selection.choose_modules(group.matches))
         module = next((m for m in self.context.model_index.modules if m.path == path), None)
         if module is None:
             return
         menu.addSeparator()
         name = module.type_name.rpartition(".")[2]
-        self._precisions.fill_type(menu.addMenu(f"Set every {name}"), module.type_name)
+        self._precisions.fill_type(menu.addMenu(f"Set all {name}"), module.type_name)

@@ -1,4 +1,4 @@
-"""Takes over a command line of ExecuTorch's aot_arm_compiler as a project."""
+"""Imports an ExecuTorch aot_arm_compiler command as a project."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _EXAMPLE = "python -m executorch.backends.arm.scripts.aot_arm_compiler -m net.py
 
 
 class ImportCommandDialog(QDialog):
-    """A command, a folder and a name; says at once what is wrong or left out.
+    """Dialog with command, folder and name. Shows errors and ignored options at once.
 
     Signals:
-        made: the path of the project that was written.
+        made: path of the new project file.
     """
 
     made = Signal(object)
@@ -36,7 +36,7 @@ class ImportCommandDialog(QDialog):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle("Take over a command line")
+        self.setWindowTitle("Import aot_arm_compiler command")
         self.command = QPlainTextEdit(self)
         self.command.setAccessibleName("Command")
         self.command.setPlaceholderText(_EXAMPLE)
@@ -55,15 +55,15 @@ class ImportCommandDialog(QDialog):
         kinds = QDialogButtonBox.StandardButton
         self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
         self.ok = self.buttons.button(kinds.Ok)
-        self.ok.setText("Make the project")
+        self.ok.setText("Create project")
         make_primary(self.ok)
         self.buttons.accepted.connect(self._on_accepted)
         self.buttons.rejected.connect(self.reject)
         form = QFormLayout()
         form.setHorizontalSpacing(14)
         form.addRow("Command", self.command)
-        form.addRow("Folder of the model", self.folder)
-        form.addRow("Name of the project", self.name)
+        form.addRow("Model folder", self.folder)
+        form.addRow("Project name", self.name)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(16, 14, 16, 14)
         layout.setSpacing(10)
@@ -81,9 +81,9 @@ class ImportCommandDialog(QDialog):
     def _read(self) -> tuple[Taken | None, str]:
         command, folder = self.command.toPlainText().strip(), self.folder.text()
         if not command:
-            return None, "Paste the command line; its paths start in the folder of the model."
+            return None, "Paste a command. Its paths are relative to the model folder."
         if not folder or not Path(folder).is_dir():
-            return None, "Name the folder of the model: the project is written there."
+            return None, "Enter the model folder. The project is created there."
         if not self.name.text().strip().isidentifier():
             return None, "The name gives a Python file its name: letters, digits and _."
         try:

@@ -1,4 +1,4 @@
-"""Calibration's ranges: all tensors at once, one of them large, and all figures in a table."""
+"""The Ranges panel: calibrated ranges of all tensors, and one tensor in detail."""
 
 from __future__ import annotations
 
@@ -38,17 +38,14 @@ from workbench.errors import WorkbenchError
 from workbench.project.configs import MethodId, MethodScope
 from workbench.results import EXAMPLE_ONLY, CalibrateResult, EvaluateResult
 
-EMPTY_TEXT = "Ranges appear here once calibration has seen data."
-EXAMPLE_TEXT = (
-    "These ranges come from the example input only, so they say little about real data. "
-    "Give the project calibration data, and calibrate again."
-)
+EMPTY_TEXT = "Run Calibrate to see the ranges."
+EXAMPLE_TEXT = "Calibrated on the example input only. Add calibration data and run Calibrate again."
 STAGE = "calibrate"
 _SLICE_S = 0.006
 
 
 class RangesPanel(ResultPanel):
-    """Range plot, tensor plot and table over one selection."""
+    """Shows the range plot, a tensor view and the range table."""
 
     panel_id = "ranges"
 
@@ -135,7 +132,7 @@ class RangesPanel(ResultPanel):
         self.plot = RangePlot(lambda place: describe(self._rows[place]), content)
         self.plot.tensors_chosen.connect(self._on_tensors_chosen)
         self.model = RangeTableModel(self)
-        self.table = FigureView("Ranges of all tensors", self.model, content)
+        self.table = FigureView("All ranges", self.model, content)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         layout = QVBoxLayout(content)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -161,11 +158,10 @@ class RangesPanel(ResultPanel):
         self.legend = QLabel(parent)
         self.legend.setTextFormat(Qt.TextFormat.RichText)
         self.legend.setToolTip(
-            "Drag to choose tensors, Ctrl+click to add one, turn the wheel to zoom, "
-            "Shift+drag to move"
+            "Drag to select tensors, Ctrl+click to add one, wheel to zoom, Shift+drag to pan"
         )
         self.log = QCheckBox("Logarithmic values", parent)
-        self.log.setToolTip("Logarithmic to both sides of zero")
+        self.log.setToolTip("Symmetric logarithmic axis")
         self.log.clicked.connect(self.plot.set_log)
         rows = QGridLayout()
         rows.setContentsMargins(8, 4, 8, 2)
@@ -220,13 +216,13 @@ class RangesPanel(ResultPanel):
             self.verbs.take(method, scope, self._rows[self._large].tensor)
 
     def _on_decided(self) -> None:
-        """Show what methods have found meanwhile."""
+        """Show the finished range searches."""
         if self._shown is not None:
             self._shown = (self._shown[0], None, False, None)
             self.annotate()
 
     def _places(self, selected: Selected) -> list[int]:
-        """Return which tensors are chosen, by themselves or by their nodes and modules."""
+        """Return the indices of the selected tensors, also via nodes and modules."""
         rows = enumerate(self._rows)
         if selected.tensors:
             return [place for place, row in rows if row.tensor.id in selected.tensors]
@@ -243,7 +239,7 @@ class RangesPanel(ResultPanel):
             return {}
 
     def _on_time_to_read(self) -> None:
-        """Read channels for a few milliseconds; show them when all are there."""
+        """Read channels for a few milliseconds. Show them when all have been read."""
         until = time.perf_counter() + _SLICE_S
         try:
             for some in self._reading:

@@ -1,4 +1,4 @@
-"""One tensor large: the editor above, and below what else can be known and done."""
+"""The tensor view: range editor, methods, samples, calls and overrides."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _WIDTH = 0.8
 
 
 class CallPlot(Chart):
-    """A bar from the least to the greatest value of each call, sorted by its scale."""
+    """Plot of the range of each call, sorted by scale."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Ranges of the calls", "calls, smallest scale first", "value", parent)
+        super().__init__("Range by call", "calls, sorted by scale", "value", parent)
         self._bars = pg.BarGraphItem(x=[], y0=[], y1=[], width=_WIDTH)
         self.plot.addItem(self._bars, ignoreBounds=True)
         self._order = np.empty(0, np.intp)
@@ -38,7 +38,7 @@ class CallPlot(Chart):
         self.tell = self._tell
 
     def render_calls(self, ranges: CallRanges) -> None:
-        """Show another tensor's calls."""
+        """Show the calls of a tensor."""
         self._ranges = ranges
         self._order = np.argsort(np.nan_to_num(ranges.scale, nan=-1.0), kind="stable")
         low, high = ranges.low[self._order], ranges.high[self._order]
@@ -61,17 +61,17 @@ class CallPlot(Chart):
 
 
 class ScalePlot(Chart):
-    """How many calls have which scale."""
+    """Histogram of the scales of calls."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Scales of the calls", "scale", "calls", parent)
+        super().__init__("Scale by call", "scale", "calls", parent)
         self._bars = pg.BarGraphItem(x0=[], x1=[], height=[])
         self.plot.addItem(self._bars, ignoreBounds=True)
         self._counts, self._edges = np.zeros(0, np.intp), np.zeros(1)
         self.tell = self._tell
 
     def render_calls(self, ranges: CallRanges) -> None:
-        """Show another tensor's scales."""
+        """Show the scales of a tensor."""
         known = ranges.scale[np.isfinite(ranges.scale)].astype(np.float64)
         low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
         if low == high:
@@ -92,11 +92,11 @@ class ScalePlot(Chart):
         return f"scale {ends}\n{self._counts[at]} calls"
 
 
-NOTHING = "Calibration kept no samples of this tensor."
+NOTHING = "No sample data of this tensor."
 
 
 class CallsView(QWidget):
-    """A sentence, every call's range, and how the scales spread."""
+    """Shows a summary, the range of every call, and the histogram of scales."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -115,14 +115,14 @@ class CallsView(QWidget):
         layout.addWidget(split, 1)
 
     def render_calls(self, mode: str, view: SampleView) -> None:
-        """Show another tensor's calls; ``mode`` is how they take their range."""
+        """Show the calls of a tensor; ``mode`` is how ranges are computed."""
         ranges = call_ranges(mode, view.low, view.high)
         self.told.setText(_sentences(ranges))
         self.calls.render_calls(ranges)
         self.scales.render_calls(ranges)
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.calls.set_theme(theme)
         self.scales.set_theme(theme)
 
@@ -137,21 +137,21 @@ def _sentences(ranges: CallRanges) -> str:
     points = sorted({int(zeros.min()), int(zeros.max())})
     spread = float(known.max() / known.min())
     return (
-        f"Scale {low} to {high}, median {middle}: the widest call's step is {spread:.3g} times the "
-        f"narrowest's. Zero point {' to '.join(map(str, points))}. {warning}"
+        f"Scale {low} to {high}, median {middle}, ratio {spread:.3g}. "
+        f"Zero point {' to '.join(map(str, points))}. {warning}"
     ).strip()
 
 
-NO_CHOICE = "There is no range to choose here; the reason stands under the histogram."
-NO_SPREAD = "Calibration saw no spread of values here, so all methods would say the same."
+NO_CHOICE = "This range cannot be overridden; the reason is below the histogram."
+NO_SPREAD = "All observed values are equal; all methods give the same range."
 _CALLS = 3
-# How long a selection rests before all methods are searched [ms].
+# Delay after a selection before all methods are searched [ms].
 _REST_MS = 60
-UNCHOSEN_TEXT = "Choose a tensor in the plot or the table to see its histogram."
+UNCHOSEN_TEXT = "Select a tensor in the plot or the table to see its histogram."
 
 
 class TensorSide(QWidget):
-    """Title, editor and three pages about one tensor."""
+    """Title, editor and tabs of one tensor."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -165,7 +165,7 @@ class TensorSide(QWidget):
         self.pages = QTabWidget(self)
         self.pages.setDocumentMode(True)
         for title, page in (
-            ("Methods", self.methods), ("Samples", self.samples), ("Chosen", self.chosen),
+            ("Methods", self.methods), ("Samples", self.samples), ("Overrides", self.chosen),
             ("Calls", self.calls),
         ):  # fmt: skip
             self.pages.addTab(page, title)
@@ -186,13 +186,13 @@ class TensorSide(QWidget):
         self._later.timeout.connect(self._on_rest)
 
     def render_project(self, project: Project | None) -> None:
-        """Show what the project chooses."""
+        """Show the overrides of the project."""
         self.chosen.render_project(project)
         count = self.chosen.model.rowCount()
-        self.pages.setTabText(2, f"Chosen ({count})" if count else "Chosen")
+        self.pages.setTabText(2, f"Overrides ({count})" if count else "Overrides")
 
     def render_nothing(self, text: str = UNCHOSEN_TEXT) -> None:
-        """Show that no tensor is chosen."""
+        """Show that no tensor is selected."""
         self.title.setText(text)
         self._asked = None
         self.editor.hide()
@@ -227,12 +227,12 @@ class TensorSide(QWidget):
         )  # fmt: skip
 
     def _on_rest(self) -> None:
-        """Search by every method once the selection rests: that takes longer than a frame."""
+        """Search all methods after the selection delay, because that takes longer than a frame."""
         if self._asked is not None:
             self.methods.render_choices(choices(*self._asked), self._asked[0].module)
 
     def set_theme(self, theme: Theme, *, stale: bool) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.editor.tensor.set_theme(theme)
         self.methods.set_theme(theme, stale=stale)
         self.samples.set_theme(theme)

@@ -1,4 +1,4 @@
-"""Timeline: one inference on CPU, NPU and memories, and the sums of any stretch of it."""
+"""The Timeline panel: one inference on CPU, NPU and memories."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ _MOST_LINES = 12
 
 
 def origin_sentence(lowered: LowerResult, shown: Timeline, origin: str) -> str:
-    """Return what the lanes show and what nobody knows.
+    """Return the source of the figures and what is not known.
 
-    ``origin`` is how the cycles came about, e.g. ``estimated (Vela 5.1.0)``.
+    ``origin`` is the origin of the cycles, e.g. ``estimated (Vela 5.1.0)``.
     """
     where = f"{lowered.target}, {lowered.system_config}, {lowered.memory_mode}"
     said = [f"{origin[:1].upper()}{origin[1:]} for {where}."]
     if shown.is_measured:
-        said.append("A mean over the inferences. Memories are not measured by operation.")
+        said.append("Mean over all inferences. Memory cycles are not measured by operation.")
         without = sum(1 for span in shown.spans if span.measured is None)
         if without:
             without_length = plural(without, "operation")
-            said.append(f"Not measured by itself, so without a length here: {without_length}.")
+            said.append(f"Without own measurement: {without_length}.")
     elif shown.spans:
         said.append(
-            "Darker: computing. When in an operation a memory is busy is not known: it is drawn "
-            "from the start."
+            "Dark: computing. Memory access times within an operation are unknown and drawn "
+            "from its start."
         )
     else:
         said.append("Nothing runs on the NPU.")
     if shown.stops:
-        said.append("\u25c6 operators on the CPU: Vela does not say how long they take.")
+        said.append("\u25c6 CPU operators (not in the cycle estimate).")
     if shown.unplaced:
         number = len(shown.unplaced)
-        said.append(f"Of {count(number)} on the CPU it is not known when they run.")
+        said.append(f"{count(number)} CPU operators have no known position.")
     return " ".join(said)
 
 
 def sums_sentence(shown: Timeline, places: Sequence[int], nodes: Sequence[CpuNode]) -> str:
-    """Return the figures of operations, and how many operators on the CPU; "" for nothing."""
+    """Return the sums of the selected operations and CPU operators; "" for no selection."""
     said = []
     if places:
         sums = shown.sums(places)
@@ -75,13 +75,13 @@ def sums_sentence(shown: Timeline, places: Sequence[int], nodes: Sequence[CpuNod
         said.append("; ".join(parts) + ".")
     if nodes:
         names = ", ".join(dict.fromkeys(operator_name(node.op) for node in nodes[:_MOST_LINES]))
-        said.append(f"{plural(len(nodes), 'operator')} on the CPU, length unknown: {names}.")
+        said.append(f"{plural(len(nodes), 'operator')} on the CPU, duration unknown: {names}.")
     return " ".join(said)
 
 
 def describe_stop(stop: CpuStop) -> str:
-    """Return what the CPU does at a stop, in lines."""
-    lines = [f"{plural(len(stop.nodes), 'operator')} on the CPU, length unknown"]
+    """Return the operators of a CPU stop, one per line."""
+    lines = [f"{plural(len(stop.nodes), 'operator')} on the CPU, duration unknown"]
     for node in stop.nodes[:_MOST_LINES]:
         lines.append(f"{operator_name(node.op)}  {node.module}".rstrip())
         if node.reason:
@@ -91,16 +91,13 @@ def describe_stop(stop: CpuStop) -> str:
     return "\n".join(lines)
 
 
-NO_TIMELINE = "When everything runs on the device appears here once it has been compiled."
-KEYS = (
-    "Drag for the sums of a stretch; click for an operation. W S zoom at the pointer, A D move, "
-    "F shows all."
-)
+NO_TIMELINE = "Compile to see the timeline."
+KEYS = "Drag to sum a range, click to select an operation. W/S: zoom, A/D: pan, F: fit."
 ESTIMATED, MEASURED = range(2)
 
 
 class TimelinePanel(ResultPanel):
-    """Where the figures come from, the lanes, and the sums of what is chosen."""
+    """Shows the lanes of the timeline and the sums of the selection."""
 
     panel_id = "timeline"
 
@@ -247,7 +244,7 @@ class TimelinePanel(ResultPanel):
         if not self.plot.timeline.is_measured:
             return told
         if span.measured is None:
-            return f"{told}\nno measurement of its own"
+            return f"{told}\nno own measurement"
         return f"{told}\n{count(span.measured)} cycles {self.cycles.currentText()}"
 
     def _describe_stop(self, number: int) -> str:
