@@ -81,7 +81,7 @@ class Chart(QWidget):
         self.plot.disableAutoRange()
         self.labels = {"bottom": bottom, "left": left}
         self.tell: Callable[[QPointF], str] = lambda _place: ""
-        self._told = ""
+        self._hover_text = ""
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.view)
@@ -143,8 +143,8 @@ class Chart(QWidget):
     def _on_mouse_moved(self, position: QPointF) -> None:
         inside = self.box.sceneBoundingRect().contains(position)
         text = self.tell(self.box.mapSceneToView(position)) if inside else ""
-        if text != self._told:
-            self._told = text
+        if text != self._hover_text:
+            self._hover_text = text
             spot = self.view.mapFromScene(position)
             where = self.view.viewport().mapToGlobal(QPoint(spot.x() + 12, spot.y() + 12))
             if text:

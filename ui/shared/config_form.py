@@ -297,15 +297,15 @@ class DynamicForm(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._config = DynamicConfig()
-        told = QLabel(TOLD, self)
-        told.setWordWrap(True)
+        text = QLabel(TOLD, self)
+        text.setWordWrap(True)
         self._reason = QLabel(self)
         self._reason.setObjectName("Reason")
         self._reason.setWordWrap(True)
         self._reason.hide()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(told)
+        layout.addWidget(text)
         layout.addWidget(self._reason)
 
     @property

@@ -74,8 +74,8 @@ def differences(
     found: dict[str, str] = {}
     for note in annotations:
         wanted = predicted.get(note.node)
-        is_told = bool(note.reason) and not note.quantized and not note.never
-        if wanted is None or wanted.label == "float" or not is_told:
+        has_reason = bool(note.reason) and not note.quantized and not note.never
+        if wanted is None or wanted.label == "float" or not has_reason:
             continue
         found.setdefault(note.module, f"{note.node} ({note.op}): {note.reason}")
     return found

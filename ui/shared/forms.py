@@ -155,5 +155,5 @@ class WrappedLabel(QLabel):
         self._take_room()
 
     def _take_room(self) -> None:
-        is_told = self.isVisible() and bool(self.text())
-        self.setMinimumHeight(self.heightForWidth(self.width()) if is_told else 0)
+        is_visible = self.isVisible() and bool(self.text())
+        self.setMinimumHeight(self.heightForWidth(self.width()) if is_visible else 0)

@@ -121,8 +121,8 @@ class TargetForm(QWidget):
                 field.setItemData(field.count() - 1, choice.title, 3)
             field.setCurrentIndex(field.findData(value))
             titles = {c.value: c.title for c in option.choices if isinstance(c.value, str)}
-            told = titles.get(value, "") if isinstance(value, str) else ""
-            field.setToolTip(f"{option.title}: {told}\n{option.description}")
+            text = titles.get(value, "") if isinstance(value, str) else ""
+            field.setToolTip(f"{option.title}: {text}\n{option.description}")
         elif isinstance(field, QCheckBox):
             field.setChecked(bool(value))
         elif not field.hasFocus():
@@ -267,9 +267,9 @@ class BoardBox(QComboBox):
         if isinstance(board, Board):
             self.setItemData(row, _described(board), Qt.ItemDataRole.ToolTipRole)
             return
-        told = "\n".join(info.message for info in board.infos)
+        text = "\n".join(info.message for info in board.infos)
         self.setItemText(row, f"{name}: cannot be used")
-        self.setItemData(row, told, Qt.ItemDataRole.ToolTipRole)
+        self.setItemData(row, text, Qt.ItemDataRole.ToolTipRole)
         model = self.model()
         assert isinstance(model, QStandardItemModel)
         model.item(row).setEnabled(False)

@@ -26,14 +26,14 @@ class MaseController(QObject):
         super().__init__(window)
         self._document, self._notices, self._window = context.document, context.notices, window
 
-    def ask_take(self) -> None:
+    def ask_import(self) -> None:
         """Ask for a file to import rules from."""
         dialog = self._dialog(QFileDialog.AcceptMode.AcceptOpen)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.fileSelected.connect(lambda name: self.take(Path(name)))
         dialog.open()
 
-    def ask_write(self) -> None:
+    def ask_export(self) -> None:
         """Ask for a file to export the rules to."""
         dialog = self._dialog(QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix("toml")

@@ -87,6 +87,6 @@ def test_that_a_choice_in_the_tree_shows_in_graph_and_inspector(panel, qtbot, op
     graph, inspector = opened.window.reveal("graph"), opened.window.reveal("inspector")
     graph.flush()
     inspector.flush()
-    assert graph.view.selected == {"conv2d"}
+    assert graph.view.surface.selected == {"conv2d"}
     assert "stem.conv" in inspector.page.toPlainText()
     assert "a8w8 from rule 1" in inspector.page.toPlainText()

@@ -261,14 +261,14 @@ def test_that_a_board_that_cannot_be_used_is_told_in_the_new_project(parent, fol
 
 
 def test_that_a_pasted_command_becomes_the_open_project(opened, qtbot, tmp_path):
-    opened.window.actions_by_id["take_over"].trigger()
+    opened.window.actions_by_id["import_command"].trigger()
     dialog = opened.window.findChild(ImportCommandDialog)
     assert not dialog.ok.isEnabled()
     dialog.command.setPlainText("vela net.tflite")
     dialog.folder.set_text(str(tmp_path))
-    assert "no command line" in dialog.told.text()
+    assert "no command line" in dialog.summary.text()
     dialog.command.setPlainText("python -m x.aot_arm_compiler -m mv2 -d -q -t ethos-u55-64")
-    assert "example input alone" in dialog.told.text()
+    assert "example input alone" in dialog.summary.text()
     dialog.name.setText("taken")
     dialog.ok.click()
     qtbot.waitUntil(lambda: opened.document.title.startswith("taken"))

@@ -171,8 +171,8 @@ def test_that_a_range_of_every_call_is_shown_as_a_distribution(opened, qtbot, mo
     opened.context.selection.choose_tensors(["o0"], {"conv2d"}, "test")
     calls = panel.side.calls
     qtbot.waitUntil(calls.isVisible)
-    assert "widest call's step is 2 times" in calls.told.text()
-    assert "all zeros in 1 of 3 samples" in calls.told.text()
+    assert "widest call's step is 2 times" in calls.summary.text()
+    assert "all zeros in 1 of 3 samples" in calls.summary.text()
     assert calls.calls._order.tolist() == [0, 1, 2]
     assert calls.scales._counts.sum() == 2
     assert "range of its own" in panel._rows[0].refusal

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtWidgets import QMenu
 
 from tests.fakes.projects import make_project, write_project
-from ui.features.graph.graph_view import context_menu
+from ui.features.graph.graph_menu import context_menu
 from ui.features.rules.rule_form import KINDS
 from ui.features.rules.rule_stack import Role
 from ui.features.rules.rules_panel import RulesPanel
@@ -150,7 +150,11 @@ def test_that_tree_and_graph_offer_a_plugins_config_in_their_menus_and_under_its
     (rule,) = document.project.rules[1:]
     assert (rule.kind, rule.match, rule.config) == ("node_name", "linear", "own.py:narrow")
     document.undo_stack.undo()
-    with qtbot.waitSignal(graph.view.laid_out) if graph.view.scene is None else nullcontext():
+    with (
+        qtbot.waitSignal(graph.view.groups.laid_out)
+        if graph.view.surface.scene is None
+        else nullcontext()
+    ):
         graph.flush()
     menu = context_menu(graph.view, "linear")
     graph.view.menu_asked.emit(menu)

@@ -56,9 +56,9 @@ class FormatsPanel(Panel):
         self.form = FormatForm(self)
         self.form.changed.connect(self._on_changed)
         self.form.save_asked.connect(self._on_save_asked)
-        self.told = QLabel(self)
-        self.told.setWordWrap(True)
-        self.told.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.summary = QLabel(self)
+        self.summary.setWordWrap(True)
+        self.summary.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.apply = QPushButton(self)
         self.apply.clicked.connect(self._on_apply)
         self.back = QPushButton("Reset", self)
@@ -110,7 +110,7 @@ class FormatsPanel(Panel):
             part.setAutoFillBackground(False)
             part.setStyleSheet("background: transparent;")
         buttons = QHBoxLayout()
-        buttons.addWidget(self.told, 1)
+        buttons.addWidget(self.summary, 1)
         buttons.addWidget(self.back)
         buttons.addWidget(self.apply)
         seen = QWidget(self)
@@ -175,25 +175,25 @@ class FormatsPanel(Panel):
         self.chart.setVisible(row is not None)
         if row is None:
             self.chart.render_tensor(None)
-            self.told.clear()
+            self.summary.clear()
             return
         view = tensor_of(row, self.tensor.currentIndex(), self._arrays, {})
         histogram = histogram_of(row.tensor, self._arrays)
         self.chart.render_tensor(view)
         self.chart.set_theme(theme)
         if histogram is None:
-            self.told.setText("All observed values are equal.")
+            self.summary.setText("All observed values are equal.")
             return
         config, role = self.form.config, self._role(row)
         try:
             found = predict(histogram, config, role)
             bits = bits_of(config.scheme, config.parameters, role, (found.block,))
         except WorkbenchError as error:
-            self.told.setText(" ".join(info.message for info in error.infos))
+            self.summary.setText(" ".join(info.message for info in error.infos))
             self.chart.show_levels(None)
             return
         self.chart.show_levels(found.levels)
-        self.told.setText(_sentences(config, role, found, bits))
+        self.summary.setText(_sentences(config, role, found, bits))
 
     def _show_apply(self) -> None:
         selected = self.context.selection.value

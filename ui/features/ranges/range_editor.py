@@ -98,8 +98,8 @@ class RangeEditor(QWidget):
         self.counts_log = QCheckBox("Logarithmic counts", self)
         self.counts_log.setChecked(True)
         self.counts_log.clicked.connect(self.tensor.histogram.set_log)
-        self.told = WrappedLabel(parent=self)
-        self.told.setTextFormat(Qt.TextFormat.PlainText)
+        self.summary = WrappedLabel(parent=self)
+        self.summary.setTextFormat(Qt.TextFormat.PlainText)
         self.fields = RangeFields(self)
         self.fields.typed.connect(self.preview)
         self.fields.refused.connect(self._on_refused)
@@ -142,7 +142,7 @@ class RangeEditor(QWidget):
         self._show(grid)
 
     def _refuse(self, why: str) -> None:
-        self.told.setText(why)
+        self.summary.setText(why)
         self._enable(can_apply=False)
 
     def _show(self, grid: Grid | None) -> None:
@@ -150,7 +150,7 @@ class RangeEditor(QWidget):
         self._enable(can_apply=grid is not None and self._ends is not None)
         if row is None or row.refusal or grid is None:
             self.fields.show_ends(None, None)
-            self.told.setText(_without_grid(row) if row is not None else "")
+            self.summary.setText(_without_grid(row) if row is not None else "")
             return
         decided = row.decided
         ends = self._ends or (decided.ends if decided is not None else None)
@@ -159,7 +159,7 @@ class RangeEditor(QWidget):
         lines = [f"{figure(low)} to {figure(high)}   step {figure(grid.scale)}"]
         if self._ends is None and decided is not None:
             lines[0] += f"   {'by ' if decided.method else 'pinned '}{decided.who}"
-        self.told.setText("\n".join([*lines, self._prediction(grid)]))
+        self.summary.setText("\n".join([*lines, self._prediction(grid)]))
 
     def _prediction(self, grid: Grid) -> str:
         if self._histogram is None or self._row is None:
@@ -193,7 +193,7 @@ class RangeEditor(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(3)
         layout.addWidget(self.tensor, 1)
-        layout.addWidget(self.told)
+        layout.addWidget(self.summary)
         layout.addWidget(self.fields)
         layout.addLayout(tools)
 

@@ -73,8 +73,8 @@ class SamplesView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.told = QLabel(NOTHING, self)
-        self.told.setWordWrap(True)
+        self.summary = QLabel(NOTHING, self)
+        self.summary.setWordWrap(True)
         self.plot = CoveragePlot(self)
         self.drops = [QPushButton(self) for _ in range(2)]
         self._setters: list[int] = []
@@ -96,7 +96,7 @@ class SamplesView(QWidget):
         self._setters = (
             sorted({s for s in view.setters() if s is not None}) if view.is_known else []
         )
-        self.told.setText(_sentences(view) if view.is_known else NOTHING)
+        self.summary.setText(_sentences(view) if view.is_known else NOTHING)
         if view.is_known:
             self.plot.render_samples(view)
         for place, button in enumerate(self.drops):
@@ -122,7 +122,7 @@ class SamplesView(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 4, 0, 0)
         layout.setSpacing(4)
-        layout.addWidget(self.told)
+        layout.addWidget(self.summary)
         layout.addWidget(self.plot, 1)
         layout.addLayout(row)
         layout.addLayout(out)

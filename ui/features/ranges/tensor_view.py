@@ -100,8 +100,8 @@ class CallsView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.told = QLabel(NOTHING, self)
-        self.told.setWordWrap(True)
+        self.summary = QLabel(NOTHING, self)
+        self.summary.setWordWrap(True)
         self.calls, self.scales = CallPlot(self), ScalePlot(self)
         split = QSplitter(Qt.Orientation.Horizontal, self)
         for part in (self.calls, self.scales):
@@ -111,13 +111,13 @@ class CallsView(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 4, 0, 0)
         layout.setSpacing(4)
-        layout.addWidget(self.told)
+        layout.addWidget(self.summary)
         layout.addWidget(split, 1)
 
     def render_calls(self, mode: str, view: SampleView) -> None:
         """Show the calls of a tensor; ``mode`` is how ranges are computed."""
         ranges = call_ranges(mode, view.low, view.high)
-        self.told.setText(_sentences(ranges))
+        self.summary.setText(_sentences(ranges))
         self.calls.render_calls(ranges)
         self.scales.render_calls(ranges)
 

@@ -144,7 +144,7 @@ class SimulationView(QTabWidget):
         self.traced_table.sortByColumn(_DIFFERENCE, Qt.SortOrder.DescendingOrder)
         self.events = EventTableModel(self)
         self.event_table = FigureView("Recorded events", self.events, self)
-        self.addTab(self._told(), "Summary")
+        self.addTab(self._summary_page(), "Summary")
         self.addTab(self._outputs(), "Outputs")
         self.addTab(self.traced_table, "Estimated and measured")
         self.addTab(self.event_table, "Recorded events")
@@ -180,7 +180,7 @@ class SimulationView(QTabWidget):
         ]  # fmt: skip
         self.traced_table.choose_rows(rows, reveal=True)
 
-    def _told(self) -> QScrollArea:
+    def _summary_page(self) -> QScrollArea:
         self.text.setWordWrap(True)
         self.text.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)

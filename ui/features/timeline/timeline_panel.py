@@ -240,12 +240,12 @@ class TimelinePanel(ResultPanel):
 
     def _describe_span(self, place: int) -> str:
         span = self.plot.timeline.spans[place]
-        told = describe_operation(self._rows[place])
+        text = describe_operation(self._rows[place])
         if not self.plot.timeline.is_measured:
-            return told
+            return text
         if span.measured is None:
-            return f"{told}\nno own measurement"
-        return f"{told}\n{count(span.measured)} cycles {self.cycles.currentText()}"
+            return f"{text}\nno own measurement"
+        return f"{text}\n{count(span.measured)} cycles {self.cycles.currentText()}"
 
     def _describe_stop(self, number: int) -> str:
         return describe_stop(self.plot.timeline.stops[number])
