@@ -211,7 +211,7 @@ class FigureView(QTableView):
         widest_px: int = WIDEST_PX,
     ) -> None:  # fmt: skip
         super().__init__(parent)
-        self._is_user_choice = False
+        self._is_programmatic = False
         self._widest_px = widest_px
         self.setModel(model)
         self.setAccessibleName(name)
@@ -258,10 +258,10 @@ class FigureView(QTableView):
         for row in sorted(rows):
             picked.select(model.index(row, 0), model.index(row, last))
             first = row if first is None else first
-        self._is_user_choice = True
+        self._is_programmatic = True
         flag = QItemSelectionModel.SelectionFlag
         self.selectionModel().select(picked, flag.ClearAndSelect)
-        self._is_user_choice = False
+        self._is_programmatic = False
         if reveal and first is not None:
             self.scrollTo(model.index(first, 0))
 
@@ -283,7 +283,7 @@ class FigureView(QTableView):
         )
 
     def _on_selection_changed(self) -> None:
-        if not self._is_user_choice:
+        if not self._is_programmatic:
             self.rows_chosen.emit(self.chosen_rows())
 
     def _on_copy(self) -> None:

@@ -133,7 +133,7 @@ class StaleBanner(QWidget):
     def render_stage(self, view: StageView) -> None:
         """Show the state of the stage that updates the figures."""
         self._stage = view.id
-        former = f"{self._what} are outdated."
+        former = f"{self._what}: outdated."
         self.label.setText(f"{former} {sentence(view, '')}".strip())
         text = button_text(view)
         self.button.setText(text)

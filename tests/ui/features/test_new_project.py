@@ -190,7 +190,7 @@ def test_that_trust_can_be_revoked(parent, qapp, tmp_path, qtbot):
     dialog = PreferencesDialog(
         settings, Appearance(qapp, "dark"), Cache(tmp_path / "cache"), trust, parent
     )
-    qtbot.waitUntil(lambda: dialog.used.text().startswith("Results on the disk"))
+    qtbot.waitUntil(lambda: dialog.used.text().startswith("Cache size"))
     assert "digits.qwb" in dialog.trusted.item(0).text()
     dialog.trusted.setCurrentRow(0)
     qtbot.mouseClick(dialog.revoke, Qt.MouseButton.LeftButton)
@@ -224,7 +224,7 @@ def test_that_a_checkout_and_a_time_limit_hold_for_simulations(parent, qapp, tmp
     dialog.time_limit.editingFinished.emit()
     settings = load_settings()
     assert (settings.executorch, settings.timeout_s) == (str(tmp_path), 2700.0)
-    qtbot.waitUntil(lambda: dialog.used.text().startswith("Results on the disk"))
+    qtbot.waitUntil(lambda: dialog.used.text().startswith("Cache size"))
     dialog.reject()
 
 

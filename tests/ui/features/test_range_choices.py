@@ -41,7 +41,7 @@ def test_that_dragged_lines_tell_clipping_step_and_sqnr_before_they_are_applied(
     assert "-0.5 to 0.5" in told
     assert "clipped 74" in told
     assert "step 0.003922" in told
-    assert "(predicted), now" in told
+    assert "(predicted), current" in told
     assert opened.document.project.ranges == ()
 
 
@@ -94,11 +94,11 @@ def test_that_a_range_is_typed_told_and_applied_with_the_keyboard_alone(conv, op
     assert (fields.low.text(), fields.high.text()) == ("-2.00784", "1.99216")
     rewrite(fields.low, qtbot, "-0.5")
     rewrite(fields.high, qtbot, "oops")
-    assert "oops\u201d is no number" in editor.summary.text()
+    assert "oops\u201d is not a number" in editor.summary.text()
     assert not editor.apply.isEnabled()
     rewrite(fields.high, qtbot, "1")
     assert "-0.5 to 1 " in editor.summary.text()
-    assert "(predicted), now" in editor.summary.text()
+    assert "(predicted), current" in editor.summary.text()
     assert conv.side.editor.tensor.histogram._limits[0].value() == -0.5
     qtbot.keyClick(fields.high, Qt.Key.Key_Return)
     assert opened.document.project.fixed_ranges() == {"conv2d": (-0.5, 1.0)}
@@ -108,7 +108,7 @@ def test_that_a_tensor_which_no_sample_reached_can_be_given_a_range(panel, opene
     click(panel, qtbot, 3)
     editor = panel.side.editor
     qtbot.waitUntil(lambda: "no calibration sample reached" in panel.side.title.text())
-    assert "no spread" in panel.side.methods.why.text()
+    assert "All observed values are equal" in panel.side.methods.why.text()
     rewrite(editor.fields.low, qtbot, "0")
     assert "Both ends are needed" in editor.summary.text()
     rewrite(editor.fields.high, qtbot, "6")
@@ -133,7 +133,7 @@ def test_that_methods_stand_side_by_side_and_one_is_taken_for_all(conv, opened, 
     titles = [methods.model.row_at(row).method for row in range(methods.model.rowCount())]
     assert titles == ["histogram", "minmax", "percentile", "mse", "kl"]
     methods.table.selectRow(2)
-    assert "(predicted), now" in conv.side.editor.summary.text()
+    assert "(predicted), current" in conv.side.editor.summary.text()
     methods.scope.setCurrentIndex(methods.scope.findData("all"))
     qtbot.mouseClick(methods.use, Qt.MouseButton.LeftButton)
     (chosen,) = opened.document.project.range_methods
@@ -181,12 +181,12 @@ def test_that_samples_say_who_set_the_ends_and_can_be_left_out(conv, opened, qtb
     opened.document.apply("Data", lambda p: edits.set_calibration(p, data))
     conv.side.pages.setCurrentIndex(1)
     samples = conv.side.samples
-    assert "Sample 5 set the minimum -1, sample 2 set the maximum 3." in samples.summary.text()
+    assert "Sample 5 has the minimum -1, sample 2 has the maximum 3." in samples.summary.text()
     qtbot.waitUntil(samples.drops[0].isVisible)
-    assert samples.drops[0].text() == "Leave out sample 2"
+    assert samples.drops[0].text() == "Exclude sample 2"
     qtbot.mouseClick(samples.drops[0], Qt.MouseButton.LeftButton)
     assert opened.document.project.calibration.dropped == (2,)
-    qtbot.waitUntil(lambda: samples.dropped.text() == "Left out: 2")
+    qtbot.waitUntil(lambda: samples.dropped.text() == "Excluded: 2")
     qtbot.mouseClick(samples.restore, Qt.MouseButton.LeftButton)
     assert opened.document.project.calibration.dropped == ()
 

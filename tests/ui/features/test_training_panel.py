@@ -29,7 +29,7 @@ def test_that_every_epoch_shows_and_the_best_is_told(trained):
     assert trained.sqnr.best == 3
     assert trained.loss.values[0] == 0.0
     assert "Before training 10.00 dB, best 13.00 dB after epoch 3" in trained.note.text()
-    assert "predicted on 2 samples kept apart" in trained.note.text()
+    assert "predicted on 2 samples held out" in trained.note.text()
     assert not trained.train.isEnabled()
 
 
@@ -95,7 +95,7 @@ def test_that_an_own_function_is_an_undoable_choice(panel, opened):
     panel.function.setText("teach.py:teach")
     panel.function.editingFinished.emit()
     assert opened.document.project.training_function == "teach.py:teach"
-    assert opened.document.undo_stack.undoText() == "Train by teach.py:teach"
+    assert opened.document.undo_stack.undoText() == "Set training function to teach.py:teach"
     opened.document.undo_stack.undo()
     panel.refresh()
     assert panel.function.text() == ""

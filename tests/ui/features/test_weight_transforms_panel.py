@@ -17,7 +17,7 @@ def test_that_switching_an_improver_is_one_undo_step(opened, panel):
     panel.switches["bias"].click()
     panel.switches["equalize"].click()
     assert opened.document.project.improvers == ("equalize", "bias")
-    assert opened.document.undo_stack.undoText() == "Switch on equalise layers"
+    assert opened.document.undo_stack.undoText() == "Enable equalise layers"
     opened.document.undo_stack.undo()
     opened.document.undo_stack.undo()
     assert opened.document.project.improvers == ()

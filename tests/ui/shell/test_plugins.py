@@ -176,7 +176,7 @@ def test_that_rules_of_plugins_say_what_they_win_once_it_is_known(
     qtbot.waitUntil(lambda: notices.says("runs Python"))
     question = notices.take("runs Python")
     workbench.notices.choose(question.id, "Allow and run")
-    qtbot.waitUntil(lambda: said_of(exported, "finder")[0].endswith("wins 1"))
+    qtbot.waitUntil(lambda: said_of(exported, "finder")[0].endswith("applies to 1"))
     assert said_of(exported, "quantizer")[0].endswith("matches nothing")
     told = workbench.context.problems
     qtbot.waitUntil(lambda: "Quantizer: the rule matches nothing" in str(told.index(0, 1).data()))

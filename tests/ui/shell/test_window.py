@@ -71,7 +71,7 @@ def test_that_a_whole_run_fills_the_window(opened, qtbot, notices):
     qtbot.waitUntil(lambda: tree.model().rowCount() == 1)
     qtbot.waitUntil(lambda: opened.context.problems.rowCount() > 0)
     said = [opened.context.problems.index(r, 1).data() for r in range(2)]
-    assert any("stays on the CPU" in text for text in said)
+    assert any("runs on the CPU" in text for text in said)
 
 
 def test_that_a_second_opening_shows_results_with_no_engine(opened, qtbot, engines, project_file):
@@ -164,7 +164,7 @@ def test_that_unsaved_changes_are_asked_about_before_another_project(
     opened.context.assigner.modules(["head"], "a16w8")
     other = write_project(tmp_path / "other")
     opened.files.open_path(other)
-    notice = notices.take("Save the changes to net.qwb?")
+    notice = notices.take("Save changes to net.qwb?")
     assert opened.document.path == project_file
     opened.notices.choose(notice.id, "Save")
     assert opened.document.path == other
@@ -315,7 +315,7 @@ def test_that_a_new_unsaved_project_is_marked_and_asked_about(workbench, tmp_pat
     workbench.document.new(make_project(), tmp_path)
     assert workbench.window.isWindowModified()
     workbench.files.close_project()
-    notice = notices.take("Save the changes to net (not saved)?")
+    notice = notices.take("Save changes to net (not saved)?")
     workbench.notices.choose(notice.id, "Don't save")
     assert workbench.document.project is None
 

@@ -49,7 +49,7 @@ RULES = (
          "a16w8 from rule 2 stem.*, overrides rule 1"),
         (Effective("a16w8", "b", ("a",)), "stem", "a16w8 from rule 2 stem, overrides rule 1"),
         (Effective("a8w8", "a"), "head", "a8w8 from rule 1 whole model"),
-        (Effective("float", None), "head", "float: no rule speaks of it, so it stays in float"),
+        (Effective("float", None), "head", "float: no rule matches"),
     ],
 )  # fmt: skip
 def test_that_a_config_says_where_it_comes_from(effective, module, said):

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.accuracy.comparison_view import ComparisonView, TokenTableModel, pages_of
+from ui.features.accuracy.comparison_view import ComparisonView, TokenTableModel
 from ui.shared.figure_cards import FigureCards
 from ui.shared.figure_table import FigureView
 from ui.shared.forms import WrappedLabel
@@ -30,6 +30,7 @@ from ui.shared.quality_cards import (
     quality_origin,
 )
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.errors import Place
@@ -142,8 +143,9 @@ class AccuracyPanel(ResultPanel):
         split = QSplitter(Qt.Orientation.Vertical, parent)
         self.tokens = TokenTableModel(self)
         self.token_table = FigureView("Tokens", self.tokens, split)
-        self.pages = pages_of(
-            split, ("Tensors", self.table), ("Worst samples", self.sample_table),
+        self.pages = Tabs(split)
+        self.pages.add_pages(
+            ("Tensors", self.table), ("Worst samples", self.sample_table),
             ("Tokens", self.token_table),
         )  # fmt: skip
         parts = (self.reading_table, self.output_table, bars, self.pages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QCheckBox, QLabel, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QLabel, QVBoxLayout, QWidget
 
 from ui.shared.figure_cards import FigureCards
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
@@ -18,6 +18,7 @@ from ui.shared.quality_cards import (
     divergence_text,
     verify_cards,
 )
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from workbench.results import VerifyResult
 from workbench.results.quality import TokenStep
@@ -130,8 +131,9 @@ class ComparisonView(QWidget):
         self.differences = DifferencePlot("quantized model", self)
         self.log = QCheckBox("Logarithmic counts", self)
         self.log.clicked.connect(self.differences.set_log)
-        self.pages = pages_of(
-            self, ("Tensors", self.integer_table), ("Outputs", self.output_table),
+        self.pages = Tabs(self)
+        self.pages.add_pages(
+            ("Tensors", self.integer_table), ("Outputs", self.output_table),
             ("Tokens", self.token_table),
         )  # fmt: skip
         layout = QVBoxLayout(self)
@@ -148,12 +150,3 @@ class ComparisonView(QWidget):
     def _on_integers_chosen(self, rows: Sequence[int]) -> None:
         found = [self.integers.row_at(row) for row in rows]
         self.nodes_chosen.emit([t.origin for t in found if t and t.origin])
-
-
-def pages_of(parent: QWidget, *pages: tuple[str, QWidget]) -> QTabWidget:
-    """Return a tab widget with these pages."""
-    made = QTabWidget(parent)
-    made.setDocumentMode(True)
-    for title, page in pages:
-        made.addTab(page, title)
-    return made

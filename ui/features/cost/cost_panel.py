@@ -15,7 +15,6 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QPushButton,
     QSplitter,
-    QTabWidget,
     QVBoxLayout,
     QWidget,
 )
@@ -37,6 +36,7 @@ from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import BarDelegate, Column, FigureTableModel, FigureView, Role
 from ui.shared.figures import DASH, count, milliseconds, percent, size
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from ui.state.selection import Selected
@@ -216,8 +216,7 @@ class CostPanel(ResultPanel):
         self.origin.setObjectName("Hint")
         self.origin.setWordWrap(True)
         self.cards = FigureCards(content)
-        self.tabs = QTabWidget(content)
-        self.tabs.setDocumentMode(True)
+        self.tabs = Tabs(content)
         self.tabs.addTab(self._built_operations(), "Operations")
         self.places = CpuFallbackView(self.context, self)
         self.places.nodes_chosen.connect(self._on_nodes_chosen)

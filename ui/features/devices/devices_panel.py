@@ -16,7 +16,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPushButton,
     QSplitter,
-    QTabWidget,
     QVBoxLayout,
     QWidget,
 )
@@ -35,6 +34,7 @@ from ui.shared.chart import Chart, wash
 from ui.shared.figure_table import BarDelegate, FigureView, Role
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from workbench.errors import WorkbenchError
 from workbench.project import edits
@@ -176,7 +176,7 @@ class DevicesPanel(Panel):
         split.addWidget(self.table)
         split.addWidget(self.plot)
         split.setSizes([620, 380])
-        self.views = QTabWidget(self)
+        self.views = Tabs(self)
         self.views.addTab(split, "Table and plot")
         self.views.addTab(self.map, "Heat map")
         self._make_pages()
@@ -204,8 +204,7 @@ class DevicesPanel(Panel):
         above.addLayout(self._head)
         above.addWidget(self.note)
         above.addWidget(self.views, 1)
-        self.pages = QTabWidget(self)
-        self.pages.setDocumentMode(True)
+        self.pages = Tabs(self)
         self.pages.addTab(cost, "Cost")
         self.pages.addTab(self.foreseen, "Operator support")
         layout = QVBoxLayout(self)

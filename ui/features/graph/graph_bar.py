@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QActionGroup, QColor, QIcon, QKeyEvent, QPainter, QPixmap
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QActionGroup,
+    QColor,
+    QIcon,
+    QKeyEvent,
+    QPainter,
+    QPixmap,
+    QResizeEvent,
+    QShowEvent,
+)
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QLabel,
     QLineEdit,
     QMenu,
+    QSizePolicy,
     QTabBar,
     QToolButton,
     QVBoxLayout,
@@ -20,6 +30,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.graph.graph_results import LEVELS
 from ui.features.graph.palette import HITS, LETTERS, ink_on
+from ui.shared.tabs import name_scroll_buttons
 from ui.shared.theme import Theme, icon
 from workbench.errors import WorkbenchError
 from workbench.graph.labels import elide
@@ -29,6 +40,7 @@ from workbench.project.model import SavedQuery
 
 TEXT_LENGTH = 28
 _PX = 14
+_SPACING = 4
 
 
 class SavedSearches(QWidget):
@@ -350,12 +362,108 @@ class GraphSearch(QWidget):
         self.box.setToolTip(SYNTAX % (", ".join(sorted(self._numbers)) or "none"))
 
 
+class ToolRow(QWidget):
+    """Tool buttons at the right of a row. Buttons without space move into the menu "More".
+
+    Attributes:
+        more: The button of the menu; visible if at least one tool does not fit.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._tools: list[QToolButton] = []
+        self.more = self._button("More tools")
+        self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self._menu = QMenu(self.more)
+        self._menu.aboutToShow.connect(self._fill_menu)
+        self.more.setMenu(self._menu)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def add_tool(self, text: str) -> QToolButton:
+        """Append a button with this tooltip."""
+        button = self._button(text)
+        self._tools.append(button)
+        self.updateGeometry()
+        return button
+
+    def add_menu(self, text: str) -> tuple[QToolButton, QMenu]:
+        """Append a button that opens a menu."""
+        button = self.add_tool(text)
+        menu = QMenu(text, button)
+        button.setMenu(menu)
+        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        return button, menu
+
+    def sizeHint(self) -> QSize:
+        widths = [tool.sizeHint().width() for tool in self._tools]
+        return QSize(sum(widths) + _SPACING * len(widths), self._height())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(self.more.sizeHint().width(), self._height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        count = len(self._tools)
+        if self.sizeHint().width() > self.width():
+            free = self.width() - self.more.sizeHint().width()
+            count = 0
+            for tool in self._tools:
+                free -= tool.sizeHint().width() + _SPACING
+                if free < 0:
+                    break
+                count += 1
+        self.more.setVisible(count < len(self._tools))
+        right = self.width()
+        shown = [*self._tools[:count], *([self.more] if count < len(self._tools) else [])]
+        for button in reversed(shown):
+            size = button.sizeHint()
+            right -= size.width()
+            button.setGeometry(right, (self.height() - size.height()) // 2,
+                               size.width(), size.height())  # fmt: skip
+            right -= _SPACING
+        for number, tool in enumerate(self._tools):
+            tool.setVisible(number < count)
+
+    def _fill_menu(self) -> None:
+        self._menu.clear()
+        for tool in self._tools:
+            if tool.isVisible():
+                continue
+            if tool.menu() is not None:
+                self._menu.addMenu(tool.menu())
+            else:
+                action = self._menu.addAction(tool.icon(), tool.toolTip())
+                action.triggered.connect(tool.click)
+
+    def _height(self) -> int:
+        return max((tool.sizeHint().height() for tool in self._tools), default=0)
+
+    def _button(self, text: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setToolTip(text)
+        button.setAccessibleName(text)
+        return button
+
+
 TOOLS = (
     ("back", "Back (Alt+Left)"),
     ("forward", "Forward (Alt+Right)"),
     ("fit", "Fit (F)"),
     ("expand", "Open all groups"),
     ("collapse", "Close all groups"),
+)
+MENUS = (
+    ("nest", "Grouping"),
+    ("beside", "Compare side by side"),
+    ("bookmark", "Bookmarks"),
+    ("save", "Save image"),
 )
 SHAPES = (
     ("modules", "Group by module"),
@@ -381,20 +489,19 @@ class GraphBar(QWidget):
         self.tabs.setAccessibleName("Graph level")
         self.tabs.setExpanding(False)
         self.tabs.setDrawBase(False)
-        self.tabs.setUsesScrollButtons(False)
+        # Tabs keep their full width; the tools beside them make room.
+        self.tabs.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        name_scroll_buttons(self.tabs)
         for level in LEVELS:
             self.tabs.addTab(level.title)
-            self.tabs.setTabToolTip(self.tabs.count() - 1, f"{level.words}")
+            self.tabs.setTabToolTip(self.tabs.count() - 1, level.words)
         self.search = GraphSearch(self)
         self.overlay = OverlayBar(self)
-        self.tools = {name: self._tool(words) for name, words in TOOLS}
-        self.menus = {
-            name: self._menu_button(name, words)
-            for name, words in (
-                ("nest", "Grouping"), ("beside", "Compare side by side"),
-                ("bookmark", "Bookmarks"), ("save", "Save image"),
-            )
-        }  # fmt: skip
+        self.tool_row = ToolRow(self)
+        self.tools = {name: self.tool_row.add_tool(text) for name, text in TOOLS}
+        self.menus: dict[str, QMenu] = {}
+        for name, text in MENUS:
+            self.tools[name], self.menus[name] = self.tool_row.add_menu(text)
         self._fill_menus()
         self.kept = SavedSearches(self)
         self._arrange()
@@ -409,16 +516,15 @@ class GraphBar(QWidget):
         self.search.set_theme(theme)
         for name, button in self.tools.items():
             button.setIcon(icon(name, theme.text))
+        self.tool_row.more.setIcon(icon("more", theme.text))
 
     def _arrange(self) -> None:
         first, second = QHBoxLayout(), QHBoxLayout()
         for row in (first, second):
             row.setContentsMargins(6, 2, 6, 2)
-            row.setSpacing(4)
+            row.setSpacing(_SPACING)
         first.addWidget(self.tabs)
-        first.addStretch(1)
-        for button in self.tools.values():
-            first.addWidget(button)
+        first.addWidget(self.tool_row, 1)
         second.addWidget(self.search, 1)
         second.addSpacing(8)
         second.addWidget(self.overlay)
@@ -428,19 +534,6 @@ class GraphBar(QWidget):
         rows.addLayout(first)
         rows.addLayout(second)
         rows.addWidget(self.kept)
-
-    def _tool(self, words: str) -> QToolButton:
-        button = QToolButton(self)
-        button.setToolTip(words)
-        button.setAccessibleName(words)
-        return button
-
-    def _menu_button(self, name: str, words: str) -> QMenu:
-        button = self.tools[name] = self._tool(words)
-        menu = QMenu(button)
-        button.setMenu(menu)
-        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        return menu
 
     def _fill_menus(self) -> None:
         for suffix in ("png", "svg"):

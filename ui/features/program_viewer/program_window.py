@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QShortcut
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ui.features.program_viewer.commands_view import CommandsView
 from ui.features.program_viewer.parts_view import PartsView
@@ -24,6 +24,7 @@ from ui.shared.background import Background
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import FigureTableModel, FigureView
 from ui.shared.figures import count, size
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from workbench.pte import vela_stream
 from workbench.pte.description import (
@@ -111,8 +112,7 @@ class ProgramWindow(QWidget):
         self.constant_table = FigureView("Constants", self.constants, self)
         self.kernels = FigureTableModel(KERNEL_COLUMNS, lambda row: row.name, self)
         self.kernel_table = FigureView("Kernels", self.kernels, self, widest_px=620)
-        self.tabs = QTabWidget(self)
-        self.tabs.setDocumentMode(True)
+        self.tabs = Tabs(self)
         for widget, title in (
             (self.parts, "Parts"), (self.commands, "NPU commands"),
             (self.instruction_table, "Instructions"), (self.plan, "Memory plan"),

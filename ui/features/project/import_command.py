@@ -47,11 +47,11 @@ class ImportCommandDialog(QDialog):
         self.name = QLineEdit("net", self)
         self.name.setAccessibleName("Name")
         self.name.textChanged.connect(self._show)
-        self.told = QLabel(self)
-        self.told.setObjectName("Hint")
-        self.told.setWordWrap(True)
-        self.told.setMinimumHeight(110)
-        self.told.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.summary = QLabel(self)
+        self.summary.setObjectName("Hint")
+        self.summary.setWordWrap(True)
+        self.summary.setMinimumHeight(110)
+        self.summary.setAlignment(Qt.AlignmentFlag.AlignTop)
         kinds = QDialogButtonBox.StandardButton
         self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
         self.ok = self.buttons.button(kinds.Ok)
@@ -68,7 +68,7 @@ class ImportCommandDialog(QDialog):
         layout.setContentsMargins(16, 14, 16, 14)
         layout.setSpacing(10)
         layout.addLayout(form)
-        layout.addWidget(self.told, 1)
+        layout.addWidget(self.summary, 1)
         layout.addWidget(self.buttons)
         self.setMinimumWidth(640)
         self._show()
@@ -76,7 +76,7 @@ class ImportCommandDialog(QDialog):
     def _show(self, *_: object) -> None:
         taken, problem = self._read()
         self.ok.setEnabled(taken is not None)
-        self.told.setText("\n".join(taken.notes) if taken is not None else problem)
+        self.summary.setText("\n".join(taken.notes) if taken is not None else problem)
 
     def _read(self) -> tuple[Taken | None, str]:
         command, folder = self.command.toPlainText().strip(), self.folder.text()
@@ -94,13 +94,13 @@ class ImportCommandDialog(QDialog):
     def _on_accepted(self) -> None:
         taken, problem = self._read()
         if taken is None:
-            self.told.setText(problem)
+            self.summary.setText(problem)
             return
         path = Path(self.folder.text()) / f"{self.name.text().strip()}{PROJECT_SUFFIX}"
         try:
             write_taken(taken, path)
         except WorkbenchError as error:
-            self.told.setText(f"{error.infos[0].message} {error.infos[0].hint}")
+            self.summary.setText(f"{error.infos[0].message} {error.infos[0].hint}")
             return
         self.made.emit(path)
         self.accept()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, Qt, QTimer
-from PySide6.QtWidgets import QLabel, QSplitter, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
 
 from ui.features.ranges.range_choices import RangeMethodsView, RangeOverridesView
 from ui.features.ranges.range_editor import RangeEditor
@@ -16,6 +16,7 @@ from ui.shared.forms import WrappedLabel
 from ui.shared.range_drawing import samples_of, tensor_of
 from ui.shared.range_table import Arrays, Channels, RangeRow, describe
 from ui.shared.series import SampleView
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from workbench.analysis.histogram import Histogram
 from workbench.analysis.ranges import CallRanges, call_ranges, choices, histogram_of
@@ -162,8 +163,7 @@ class TensorSide(QWidget):
             RangeMethodsView(self), SamplesView(self), RangeOverridesView(self), CallsView(self),
         )  # fmt: skip
         self.methods.previewed.connect(lambda c: self.editor.preview(c.minimum, c.maximum))
-        self.pages = QTabWidget(self)
-        self.pages.setDocumentMode(True)
+        self.pages = Tabs(self)
         for title, page in (
             ("Methods", self.methods), ("Samples", self.samples), ("Overrides", self.chosen),
             ("Calls", self.calls),

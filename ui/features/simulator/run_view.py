@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.bar_plot import DifferencePlot
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.figures import DASH, count, percent
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from workbench.results import RuntimeEvent, SimulationResult, TracedOperation
@@ -122,10 +123,10 @@ class TracedTableModel(FigureTableModel[TracedOperation]):
 
 
 _DIFFERENCE, _DELEGATE = 4, 6
-TOLD, OUTPUTS, OPERATIONS, EVENTS = range(4)
+SUMMARY, OUTPUTS, OPERATIONS, EVENTS = range(4)
 
 
-class SimulationView(QTabWidget):
+class SimulationView(Tabs):
     """Shows a simulation in four tabs. Empty tabs are hidden.
 
     Signals:
@@ -136,7 +137,6 @@ class SimulationView(QTabWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.setDocumentMode(True)
         self.text = QLabel()
         self.traced = TracedTableModel(self)
         self.traced_table = FigureView("Cycles by operation", self.traced, self)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QToolButton
 
 from tests.fakes.results import result_of, write_result
 from tests.ui.shell.test_window import run_to
+from ui.features.graph.graph_bar import GraphBar
 from ui.features.graph.graph_panel import save_picture
 from ui.features.graph.graph_results import LEVELS
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
@@ -377,3 +378,22 @@ def test_that_blocks_alike_are_configured_in_one_step(graph, qtbot, opened):
     qtbot.keyClick(graph.view, Qt.Key.Key_2)
     rule = opened.document.project.rules[-1]
     assert (rule.kind, rule.match, rule.config) == ("module_name", "stem", PRESETS[1].id)
+
+
+def test_that_tools_without_space_move_into_a_menu(qtbot):
+    bar = GraphBar()
+    qtbot.addWidget(bar)
+    bar.resize(1200, 80)
+    bar.show()
+    qtbot.waitExposed(bar)
+    assert not bar.tool_row.more.isVisible()
+    bar.resize(bar.minimumSizeHint())
+    hidden = [tool for tool in bar.tools.values() if not tool.isVisible()]
+    assert bar.tool_row.more.isVisible()
+    assert hidden
+    assert bar.tabs.width() >= bar.tabs.sizeHint().width()
+    menu = bar.tool_row.more.menu()
+    menu.aboutToShow.emit()
+    assert [a.text() for a in menu.actions()] == [tool.toolTip() for tool in hidden]
+    with qtbot.waitSignal(bar.tools["fit"].clicked):
+        next(a for a in menu.actions() if a.text() == bar.tools["fit"].toolTip()).trigger()

@@ -77,10 +77,10 @@ def test_that_a_tooltip_tells_grid_rule_and_reason_and_no_markup() -> None:
                 (TensorInfo((1, 2), "int8", grid),), "net.py:3 in forward: a < b",
                 {"stride": "[2, 2]"})  # fmt: skip
     tree = Hierarchy(GraphSnapshot("converted", (node,), ()))
-    told = marks(tooltips={"conv": "a8w8 from rule 3"}, reasons={"conv": "stays on the CPU"})
+    told = marks(tooltips={"conv": "a8w8 from rule 3"}, reasons={"conv": "runs on the CPU"})
     text = "\n".join(lines("conv", tree, told))
     for part in ("8 bit", "scale 0.5", "zero point -3", "stride: [2, 2]", "a8w8 from rule 3",
-                 "stays on the CPU", "net.py:3"):  # fmt: skip
+                 "runs on the CPU", "net.py:3"):  # fmt: skip
         assert part in text
     assert "a &lt; b" in tooltip("conv", tree, told)
 
