@@ -151,7 +151,7 @@ class ConfigForm(QWidget):
         self._config = QuantConfig()
         self._refusal: Refusal = lambda _: ""
         self._fields = [_with_own(f, observers) for f in FIELDS]
-        self._combos: list[QComboBox] = []
+        self.combos: list[QComboBox] = []
         self._build()
         self.render_config(self._config, self._refusal)
 
@@ -164,7 +164,7 @@ class ConfigForm(QWidget):
         """Show a config. ``refusal`` returns why the target rejects a config, or ""."""
         self._config, self._refusal = config, refusal
         reasons: dict[str, None] = {}
-        for form_field, combo in zip(self._fields, self._combos, strict=True):
+        for form_field, combo in zip(self._fields, self.combos, strict=True):
             now = form_field.read(config)
             combo.setCurrentIndex([o.value for o in form_field.options].index(now))
             for row, option in enumerate(form_field.options):
@@ -174,8 +174,8 @@ class ConfigForm(QWidget):
                     reasons[f"{option.title}: {reason}"] = None
         if own := refusal(config):
             reasons = {f"Current: {own}": None, **reasons}
-        self._reason.setText("\n".join(reasons))
-        self._reason.setVisible(bool(reasons))
+        self.reason.setText("\n".join(reasons))
+        self.reason.setVisible(bool(reasons))
         self._render_observer(config.activation.observer)
 
     def _build(self) -> None:
@@ -189,17 +189,17 @@ class ConfigForm(QWidget):
             for option in form_field.options:
                 combo.addItem(option.title)
             combo.activated.connect(partial(self._on_activated, form_field))
-            self._combos.append(combo)
+            self.combos.append(combo)
             form.addRow(form_field.title, combo)
         self._percentile = self._number("Percentile kept [%]", 50.01, 100.0, 3)
-        self._minimum = self._number("Minimum", -1e9, 0.0, 6)
+        self.minimum = self._number("Minimum", -1e9, 0.0, 6)
         self._maximum = self._number("Maximum", 0.0, 1e9, 6)
-        for box in (self._percentile, self._minimum, self._maximum):
+        for box in (self._percentile, self.minimum, self._maximum):
             form.addRow(box.accessibleName(), box)
         self._form = form
-        self._reason = QLabel(self)
-        self._reason.setObjectName("Reason")
-        self._reason.setWordWrap(True)
+        self.reason = QLabel(self)
+        self.reason.setObjectName("Reason")
+        self.reason.setWordWrap(True)
         save = QPushButton("Save as preset\u2026", self)
         save.clicked.connect(self._on_save_clicked)
         row = QHBoxLayout()
@@ -208,7 +208,7 @@ class ConfigForm(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(form)
-        layout.addWidget(self._reason)
+        layout.addWidget(self.reason)
         layout.addLayout(row)
 
     def _number(self, title: str, low: float, high: float, decimals: int) -> QDoubleSpinBox:
@@ -221,7 +221,7 @@ class ConfigForm(QWidget):
 
     def _render_observer(self, observer: Observer) -> None:
         self._form.setRowVisible(self._percentile, observer.kind == "percentile")
-        for box, value in ((self._minimum, observer.minimum), (self._maximum, observer.maximum)):
+        for box, value in ((self.minimum, observer.minimum), (self._maximum, observer.maximum)):
             self._form.setRowVisible(box, observer.kind == "fixed")
             if value is not None and not box.hasFocus():
                 box.setValue(value)
@@ -237,14 +237,14 @@ class ConfigForm(QWidget):
         if observer.kind == "percentile":
             changes = {"kind": "percentile", "percentile": self._percentile.value()}
         elif observer.kind == "fixed":
-            limits = {"minimum": self._minimum.value(), "maximum": self._maximum.value()}
+            limits = {"minimum": self.minimum.value(), "maximum": self._maximum.value()}
             changes = {"kind": "fixed", **limits}
         try:
             self._take(_with_activation(self._config, observer=Observer(**changes)))
         except ValidationError as error:
             message = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
-            self._reason.setText(message)
-            self._reason.show()
+            self.reason.setText(message)
+            self.reason.show()
 
     def _on_save_clicked(self) -> None:
         dialog = QInputDialog(self)
@@ -299,14 +299,14 @@ class DynamicForm(QWidget):
         self._config = DynamicConfig()
         text = QLabel(TOLD, self)
         text.setWordWrap(True)
-        self._reason = QLabel(self)
-        self._reason.setObjectName("Reason")
-        self._reason.setWordWrap(True)
-        self._reason.hide()
+        self.reason = QLabel(self)
+        self.reason.setObjectName("Reason")
+        self.reason.setWordWrap(True)
+        self.reason.hide()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(text)
-        layout.addWidget(self._reason)
+        layout.addWidget(self.reason)
 
     @property
     def config(self) -> DynamicConfig:
@@ -317,8 +317,8 @@ class DynamicForm(QWidget):
         """Show a config. ``refusal`` returns why the target rejects it, or ""."""
         self._config = config
         reason = refusal(config)
-        self._reason.setText(reason)
-        self._reason.setVisible(bool(reason))
+        self.reason.setText(reason)
+        self.reason.setVisible(bool(reason))
 
 
 AnyRefusal = Callable[[Any], str]

@@ -55,7 +55,7 @@ class FormatForm(QWidget):
         super().__init__(parent)
         self._config = FIRST
         self._refusal: Refusal = lambda _: ""
-        self._fields: dict[tuple[str, Role], QLineEdit] = {}
+        self.fields: dict[tuple[str, Role], QLineEdit] = {}
         self._shown = ""
         self._build()
         self.render_config(self._config, self._refusal)
@@ -79,15 +79,15 @@ class FormatForm(QWidget):
         if self._shown != spec.name:
             self._lay_out(spec.parameters)
             self._shown = spec.name
-        for (name, role), field in self._fields.items():
+        for (name, role), field in self.fields.items():
             if not field.hasFocus():
                 value = config.parameters.get(
                     f"{PREFIXES[role]}{name}", config.parameters.get(name)
                 )
                 field.setText("" if value is None else json.dumps(value))
         reason = refusal(config)
-        self._reason.setText(reason)
-        self._reason.setVisible(bool(reason))
+        self.reason.setText(reason)
+        self.reason.setVisible(bool(reason))
 
     def _build(self) -> None:
         self.scheme = QComboBox(self)
@@ -99,9 +99,9 @@ class FormatForm(QWidget):
         self.scheme.activated.connect(self._on_scheme_activated)
         self.mase = QCheckBox("MASE implementation", self)
         self.mase.toggled.connect(self._on_mase_toggled)
-        self._reason = QLabel(self)
-        self._reason.setObjectName("Reason")
-        self._reason.setWordWrap(True)
+        self.reason = QLabel(self)
+        self.reason.setObjectName("Reason")
+        self.reason.setWordWrap(True)
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(8)
         self._grid.setVerticalSpacing(6)
@@ -115,7 +115,7 @@ class FormatForm(QWidget):
         layout.addWidget(self.scheme)
         layout.addWidget(self.mase)
         layout.addLayout(self._grid)
-        layout.addWidget(self._reason)
+        layout.addWidget(self.reason)
         layout.addLayout(bottom)
 
     def _lay_out(self, parameters: tuple[ParameterSpec, ...]) -> None:
@@ -124,7 +124,7 @@ class FormatForm(QWidget):
             if (old := item.widget()) is not None:
                 old.hide()
                 old.deleteLater()
-        self._fields = {}
+        self.fields = {}
         for column, role in enumerate(ROLES, 1):
             head = QLabel(_HEADS[role], self)
             head.setObjectName("Hint")
@@ -145,13 +145,13 @@ class FormatForm(QWidget):
         field.setPlaceholderText("auto" if usual == "null" else usual)
         field.setMinimumWidth(64)
         field.textEdited.connect(partial(self._on_edited, parameter.name, role))
-        self._fields[parameter.name, role] = field
+        self.fields[parameter.name, role] = field
         return field
 
     def _on_edited(self, name: str, role: Role, text: str) -> None:
         given = {
             f"{PREFIXES[each]}{key}": typed(field.text())
-            for (key, each), field in self._fields.items()
+            for (key, each), field in self.fields.items()
             if field.text().strip() and (key, each) != (name, role)
         }
         if text.strip():

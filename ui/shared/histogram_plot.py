@@ -34,16 +34,16 @@ class HistogramChart(Chart):
         super().__init__("Histogram of the tensor", "value", COUNTS_LOG, parent)
         self.tensor: TensorView | None = None
         self._is_log = True
-        self._steps = pg.PlotCurveItem(connect="pairs", skipFiniteCheck=True)
+        self.steps = pg.PlotCurveItem(connect="pairs", skipFiniteCheck=True)
         self._bins = pg.PlotCurveItem([0.0, 1.0], [0.0], stepMode="center", fillLevel=0.0)
-        self._limits = [pg.InfiniteLine(angle=90) for _ in range(2)]
+        self.limits = [pg.InfiniteLine(angle=90) for _ in range(2)]
         self._outside = [pg.LinearRegionItem(movable=False, pen=pg.mkPen(None)) for _ in range(2)]
         self._grid: tuple[float, float, float] | None = None
-        self._levels: NDArray[np.float64] | None = None
-        for line in self._limits:
+        self.levels: NDArray[np.float64] | None = None
+        for line in self.limits:
             line.setZValue(10)
             line.sigDragged.connect(self._on_dragged)
-        for item in (self._steps, self._bins, *self._outside, *self._limits):
+        for item in (self.steps, self._bins, *self._outside, *self.limits):
             self.plot.addItem(item, ignoreBounds=True)
         self.box.sigXRangeChanged.connect(self._draw_steps)
         self.box.sigResized.connect(self._draw_steps)
@@ -54,16 +54,16 @@ class HistogramChart(Chart):
         self.tensor = tensor
         self.set_empty(empty=tensor is None)
         grid = tensor.grid if tensor is not None else None
-        for line in self._limits:
+        for line in self.limits:
             line.setVisible(grid is not None)
             line.setMovable(tensor is not None and tensor.is_editable)
             line.moving = False
-        self._grid, self._levels = None, None
+        self._grid, self.levels = None, None
         for region in self._outside:
             region.hide()
         if tensor is None:
             self._bins.hide()
-            self._steps.hide()
+            self.steps.hide()
             return
         ends = [*tensor.edges, *(grid or ())]
         air = (max(ends) - min(ends)) * 0.03 or 0.5
@@ -81,7 +81,7 @@ class HistogramChart(Chart):
     ) -> None:
         """Show another grid of the same tensor; ``ends`` is its range."""
         self._grid = (low, high, step)
-        for line, limit in zip(self._limits, ends or (low, high), strict=True):
+        for line, limit in zip(self.limits, ends or (low, high), strict=True):
             if not line.moving:
                 line.setPos(limit)
         left, right = self.box.state["limits"]["xLimits"]
@@ -92,7 +92,7 @@ class HistogramChart(Chart):
 
     def show_levels(self, levels: NDArray[np.float64] | None) -> None:
         """Show the levels [L] of a non-uniform grid, ascending; None for none."""
-        self._levels = levels
+        self.levels = levels
         self._draw_steps()
 
     def set_log(self, on: bool) -> None:
@@ -106,8 +106,8 @@ class HistogramChart(Chart):
         colour = theme.precision_colour(label)
         self._bins.setPen(pen(colour))
         self._bins.setBrush(wash(colour, 0.35))
-        self._steps.setPen(pg.mkPen(wash(theme.muted, 0.35), width=1))
-        for line in self._limits:
+        self.steps.setPen(pg.mkPen(wash(theme.muted, 0.35), width=1))
+        for line in self.limits:
             line.setPen(pg.mkPen(theme.text, width=1, style=Qt.PenStyle.DashLine))
             line.setHoverPen(pg.mkPen(theme.accent, width=3))
         for region in self._outside:
@@ -129,37 +129,37 @@ class HistogramChart(Chart):
         tensor = self.tensor
         left, right, bottom, top = self.reach()
         room = self.box.width() / _STEP_PX
-        if tensor is not None and self._levels is not None:
-            self._draw_levels(self._levels)
+        if tensor is not None and self.levels is not None:
+            self._draw_levels(self.levels)
             return
         if tensor is None or self._grid is None or not self._grid[2] > 0:
-            self._steps.hide()
+            self.steps.hide()
             return
         first_level, last_level, step = self._grid
         low, high = max(left, first_level), min(right, last_level)
         shown = (high - low) / step
         if not 0 < shown < room:
-            self._steps.hide()
+            self.steps.hide()
             return
         first = np.ceil((low - first_level) / step - 1e-6)
         levels = first_level + step * (first + np.arange(int(shown) + 1))
-        self._steps.setData(np.repeat(levels, 2), np.tile([bottom, top], levels.size))
-        self._steps.show()
+        self.steps.setData(np.repeat(levels, 2), np.tile([bottom, top], levels.size))
+        self.steps.show()
 
     def _draw_levels(self, levels: NDArray[np.float64]) -> None:
         """Draw the visible levels, at most one per pixel."""
         left, right, bottom, top = self.reach()
         shown = levels[(levels >= left) & (levels <= right)]
         if not shown.size or not right > left:
-            self._steps.hide()
+            self.steps.hide()
             return
         columns = ((shown - left) / (right - left) * max(self.box.width(), 1.0)).astype(int)
         shown = shown[np.unique(columns, return_index=True)[1]]
-        self._steps.setData(np.repeat(shown, 2), np.tile([bottom, top], shown.size))
-        self._steps.show()
+        self.steps.setData(np.repeat(shown, 2), np.tile([bottom, top], shown.size))
+        self.steps.show()
 
     def _on_dragged(self) -> None:
-        low, high = (float(line.value()) for line in self._limits)
+        low, high = (float(line.value()) for line in self.limits)
         self.dragged.emit(low, high)
 
     def _tell_bin(self, place: QPointF) -> str:

@@ -50,27 +50,27 @@ class TargetForm(QWidget):
         self._compact = compact
         self._folder: Path | None = None
         self._choice: TargetChoice | None = None
-        self._device = QComboBox(self)
-        self._device.setAccessibleName("Target")
-        self._device.setToolTip("Device that the model is quantized and compiled for")
+        self.device = QComboBox(self)
+        self.device.setAccessibleName("Target")
+        self.device.setToolTip("Device that the model is quantized and compiled for")
         for target in TARGETS:
             for variant in target.variants:
-                self._device.addItem(variant.title, variant.id)
-        self._device.activated.connect(self._on_device_activated)
-        self._fields: dict[str, QWidget] = {}
+                self.device.addItem(variant.title, variant.id)
+        self.device.activated.connect(self._on_device_activated)
+        self.fields: dict[str, QWidget] = {}
         self._groups: dict[str, QLabel] = {}
         self._layout: QBoxLayout | QFormLayout
         if compact:
             self._layout = QHBoxLayout(self)
             self._layout.setSpacing(6)
-            self._layout.addWidget(self._device)
+            self._layout.addWidget(self.device)
         else:
             self._layout = QFormLayout(self)
             self._layout.setHorizontalSpacing(10)
             self._layout.setVerticalSpacing(7)
             device = QLabel("Device", self)
             device.setMinimumWidth(LABELS_PX)
-            self._layout.addRow(device, self._device)
+            self._layout.addRow(device, self.device)
         self._layout.setContentsMargins(0, 0, 0, 0)
 
     @property
@@ -91,11 +91,11 @@ class TargetForm(QWidget):
         try:
             target = target_of(choice.id)
         except WorkbenchError:
-            self._device.setCurrentIndex(-1)
+            self.device.setCurrentIndex(-1)
             return
         complete = target.complete(choice, self._folder)
         self._choice = complete
-        self._device.setCurrentIndex(self._device.findData(complete.id))
+        self.device.setCurrentIndex(self.device.findData(complete.id))
         options = target.options(complete, self._folder)
         shown = [o for o in options if not self._compact or o.name in BAR_OPTIONS]
         self._show_only({o.name for o in shown}, {o.group for o in shown})
@@ -104,7 +104,7 @@ class TargetForm(QWidget):
 
     def _show_only(self, names: set[str], groups: set[str]) -> None:
         """Show only the fields of the present target."""
-        for name, field in self._fields.items():
+        for name, field in self.fields.items():
             if isinstance(self._layout, QFormLayout):
                 self._layout.setRowVisible(field, name in names)
             else:
@@ -113,7 +113,7 @@ class TargetForm(QWidget):
             heading.setVisible(group in groups)
 
     def _show(self, option: OptionSpec, value: JsonValue) -> None:
-        field = self._fields.get(option.name) or self._make(option)
+        field = self.fields.get(option.name) or self._make(option)
         if isinstance(field, QComboBox):
             field.clear()
             for choice in option.choices:
@@ -153,7 +153,7 @@ class TargetForm(QWidget):
             field = line
         field.setAccessibleName(option.title)
         field.setToolTip(option.description)
-        self._fields[option.name] = field
+        self.fields[option.name] = field
         if isinstance(self._layout, QFormLayout):
             if option.group and option.group not in self._groups:
                 heading = self._groups[option.group] = QLabel(option.group, self)
@@ -166,7 +166,7 @@ class TargetForm(QWidget):
 
     def _on_device_activated(self, row: int) -> None:
         options = self._choice.options if self._choice else {}
-        device = str(self._device.itemData(row))
+        device = str(self.device.itemData(row))
         choice = TargetChoice(id=device, options=options)
         self._tell(target_of(device).complete(choice, self._folder))
 

@@ -19,7 +19,7 @@ def panel(opened, qtbot, monkeypatch):
 
 
 def levels(panel):
-    return panel.chart._levels.tolist()
+    return panel.chart.levels.tolist()
 
 
 def test_that_before_calibration_the_panel_says_what_it_waits_for(opened, qtbot):
@@ -51,7 +51,7 @@ def test_that_blocks_are_said_to_be_filled_with_independent_values(panel):
 def test_that_what_cannot_be_is_said_and_draws_no_grid(panel):
     type_into(panel.form, "width", "data", "99")
     assert "must be from 1 to 32" in panel.summary.text()
-    assert panel.chart._levels is None
+    assert panel.chart.levels is None
     assert not panel.apply.isEnabled()
 
 

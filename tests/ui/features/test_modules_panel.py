@@ -22,7 +22,7 @@ def choose(panel, *paths):
     chooser.clearSelection()
     flags = QItemSelectionModel.SelectionFlag.Select | QItemSelectionModel.SelectionFlag.Rows
     for path in paths:
-        chooser.select(panel._proxy.mapFromSource(panel.model.index_of(path)), flags)
+        chooser.select(panel.proxy.mapFromSource(panel.model.index_of(path)), flags)
 
 
 def chip(panel, path):
@@ -72,14 +72,14 @@ def test_that_nodes_chosen_elsewhere_are_found_in_the_tree(panel):
     panel.context.selection.choose_nodes(["relu"])
     panel.flush()
     (row,) = panel.tree.selectionModel().selectedRows()
-    assert panel.model.path_of(panel._proxy.mapToSource(row)) == "stem.relu"
+    assert panel.model.path_of(panel.proxy.mapToSource(row)) == "stem.relu"
 
 
 def test_that_filtering_keeps_the_way_to_what_is_found(panel, qtbot):
     qtbot.keyClicks(panel.filter, "relu")
-    root = panel._proxy.index(0, 0)
-    assert panel._proxy.rowCount(root) == 1
-    assert panel._proxy.index(0, 0, root).data() == "stem"
+    root = panel.proxy.index(0, 0)
+    assert panel.proxy.rowCount(root) == 1
+    assert panel.proxy.index(0, 0, root).data() == "stem"
 
 
 def test_that_a_choice_in_the_tree_shows_in_graph_and_inspector(panel, qtbot, opened):

@@ -21,7 +21,7 @@ def panel(opened, qtbot, monkeypatch):
 
 def drag(panel, low, high):
     """Move both lines, as the pointer does."""
-    for line, value in zip(panel.side.editor.tensor.histogram._limits, (low, high), strict=True):
+    for line, value in zip(panel.side.editor.tensor.histogram.limits, (low, high), strict=True):
         line.setPos(value)
         line.sigDragged.emit(line)
 
@@ -99,7 +99,7 @@ def test_that_a_range_is_typed_told_and_applied_with_the_keyboard_alone(conv, op
     rewrite(fields.high, qtbot, "1")
     assert "-0.5 to 1 " in editor.summary.text()
     assert "(predicted), current" in editor.summary.text()
-    assert conv.side.editor.tensor.histogram._limits[0].value() == -0.5
+    assert conv.side.editor.tensor.histogram.limits[0].value() == -0.5
     qtbot.keyClick(fields.high, Qt.Key.Key_Return)
     assert opened.document.project.fixed_ranges() == {"conv2d": (-0.5, 1.0)}
 
@@ -139,7 +139,7 @@ def test_that_methods_stand_side_by_side_and_one_is_taken_for_all(conv, opened, 
     (chosen,) = opened.document.project.range_methods
     assert (chosen.scope, chosen.method) == ("all", "percentile")
     assert "all activations by Percentile" in opened.document.undo_stack.undoText()
-    wanted = choices(conv._rows[0].tensor, histogram_of(conv._rows[0].tensor, conv._arrays))[2]
+    wanted = choices(conv.rows[0].tensor, histogram_of(conv.rows[0].tensor, conv.arrays))[2]
     qtbot.waitUntil(lambda: conv.model.row_at(0).effective == wanted.grid)
     assert conv.model.row_at(0).decided.who == "Percentile 99.99 (all)"
     assert conv.model.row_at(1).decided is None

@@ -138,6 +138,6 @@ def test_that_both_themes_and_the_log_axis_take_every_tensor(panel, opened, qtbo
 
 def test_that_histograms_lie_in_their_columns_where_there_is_room(panel):
     lane = panel.plot.activations
-    lines = lane._multiples.getData()[1]
+    lines = lane.multiples.getData()[1]
     assert lines.size == 2 * 2 * 63 * 2
     assert lines.max() < 8.0

@@ -88,7 +88,7 @@ def test_that_a_dropped_rule_is_one_step(panel):
 )
 def test_that_a_rule_of_every_kind_can_be_added(panel, qtbot, kind, match, text):
     panel.form.prefill(kind, "")
-    assert RULE_CALLS[kind] in panel.form._call.text()
+    assert RULE_CALLS[kind] in panel.form.call_text.text()
     if match:
         assert not panel.form.add.isEnabled()
         qtbot.keyClicks(panel.form.match, match)

@@ -97,7 +97,7 @@ def test_that_the_dialog_says_where_the_rest_is_set(qtbot, opened):
     assert chosen == [DynamicConfig()]
     refused = ConfigDialog("head", DynamicConfig(), lambda _: "Not here.", opened.window)
     qtbot.addWidget(refused)
-    assert not refused.form._reason.isHidden()
+    assert not refused.form.reason.isHidden()
 
 
 def test_that_both_readings_stand_side_by_side_and_are_marked(nnpa, qtbot):
@@ -173,9 +173,9 @@ def test_that_a_range_of_every_call_is_shown_as_a_distribution(opened, qtbot, mo
     qtbot.waitUntil(calls.isVisible)
     assert "widest call's step is 2 times" in calls.summary.text()
     assert "all zeros in 1 of 3 samples" in calls.summary.text()
-    assert calls.calls._order.tolist() == [0, 1, 2]
-    assert calls.scales._counts.sum() == 2
-    assert "range of its own" in panel._rows[0].refusal
+    assert calls.calls.order.tolist() == [0, 1, 2]
+    assert calls.scales.counts.sum() == 2
+    assert "range of its own" in panel.rows[0].refusal
     opened.context.selection.choose_tensors(["o1"], {"relu"}, "test")
     qtbot.waitUntil(lambda: not panel.side.pages.isTabVisible(3))
 
@@ -192,7 +192,7 @@ def test_that_another_target_takes_its_rows_with_it(qtbot):
 
     own = ["Device", "Activations", "Weights", "Operation types", "Numbers by"]
     qtbot.waitUntil(lambda: shown() == own)
-    assert "what-if" in form._fields["weights"].itemText(1)
+    assert "what-if" in form.fields["weights"].itemText(1)
     form.render_choice(TargetChoice(id="ethos-u55-128"))
     assert "Memory mode" in [
         label.text() for label in form.findChildren(QLabel) if label.isVisible()

@@ -93,13 +93,13 @@ def test_that_the_form_for_rules_offers_what_a_plugin_adds(rules, workbench, qtb
     choose_kind(rules.form, "quantizer")
     assert offered(rules.form) == []
     assert not rules.form.add.isEnabled()
-    assert "Plug-ins" in rules.form._call.text()
+    assert "Plug-ins" in rules.form.call_text.text()
     workbench.document.apply("add", lambda p: edits.offer_plugin(p, "own.py"))
     qtbot.waitUntil(lambda: offered(rules.form) == ["Rows"])
     rules.form.add.click()
     choose_kind(rules.form, "finder")
     assert "narrow: Fewer codes" in offered(rules.form)
-    assert rules.form._words.stringList() == ["own.py:First"]
+    assert rules.form.match_names.stringList() == ["own.py:First"]
     rules.form.match.setText("own.py:First")
     rules.form.config.setCurrentIndex(offered(rules.form).index("narrow: Fewer codes"))
     rules.form.match.textEdited.emit("own.py:First")
@@ -117,7 +117,7 @@ def test_that_a_custom_config_can_have_a_plugins_observer(rules, workbench, qtbo
     rules.form.config.setCurrentIndex(rules.form.config.count() - 1)
     rules.form.add.click()
     dialog = rules.findChild(ConfigDialog)
-    combo = dialog.form._combos[2]
+    combo = dialog.form.combos[2]
     assert combo.itemText(combo.count() - 1) == "Wide: A quarter more"
     combo.activated.emit(combo.count() - 1)
     dialog.buttons.accepted.emit()

@@ -98,7 +98,7 @@ def test_that_every_button_that_is_off_says_why(opened, qtbot, target):
     assert silent == []
 
 
-@pytest.mark.parametrize(("name", "page"), [("graph", "_pages"), ("modules", "_stack")])
+@pytest.mark.parametrize(("name", "page"), [("graph", "pages"), ("modules", "pages")])
 def test_that_an_empty_panel_has_the_button_that_fills_it(opened, qtbot, name, page):
     panel = opened.window.reveal(name)
     panel.flush()

@@ -290,7 +290,7 @@ def test_that_tabs_of_an_arrangement_before_do_not_lie_over_the_new_ones(opened)
 
 
 def test_that_choosing_a_target_is_one_step_with_a_valid_memory_mode(opened):
-    device = opened.window.pipeline.target._device
+    device = opened.window.pipeline.target.device
     options = {"memory_mode": "Dedicated_Sram", "system_config": "Ethos_U85_SYS_DRAM_Low"}
     opened.document.apply("U85", lambda p: edits.set_target(
         p, TargetChoice(id="ethos-u85-256", options=options)

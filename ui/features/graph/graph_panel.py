@@ -125,14 +125,14 @@ class GraphNote(QFrame):
         super().__init__(parent)
         self.setObjectName("Banner")
         self.label = QLabel(self)
-        self._whole = QPushButton("Show all", self)
-        self._whole.clicked.connect(self.whole_asked)
+        self.show_all = QPushButton("Show all", self)
+        self.show_all.clicked.connect(self.whole_asked)
         self._former = ""
         self._isolated = False
         row = QHBoxLayout(self)
         row.setContentsMargins(10, 4, 10, 4)
         row.addWidget(self.label, 1)
-        row.addWidget(self._whole)
+        row.addWidget(self.show_all)
         self._render()
 
     def show_former(self, title: str) -> None:
@@ -152,7 +152,7 @@ class GraphNote(QFrame):
         if self._former:
             texts.append(f"The {self._former} graph is outdated. Run again to update it.")
         self.label.setText(" ".join(texts))
-        self._whole.setVisible(self._isolated)
+        self.show_all.setVisible(self._isolated)
         self.setVisible(bool(texts))
 
 
@@ -176,7 +176,7 @@ class GraphPanel(Panel):
         self.bar = GraphBar(self)
         self.tabs, self.search, self.overlay = self.bar.tabs, self.bar.search, self.bar.overlay
         self.rail = LineageRail(self)
-        self._note = GraphNote(self)
+        self.note = GraphNote(self)
         self._loader = OverlayLoader()
         # The application owns the thread, so that it outlives the panel until it has ended.
         self._background = Background(QCoreApplication.instance())
@@ -204,7 +204,7 @@ class GraphPanel(Panel):
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(0)
         layout.addWidget(self.bar)
-        layout.addWidget(self._note)
+        layout.addWidget(self.note)
         empty = StageNote(EMPTY_TEXT, self)
         empty.run_asked.connect(self.context.run_to)
         empty.follow(self.context.session, "export")
@@ -212,9 +212,9 @@ class GraphPanel(Panel):
         self._splitter = QSplitter(Qt.Orientation.Horizontal, body)
         self._splitter.setChildrenCollapsible(False)
         self._splitter.addWidget(self.view)
-        self._pages = QStackedLayout(body)
-        self._pages.addWidget(empty)
-        self._pages.addWidget(self._splitter)
+        self.pages = QStackedLayout(body)
+        self.pages.addWidget(empty)
+        self.pages.addWidget(self._splitter)
         layout.addWidget(body, 1)
         layout.addWidget(self.rail)
 
@@ -226,9 +226,9 @@ class GraphPanel(Panel):
         view.preset_key_pressed.connect(self._on_preset_key)
         view.menu_asked.connect(self._precisions.add_to)
         view.search_requested.connect(self.search.ask)
-        view.groups.isolation_changed.connect(self._note.show_isolation)
+        view.groups.isolation_changed.connect(self.note.show_isolation)
         view.groups.laid_out.connect(lambda: bar.render_shape(view.groups.shape))
-        self._note.whole_asked.connect(view.groups.show_all)
+        self.note.whole_asked.connect(view.groups.show_all)
         self.tabs.tabBarClicked.connect(self._on_tab_clicked)
         self.tabs.currentChanged.connect(self._on_level_changed)
         self.search.chosen.connect(self._on_found)
@@ -317,7 +317,7 @@ class GraphPanel(Panel):
         if not self.snapshots.is_due(level.id):
             self._show_snapshot(self.snapshots.snapshot(level.id))
         is_current = session.former(level.stage) == session.result(level.stage)
-        self._note.show_former("" if is_current else level.title)
+        self.note.show_former("" if is_current else level.title)
 
     def _show_snapshot(self, snapshot: GraphSnapshot | None) -> None:
         if snapshot is not self._shown:
@@ -328,7 +328,7 @@ class GraphPanel(Panel):
             if self._wanted is not None and self._wanted.level == self.level:
                 self.view.places.go_to(place_of(self._wanted))
                 self._wanted = None
-        self._pages.setCurrentIndex(0 if snapshot is None else 1)
+        self.pages.setCurrentIndex(0 if snapshot is None else 1)
         if self.level == FLOAT:
             self.annotations.show_configs()
 

@@ -87,12 +87,12 @@ class ModulesPanel(Panel):
 
     def build(self) -> None:
         self.model = ModuleTreeModel(self)
-        self._proxy = QSortFilterProxyModel(self)
-        self._proxy.setSourceModel(self.model)
-        self._proxy.setRecursiveFilteringEnabled(True)
-        self._proxy.setAutoAcceptChildRows(True)
-        self._proxy.setFilterRole(Role.PATH)
-        self._proxy.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
+        self.proxy = QSortFilterProxyModel(self)
+        self.proxy.setSourceModel(self.model)
+        self.proxy.setRecursiveFilteringEnabled(True)
+        self.proxy.setAutoAcceptChildRows(True)
+        self.proxy.setFilterRole(Role.PATH)
+        self.proxy.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self.filter = QLineEdit(self)
         self.filter.setPlaceholderText("Filter modules")
         self.filter.setAccessibleName("Filter modules")
@@ -120,7 +120,7 @@ class ModulesPanel(Panel):
             self.model.set_modules(modules)
             self._measure_modules()
             self.tree.expandToDepth(1)
-        self._stack.setCurrentIndex(1 if modules else 0)
+        self.pages.setCurrentIndex(1 if modules else 0)
         self._show_configs()
 
     def render_selection(self, selected: Selected) -> None:
@@ -131,7 +131,7 @@ class ModulesPanel(Panel):
         items = QItemSelection()
         first = None
         for path in sorted(paths):
-            index = self._proxy.mapFromSource(self.model.index_of(path))
+            index = self.proxy.mapFromSource(self.model.index_of(path))
             if index.isValid():
                 items.select(index, index)
                 first = first or index
@@ -154,7 +154,7 @@ class ModulesPanel(Panel):
 
     def _build_tree(self) -> None:
         self.tree = ModuleTree(self)
-        self.tree.setModel(self._proxy)
+        self.tree.setModel(self.proxy)
         self.tree.setAccessibleName("Modules")
         self.tree.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.tree.setUniformRowHeights(True)
@@ -171,9 +171,9 @@ class ModulesPanel(Panel):
 
     def _arrange(self) -> None:
         body = QWidget(self)
-        self._stack = QStackedLayout(body)
-        self._stack.addWidget(self._empty)
-        self._stack.addWidget(self.tree)
+        self.pages = QStackedLayout(body)
+        self.pages.addWidget(self._empty)
+        self.pages.addWidget(self.tree)
         row = QHBoxLayout()
         row.setContentsMargins(6, 6, 6, 6)
         row.setSpacing(6)
@@ -224,13 +224,13 @@ class ModulesPanel(Panel):
         self.tree.set_widths({**self._widths, Column.MODULE: names, Column.CONFIG: config})
 
     def _on_filter_edited(self, text: str) -> None:
-        self._proxy.setFilterFixedString(text)
+        self.proxy.setFilterFixedString(text)
         if text:
             self.tree.expandAll()
 
     def _on_selection_changed(self) -> None:
         rows = self.tree.selectionModel().selectedRows()
-        paths = [self.model.path_of(self._proxy.mapToSource(row)) for row in rows]
+        paths = [self.model.path_of(self.proxy.mapToSource(row)) for row in rows]
         self.context.selection.choose_modules([p for p in paths if p is not None], self.panel_id)
 
     def _on_preset_key(self, number: int) -> None:

@@ -301,7 +301,7 @@ class NewProjectDialog(QDialog):
         layout.setContentsMargins(18, 16, 18, 14)
         layout.setSpacing(10)
         layout.addWidget(TallForm(self._built_fields(), self), 1)
-        layout.addWidget(self._problems)
+        layout.addWidget(self.problems)
         layout.addWidget(self.buttons)
 
     def _built_fields(self) -> QWidget:
@@ -322,11 +322,11 @@ class NewProjectDialog(QDialog):
         return form
 
     def _build_bottom(self) -> None:
-        self._problems = QLabel(self)
-        self._problems.setObjectName("Reason")
-        self._problems.setWordWrap(True)
-        self._problems.setMinimumHeight(36)
-        self._problems.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.problems = QLabel(self)
+        self.problems.setObjectName("Reason")
+        self.problems.setWordWrap(True)
+        self.problems.setMinimumHeight(36)
+        self.problems.setAlignment(Qt.AlignmentFlag.AlignTop)
         kinds = QDialogButtonBox.StandardButton
         self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
         self.buttons.button(kinds.Ok).setText("Create")
@@ -377,7 +377,7 @@ class NewProjectDialog(QDialog):
             build(self.draft())
         except WorkbenchError as error:
             problem = "\n".join(info.message for info in error.infos)
-        self._problems.setText(problem if self._touched else "")
+        self.problems.setText(problem if self._touched else "")
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not problem)
 
     def _offer_presets(self) -> None:
@@ -397,7 +397,7 @@ class NewProjectDialog(QDialog):
                 made = boards.choice_for(name, load(name, self.folder), self.folder, choice)
                 self.target.render_choice(made, self.folder)
         except WorkbenchError as error:
-            self._problems.setText("\n".join(info.message for info in error.infos))
+            self.problems.setText("\n".join(info.message for info in error.infos))
             return
         self._board = name
         self.board.render_board(name, self.folder)

@@ -74,9 +74,9 @@ class _Lane(Chart):
         self._channels: list[tuple[str, Any, tuple[Any, Any, Any]]] = []
         self._limits.setZValue(5)
         self._steps.setZValue(4)
-        self._multiples = pg.PlotCurveItem(connect="pairs", skipFiniteCheck=True)
-        self._multiples.setZValue(3)
-        for item in (self._chosen, self._steps, self._limits, self._multiples):
+        self.multiples = pg.PlotCurveItem(connect="pairs", skipFiniteCheck=True)
+        self.multiples.setZValue(3)
+        for item in (self._chosen, self._steps, self._limits, self.multiples):
             self.plot.addItem(item, ignoreBounds=True)
         self.plot.getAxis("left").setWidth(_AXIS_PX)
         self.theme: Theme | None = None
@@ -109,7 +109,7 @@ class _Lane(Chart):
             curve.setData(*thinned(*laid, (left, right)))
         few = inside if right - left <= MOST_TENSORS else inside[:0]
         whole = [place for place in few.tolist() if place not in series.channels]
-        self._multiples.setData(*outlines(series, whole, self.scale))
+        self.multiples.setData(*outlines(series, whole, self.scale))
 
     def choose(self, places: NDArray[np.intp]) -> None:
         """Mark the selected tensors."""
@@ -124,7 +124,7 @@ class _Lane(Chart):
         self._chosen.setOpts(brush=wash(theme.accent, 0.28), pen=None)
         self._limits.setPen(pen(theme.text))
         self._steps.setPen(pen(theme.bad))
-        self._multiples.setPen(pg.mkPen(wash(theme.text, 0.7), width=1))
+        self.multiples.setPen(pg.mkPen(wash(theme.text, 0.7), width=1))
         for label, curve, _ in self._channels:
             curve.setPen(pen(theme.precision_colour(label)))
         for items, opacity in ((self._wide, 0.35), (self._band, 0.9)):

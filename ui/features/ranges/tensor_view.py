@@ -34,15 +34,15 @@ class CallPlot(Chart):
         super().__init__("Range by call", "calls, sorted by scale", "value", parent)
         self._bars = pg.BarGraphItem(x=[], y0=[], y1=[], width=_WIDTH)
         self.plot.addItem(self._bars, ignoreBounds=True)
-        self._order = np.empty(0, np.intp)
+        self.order = np.empty(0, np.intp)
         self._ranges: CallRanges | None = None
         self.tell = self._tell
 
     def render_calls(self, ranges: CallRanges) -> None:
         """Show the calls of a tensor."""
         self._ranges = ranges
-        self._order = np.argsort(np.nan_to_num(ranges.scale, nan=-1.0), kind="stable")
-        low, high = ranges.low[self._order], ranges.high[self._order]
+        self.order = np.argsort(np.nan_to_num(ranges.scale, nan=-1.0), kind="stable")
+        low, high = ranges.low[self.order], ranges.high[self.order]
         self._bars.setOpts(x=np.arange(low.size), y0=low, y1=high, width=_WIDTH)
         if low.size:
             self.set_rise(min(float(low.min()), 0.0), max(float(high.max()), 0.0))
@@ -53,9 +53,9 @@ class CallPlot(Chart):
 
     def _tell(self, place: QPointF) -> str:
         at, ranges = round(place.x()), self._ranges
-        if ranges is None or not 0 <= at < self._order.size:
+        if ranges is None or not 0 <= at < self.order.size:
             return ""
-        call = self._order[at]
+        call = self.order[at]
         scale, zero = ranges.scale[call], ranges.zero_point[call]
         grid = f"scale {scale:.4g}, zero point {zero:.0f}" if np.isfinite(scale) else "no range"
         return f"{ranges.low[call]:.4g} to {ranges.high[call]:.4g}\n{grid}"
@@ -68,7 +68,7 @@ class ScalePlot(Chart):
         super().__init__("Scale by call", "scale", "calls", parent)
         self._bars = pg.BarGraphItem(x0=[], x1=[], height=[])
         self.plot.addItem(self._bars, ignoreBounds=True)
-        self._counts, self._edges = np.zeros(0, np.intp), np.zeros(1)
+        self.counts, self._edges = np.zeros(0, np.intp), np.zeros(1)
         self.tell = self._tell
 
     def render_calls(self, ranges: CallRanges) -> None:
@@ -77,9 +77,9 @@ class ScalePlot(Chart):
         low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
         if low == high:
             low, high = low * 0.95, high * 1.05
-        self._counts, self._edges = np.histogram(known, _BINS, (low, high))
-        self._bars.setOpts(x0=self._edges[:-1], x1=self._edges[1:], height=self._counts)
-        self.set_rise(0.0, max(float(self._counts.max()), 1.0))
+        self.counts, self._edges = np.histogram(known, _BINS, (low, high))
+        self._bars.setOpts(x0=self._edges[:-1], x1=self._edges[1:], height=self.counts)
+        self.set_rise(0.0, max(float(self.counts.max()), 1.0))
         self.set_run(low - (high - low) / 40, high + (high - low) / 40)
 
     def restyle(self, theme: Theme) -> None:
@@ -87,10 +87,10 @@ class ScalePlot(Chart):
 
     def _tell(self, place: QPointF) -> str:
         at = int(np.searchsorted(self._edges, place.x())) - 1
-        if not 0 <= at < self._counts.size:
+        if not 0 <= at < self.counts.size:
             return ""
         ends = f"{self._edges[at]:.4g} to {self._edges[at + 1]:.4g}"
-        return f"scale {ends}\n{self._counts[at]} calls"
+        return f"scale {ends}\n{self.counts[at]} calls"
 
 
 NOTHING = "No sample data of this tensor."

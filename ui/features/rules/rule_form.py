@@ -48,7 +48,7 @@ class RuleForm(QWidget):
         super().__init__(parent)
         self._names: Mapping[RuleKind, Sequence[str]] = {}
         self._offers: Callable[[RuleKind], list[Offer]] = lambda _: []
-        self._words = QStringListModel(self)
+        self.match_names = QStringListModel(self)
         self._build()
         self._on_kind_activated()
 
@@ -82,7 +82,7 @@ class RuleForm(QWidget):
         self.kind.activated.connect(self._on_kind_activated)
         self.match = QLineEdit(self)
         self.match.setAccessibleName("Match")
-        completer = QCompleter(self._words, self)
+        completer = QCompleter(self.match_names, self)
         completer.setFilterMode(Qt.MatchFlag.MatchContains)
         completer.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self.match.setCompleter(completer)
@@ -100,8 +100,8 @@ class RuleForm(QWidget):
         for combo in (self.kind, self.config):
             combo.setSizeAdjustPolicy(shortest)
             combo.setMinimumContentsLength(_SHOWN_LETTERS)
-        self._call = QLabel(self)
-        self._call.setObjectName("Hint")
+        self.call_text = QLabel(self)
+        self.call_text.setObjectName("Hint")
         layout = QGridLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.setSpacing(6)
@@ -109,7 +109,7 @@ class RuleForm(QWidget):
         layout.addWidget(self.match, 0, 1)
         layout.addWidget(self.config, 1, 0)
         layout.addWidget(self.add, 1, 1)
-        layout.addWidget(self._call, 2, 0, 1, 2)
+        layout.addWidget(self.call_text, 2, 0, 1, 2)
         layout.setColumnStretch(0, 1)
         layout.setColumnStretch(1, 1)
 
@@ -119,7 +119,7 @@ class RuleForm(QWidget):
 
     def _show_kind(self) -> None:
         kind, _, example = KINDS[self.kind.currentIndex()]
-        self._words.setStringList(list(self._names.get(kind, ())))
+        self.match_names.setStringList(list(self._names.get(kind, ())))
         self.match.setEnabled(bool(example))
         self.match.setPlaceholderText(f"e.g. {example}" if example else "everything")
         self.match.setToolTip(self.match.placeholderText())
@@ -146,10 +146,10 @@ class RuleForm(QWidget):
         self.add.setToolTip("" if is_named else f"Enter a match, e.g. {example}")
         self.config.setToolTip(self.config.currentText())
         if not self.config.count():
-            self._call.setText("No plug-in with a quantizer (see Edit, Plug-ins\u2026)")
+            self.call_text.setText("No plug-in with a quantizer (see Edit, Plug-ins\u2026)")
             return
         quoted = f'"{match}", ' if match else "\u2026, " if example else ""
-        self._call.setText(f"{RULE_CALLS[kind]}({quoted}\u2026)")
+        self.call_text.setText(f"{RULE_CALLS[kind]}({quoted}\u2026)")
 
     def _on_add(self) -> None:
         if self.add.isEnabled():

@@ -224,12 +224,12 @@ def test_that_a_part_shows_alone_until_all_is_asked_for(graph, qtbot, opened):
     qtbot.waitUntil(lambda: graph.view.surface.selected == {"relu"})
     with qtbot.waitSignal(graph.view.groups.laid_out):
         qtbot.keyClick(graph.view, Qt.Key.Key_I)
-    assert graph._note.isVisible()
+    assert graph.note.isVisible()
     shown = graph.view.surface.scene.hierarchy.snapshot.nodes_by_id
     assert set(shown) == {"batch_norm", "relu", "linear"}
     with qtbot.waitSignal(graph.view.groups.laid_out):
-        qtbot.mouseClick(graph._note._whole, Qt.MouseButton.LeftButton)
-    assert not graph._note.isVisible()
+        qtbot.mouseClick(graph.note.show_all, Qt.MouseButton.LeftButton)
+    assert not graph.note.isVisible()
     assert len(graph.view.surface.scene.hierarchy.snapshot.nodes) == 6
 
 
@@ -248,7 +248,7 @@ def test_that_the_graph_is_read_before_there_is_anything_to_show(opened):
     panel.annotate()
     assert panel.overlay.combo.count() == 1
     assert panel.rail.texts() == []
-    assert not panel._note.isVisible()
+    assert not panel.note.isVisible()
 
 
 def test_that_a_delegate_is_not_taken_for_the_whole_model(graph, opened):
