@@ -161,9 +161,9 @@ def pen(colour: str, *, is_dashed: bool = False) -> Any:
 
 def wash(colour: str, opacity: float = 1.0) -> QColor:
     """Return a translucent colour."""
-    made = QColor(colour)
-    made.setAlphaF(opacity)
-    return made
+    result = QColor(colour)
+    result.setAlphaF(opacity)
+    return result
 
 
 _ZOOM, _STEP = 1.3, 0.15

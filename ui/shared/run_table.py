@@ -45,8 +45,8 @@ def describe_run(run: Run) -> str:
         rules_line(run),
     ]
     if run.quality.samples:
-        said = f"{run.accuracy_name}  {accuracy_text(run)}"
-        lines.append(f"{said}, measured on host (PyTorch)")
+        text = f"{run.accuracy_name}  {accuracy_text(run)}"
+        lines.append(f"{text}, measured on host (PyTorch)")
     if run.cost is not None:
         lines.append(
             f"{count(run.cost.cycles)} cycles, SRAM {size(run.cost.sram_bytes)}, "

@@ -115,7 +115,7 @@ def icon(name: str, colour: str) -> QIcon:
     """Return the icon ``resources/icons/NAME.svg`` in a colour ``#rrggbb``."""
     text = (ICONS / f"{name}.svg").read_text(encoding="utf-8").replace("currentColor", colour)
     renderer = QSvgRenderer(QByteArray(text.encode()))
-    made = QIcon()
+    result = QIcon()
     for scale in _SCALES:
         pixmap = QPixmap(SIZE_PX * scale, SIZE_PX * scale)
         pixmap.fill(Qt.GlobalColor.transparent)
@@ -123,5 +123,5 @@ def icon(name: str, colour: str) -> QIcon:
         renderer.render(painter, QRectF(0, 0, SIZE_PX * scale, SIZE_PX * scale))
         painter.end()
         pixmap.setDevicePixelRatio(scale)
-        made.addPixmap(pixmap)
-    return made
+        result.addPixmap(pixmap)
+    return result

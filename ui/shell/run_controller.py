@@ -76,9 +76,9 @@ class LiveMode(QObject):
         if view.key == self._tried or view.state not in {"stale", "running"}:
             return
         self._tried = view.key
-        done = {each.id for each in context.session.stages() if each.state == "cached"}
-        made = context.runner.run_until(project, context.document.folder, [GOAL], done)
-        self._job = made[0] if made else ""
+        done = {request.id for request in context.session.stages() if request.state == "cached"}
+        result = context.runner.run_until(project, context.document.folder, [GOAL], done)
+        self._job = result[0] if result else ""
 
     def _stop(self) -> None:
         job = self._context.runner.job(self._job)
@@ -169,8 +169,8 @@ class RunController(QObject):
             if document.project is not None:
                 uses = code_used(document.project, document.folder)
                 self._trust.grant(uses, document.title)
-                for each in asked:
-                    each()
+                for request in asked:
+                    request()
 
         self._context.notices.question(
             "This project runs Python code.",

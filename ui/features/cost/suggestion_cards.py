@@ -54,8 +54,8 @@ class SuggestionCards(QScrollArea):
         column = QVBoxLayout(page)
         column.setContentsMargins(0, 2, 6, 2)
         column.setSpacing(6)
-        self.cards = [_gain_card(*each, page) for each in gains]
-        self.cards += [self._card(each, page) for each in suggestions]
+        self.cards = [_gain_card(*applied, page) for applied in gains]
+        self.cards += [self._card(suggestion, page) for suggestion in suggestions]
         for card in self.cards:
             column.addWidget(card)
         self.note = _text("" if suggestions else empty, page)
@@ -92,8 +92,8 @@ class SuggestionCards(QScrollArea):
         expected = _text(f"Expected: {suggestion.expected}", card)
         expected.setObjectName("Hint")
         column.addWidget(expected)
-        said = f"{suggestion.title}. {suggestion.evidence} Expected: {suggestion.expected}"
-        card.setAccessibleName(said)
+        text = f"{suggestion.title}. {suggestion.evidence} Expected: {suggestion.expected}"
+        card.setAccessibleName(text)
         return card
 
 
@@ -218,14 +218,14 @@ class SuggestionController(QObject):
         if project is None:
             return []
         found = []
-        for each in self._applied:
-            if each.before is not each.after and _same(each.before, project):
+        for applied in self._applied:
+            if applied.before is not applied.after and _same(applied.before, project):
                 continue
-            if each.compiled is not None:
-                said = Gain(each.program, each.compiled).sentence
+            if applied.compiled is not None:
+                text = Gain(applied.program, applied.compiled).sentence
             else:
-                said = WAITING if _same(each.after, project) else UNKNOWN
-            found.append((each.title, said))
+                text = WAITING if _same(applied.after, project) else UNKNOWN
+            found.append((applied.title, text))
         return found
 
     def _found(
@@ -243,9 +243,9 @@ class SuggestionController(QObject):
 
     def _measure(self, last: _CompiledState, seen: _CompiledState) -> None:
         """Add the program after compilation to the applied suggestions."""
-        for each in self._applied:
-            if each.compiled is None and _same(each.after, seen.project):
-                each.compiled = seen.program
+        for applied in self._applied:
+            if applied.compiled is None and _same(applied.after, seen.project):
+                applied.compiled = seen.program
         if not _same(last.project, seen.project):
             return
         for gone in _written_away(last.suggestions, seen.suggestions):
@@ -260,8 +260,8 @@ def _written_away(
     before: Sequence[Suggestion], after: Sequence[Suggestion]
 ) -> list[Suggestion]:  # fmt: skip
     """Return the source changes that are no longer suggested."""
-    still = {each.id for each in after}
-    return [each for each in before if each.edit is None and each.id not in still]
+    still = {suggestion.id for suggestion in after}
+    return [s for s in before if s.edit is None and s.id not in still]
 
 
 def _same(one: Project, other: Project) -> bool:

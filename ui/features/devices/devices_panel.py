@@ -292,10 +292,10 @@ class DevicesPanel(Panel):
             return doing or NOTHING
         done = sum(1 for point in found.points if point.totals is not None or point.problem)
         left_out = sum(1 for point in found.points if point.problem)
-        said = f"{done} of {found.total} points, estimated by {found.tool}"
-        said += f"; {left_out} skipped, see Remark." if left_out else "."
+        text = f"{done} of {found.total} points, estimated by {found.tool}"
+        text += f"; {left_out} skipped, see Remark." if left_out else "."
         former = "" if self.study.is_current else "Outdated: "
-        return f"{former}{said} {doing}".strip()
+        return f"{former}{text} {doing}".strip()
 
     def _show_look(self) -> None:
         stale = self.study.found is not None and not self.study.is_current
@@ -303,7 +303,7 @@ class DevicesPanel(Panel):
 
     def _choose(self, point: SweepPoint | None) -> None:
         listed = list(self.study.found.points) if self.study.found else []
-        targets = [each.target for each in listed]
+        targets = [p.target for p in listed]
         place = targets.index(point.target) if point and point.target in targets else None
         self._chosen = listed[place] if place is not None else None
         shown = [] if place is None else [self.model.shown_at(place)]

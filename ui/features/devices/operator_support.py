@@ -107,10 +107,12 @@ class OperatorSupportView(QWidget):
             return f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip()
         if found is None:
             return NOTHING
-        said = [f"{d.kind}: {d.problem}" for d in found.devices if d.problem]
+        sentences = [f"{d.kind}: {d.problem}" for d in found.devices if d.problem]
         if not self.study.is_current:
-            said.insert(0, "Outdated.")
-        return " ".join(said) or "Not compiled. Operators that only Vela rejects are not found."
+            sentences.insert(0, "Outdated.")
+        return (
+            " ".join(sentences) or "Not compiled. Operators that only Vela rejects are not found."
+        )
 
     def _on_start(self) -> None:
         project = self.context.document.project
@@ -133,5 +135,5 @@ class OperatorSupportView(QWidget):
 def _card(device: DevicePlacement) -> Card:
     if device.problem:
         return Card(device.kind, "not possible", _ORIGIN, device.problem)
-    said = f"{device.npu} NPU, {len(device.cpu)} CPU"
-    return Card(device.kind, said, _ORIGIN, "Operators on the NPU and on the CPU")
+    text = f"{device.npu} NPU, {len(device.cpu)} CPU"
+    return Card(device.kind, text, _ORIGIN, "Operators on the NPU and on the CPU")

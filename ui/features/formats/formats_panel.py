@@ -149,17 +149,19 @@ class FormatsPanel(Panel):
         return self._rows[place] if 0 <= place < len(self._rows) else None
 
     def _role(self, row: RangeRow) -> Role:
-        said = json.loads(row.tensor.format) if row.tensor.format else {}
+        fields = json.loads(row.tensor.format) if row.tensor.format else {}
         usual = "w" if row.tensor.kind == "weight" else "x"
-        return _ROLES.get(said.get("operand", usual), "data")
+        return _ROLES.get(fields.get("operand", usual), "data")
 
     def _take_present(self) -> None:
         """Show the selected tensor's format unless the form was edited."""
         row = self._row()
         config = FIRST
         if row is not None and row.tensor.format:
-            said = json.loads(row.tensor.format)
-            config = FormatConfig(**{k: said[k] for k in FormatConfig.model_fields if k in said})
+            fields = json.loads(row.tensor.format)
+            config = FormatConfig(
+                **{k: fields[k] for k in FormatConfig.model_fields if k in fields}
+            )
         self._is_own = False
         self.form.render_config(config, self._refusal)
 

@@ -57,7 +57,7 @@ class Annotations(QObject):
         self._search, self._overlay = bar.search, bar.overlay
         self._background, self._loader = background, loader
         self._dropped: tuple[NumbersFile, ...] = ()
-        self._unsaid: list[NumbersFile] = []
+        self._unreported: list[NumbersFile] = []
         self._asked = 0
         self.data = OverlayData()
         background.done.connect(self._on_done)
@@ -84,7 +84,7 @@ class Annotations(QObject):
     def take(self, numbers: NumbersFile) -> None:
         """Add the numbers of a dropped file to the next request."""
         self._dropped = (*(d for d in self._dropped if d.name != numbers.name), numbers)
-        self._unsaid.append(numbers)
+        self._unreported.append(numbers)
         self._overlay.prefer(measure_id(next(iter(numbers.columns))))
 
     def show_configs(self) -> None:
@@ -140,9 +140,9 @@ class Annotations(QObject):
 
     def _tell_unknown(self) -> None:
         """Report once how many names of a dropped file are unknown."""
-        said, self._unsaid = self._unsaid, []
-        known = {n for s in self.data.lineage.levels.values() for n in s.nodes_by_id if said}
-        for numbers in said:
+        files, self._unreported = self._unreported, []
+        known = {n for s in self.data.lineage.levels.values() for n in s.nodes_by_id if files}
+        for numbers in files:
             if lost := sorted(numbers.operations - known):
                 self._context.notices.warning(
                     f"{len(lost):,} of {len(numbers.operations):,} names in '{numbers.name}' "
@@ -151,6 +151,6 @@ class Annotations(QObject):
                 )
 
     def _forget(self) -> None:
-        self._dropped, self._unsaid = (), []
+        self._dropped, self._unreported = (), []
         self._asked += 1
         self.data = OverlayData()

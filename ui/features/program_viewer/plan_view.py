@@ -59,7 +59,7 @@ class PlanView(QWidget):
         """Show the plan of a method."""
         self._all, self._buffers = tuple(planned(method)), method.planned
         self.memory.clear()
-        for number in sorted({each.memory for each in self._all}):
+        for number in sorted({tensor.memory for tensor in self._all}):
             self.memory.addItem(f"Memory {number}", number)
         self.memory.setVisible(self.memory.count() > 1)
         self._show()
@@ -71,8 +71,8 @@ class PlanView(QWidget):
 
     def _show(self) -> None:
         number = self.memory.currentData()
-        self._shown = tuple(each for each in self._all if each.memory == number)
-        ranges = [_live(each) for each in self._shown]
+        self._shown = tuple(tensor for tensor in self._all if tensor.memory == number)
+        ranges = [_live(tensor) for tensor in self._shown]
         fullest = fullest_step(ranges)
         self.plot.setVisible(bool(ranges))
         self.plot.render_tensors(ranges, fullest)

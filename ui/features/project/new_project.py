@@ -394,8 +394,8 @@ class NewProjectDialog(QDialog):
         try:
             if name:
                 choice = self.target.choice or FIRST_TARGET
-                made = boards.choice_for(name, load(name, self.folder), self.folder, choice)
-                self.target.render_choice(made, self.folder)
+                result = boards.choice_for(name, load(name, self.folder), self.folder, choice)
+                self.target.render_choice(result, self.folder)
         except WorkbenchError as error:
             self.problems.setText("\n".join(info.message for info in error.infos))
             return

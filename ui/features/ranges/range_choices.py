@@ -246,8 +246,8 @@ class RangeController(QObject):
 
     def take_back(self, choices: Sequence[ChoiceOfRange]) -> None:
         """Remove pinned ranges and methods in one step."""
-        fixed = [each.tensor for each in choices if isinstance(each, FixedRange)]
-        methods = [each for each in choices if isinstance(each, RangeMethod)]
+        fixed = [choice.tensor for choice in choices if isinstance(choice, FixedRange)]
+        methods = [choice for choice in choices if isinstance(choice, RangeMethod)]
         named = [*fixed, *(method.place for method in methods)]
         many = f"{len(named)} overrides" if len(named) != 1 else f"range of {named[0]}"
 

@@ -165,11 +165,11 @@ class RangeEditor(QWidget):
         if self._histogram is None or self._row is None:
             return "All observed values are equal; no prediction possible."
         choice = predicted(self._histogram, grid)
-        said = f"clipped {percent(choice.clipped)}   SQNR {decibel(choice.sqnr_db)} (predicted)"
+        text = f"clipped {percent(choice.clipped)}   SQNR {decibel(choice.sqnr_db)} (predicted)"
         if self._ends is not None and self._row.effective is not None:
             now = predicted(self._histogram, self._row.effective)
-            said += f", current {decibel(now.sqnr_db)}"
-        return said
+            text += f", current {decibel(now.sqnr_db)}"
+        return text
 
     def _enable(self, *, can_apply: bool) -> None:
         is_editable = self._row is not None and self._row.is_editable

@@ -78,10 +78,10 @@ class RulesPanel(Panel):
         self.model.set_rows(rows)
         self._stack.setCurrentIndex(1 if rows else 0)
         fixed, methods = (len(project.ranges), len(project.range_methods)) if project else (0, 0)
-        said = [f"{fixed} range{'s' if fixed != 1 else ''} pinned"] if fixed else []
-        said += [f"{methods} range method{'s' if methods != 1 else ''}"] if methods else []
-        self.ranges.setText(f"{', '.join(said)}: see Ranges")
-        self.ranges.setVisible(bool(said))
+        sentences = [f"{fixed} range{'s' if fixed != 1 else ''} pinned"] if fixed else []
+        sentences += [f"{methods} range method{'s' if methods != 1 else ''}"] if methods else []
+        self.ranges.setText(f"{', '.join(sentences)}: see Ranges")
+        self.ranges.setVisible(bool(sentences))
         self.form.setEnabled(project is not None)
         self.form.render_choices(self._names(), self._offers)
         self._show_tools()

@@ -182,8 +182,8 @@ def _hint(text: str, parent: QWidget) -> QLabel:
 
 
 def _stack(parent: QWidget, head: QWidget | QHBoxLayout, body: QWidget) -> QWidget:
-    made = QWidget(parent)
-    layout = QVBoxLayout(made)
+    page = QWidget(parent)
+    layout = QVBoxLayout(page)
     layout.setContentsMargins(8, 6, 8, 4)
     layout.setSpacing(4)
     if isinstance(head, QWidget):
@@ -192,4 +192,4 @@ def _stack(parent: QWidget, head: QWidget | QHBoxLayout, body: QWidget) -> QWidg
         layout.addLayout(head)
     layout.addWidget(body, 1)
     layout.addStretch(0)
-    return made
+    return page

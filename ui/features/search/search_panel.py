@@ -183,11 +183,13 @@ class SearchPanel(Panel):
         found, project, key = self.study.found, self.study.studied, self.study.key
         if found is None or project is None:
             return
-        new = [each for each in found.candidates if (key, each.number) not in self._kept]
+        new = [
+            candidate for candidate in found.candidates if (key, candidate.number) not in self._kept
+        ]
         if new:
-            self._kept.update((key, each.number) for each in new)
-            made = [with_choices(project, found.units, each.choices) for each in new]
-            self.context.history.keep(made, self.context.document.folder, "search")
+            self._kept.update((key, candidate.number) for candidate in new)
+            projects = [with_choices(project, found.units, candidate.choices) for candidate in new]
+            self.context.history.keep(projects, self.context.document.folder, "search")
 
     def _show_found(self) -> None:
         found, job = self.study.found, self.study.job
@@ -201,7 +203,7 @@ class SearchPanel(Panel):
         self.note.setText(why or self._sentence(found))
         self._dots = found.measured() if found is not None else []
         self._front = found.front() if found is not None else []
-        numbers = {each.number for each in self._front}
+        numbers = {candidate.number for candidate in self._front}
         name = self._dots[0].accuracy_name if self._dots else "accuracy"
         dots = [
             Dot(c.accuracy or 0.0, float(c.cycles or 0), float(c.sram_bytes or 0),
@@ -223,20 +225,20 @@ class SearchPanel(Panel):
             doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}" if job else ""
             return doing or NOTHING
         failed = len(found.candidates) - len(found.measured())
-        said = f"{len(found.candidates)} of {found.total} candidates"
-        said += f", {failed} failed" if failed else ""
+        summary = f"{len(found.candidates)} of {found.total} candidates"
+        summary += f", {failed} failed" if failed else ""
         best = found.best()
         text = f"best within limits: candidate {best.number}" if best else "none within limits"
         former = "" if self.study.is_current else "Outdated: "
         return (
-            f"{former}{said}; {text}. Dashed line: modules set to float one by one. Faint dots "
+            f"{former}{summary}; {text}. Dashed line: modules set to float one by one. Faint dots "
             f"exceed a limit."
         )
 
     def _choose(self, candidate: Candidate | None) -> None:
         self._chosen = candidate
         self.plot.choose([i for i, c in enumerate(self._dots) if c is candidate])
-        numbers = [each.number for each in self._front]
+        numbers = [front.number for front in self._front]
         if candidate is not None and candidate.number in numbers:
             self.slider.blockSignals(True)
             self.slider.setValue(numbers.index(candidate.number))

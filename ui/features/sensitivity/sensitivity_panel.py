@@ -170,14 +170,14 @@ class SensitivityPanel(Panel):
         doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
         if found is None:
             return doing or NOTHING
-        said = (
+        text = (
             f"Whole model {decibel(found.quantized.sqnr_db)} over "
             f"{plural(found.samples, 'sample')} of {found.data}, "
             f"{quality_origin(self.context.document.project)}."
         )
         if not self.study.is_current:
-            said = f"Outdated: {said[0].lower()}{said[1:]}"
-        return f"{said} {doing}".strip()
+            text = f"Outdated: {text[0].lower()}{text[1:]}"
+        return f"{text} {doing}".strip()
 
     def _show_bars(self, found: SensitivityResult) -> None:
         gains = self.view.currentIndex() == 0

@@ -32,31 +32,31 @@ def origin_sentence(lowered: LowerResult, shown: Timeline, origin: str) -> str:
     ``origin`` is the origin of the cycles, e.g. ``estimated (Vela 5.1.0)``.
     """
     where = f"{lowered.target}, {lowered.system_config}, {lowered.memory_mode}"
-    said = [f"{origin[:1].upper()}{origin[1:]} for {where}."]
+    sentences = [f"{origin[:1].upper()}{origin[1:]} for {where}."]
     if shown.is_measured:
-        said.append("Mean over all inferences. Memory cycles are not measured by operation.")
+        sentences.append("Mean over all inferences. Memory cycles are not measured by operation.")
         without = sum(1 for span in shown.spans if span.measured is None)
         if without:
             without_length = plural(without, "operation")
-            said.append(f"Without own measurement: {without_length}.")
+            sentences.append(f"Without own measurement: {without_length}.")
     elif shown.spans:
-        said.append(
+        sentences.append(
             "Dark: computing. Memory access times within an operation are unknown and drawn "
             "from its start."
         )
     else:
-        said.append("Nothing runs on the NPU.")
+        sentences.append("Nothing runs on the NPU.")
     if shown.stops:
-        said.append("\u25c6 CPU operators (not in the cycle estimate).")
+        sentences.append("\u25c6 CPU operators (not in the cycle estimate).")
     if shown.unplaced:
         number = len(shown.unplaced)
-        said.append(f"{count(number)} CPU operators have no known position.")
-    return " ".join(said)
+        sentences.append(f"{count(number)} CPU operators have no known position.")
+    return " ".join(sentences)
 
 
 def sums_sentence(shown: Timeline, places: Sequence[int], nodes: Sequence[CpuNode]) -> str:
     """Return the sums of the selected operations and CPU operators; "" for no selection."""
-    said = []
+    sentences = []
     if places:
         sums = shown.sums(places)
         kind = "measured" if shown.is_measured else "estimated"
@@ -72,11 +72,11 @@ def sums_sentence(shown: Timeline, places: Sequence[int], nodes: Sequence[CpuNod
         most_first = sorted(sums.bounds.items(), key=lambda pair: -pair[1])
         if most_first:
             parts.append("bound by " + ", ".join(f"{what} ({count(n)})" for what, n in most_first))
-        said.append("; ".join(parts) + ".")
+        sentences.append("; ".join(parts) + ".")
     if nodes:
         names = ", ".join(dict.fromkeys(operator_name(node.op) for node in nodes[:_MOST_LINES]))
-        said.append(f"{plural(len(nodes), 'operator')} on the CPU, duration unknown: {names}.")
-    return " ".join(said)
+        sentences.append(f"{plural(len(nodes), 'operator')} on the CPU, duration unknown: {names}.")
+    return " ".join(sentences)
 
 
 def describe_stop(stop: CpuStop) -> str:
@@ -212,8 +212,8 @@ class TimelinePanel(ResultPanel):
         self.plot.mark(self._chosen)
         shown: Timeline = self.plot.timeline
         nodes = [node for number in self._stops for node in shown.stops[number].nodes]
-        said = sums_sentence(shown, self._chosen, nodes)
-        self.sums.setText(said or KEYS)
+        text = sums_sentence(shown, self._chosen, nodes)
+        self.sums.setText(text or KEYS)
 
     def _choose(self, places: Sequence[int], stops: Sequence[int] = ()) -> None:
         self._sum_up(places, stops)

@@ -78,10 +78,10 @@ def _row(covered: NDArray[np.float64], colour: QColor) -> QImage:
     # Premultiplied ARGB32, little-endian: blue, green, red, alpha.
     parts = np.asarray([colour.blueF(), colour.greenF(), colour.redF(), 1.0])
     pixels = np.ascontiguousarray(np.rint(255 * alpha[:, None] * parts).astype(np.uint8))
-    made = QImage(
+    result = QImage(
         pixels.data, len(pixels), 1, 4 * len(pixels), QImage.Format.Format_ARGB32_Premultiplied
     )
-    return made.copy()
+    return result.copy()
 
 
 _FONT_PX, _PAD_PX, _LEAST_PX = 11, 4.0, 34.0

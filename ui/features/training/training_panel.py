@@ -334,18 +334,18 @@ class TrainingPanel(Panel):
             return doing or (NO_DATA if lacks else NOTHING)
         apart = f"{plural(found.held_out, 'sample')} held out of"
         measured = apart if found.held_out else "all samples of"
-        said = (
+        text = (
             f"Before training {decibel(found.start_db)}, {_best(found)}; "
             f"{plural(len(found.epochs), 'epoch')} of {plural(found.samples, 'sample')}, "
             f"predicted on {measured} {found.data}."
         )
         if found.device != "cpu":
-            said += f" Trained on {found.device}."
+            text += f" Trained on {found.device}."
         if found.one_by_one:
-            said += " Batch size 1 (required by the model)."
+            text += " Batch size 1 (required by the model)."
         if not self.study.is_current:
-            said = f"Outdated: {said[0].lower()}{said[1:]}"
-        return f"{said} {doing}".strip()
+            text = f"Outdated: {text[0].lower()}{text[1:]}"
+        return f"{text} {doing}".strip()
 
     def _show_weights(self) -> None:
         found, project = self.study.found, self.context.document.project
@@ -384,12 +384,12 @@ class TrainingPanel(Panel):
 
     def _on_function(self) -> None:
         function = self.function.text().strip()
-        said = (
+        text = (
             f"Set training function to {function}"
             if function
             else ("Use built-in training function")
         )
-        self.context.document.apply(said, lambda project: edits.train_by(project, function))
+        self.context.document.apply(text, lambda project: edits.train_by(project, function))
 
     def _on_preview(self) -> None:
         project, name = self.context.document.project, self._weights()

@@ -103,11 +103,11 @@ class WeightTransformsPanel(Panel):
             is_on = project is not None and name in project.improvers
             attempt.setText("Preview without" if is_on else "Preview with")
             attempt.setEnabled(project is not None and not self.preview.is_running)
-            said = self.preview.sentence() if name == self._previewed else ""
+            summary = self.preview.sentence() if name == self._previewed else ""
             done = next((i.sentence for i in self._improvements(name) if i.improver == name), "")
-            said = "\n".join(text for text in (done, said) if text)
-            self.outcomes[name].setText(said)
-            self.outcomes[name].setVisible(bool(said))
+            summary = "\n".join(text for text in (done, summary) if text)
+            self.outcomes[name].setText(summary)
+            self.outcomes[name].setVisible(bool(summary))
 
     def _improvements(self, name: ImproverId) -> tuple[Improvement, ...]:
         """Return the changes by the transforms in the project or in the previewed candidate."""
