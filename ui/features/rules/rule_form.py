@@ -20,13 +20,13 @@ from ui.state.assigner import Offer
 from workbench.project.model import RULE_CALLS, RuleKind
 
 KINDS: tuple[tuple[RuleKind, str, str], ...] = (
-    ("module_name", "Module (with submodules)", "features.3"),
+    ("module_name", "Module", "features.3"),
     ("module_type", "Module type", "torch.nn.modules.conv.Conv2d"),
     ("global", "Whole model", ""),
     ("io", "Inputs and outputs", ""),
     ("node_target", "Operator", "aten.conv2d.default"),
     ("node_name", "Node", "conv2d_3"),
-    ("pattern", "Pattern (nodes and modules)", "layers_[0-3].*"),
+    ("pattern", "Name pattern", "layers_[0-3].*"),
     ("finder", "Plug-in node matcher", "finders.py:FirstLayers"),
     ("quantizer", "Plug-in quantizer", ""),
 )
