@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench import api
 from workbench.cli.output import (
     EXIT_DONE,
     EXIT_USAGE,
     add_json,
     add_project,
-    open_project,
     print_infos,
     print_json,
     print_table,
@@ -18,10 +18,7 @@ from workbench.cli.output import (
 from workbench.cli.target import with_options
 from workbench.deploy import boards
 from workbench.deploy.boards import load
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.pipeline.cache import Cache, default_root
-from workbench.pipeline.plan import plan
-from workbench.pipeline.resolution import float_graph, prepared_result, problems
+from workbench.errors import ErrorInfo, Place, failure
 from workbench.project import edits, store
 from workbench.project.model import (
     DataSource,
@@ -123,10 +120,9 @@ def _new(options: argparse.Namespace) -> int:
     if not options.model:
         raise failure("No model is named.", "Add --model, --recipe, or --aot for a command line.")
     project = _made(options, path)
-    infos = [p.info for p in problems(project, path.absolute().parent, None) if p.level == "error"]
-    if infos:
-        raise WorkbenchError(infos)
-    store.save(project, path)
+    opened = api.OpenProject(project, path.absolute().parent, path)
+    api.require_valid(opened)
+    api.save(opened)
     if options.json:
         print_json({"project": str(path), "target": project.target.model_dump(mode="json")})
     else:
@@ -229,41 +225,40 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _check(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
-    try:
-        graph = float_graph(project, folder, Cache(default_root()))
-        prepared = prepared_result(project, folder, Cache(default_root()))
-    except WorkbenchError:
-        graph = prepared = None
-    found = problems(project, folder, graph, prepared)
-    errors = [p.info for p in found if p.level == "error"]
+    opened = api.open(options.project)
+    result = api.check(opened)
     if options.json:
+        problems = [{"level": p.level, **p.info.model_dump(mode="json")} for p in result.problems]
         print_json(
             {
-                "project": project.name,
-                "valid": not errors,
-                "matches_checked": graph is not None,
-                "problems": [{"level": p.level, **p.info.model_dump(mode="json")} for p in found],
+                "project": opened.project.name,
+                "valid": result.valid,
+                "matches_checked": result.matches_checked,
+                "problems": problems,
             }
         )
-        return EXIT_USAGE if errors else EXIT_DONE
-    print_infos(errors)
-    print_infos([p.info for p in found if p.level == "warning"], "warning")
-    if graph is None:
-        note = ErrorInfo(message="Rules were not matched: the model has not been exported yet.",
-                         hint=f"Run: workbench run {options.project} --until export")  # fmt: skip
+        return EXIT_DONE if result.valid else EXIT_USAGE
+    print_infos(result.errors)
+    print_infos(result.warnings, "warning")
+    if not result.matches_checked:
+        note = ErrorInfo(
+            message="Rules are not matched: the model has not been exported yet.",
+            hint=f"Run: workbench run {options.project} --until export",
+            code="rules-not-matched",
+        )
         print_infos([note], "note")
-    print("Invalid." if errors else f"Valid: {project.name} for {project.target.id}.")
-    return EXIT_USAGE if errors else EXIT_DONE
+    name, target = opened.project.name, opened.project.target.id
+    print(f"Valid: {name} for {target}." if result.valid else "Invalid.")
+    return EXIT_DONE if result.valid else EXIT_USAGE
 
 
 def _plan(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
-    planned = plan(project, folder, Cache(default_root()))
+    opened = api.open(options.project)
+    planned = api.plan(opened)
     if options.json:
         print_json(
             {
-                "project": project.name,
+                "project": opened.project.name,
                 "stages": [
                     {"id": s.id, "key": s.key, "state": s.state, "reason": s.reason}
                     for s in planned.stages

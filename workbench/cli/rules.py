@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.jobs import Job
+from workbench import api
+from workbench.cli.jobs import ProgressPrinter
 from workbench.cli.output import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -27,7 +28,7 @@ from workbench.project.configs import PRESETS_BY_ID, Config, PluginRole
 from workbench.project.model import PLUGIN_KINDS, RULE_CALLS, Project, RuleKind
 from workbench.project.plugins import offered
 from workbench.project.rules import Resolution
-from workbench.protocol import RunUntil, StageFailed
+from workbench.protocol import RunUntil
 from workbench.targets import target_of
 from workbench.targets.formats.pass_args import pass_args_of, read_args, taken, toml_of
 
@@ -167,15 +168,14 @@ def _graph(
     if graph is not None:
         return graph
     check_trust(options, project, folder)
-    job = Job()
     command = RunUntil(
         job="rules", project=project, folder=str(folder), until="export",
         cache_root=str(cache.root), accelerate=not options.no_acceleration,
     )  # fmt: skip
-    if job.run(command) != "done":
-        for event in job.events:
-            if isinstance(event, StageFailed):
-                print_infos(event.infos, f"{event.stage} failed")
+    job = api.run_job(command, ProgressPrinter().event)
+    if job.outcome != "done":
+        for event in job.failures:
+            print_infos(event.infos, f"{event.stage} failed")
         return None
     return float_graph(project, folder, cache)
 
