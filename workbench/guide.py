@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.graph.snapshot import GraphSnapshot, Node
+from workbench.installation import resources
 from workbench.project.configs import A16W8, PRESETS, Preset
 from workbench.project.model import (
     KEEPING_CALLS,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from workbench.targets.base import TargetSpec
 
-GUIDE = Path(__file__).parents[1] / "resources" / "guide"
+GUIDE = resources() / "guide"
 REFERENCE = GUIDE / "reference"
 INDEX = GUIDE / "index.md"
 

@@ -17,6 +17,7 @@ from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.history.comparison import front_of, newest_accuracy, point_of, rules_line
 from workbench.history.store import History, history_path
+from workbench.installation import resources
 from workbench.pipeline.plan import plan, tool_versions
 from workbench.pipeline.resolution import resolve_graph
 from workbench.pipeline.stages import STAGES
@@ -316,7 +317,7 @@ def _history(path: Path) -> list[Run]:
         history.close()
 
 
-_TEMPLATES = Path(__file__).parents[1] / "resources" / "report"
+_TEMPLATES = resources() / "report"
 
 
 def page(project: Project, path: Path, cache: Cache) -> str:

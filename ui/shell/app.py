@@ -37,6 +37,7 @@ from ui.state.selection import Selection
 from ui.state.session import Planned, Planner, Session
 from ui.state.settings import Settings
 from workbench.errors import failure
+from workbench.logs import configure, log, log_event, log_file
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.stages import STAGES
 from workbench.project.model import Project
@@ -243,6 +244,7 @@ class Workbench(QObject):
 
     def _on_event(self, event: Event) -> None:
         self.session.receive(event)
+        log_event(event)
         if isinstance(event, LogLine):
             self.context.log.add(event.level, event.text, event.stage)
 
@@ -295,6 +297,7 @@ _SWITCH_S = 0.001
 
 def run(project: str | None) -> int:
     """Open the window and stay until it is closed; return the exit code."""
+    configure()
     application = QApplication([NAME])
     application.setApplicationName("quantization-workbench")
     application.setApplicationDisplayName(NAME)
@@ -327,9 +330,11 @@ def _on_exception(
     """Tell the user of a mistake in the program, once, with what a report needs."""
     details = "".join(traceback.format_exception(kind, error, trace))
     sys.stderr.write(details)
+    log.critical("Unexpected error in the window.\n%s", details)
     problem = failure(
-        "Something unexpected went wrong in the window.",
-        "Your project is kept; save it, and please report this with the details.",
+        "Unexpected error in the window.",
+        f"The project is unchanged. Save it, and report this with the log: {log_file()}",
         details=details,
+        code="unexpected-window-error",
     )
     workbench.notices.error(problem)

@@ -25,11 +25,12 @@ from ui.state.project_files import ProjectInUseError, Recovery, left_behind
 from ui.state.relocate import relative_to
 from ui.state.settings import Settings
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.installation import resources
 from workbench.project import edits
 from workbench.project.model import PROJECT_SUFFIX, Project
 from workbench.project.sources import ARRAY_SUFFIXES, TEXT_SUFFIX
 
-SAMPLE = Path(__file__).parents[2] / "resources" / "samples" / "digits" / "digits.qwb"
+SAMPLE = resources() / "samples" / "digits" / "digits.qwb"
 FILTER = f"Projects (*{PROJECT_SUFFIX})"
 _PROGRAMS = " ".join(f"*{suffix}" for suffix in PROGRAM_SUFFIXES)
 OPEN_FILTERS = (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from workbench.engine_process import EngineProcess
 from workbench.errors import Cancelled, ErrorInfo, Place
+from workbench.logs import log, log_event
 from workbench.protocol import (
     EngineExit,
     Event,
@@ -65,10 +66,11 @@ def run_job(
 
     def receive(line: str) -> None:
         tail.append(line)
+        log.debug("%s", line)
         if on_output is not None:
             on_output(line)
 
-    log = engine.run_log(receive)
+    output = engine.run_log(receive)
     result = JobResult()
     with _stopped_by_interrupt(engine) as interrupted:
         try:
@@ -82,11 +84,12 @@ def run_job(
                     result.stages.append(event)
                 elif isinstance(event, EngineExit) and not event.expected:
                     result.stages.append(_crash(event, command, tail))
+                log_event(event)
                 if on_event is not None:
                     on_event(event)
         finally:
             engine.stop()
-            log.join(1.0)
+            output.join(1.0)
     if interrupted.is_set() or result.outcome == "cancelled":
         raise Cancelled
     return result

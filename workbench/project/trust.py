@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import platformdirs
 
 from workbench.errors import ErrorInfo, Place, TrustRequiredError, WorkbenchError
+from workbench.installation import resources
 from workbench.project import sources
 from workbench.project.store import write_atomically
 
@@ -142,7 +143,7 @@ def _globals(data: bytes) -> Iterator[str]:
 
 
 # The program's own samples are a part of the program; copies of them are asked for like any code.
-SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
+SAMPLES = resources() / "samples"
 CONFIG_VARIABLE = "QUANTIZATION_WORKBENCH_CONFIG"
 
 
