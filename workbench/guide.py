@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.errors import Place, PlaceKind
 from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.installation import resources
 from workbench.project.configs import A16W8, PRESETS, Preset
@@ -51,6 +52,25 @@ def page_for_panel(panel_id: str) -> Path:
     """Return the page about a panel; the table of contents where there is none."""
     page = GUIDE / "user" / f"{panel_id}.md"
     return page if page.is_file() else INDEX
+
+
+_PLACES: dict[PlaceKind, str] = {
+    "project": "user/project-file.md",
+    "file": "user/models.md",
+    "module": "user/modules.md",
+    "node": "user/graph.md",
+    "tensor": "user/ranges.md",
+    "rule": "user/rules.md",
+    "stage": "user/pipeline.md",
+    "option": "user/targets.md",
+    "sample": "user/data.md",
+    "tool": "user/doctor.md",
+}
+
+
+def page_for_place(place: Place) -> Path:
+    """Return the page that explains the kind of thing a problem concerns."""
+    return GUIDE / _PLACES[place.kind]
 
 
 def title(path: Path) -> str:

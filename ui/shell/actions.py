@@ -67,7 +67,13 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("theme", "&View", "&Dark or light", "Ctrl+Shift+L", "moon"),
     ActionRow("default_layout", "&View", "&Arrange panels as at first"),
     ActionRow("save_layout", "&View", "&Keep this arrangement\u2026"),
+    ActionRow("help", "&Help", "&Help for this panel", "F1", "question"),
+    ActionRow("guide", "&Help", "&Guide"),
+    ActionRow("shortcuts", "&Help", "&Keyboard shortcuts"),
+    ActionRow("glossary", "&Help", "G&lossary"),
+    ActionRow(LINE, "&Help"),
     ActionRow("doctor", "&Help", "&What this machine has\u2026"),
+    ActionRow("about", "&Help", "&About"),
 )
 
 

@@ -22,6 +22,7 @@ from ui.shared.panel import PanelContext
 from ui.shared.problem_list import ProblemListModel
 from ui.shell.checking import Checker
 from ui.shell.file_controller import FileVerbs
+from ui.shell.help_controller import HelpController
 from ui.shell.main_window import LAST, NAME, MainWindow, Navigation, WindowVerbs
 from ui.shell.mase_controller import MaseVerbs
 from ui.shell.run_controller import BlameVerbs, DeliverVerbs, RunVerbs
@@ -82,6 +83,8 @@ class Workbench(QObject):
         self.navigation = Navigation(self.context, self.window)
         self.checker = Checker(self.context, self)
         self.frame = WindowVerbs(self.context, self.trust, self.window, self.files.open_path)
+        self.help = HelpController(self.context, self.window)
+        self.notices.help_asked.connect(self.help.show_place)
         self._warm = QTimer(self, interval=_WARM_UP_MS, singleShot=True)
         self._warm.timeout.connect(self._on_idle)
         self._wire_state()
@@ -199,6 +202,11 @@ class Workbench(QObject):
             "default_layout": self.window.arrange_at_first,
             "save_layout": self.frame.ask_layout_name,
             "doctor": self.frame.show_doctor,
+            "help": self.help.show_for_focus,
+            "guide": self.help.show_contents,
+            "shortcuts": self.help.show_shortcuts,
+            "glossary": self.help.show_glossary,
+            "about": self.help.show_about,
         }
         for stage in STAGES:
             verbs[f"run_to_{stage.id}"] = partial(self.runs.run_to, stage.id)

@@ -58,11 +58,13 @@ class Notices(QObject):
         posted: a ``Notice`` is to be shown.
         closed: the id of a notice that is over.
         place_asked: a ``Place`` the user wants to go to.
+        help_asked: a ``Place`` the user wants to read about.
     """
 
     posted = Signal(object)
     closed = Signal(int)
     place_asked = Signal(object)
+    help_asked = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
