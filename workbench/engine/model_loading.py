@@ -50,7 +50,10 @@ def load_model(model: ModelSource, folder: Path) -> LoadedModel:
             "Return (model, inputs), or give input_shapes or inputs in the project.",
             Place(kind="option", id="model.input_shapes"),
         )
-    return LoadedModel(module.eval(), None, given if given is not None else inputs or ())
+    # Frozen: passes of the toolchain copy what they compute from parameters, and a tensor that
+    # would need a gradient cannot be copied. Training makes its own copy trainable.
+    module.eval().requires_grad_(False)
+    return LoadedModel(module, None, given if given is not None else inputs or ())
 
 
 def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
@@ -66,6 +69,8 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
             where,
             details=str(error),
         ) from error
+    for parameter in program.parameters():
+        parameter.requires_grad_(False)
     given = _given_inputs(model, folder)
     example = program.example_inputs
     inputs = given or (tuple(example[0]) if example else None)

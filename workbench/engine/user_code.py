@@ -14,6 +14,7 @@ from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from workbench.project.sources import Reference
 
@@ -151,13 +152,20 @@ def module_name(path: Path) -> str:
         WorkbenchError: an installed module of that name is in use already.
     """
     known = sys.modules.get(path.stem)
-    if known is not None and _MARK not in vars(known):
+    same_file = known is not None and _is_file(known, path)
+    if known is not None and not same_file and _MARK not in vars(known):
         raise failure(
             f"{path.name} has the name of a module that is in use: {path.stem}.",
             "Give the file another name.",
             Place(kind="file", id=path.name),
         )
     return path.stem
+
+
+def _is_file(module: ModuleType, path: Path) -> bool:
+    """Return whether a module was imported from a file, by whatever name the path has."""
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).exists() and Path(file).samefile(path)
 
 
 def _forget_changed_neighbours(folder: Path) -> None:

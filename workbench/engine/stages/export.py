@@ -38,7 +38,7 @@ def run(context: StageContext) -> None:
     context.progress(0, None, "tracing")
     loaded: LoadedModel = context.hot("import_model")
     program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
-    program = programs.without_writes(program)
+    program = programs.with_plain_outputs(programs.without_writes(program))
     _refuse_dynamic_shapes(program)
     context.check_cancelled()
     unnamed = name_modules(program, loaded.module)
