@@ -129,27 +129,36 @@ def order_u55(geometry: Geometry, stream: int) -> Places:
     parts = []
     depth = -(-(geometry.ofm_depth - stream) // geometry.streams)
     step = max(1, (geometry.block_depth + geometry.streams - 1 - stream) // geometry.streams)
+    windows = [
+        (y, rows, x, columns)
+        for y, rows in _pieces(geometry.height, _SUBKERNEL // geometry.dilation_y)
+        for x, columns in _pieces(geometry.width, _SUBKERNEL // geometry.dilation_x)
+    ]
     for first in range(0, depth, step):
         block = min(step, depth - first)
-        for ifm, ifm_size in _ifm_blocks_u55(geometry):
-            for y, rows in _pieces(geometry.height, _SUBKERNEL // geometry.dilation_y):
-                for x, columns in _pieces(geometry.width, _SUBKERNEL // geometry.dilation_x):
-                    window = (y, rows, x, columns)
-                    parts.append(
-                        _block_u55(geometry, (first, block, depth, stream), (ifm, ifm_size), window)
-                    )
+        for ifm in _ifm_blocks_u55(geometry, together=len(windows) == 1):
+            parts += [
+                _block_u55(geometry, (first, block, depth, stream), ifm, window)
+                for window in windows
+            ]
     return np.concatenate(parts)
 
 
-def _ifm_blocks_u55(geometry: Geometry) -> Iterator[tuple[int, int]]:
-    """Yield first channel and channels of each block of the IFM; filling included."""
+def _ifm_blocks_u55(geometry: Geometry, *, together: bool) -> Iterator[tuple[int, int, int]]:
+    """Yield first channel, channels of a block with filling, and how many such blocks follow."""
     if geometry.depthwise:
-        yield 0, 1
+        yield 0, 1, 1
         return
     size = 16 if geometry.part_kernel or geometry.wide else 32
-    for first in range(0, geometry.ifm_depth, size):
-        rest = geometry.ifm_depth - first
-        yield first, min(size, rest) if geometry.part_kernel else size
+    rest = geometry.ifm_depth % size if geometry.part_kernel else 0
+    blocks = -(-geometry.ifm_depth // size) - bool(rest)
+    if together and blocks:
+        yield 0, size, blocks
+    else:
+        for block in range(blocks):
+            yield block * size, size, 1
+    if rest:
+        yield blocks * size, rest, 1
 
 
 def _pieces(size: int, step: int) -> Iterator[tuple[int, int]]:
@@ -160,10 +169,10 @@ def _pieces(size: int, step: int) -> Iterator[tuple[int, int]]:
 def _block_u55(
     geometry: Geometry,
     ofm: tuple[int, int, int, int],
-    ifm: tuple[int, int],
+    ifm: tuple[int, int, int],
     window: tuple[int, int, int, int],
 ) -> Places:
-    """Return the places of one block: OFM and IFM channels times a part of the kernel."""
+    """Return the places of blocks: OFM and IFM channels times a part of the kernel."""
     first, block, depth, stream = ofm
     y, rows, x, columns = window
     unit = 1 if geometry.depthwise else 8
@@ -172,12 +181,14 @@ def _block_u55(
         fill = 2 if geometry.wide else 4
     elements = -(-rows * columns // fill) * fill
     outer, inner = (ifm[1], 1) if geometry.part_kernel else (1, ifm[1])
-    # Axes, outermost first: IFM (part kernel), OFM, kernel, IFM (depth first), OFM, IFM.
-    above, across, element, below, channel, lane = np.ix_(
-        np.arange(0, outer, unit), np.arange(0, block, geometry.ofm_ublock), np.arange(elements),
-        np.arange(0, inner, unit), np.arange(geometry.ofm_ublock), np.arange(unit),
+    # Axes, outermost first: IFM blocks, IFM (part kernel), OFM, kernel, IFM (depth first), OFM,
+    # IFM.
+    number, above, across, element, below, channel, lane = np.ix_(
+        np.arange(ifm[2]), np.arange(0, outer, unit), np.arange(0, block, geometry.ofm_ublock),
+        np.arange(elements), np.arange(0, inner, unit), np.arange(geometry.ofm_ublock),
+        np.arange(unit),
     )  # fmt: skip
-    i = ifm[0] + above + below + lane
+    i = ifm[0] + number * ifm[1] + above + below + lane
     o = first + across + channel
     ky, kx = y + element // columns, x + element % columns
     inside = (i < geometry.ifm_depth) & (o < depth) & (element < rows * columns)

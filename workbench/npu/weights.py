@@ -11,6 +11,7 @@ part starts; numpy takes all symbols of a slice apart at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,7 @@ _ZDIV_LARGEST = 3
 _WDIV_LARGEST = 5
 _AHEAD = 8
 _ONES = bytes(value.bit_count() for value in range(1 << _CHUNK))
+_ENDED = bytes(_CHUNK - count for count in _ONES)
 _FAST_HEADER = 32
 _FAST_PALETTE_AT, _FAST_PALETTE, _FAST_BITS = 112, 16, 9
 
@@ -152,11 +154,11 @@ class _Palette:
 
 @dataclass
 class _Chunks:
-    """Per chunk of a slice: unary bits and where the remainders start; parallel lists."""
+    """Per chunk of a slice: unary bits and where the remainders start [bits]."""
 
-    unary: list[int] = field(default_factory=list)
-    second: list[int] = field(default_factory=list)
-    remainders: list[int] = field(default_factory=list)
+    unary: Sequence[int] | _Array = field(default_factory=list)
+    second: Sequence[int] | _Array = field(default_factory=list)
+    remainders: Sequence[int] | _Array = field(default_factory=list)
     run_unary: list[int] = field(default_factory=list)
     run_remainders: list[int] = field(default_factory=list)
 
@@ -222,49 +224,53 @@ def _read_palette(stream: _Stream) -> _Palette:
 def _walk(stream: _Stream, header: _Header) -> _Chunks:
     """Step over a slice and note where every part of every chunk starts."""
     if not header.has_runs:
-        return _walk_plain(stream, header)
-    walk = _RunWalk(stream, header, _Chunks())
+        chunks = _walk_plain(stream, header)
+        _demand_inside(stream)
+        return chunks
+    walk = _RunWalk(stream, header)
     walk.all()
     _demand_inside(stream)
     if walk.weights < header.count or walk.runs < header.runs:
         raise Fault("The weight stream ends within a slice.")
-    return walk.chunks
+    return _Chunks(walk.unary, walk.second, walk.remainders, walk.run_unary, walk.run_remainders)
 
 
 def _walk_plain(stream: _Stream, header: _Header) -> _Chunks:
     """A slice without runs: chunks of unary bits, each followed by the remainders before it."""
-    chunks = _Chunks()
+    if header.raw:
+        return _walk_raw(stream, header)
     words, ones, at = stream.words, _ONES, stream.at
-    divisor, most, last = header.divisor, header.chunk, stream.bits
-    left, pending = header.count, 0
-    unary, second, remainders = chunks.unary, chunks.second, chunks.remainders
-    while left > 0:
-        if at > last:
-            break
-        if header.raw:
-            got = most
-            unary.append(0)
-            second.append(0)
-        else:
+    symbols = bytes([_CHUNK]) * (1 << _CHUNK) if header.truncated else _ENDED
+    divisor, left, pending = header.divisor, header.count, 0
+    starts: list[int] = []
+    try:
+        while left > 0:
+            starts.append(at)
             word = words[at >> 3] >> (at & 7)
-            first = word & 0xFFF
-            extra = ones[first]
-            word = word >> _CHUNK & (1 << extra) - 1
-            unary.append(first)
-            second.append(word)
-            at += _CHUNK + extra
-            got = _CHUNK if header.truncated else _CHUNK - ones[word]
-        if pending:
-            remainders.append(at)
-            at += pending * divisor
-        elif len(unary) > 1:
-            remainders.append(at)
-        pending = min(got, left)
-        left -= got
-    remainders.append(at)
-    stream.at = at + pending * divisor
-    _demand_inside(stream)
-    return chunks
+            extra = ones[word & 0xFFF]
+            at += _CHUNK + extra + pending * divisor
+            pending = symbols[word >> _CHUNK & (1 << extra) - 1]
+            left -= pending
+    except IndexError:
+        raise Fault("The weight stream ends within a slice.") from None
+    stream.at = at + (pending + left) * divisor
+    first = np.array(starts, np.int64)
+    found = stream.array[first >> 3] >> (first & 7).astype(np.uint64)
+    unary = (found & np.uint64(0xFFF)).astype(np.int64)
+    lengths = np.frombuffer(_ONES, np.uint8)[unary].astype(np.int64)
+    second = (found >> np.uint64(_CHUNK)).astype(np.int64) & (1 << lengths) - 1
+    # The remainders of a chunk stand behind the unary bits of the next one.
+    behind = np.append((first + _CHUNK + lengths)[1:], at)
+    return _Chunks(unary, second, behind)
+
+
+def _walk_raw(stream: _Stream, header: _Header) -> _Chunks:
+    """A slice of indices without unary bits."""
+    count = -(-header.count // header.chunk)
+    first = stream.at + np.arange(count, dtype=np.int64) * header.chunk * header.divisor
+    stream.at += header.count * header.divisor
+    nothing = np.zeros(count, np.int64)
+    return _Chunks(nothing, nothing, first)
 
 
 @dataclass
@@ -273,9 +279,13 @@ class _RunWalk:
 
     stream: _Stream
     header: _Header
-    chunks: _Chunks
     weights: int = 0
     runs: int = 0
+    unary: list[int] = field(default_factory=list)
+    second: list[int] = field(default_factory=list)
+    remainders: list[int] = field(default_factory=list)
+    run_unary: list[int] = field(default_factory=list)
+    run_remainders: list[int] = field(default_factory=list)
 
     def all(self) -> None:
         """Step over every chunk; symbols of the last one are still pending in the next step."""
@@ -289,7 +299,7 @@ class _RunWalk:
 
     def _unary(self) -> tuple[int, int]:
         """Step over one chunk's unary code; return its weights and runs, -1 where it has none."""
-        header, stream, chunks = self.header, self.stream, self.chunks
+        header, stream = self.header, self.stream
         ahead, at = self.weights - self.runs, stream.at
         word = stream.words[at >> 3] >> (at & 7)
         with_weights = ahead < _AHEAD and self.weights < header.count
@@ -303,15 +313,15 @@ class _RunWalk:
             bits = word & (1 << header.run_chunk) - 1
             word >>= header.run_chunk
             stream.at += header.run_chunk
-            chunks.run_unary.append(bits)
+            self.run_unary.append(bits)
             ended = header.run_chunk - _ONES[bits]
             got_runs = min(ended, header.runs - self.runs)
             self.runs += ended
         if with_weights:
             word &= (1 << _ONES[first]) - 1
             stream.at += _ONES[first]
-            chunks.unary.append(first)
-            chunks.second.append(word)
+            self.unary.append(first)
+            self.second.append(word)
             whole = header.raw or header.truncated
             got = header.chunk if whole else _CHUNK - _ONES[word]
             got = min(got, header.count - self.weights)
@@ -322,10 +332,10 @@ class _RunWalk:
         """Step over the remainders of the chunk before."""
         stream = self.stream
         if pending >= 0:
-            self.chunks.remainders.append(stream.at)
+            self.remainders.append(stream.at)
             stream.at += pending * self.header.divisor
         if run_pending >= 0:
-            self.chunks.run_remainders.append(stream.at)
+            self.run_remainders.append(stream.at)
             stream.at += run_pending * self.header.run_divisor
 
 
@@ -363,7 +373,7 @@ def _symbols(
     unary: tuple[_Array, _Array],
     count: int,
     divisor: int,
-    remainders: list[int],
+    remainders: Sequence[int] | _Array,
 ) -> _Array:
     """Return quotients with their remainders.
 
