@@ -105,12 +105,13 @@ def _rescale_wide(
         low = (values & (1 << _LOW_BITS) - 1) * factors
         low += _addend(values, shifts, rounding, double_shift)
         high += low >> _LOW_BITS
-        return high >> (shifts - _LOW_BITS)
+        return np.asarray(high >> (shifts - _LOW_BITS))
     big = values.astype(object)
     wide_shifts = np.broadcast_to(shifts, values.shape).astype(object)
     total = big * factors.astype(object)
     total = total + _addend(big, wide_shifts, rounding, double_shift)
-    return np.clip(total >> wide_shifts, -(1 << 63), (1 << 63) - 1).astype(np.int64)
+    limited = np.clip(total >> wide_shifts, -(1 << 63), (1 << 63) - 1)
+    return np.asarray(limited, np.int64)
 
 
 def interpolate(values: Integers, table: npt.NDArray[np.int16], *, wide: bool) -> Integers:
@@ -125,7 +126,7 @@ def interpolate(values: Integers, table: npt.NDArray[np.int16], *, wide: bool) -
     fraction = values & (1 << _ENTRIES_PER_STEP) - 1
     base, slope = table[entry, 0].astype(np.int64), table[entry, 1].astype(np.int64)
     if wide:
-        return (base << _ENTRIES_PER_STEP) + slope * fraction
+        return np.asarray((base << _ENTRIES_PER_STEP) + slope * fraction)
     limits = np.iinfo(np.int16)
     rounded = (slope * fraction + (1 << _ENTRIES_PER_STEP - 1)) >> _ENTRIES_PER_STEP
-    return np.clip(base + rounded, limits.min, limits.max)
+    return np.asarray(np.clip(base + rounded, limits.min, limits.max))

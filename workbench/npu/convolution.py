@@ -96,7 +96,7 @@ def depthwise(state: State, parameter: int) -> None:
     planes = weights.matrix.astype(dtype, copy=False)
     stage = _stage(state, depth)
     whole = _needs_all(state)
-    results = np.empty((rows, columns, depth), np.int64 if whole else stage.ofm.dtype)
+    results: _Array = np.empty((rows, columns, depth), np.int64 if whole else stage.ofm.dtype)
     step = max(1, _PIECE // (columns * depth))
     for first in range(0, rows, step):
         part = slice(first, min(first + step, rows))

@@ -128,7 +128,7 @@ def _divided(state: State, sums: Integers, bits: int) -> Integers:
 
 
 def _valid(first: _Array, taps_: int, size: int) -> _Array:
-    return np.minimum(first + taps_, size) - np.maximum(first, 0)
+    return np.asarray(np.minimum(first + taps_, size) - np.maximum(first, 0))
 
 
 def _reduce_sum(state: State) -> Integers:
@@ -166,7 +166,7 @@ def _position(state: State, axis: int) -> Integers:
     state.remark(
         "warning", "argmax", "Which of equal elements ARGMAX takes on the hardware is not public."
     )
-    return values.argmax(axis, keepdims=True).astype(np.int64)
+    return np.asarray(values.argmax(axis, keepdims=True), np.int64)
 
 
 _POOLS_U55 = {_MAX: _largest, _AVERAGE: _average_u55, _REDUCE_SUM: _reduce_sum}

@@ -7,7 +7,7 @@ Source of the layouts: Vela 5.1.0 (Apache-2.0), ``ethos_u65_interface.hpp`` for 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,7 +26,7 @@ _ROUNDINGS_U85 = (
     Rounding.TRUNCATE, Rounding.LOWER,
 )  # fmt: skip
 _BRICKS = 1
-_DTYPES = {
+_DTYPES: dict[tuple[bool, int], np.dtype[np.integer[Any]]] = {
     (signed, bits): np.dtype(f"{'i' if signed else 'u'}{bits // 8}")
     for signed in (False, True)
     for bits in (8, 16, 32, 64)
@@ -89,7 +89,7 @@ class FeatureMap:
 
     side: Side
     region: int
-    dtype: np.dtype[np.generic]
+    dtype: np.dtype[np.integer[Any]]
     bricks: bool
     zero_point: int
     bases: tuple[int, int, int, int]

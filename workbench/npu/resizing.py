@@ -85,4 +85,5 @@ def _bilinear(values: Integers, down: _Axis, across: _Axis) -> Integers:
     below = down.part[:, None, None]
     rows = values[down.first] * (down.parts - below) + values[down.second] * below
     right = across.part[None, :, None]
-    return rows[:, across.first] * (across.parts - right) + rows[:, across.second] * right
+    left = rows[:, across.first] * (across.parts - right)
+    return np.asarray(left + rows[:, across.second] * right)

@@ -75,13 +75,14 @@ def decode_fast(data: bytes | memoryview | npt.NDArray[np.uint8], count: int) ->
         raise Fault(f"The weight stream has {body.size * 8 // bits:,} weights of {count:,}.")
     if header & 1:
         zero = np.int16(np.int8(np.uint8(header >> 104 & 0xFF)))
-        return body[:count].view(np.int8).astype(np.int16) - zero
+        return np.asarray(body[:count].view(np.int8).astype(np.int16) - zero, np.int16)
     entries = np.array(
         [header >> _FAST_PALETTE_AT + _FAST_BITS * i & 511 for i in range(_FAST_PALETTE)], np.int16
     )
     per_byte = 8 // bits
     parts = [body >> bits * place & (1 << bits) - 1 for place in range(per_byte)]
-    return _signed(entries)[np.stack(parts, 1).reshape(-1)[:count]]
+    indices = np.stack(parts, 1).reshape(-1)[:count]
+    return np.asarray(_signed(entries)[indices], np.int16)
 
 
 def _too_long(limit: int) -> Fault:
@@ -101,9 +102,9 @@ class _Stream:
         self.bits, self.limit = 8 * len(data), limit
         self.at = 0
         padded = np.frombuffer(data + bytes(16), np.uint8)
-        windows = np.ndarray((len(data) + 8,), "<u8", padded.data, 0, (1,))
+        windows: _Array = np.ndarray((len(data) + 8,), "<u8", padded.data, 0, (1,))
         self.array: npt.NDArray[np.uint64] = np.ascontiguousarray(windows)
-        self.words = memoryview(self.array)
+        self.words = memoryview(self.array.data)
 
     def take(self, count: int) -> int:
         """Return the next bits as an integer; at most 57 of them."""
@@ -399,7 +400,8 @@ def _symbols(
     rank = np.arange(count) - (before - ends.sum(1))[chunk]
     at = np.array(remainders, np.int64)[chunk] + rank * divisor
     words = stream.array[at >> 3] >> (at & 7).astype(np.uint64)
-    return (quotients << divisor) + (words & np.uint64((1 << divisor) - 1)).astype(np.int64)
+    low = (words & np.uint64((1 << divisor) - 1)).astype(np.int64)
+    return np.asarray((quotients << divisor) + low)
 
 
 def _with_runs(weights: Weights, runs: _Array) -> Weights:
