@@ -25,6 +25,7 @@ _Array = npt.NDArray[Any]
 
 _MAX, _AVERAGE, _REDUCE_SUM, _SUM, _NONE, _MIN, _ARGMAX_X, _ARGMAX_Y = range(8)
 _FAR = 1 << 40
+_NEARLY_ONE = 20
 
 
 def pool(state: State, parameter: int) -> None:
@@ -66,9 +67,21 @@ def _window(state: State, fill: int = 0) -> tuple[Integers, Kernel]:
         raise Fault("A pool has another depth in its IFM than in its OFM.")
     work = rows * columns * depth * kernel.height * kernel.width
     state.spend(work)
-    if kernel.height * kernel.width > 1:
+    if kernel.height * kernel.width > 1 or _rescales(state):
         state.counters.macs += work
     return padded_ifm(state, ifm, kernel, np.int64, fill), kernel
+
+
+def _rescales(state: State) -> bool:
+    """Whether a pool of single elements computes; those that only move data are not counted.
+
+    Vela writes a factor of one as (2**31 + 1) / 2**31 too, and counts just like this.
+    """
+    registers = state.registers
+    if not registers["OFM_PRECISION"] >> 8 & 1:
+        return True
+    scale = registers.ofm_scale
+    return abs(scale.scale - (1 << scale.shift)) > 1 << scale.shift >> _NEARLY_ONE
 
 
 def _folded(state: State, fill: int, fold: Callable[..., Any]) -> Integers:
