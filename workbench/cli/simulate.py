@@ -11,7 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.cli.arguments import add_json
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_infos, print_json, print_table
+from workbench.cli.output import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_USAGE,
+    print_infos,
+    print_json,
+    print_table,
+)
 from workbench.cli.question import read_jobs
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.words import plural
@@ -93,7 +100,8 @@ def _single(options: argparse.Namespace, bench: _Bench, job: Mapping[str, Any]) 
         if options.json:
             print_json({"file": job["file"], **_refusal(error)})
         print_infos(error.infos)
-        return EXIT_FAILED
+        usage = all(info.where and info.where.kind == "option" for info in error.infos)
+        return EXIT_USAGE if usage else EXIT_FAILED
     if options.json:
         print_json(document)
     else:

@@ -229,7 +229,7 @@ def test_that_filling_must_be_zero_and_lengths_must_agree():
 
 
 def test_that_flipped_bits_in_weights_are_noticed():
-    case = compiled()["net_residual_0"]
+    case = compiled()["u55_a8_linear_0"]
     machine = Machine(case.blob)
     want = [bytes(o) for o in machine.run(case.inputs).outputs]
     start = case.blob.index(b"weight_data") + 32
