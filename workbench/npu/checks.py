@@ -16,8 +16,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from workbench.npu.memory import CONSTANTS, TABLES, Area
-from workbench.npu.registers import Device
+from workbench.npu.memory import CONSTANTS, TABLE_BYTES, TABLES, Area
+from workbench.npu.registers import CHAINED, Device
 from workbench.npu.state import State
 
 Kind = Literal["kernel", "transfer"]
@@ -49,6 +49,7 @@ class Checker:
         }
         self._now = _Command(0, "")
         self._unused: list[tuple[Area, _Command]] = []
+        self._chain_tables: list[_Command] = []
 
     def begins(self, offset: int, name: str) -> None:
         """Take note that a command begins."""
@@ -62,6 +63,29 @@ class Checker:
         for other in others:
             self._compare(other)
         self._running[kind].append(self._now)
+        if kind == "kernel" and self._state.device.u85:
+            self._follow_chain()
+
+    def _follow_chain(self) -> None:
+        """Report a chain that uses the whole table memory more than once.
+
+        Vela 5.1.0 loads all tables of a chain before it. Where two of its operations want
+        different tables of 2 KiB, the second load removes the first; the stream does not say
+        which table an operation wants.
+        """
+        if self._state.counters.table_bytes == TABLE_BYTES:
+            self._chain_tables.append(self._now)
+        if self._state.registers["OFM_PRECISION"] >> 14 & 3 == CHAINED:
+            return
+        if len(self._chain_tables) > 1:
+            first = self._chain_tables[0]
+            self._state.remark(
+                "warning", "tables-in-chain",
+                f"It ends a chain in which {first.name} at {first.offset:#x} and another operation "
+                "use the one table that table memory holds. If they are different functions, one "
+                "of them computes with the wrong table.",
+            )  # fmt: skip
+        self._chain_tables.clear()
 
     def waits(self, kind: Kind, left: int) -> None:
         """Take note that at most so many of one kind are under way."""

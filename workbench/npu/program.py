@@ -39,10 +39,15 @@ _RAW_TYPES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor at the border of a program."""
+    """A tensor at the border of a program.
+
+    ``exact`` tells whether an input must have this very shape. A raw delegate knows how many
+    elements it takes, but not in which shape the program around it has them.
+    """
 
     dtype: str
     shape: tuple[int, ...]
+    exact: bool = True
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,8 @@ class Program:
         constants: Sequence[memoryview] = (),
         named: Mapping[str, memoryview] | None = None,
         cases: tuple[Case, ...] = (),
+        *,
+        exact: bool = True,
     ) -> None:
         """Decode the delegates of a method.
 
@@ -87,13 +94,14 @@ class Program:
             constants: Constant buffers by their index.
             named: Data with names, of the program and of files beside it.
             cases: Test vectors.
+            exact: Whether inputs must have the shapes of the method.
 
         Raises:
             WorkbenchError: a delegate is for another backend, or damaged.
         """
         self._method, self._constants = method, constants
-        self.inputs = tuple(_border(value) for value in method.tensors(method.inputs))
-        self.outputs = tuple(_border(value) for value in method.tensors(method.outputs))
+        self.inputs = tuple(_border(value, exact) for value in method.tensors(method.inputs))
+        self.outputs = tuple(_border(value, exact) for value in method.tensors(method.outputs))
         self.cases = cases
         weights = WeightCache()
         self.machines = tuple(
@@ -304,7 +312,8 @@ def _raw(blob: bytes) -> Program:
     outputs = tuple(range(len(inputs), len(values)))
     delegate = Delegate(vela_stream.ETHOS_U, memoryview(blob), {})
     calls = (Call("delegate", 0, (*inputs, *outputs)),)
-    return Program(Method("forward", values, inputs, outputs, (), (delegate,), calls, ()))
+    method = Method("forward", values, inputs, outputs, (), (delegate,), calls, ())
+    return Program(method, exact=False)
 
 
 def _raw_value(port: Port) -> Value:
@@ -319,13 +328,13 @@ def _raw_value(port: Port) -> Value:
     return Value("tensor", _RAW_TYPES[port.item_bytes], shape, tuple(range(len(shape))))
 
 
-def _border(value: Value) -> Tensor:
+def _border(value: Value, exact: bool) -> Tensor:
     if value.kind != "tensor":
         raise failure(
             f"The program takes or gives a {value.kind}; only tensors can be simulated.",
             where=Place(kind="file", id="program"),
         )
-    return Tensor(value.dtype, value.shape)
+    return Tensor(value.dtype, value.shape, exact)
 
 
 def _checked(tensors: Sequence[Tensor], inputs: Sequence[_Array]) -> list[_Array]:
@@ -351,8 +360,11 @@ def _checked_one(number: int, tensor: Tensor, given: _Array) -> _Array:
     both_float = wanted.kind == "f" and given.dtype.kind == "f"
     both_whole = wanted.kind in "iub" and given.dtype.kind in "iub"
     same_width = both_whole and wanted.itemsize == given.dtype.itemsize
-    size = int(np.prod(tensor.shape, dtype=np.int64))
-    if not (both_float or same_width) or given.size != size:
+    if tensor.exact:
+        fits = given.shape == tensor.shape
+    else:
+        fits = given.size == int(np.prod(tensor.shape, dtype=np.int64))
+    if not (both_float or same_width) or not fits:
         raise failure(
             f"in{number} is {given.dtype} {given.shape}, the program takes {tensor.dtype} "
             f"{tensor.shape}.",

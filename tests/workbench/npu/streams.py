@@ -107,9 +107,9 @@ def _block(name, data):
 
 
 @cache
-def compiled():
+def compiled(file="cases"):
     """Return programs of Vela 5.1.0 by name: blob, inputs, outputs of the TOSA reference model."""
-    with np.load(DATA / "cases.npz") as stored:
+    with np.load(DATA / f"{file}.npz") as stored:
         cases = {}
         for key in stored.files:
             name, part = key.split("/")

@@ -83,3 +83,15 @@ def test_that_counters_add_up_to_what_the_delegate_holds(cases):
     assert all(one.written_bytes >= np.prod(one.ofm) for one in convolutions)
     assert any(one.saturated for one in convolutions)
     assert {one.copied_bytes for one in convolutions} == {0}
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "findings"),
+    [("u85_a16_lstm", 12, ["tables-in-chain"]), ("u55_a8_min", 52, [])],
+)
+def test_that_wrong_code_of_the_compiler_shows_in_the_outputs(name, wrong, findings):
+    case = compiled("faults_of_vela")[name]
+    result = load(case.blob).run(case.inputs, Options(check=True))
+    differing = result.outputs[0].reshape(-1) != case.outputs[0].reshape(-1)
+    assert np.count_nonzero(differing) == wrong
+    assert [finding.code for finding in result.findings] == findings

@@ -101,7 +101,8 @@ def test_that_a_delegate_of_another_backend_is_refused_by_name():
 
 def test_that_inputs_of_another_shape_or_type_are_refused():
     program = load(PROGRAMS / "u55.pte")
-    for wrong in (np.zeros((1, 2, 8, 7), np.float32), np.zeros((1, 2, 8, 8), np.int32)):
+    shapes = (1, 2, 8, 7), (2, 1, 8, 8)
+    for wrong in (*(np.zeros(s, np.float32) for s in shapes), np.zeros((1, 2, 8, 8), np.int32)):
         with pytest.raises(WorkbenchError, match="in0"):
             program.run([wrong])
 
