@@ -25,6 +25,7 @@ _Array = npt.NDArray[Any]
 
 _CHUNK = 12
 _RAW_CHUNK_WIDE = 8
+_RUN_CHUNK_WIDE = 8
 _NO_RUNS, _END, _RAW = 6, 7, 7
 _ZDIV_LARGEST = 3
 _WDIV_LARGEST = 5
@@ -184,7 +185,7 @@ class _Header:
     @property
     def run_chunk(self) -> int:
         """Bits of unary code for runs in one chunk."""
-        return _CHUNK if self.run_divisor < _ZDIV_LARGEST else 8
+        return _CHUNK if self.run_divisor < _ZDIV_LARGEST else _RUN_CHUNK_WIDE
 
 
 def _slice(stream: _Stream, zdiv: int, palette: _Palette) -> tuple[Weights, _Palette]:
@@ -224,16 +225,9 @@ def _read_palette(stream: _Stream) -> _Palette:
 
 def _walk(stream: _Stream, header: _Header) -> _Chunks:
     """Step over a slice and note where every part of every chunk starts."""
-    if not header.has_runs:
-        chunks = _walk_plain(stream, header)
-        _demand_inside(stream)
-        return chunks
-    walk = _RunWalk(stream, header)
-    walk.all()
+    chunks = (_walk_runs if header.has_runs else _walk_plain)(stream, header)
     _demand_inside(stream)
-    if walk.weights < header.count or walk.runs < header.runs:
-        raise Fault("The weight stream ends within a slice.")
-    return _Chunks(walk.unary, walk.second, walk.remainders, walk.run_unary, walk.run_remainders)
+    return chunks
 
 
 def _walk_plain(stream: _Stream, header: _Header) -> _Chunks:
@@ -274,70 +268,51 @@ def _walk_raw(stream: _Stream, header: _Header) -> _Chunks:
     return _Chunks(nothing, nothing, first)
 
 
-@dataclass
-class _RunWalk:
-    """A slice with runs: weights get at most eight symbols ahead of them, runs not at all."""
+def _walk_runs(stream: _Stream, header: _Header) -> _Chunks:
+    """A slice with runs: weights get at most eight symbols ahead of them, runs not at all.
 
-    stream: _Stream
-    header: _Header
-    weights: int = 0
-    runs: int = 0
-    unary: list[int] = field(default_factory=list)
-    second: list[int] = field(default_factory=list)
-    remainders: list[int] = field(default_factory=list)
-    run_unary: list[int] = field(default_factory=list)
-    run_remainders: list[int] = field(default_factory=list)
-
-    def all(self) -> None:
-        """Step over every chunk; symbols of the last one are still pending in the next step."""
-        pending = run_pending = -1
-        while self.stream.at <= self.stream.bits:
-            got, got_runs = self._unary()
-            self._remainders(pending, run_pending)
-            if got < 0 and got_runs < 0:
-                return
-            pending, run_pending = got, got_runs
-
-    def _unary(self) -> tuple[int, int]:
-        """Step over one chunk's unary code; return its weights and runs, -1 where it has none."""
-        header, stream = self.header, self.stream
-        ahead, at = self.weights - self.runs, stream.at
-        word = stream.words[at >> 3] >> (at & 7)
-        with_weights = ahead < _AHEAD and self.weights < header.count
-        first = 0
-        if with_weights and not header.raw:
-            first = word & 0xFFF
-            word >>= _CHUNK
-            stream.at += _CHUNK
-        got = got_runs = -1
-        if ahead >= 0 and self.runs < header.runs:
-            bits = word & (1 << header.run_chunk) - 1
-            word >>= header.run_chunk
-            stream.at += header.run_chunk
-            self.run_unary.append(bits)
-            ended = header.run_chunk - _ONES[bits]
-            got_runs = min(ended, header.runs - self.runs)
-            self.runs += ended
-        if with_weights:
-            word &= (1 << _ONES[first]) - 1
-            stream.at += _ONES[first]
-            self.unary.append(first)
-            self.second.append(word)
-            whole = header.raw or header.truncated
-            got = header.chunk if whole else _CHUNK - _ONES[word]
-            got = min(got, header.count - self.weights)
-            self.weights += got
-        return got, got_runs
-
-    def _remainders(self, pending: int, run_pending: int) -> None:
-        """Step over the remainders of the chunk before."""
-        stream = self.stream
+    A chunk is the first unary bits of its weights, the unary bits of its runs, the second unary
+    bits of its weights, and the remainders of the chunk before.
+    """
+    words, ones, at, raw = stream.words, _ONES, stream.at, header.raw
+    size, run_size = header.chunk, header.run_chunk
+    symbols = bytes([size]) * (1 << _CHUNK) if raw or header.truncated else _ENDED
+    unary, second, remainders = list[int](), list[int](), list[int]()
+    run_unary, run_remainders = list[int](), list[int]()
+    weights = runs = 0
+    pending = run_pending = -1
+    while at <= stream.bits:
+        word, ahead, first, bits = words[at >> 3] >> (at & 7), weights - runs, 0, 0
+        with_weights = ahead < _AHEAD and weights < header.count
+        with_runs = ahead >= 0 and runs < header.runs
+        if with_weights and not raw:
+            first, word, at = word & 0xFFF, word >> _CHUNK, at + _CHUNK
+        if with_runs:
+            bits, word, at = word & (1 << run_size) - 1, word >> run_size, at + run_size
+        at += ones[first]
         if pending >= 0:
-            self.remainders.append(stream.at)
-            stream.at += pending * self.header.divisor
+            remainders.append(at)
+            at += pending * header.divisor
         if run_pending >= 0:
-            self.run_remainders.append(stream.at)
-            stream.at += run_pending * self.header.run_divisor
+            run_remainders.append(at)
+            at += run_pending * header.run_divisor
+        if not with_weights and not with_runs:
+            break
+        pending = run_pending = -1
+        if with_weights:
+            word &= (1 << ones[first]) - 1
+            unary.append(first)
+            second.append(word)
+            pending = min(symbols[word], header.count - weights)
+            weights += pending
+        if with_runs:
+            run_unary.append(bits)
+            run_pending = min(run_size - ones[bits], header.runs - runs)
+            runs += run_size - ones[bits]
+    stream.at = at
+    if weights < header.count or runs < header.runs:
+        raise Fault("The weight stream ends within a slice.")
+    return _Chunks(unary, second, remainders, run_unary, run_remainders)
 
 
 def _demand_inside(stream: _Stream) -> None:
