@@ -35,6 +35,7 @@ _WITHOUT_EFFECT = {"IRQ", "PMU_MASK"}
 _WAITS: dict[str, Kind] = {"DMA_WAIT": "transfer", "KERNEL_WAIT": "kernel"}
 _KEEP = 1
 _BITS_OF_WAIT = 3
+_HINT = "The program is damaged, or it was compiled wrongly: compile it again and compare the two."
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ class _Run:
         module = self._modules.get(command.offset, "")
         place = Place(kind="module", id=module) if module else Place(kind="file", id="program")
         at = f"{command.name} at {command.offset:#x} of delegate {self._machine.index}"
-        return failure(f"{at}: {message}", hint, place)
+        return failure(f"{at}: {message}", hint or _HINT, place)
 
     def _feed(self, state: State, inputs: Sequence[_Array]) -> None:
         ports = self._machine.inputs

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from workbench.npu.accumulators import accumulator_bits, begun, channel_scales
 from workbench.npu.arithmetic import Integers, rescale
-from workbench.npu.convolution import accumulator_bits, begun, channel_scales
 from workbench.npu.faults import Fault
 from workbench.npu.output_stage import OutputStage
 from workbench.npu.registers import Kernel
