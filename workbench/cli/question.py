@@ -85,7 +85,7 @@ def perform(
             raise WorkbenchError(ErrorInfo.model_validate(info) for info in result["infos"])
         _show(options, {key: value for key, value in result.items() if key != "index"}, [result])
         return EXIT_DONE
-    jobs = [{**given, **j} if isinstance(j, dict) else j for j in _read(options.batch)]
+    jobs = [{**given, **j} if isinstance(j, dict) else j for j in read_jobs(options.batch)]
     results = ask_about(jobs)["results"]
     for result in results:
         result.pop("infos", None)
@@ -94,7 +94,12 @@ def perform(
     return EXIT_FAILED if refused else EXIT_DONE
 
 
-def _read(path: Path) -> list[Any]:
+def read_jobs(path: Path) -> list[Any]:
+    """Return the jobs of a batch.
+
+    Raises:
+        WorkbenchError: the file cannot be read, or holds no list.
+    """
     place = Place(kind="file", id=str(path))
     try:
         jobs = json.loads(path.read_text(encoding="utf-8"))

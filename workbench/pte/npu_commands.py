@@ -54,15 +54,21 @@ _U85 = {
     0x12D: "RESIZE_Y_OFFSET", 0x134: "DMA0_IDX_REGION", 0x4025: "IFM_SCALE", 0x4026: "IFM2_SCALE",
     0x4027: "OP_SCALAR", 0x4033: "DMA0_SRC_STRIDE0", 0x4035: "DMA0_DST_STRIDE0",
     0x4037: "DMA0_IDX", 0x4038: "DMA0_IDX_MAX", 0x4096: "RESIZE_X_STEP", 0x4097: "RESIZE_Y_STEP",
+    0x4034: "DMA0_SRC_STRIDE1", 0x4036: "DMA0_DST_STRIDE1", 0x4039: "DMA0_IDX_SKIP1",
+    0x4092: "WEIGHT2_BASE", 0x4093: "WEIGHT2_LENGTH", 0x4094: "WEIGHT3_BASE",
+    0x4095: "WEIGHT3_LENGTH",
 }  # fmt: skip
+_BRANCH = 0x4100
 # Codes that mean something else on the Ethos-U85, or nothing.
-_NOT_ON_U85 = {0x10D, 0x18D, 0x181, 0x4034, 0x4092, 0x4093}
+_NOT_ON_U85 = {0x10D, 0x18D, 0x181, 0x123}
 
 
 def name_of(code: int, *, u85: bool) -> str:
     """Return a command's name as Arm's tools write it; its code where none is known."""
     if code in _OPERATIONS:
         return f"NPU_OP_{_OPERATIONS[code]}"
+    if u85 and code == _BRANCH:
+        return "NPU_OP_BRANCH"
     setting = _U85.get(code) if u85 else None
     if setting is None and not (u85 and code in _NOT_ON_U85):
         setting = _SETTINGS.get(code)

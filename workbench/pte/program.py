@@ -8,14 +8,15 @@ Source: ExecuTorch 1.5.1, ``exir/_serialize/program.fbs`` (tables and the order 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from workbench.errors import Place, failure
 from workbench.pte.flat import Data, Table, damaged
 
 _PROGRAM_MARKS, _BUNDLE_MARK = (b"ET12", b"ET13"), b"BP08"
 _HEADER_MARK, _HEADER = b"eh00", struct.Struct("<4sIQQQ")
+_NAMED_MARK, _NAMED_HEADER = b"FT01", struct.Struct("<4sIQQQQ")
 _TENSOR = 5
 DTYPES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
@@ -34,11 +35,15 @@ _VALUE_KINDS = {
 _CALLS = {1: "kernel", 2: "delegate", 3: "move", 4: "jump", 5: "free"}
 
 
+Content = None | bool | int | float | str | tuple[int, ...] | tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class Value:
     """A value of a method; ``memory_id`` and ``offset`` say where it is planned, -1 if nowhere.
 
-    ``dim_order`` are a tensor's axes as they lie in memory, the outermost first.
+    ``dim_order`` are a tensor's axes as they lie in memory, the outermost first. ``content`` is a
+    number or a text; of a list its items, which for integers and tensors are indices of values.
     """
 
     kind: str
@@ -48,6 +53,7 @@ class Value:
     constant: int = 0
     memory_id: int = -1
     offset: int = 0
+    content: Content = None
 
     @property
     def bytes(self) -> int:
@@ -63,7 +69,11 @@ class Value:
 
 @dataclass(frozen=True)
 class Call:
-    """An instruction: what kind, the kernel's or delegate's index, and its values."""
+    """An instruction: what kind, the kernel's or delegate's index, and its values.
+
+    A move has the values it goes from and to; a jump has its condition, and as ``index`` the
+    instruction it goes to where the condition is false.
+    """
 
     kind: str
     index: int = -1
@@ -100,8 +110,30 @@ class Method:
 
 
 @dataclass(frozen=True)
+class VectorTensor:
+    """A tensor of a test vector, as its bytes lie in memory."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    dim_order: tuple[int, ...]
+    data: memoryview
+
+
+@dataclass(frozen=True)
+class VectorCase:
+    """Inputs of a method and the outputs that are expected of it."""
+
+    method: str
+    inputs: tuple[VectorTensor, ...]
+    expected: tuple[VectorTensor, ...]
+
+
+@dataclass(frozen=True)
 class Program:
-    """All of a ``.pte``. ``named`` are sizes of data with names [bytes]."""
+    """All of a ``.pte``. ``named`` are sizes of data with names [bytes].
+
+    ``constant_data`` and ``named_data`` are views of the file, ``cases`` the test vectors.
+    """
 
     version: int
     methods: tuple[Method, ...]
@@ -109,6 +141,9 @@ class Program:
     named: dict[str, int]
     segment_bytes: int
     test_cases: int = 0
+    constant_data: tuple[memoryview, ...] = ()
+    named_data: dict[str, memoryview] = field(default_factory=dict)
+    cases: tuple[VectorCase, ...] = ()
 
     def method(self, name: str = "") -> Method:
         """Return the method of a name, the first one for "".
@@ -154,7 +189,7 @@ def decode(data: bytes | memoryview) -> Program:
     mark = bytes(view[4:8])
     if mark == _BUNDLE_MARK:
         bundle = Data(view).root()
-        cases = sum(len(list(suite.tables(1))) for suite in bundle.tables(1))
+        cases = tuple(_cases(bundle))
         inner = bundle.bytes(2)
         if bytes(inner[4:8]) not in _PROGRAM_MARKS:
             raise damaged("the bundle holds no program")
@@ -164,20 +199,67 @@ def decode(data: bytes | memoryview) -> Program:
             "This is not an ExecuTorch program: the mark ET12 is missing.",
             "Choose a .pte or .bpte file.",
         )
-    return _program(view, 0)
+    return _program(view, ())
 
 
-def _program(view: memoryview, test_cases: int) -> Program:
+def decode_named_data(data: bytes | memoryview) -> dict[str, memoryview]:
+    """Return the data in a ``.ptd`` by its keys.
+
+    Source: ExecuTorch 1.5.1, ``extension/flat_tensor/serialize/flat_tensor.fbs`` and
+    ``serialize.py`` (the header).
+
+    Raises:
+        WorkbenchError: it is no ``.ptd``, or a damaged one.
+    """
+    view = memoryview(data)
+    if bytes(view[4:8]) != _NAMED_MARK or len(view) < 8 + _NAMED_HEADER.size:
+        raise failure(
+            "This is no file of weights: the mark FT01 is missing.", "Choose a .ptd file."
+        )
+    base = _NAMED_HEADER.unpack_from(view, 8)[4]
+    root = Data(view).root()
+    places = tuple((t.whole(0, "Q"), t.whole(1, "Q")) for t in root.tables(1))
+    segments = _Segments(view, base, places)
+    return {t.text(0): segments.take(t.whole(1, "I")) for t in root.tables(2)}
+
+
+def _cases(bundle: Table) -> Iterator[VectorCase]:
+    for suite in bundle.tables(1):
+        name = suite.text(0)
+        for case in suite.tables(1):
+            yield VectorCase(name, tuple(_test_tensors(case, 0)), tuple(_test_tensors(case, 1)))
+
+
+def _test_tensors(case: Table, field_: int) -> Iterator[VectorTensor]:
+    """Yield tensors; numbers are left out, as no method of ours takes them."""
+    for value in case.tables(field_):
+        kind, content = value.union(0)
+        if kind == 1 and content is not None:
+            scalar = content.whole(0, "b")
+            yield VectorTensor(
+                DTYPES.get(scalar, f"type {scalar}"),
+                content.numbers(1, "i"),
+                content.numbers(3, "B"),
+                content.bytes(2),
+            )
+
+
+def _program(view: memoryview, cases: tuple[VectorCase, ...]) -> Program:
     root = Data(view).root()
     segments = _segments(view, root)
     inline = [item.bytes(0) for item in root.tables(3)]
+    constants = tuple(_constants(root, segments))
+    named = {t.text(0): segments.take(t.whole(1, "I")) for t in root.tables(7)}
     return Program(
         version=root.whole(0, "I"),
         methods=tuple(_method(table, inline, segments) for table in root.tables(1)),
-        constants=tuple(_constants(root, segments)),
-        named={t.text(0): len(segments.take(t.whole(1, "I"))) for t in root.tables(7)},
+        constants=tuple(map(len, constants)),
+        named={key: len(data) for key, data in named.items()},
         segment_bytes=sum(size for _, size in segments.places),
-        test_cases=test_cases,
+        test_cases=len(cases),
+        constant_data=constants,
+        named_data=named,
+        cases=cases,
     )
 
 
@@ -189,16 +271,16 @@ def _segments(view: memoryview, root: Table) -> _Segments:
     return _Segments(view, base, places)
 
 
-def _constants(root: Table, segments: _Segments) -> Iterator[int]:
-    yield from (len(buffer.bytes(0)) for buffer in root.tables(2))
+def _constants(root: Table, segments: _Segments) -> Iterator[memoryview]:
+    yield from (buffer.bytes(0) for buffer in root.tables(2))
     parts = root.table(5)
     if parts is None:
         return
     offsets = parts.numbers(1, "Q")
     if len(offsets) > 1:
-        end = len(segments.take(parts.whole(0, "I")))
-        for first, last in zip(offsets, [*offsets[1:], end], strict=False):
-            yield max(0, last - first)
+        data = segments.take(parts.whole(0, "I"))
+        for first, last in zip(offsets, [*offsets[1:], len(data)], strict=False):
+            yield data[first : max(first, last)]
 
 
 def _method(table: Table, inline: list[memoryview], segments: _Segments) -> Method:
@@ -217,7 +299,7 @@ def _method(table: Table, inline: list[memoryview], segments: _Segments) -> Meth
 def _value(table: Table) -> Value:
     kind, content = table.union(0)
     if kind != _TENSOR or content is None:
-        return Value(_VALUE_KINDS.get(kind, "unknown"))
+        return Value(_VALUE_KINDS.get(kind, "unknown"), content=_content(kind, content))
     place = content.table(6)
     scalar = content.whole(0, "b")
     return Value(
@@ -229,6 +311,36 @@ def _value(table: Table) -> Value:
         memory_id=-1 if place is None else place.whole(0, "I"),
         offset=0 if place is None else place.whole(1, "I") | place.whole(2, "I") << 32,
     )
+
+
+def _content(kind: int, table: Table | None) -> Content:
+    if table is None or kind not in _CONTENT:
+        return None
+    return _CONTENT[kind](table)
+
+
+def _number(table: Table) -> float:
+    (value,) = struct.unpack("<d", struct.pack("<q", table.whole(0, "q")))
+    return float(value)
+
+
+def _numbers(table: Table) -> tuple[float, ...]:
+    words = table.numbers(0, "q")
+    return struct.unpack(f"<{len(words)}d", struct.pack(f"<{len(words)}q", *words))
+
+
+# How the content of a value is read, by its kind.
+_CONTENT: dict[int, Callable[[Table], Content]] = {
+    2: lambda table: table.whole(0, "q"),
+    3: lambda table: bool(table.whole(0, "B")),
+    4: _number,
+    6: lambda table: table.text(0),
+    7: lambda table: table.numbers(0, "q"),
+    8: _numbers,
+    9: lambda table: table.numbers(0, "B"),
+    10: lambda table: table.numbers(0, "i"),
+    11: lambda table: table.numbers(0, "i"),
+}
 
 
 def _delegate(table: Table, inline: list[memoryview], segments: _Segments) -> Delegate:
@@ -249,6 +361,10 @@ def _delegate(table: Table, inline: list[memoryview], segments: _Segments) -> De
 def _call(table: Table) -> Call:
     kind, content = table.union(0)
     name = _CALLS.get(kind, "unknown")
-    if content is None or name not in {"kernel", "delegate"}:
+    if content is None or name in {"free", "unknown"}:
         return Call(name)
+    if name == "move":
+        return Call(name, -1, (content.whole(0, "i"), content.whole(1, "i")))
+    if name == "jump":
+        return Call(name, content.whole(1, "i"), (content.whole(0, "i"),))
     return Call(name, content.whole(0, "i"), content.numbers(1, "i"))
