@@ -21,6 +21,7 @@ from workbench.pipeline.plan import tool_version
 from workbench.project.frozen import Frozen
 from workbench.project.trust import default_store
 from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL, IMAGE, ZDLC_IMAGE
+from workbench.toolchain_versions import PROVE, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,7 +204,14 @@ PROVEN = {
 def findings() -> list[Finding]:
     """Return everything looked for, in a fixed order."""
     packages = (_package(name, version) for name, version in PROVEN.items())
-    return [_python(), *packages, *machine_findings(), *compiler_findings(), _cache()]
+    return [
+        _python(),
+        *packages,
+        _acceleration(),
+        *machine_findings(),
+        *compiler_findings(),
+        _cache(),
+    ]
 
 
 def _python() -> Finding:
@@ -224,6 +232,17 @@ def _package(name: str, proven: str) -> Finding:
     same = version.split("+")[0].startswith(proven)
     remedy = "" if same else f"pip install {name}=={proven} for the version this was proven with"
     return Finding(name=name, state="ok" if same else "different", version=version, remedy=remedy)
+
+
+def _acceleration() -> Finding:
+    found = status()
+    return Finding(
+        name="acceleration",
+        state="ok" if found.active else "different",
+        version="on" if found.active else "off",
+        why=found.reason or "proven byte for byte for these versions",
+        remedy="" if found.active else f"Run '{PROVE}', or install the versions named above.",
+    )
 
 
 def _cache() -> Finding:

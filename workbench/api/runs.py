@@ -198,7 +198,8 @@ def run(
         )
         stages = _reports(run_job(command, on_event, on_output))
         planned = plan(opened.project, opened.folder, results)
-    return _collected(opened, planned, results, stages, None if out is None else Path(out))
+    target = None if out is None else Path(out)
+    return _collected(opened, planned, results, stages, target, accelerate=accelerate)
 
 
 def _require_package(opened: OpenProject, last: str) -> None:
@@ -248,7 +249,13 @@ def _reports(job: JobResult) -> list[StageReport]:
 
 
 def _collected(
-    opened: OpenProject, planned: Plan, cache: Cache, stages: list[StageReport], out: Path | None
+    opened: OpenProject,
+    planned: Plan,
+    cache: Cache,
+    stages: list[StageReport],
+    out: Path | None,
+    *,
+    accelerate: bool,
 ) -> RunResult:
     """Keep the run in the history, copy the deliverables and gather all figures."""
     record = run_of(opened.project, planned, cache)
@@ -258,7 +265,9 @@ def _collected(
     if out is not None and "package" in done:
         _copy(folders["package"], out)
     documents = [stage.document() for stage in stages]
-    document = summary(opened.project, opened.folder, documents, folders, out)
+    document = summary(
+        opened.project, opened.folder, documents, folders, out, accelerate=accelerate
+    )
     return RunResult(opened, tuple(stages), folders, document, record, problem)
 
 

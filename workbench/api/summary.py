@@ -19,6 +19,7 @@ from workbench.results import (
 )
 from workbench.suggestions import suggest
 from workbench.targets import target_of
+from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,7 +33,7 @@ _REPORTED = frozenset({"evaluate", "lower", "verify", "run"})
 
 def summary(
     project: Project, base: Path, stages: list[dict[str, Any]], folders: Mapping[str, Path],
-    out: Path | None,
+    out: Path | None, *, accelerate: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the document; parts whose stage was not run are absent.
 
@@ -42,10 +43,12 @@ def summary(
         stages: A report for each stage.
         folders: Where the results of those that are done lie.
         out: Where the deliverables were copied to, if anywhere.
+        accelerate: Whether accelerations of the toolchain were wanted.
     """
     document: dict[str, Any] = {
         "project": project.name,
         "tools": tool_versions(),
+        "acceleration": status(wanted=accelerate).model_dump(),
         "stages": stages,
     }
     document["warnings"] = list(_warnings(folders))

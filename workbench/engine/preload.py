@@ -14,7 +14,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from workbench.engine.acceleration.imports import import_toolchain
+from workbench.engine.toolchain_patches.imports import import_toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

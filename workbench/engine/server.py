@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from workbench.engine.acceleration.imports import run_with_big_stack
-from workbench.engine.acceleration.quiet_collector import quiet_collector
 from workbench.engine.context import HotStore, StageContext
 from workbench.engine.studies.study import run_study
+from workbench.engine.toolchain_patches.interpreter import quiet_collector, run_with_big_stack
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
 from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES, Cache
 from workbench.pipeline.plan import Plan, PlannedStage, plan
@@ -43,6 +42,7 @@ from workbench.protocol import (
     encode,
 )
 from workbench.studies import STUDIES_BY_ID
+from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +82,8 @@ class Server:
         threading.Thread(target=self._read, name="commands", daemon=True).start()
         ready = Ready(pid=os.getpid(), start_s=time.monotonic() - self._started)
         self._wire.send(ready)
+        if not (found := status()).active:
+            self._log("warning", found.reason, "")
         while (command := self._queue.get()) is not None:
             self._cancelled.clear()
             begun = time.monotonic()

@@ -294,7 +294,8 @@ def _mapped(first: Future[Answer]) -> Future[Run]:
 
 
 def _prepare() -> Callable[[dict[str, Any]], dict[str, Any]]:
-    from workbench.engine.acceleration.imports import import_toolchain, run_with_big_stack
+    from workbench.engine.toolchain_patches.imports import import_toolchain
+    from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
 
     import_toolchain()
     import torch

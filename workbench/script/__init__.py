@@ -20,6 +20,7 @@ from workbench.script.model_and_data import (
 from workbench.script.quantizer import (
     cpu_kernels_call,
     cpu_kernels_part,
+    decomposition_tracking_part,
     integer_borders_part,
     kept_off_part,
     observers_part,
@@ -27,7 +28,6 @@ from workbench.script.quantizer import (
     own_quantizer_part,
     partitioner_part,
     quantizer_part,
-    taking_apart_part,
 )
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
@@ -79,7 +79,7 @@ def script(
         *_data_parts(project, folder),
         *own_ini_part(project, folder),
         partitioner_part(),
-        *taking_apart_part(project),
+        *decomposition_tracking_part(project),
         *kept_off_part(project),
         *integer_borders_part(project),
         *cpu_kernels_part(project),

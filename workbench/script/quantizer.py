@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 _BORDERS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "integer_io.py"
 _CPU_KERNELS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "cpu_kernels.py"
-_TAKING_APART = Path(__file__).parents[1] / "engine" / "taking_apart.py"
+_PATCHES = Path(__file__).parents[1] / "engine" / "toolchain_patches"
+_TRACKING = _PATCHES / "decomposition_tracking.py"
 _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "npu_exclusions.py"
 _DONT_SUPPORT = """from collections.abc import Sequence
 
 from executorch.exir.backend.operator_support import DontSupportBase"""
-_PARTITIONER = Path(__file__).parents[1] / "engine" / "ordered_partitioner.py"
+_PARTITIONER = _PATCHES / "ordered_partitioner.py"
 _OWN_QUANTIZER = Path(__file__).parents[1] / "engine" / "quantization" / "own_quantizer.py"
 _OBSERVERS = Path(__file__).parents[1] / "engine" / "quantization" / "observers.py"
 _FACTORIES = {
@@ -135,11 +136,11 @@ def own_ini_part(project: Project, folder: Path) -> list[str]:
     return [_AT_HAND.replace("{text}", repr(ini.text)).replace("{name!r}", repr(OWN_INI))]
 
 
-def taking_apart_part(project: Project) -> list[str]:
+def decomposition_tracking_part(project: Project) -> list[str]:
     """Return what finds in all that is made of nodes what rules name, where there are such."""
     if not _follows(project):
         return []
-    text = _TAKING_APART.read_text()
+    text = _TRACKING.read_text()
     return [text[text.index("from collections") :]]
 
 

@@ -6,17 +6,21 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from workbench.engine.acceleration import gate, statistics
-from workbench.engine.acceleration.calibration import quick_calibration
-from workbench.engine.acceleration.convert import RangeMemory, remembered_ranges
-from workbench.engine.acceleration.evaluation import fast_quantized_module
-from workbench.engine.acceleration.lazy_recompile import lazy_recompile
-from workbench.engine.acceleration.preparing import TransformMemory, remembered_transforms
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import own_branches
 from workbench.engine.quality.references import reference_of
 from workbench.engine.quality.tensors import QuickComparison, TensorComparison
 from workbench.engine.quantization.statistics_cache import memory_of
+from workbench.engine.toolchain_patches import statistics
+from workbench.engine.toolchain_patches.calibration import (
+    RangeMemory,
+    quick_calibration,
+    remembered_ranges,
+)
+from workbench.engine.toolchain_patches.evaluation import fast_quantized_module
+from workbench.engine.toolchain_patches.fx_graphs import lazy_recompile
+from workbench.engine.toolchain_patches.preparing import TransformMemory, remembered_transforms
+from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +37,7 @@ _TRANSFORMS = "transform memory"
 
 
 def _allowed(context: StageContext) -> bool:
-    return context.accelerate and gate.approve(context.log)
+    return context.accelerate and status().active
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torchao.quantization.pt2e import HistogramObserver
 
-from workbench.engine.acceleration.patching import replaced
+from workbench.engine.toolchain_patches.calibration import watched_observer
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Witnesses:
                 if name in self._recalled:
                     continue
                 watched = self._watched(self.by_name[name], observer.forward)
-                stack.enter_context(replaced(observer, "forward", watched))
+                stack.enter_context(watched_observer(observer, watched))
             yield
 
     def recall(self, name: str, found: Mapping[str, torch.Tensor]) -> None:

@@ -21,8 +21,8 @@ from workbench.results import ARRAYS_FILE, load_arrays
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from workbench.engine.acceleration.statistics import State
     from workbench.engine.context import StageContext
+    from workbench.engine.toolchain_patches.statistics import State
     from workbench.pipeline.cache import Cache
 
 _KEPT_BYTES = 512 << 20

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from workbench.engine.acceleration.calibration import quick_calibration
 from workbench.engine.studies.switchable_program import SwitchedProgram
+from workbench.engine.toolchain_patches.calibration import quick_calibration
 from workbench.project.configs import IMPROVERS
 from workbench.results import Improvement
 

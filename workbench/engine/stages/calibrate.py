@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from workbench.engine.acceleration.table import accelerated
 from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.fx.branches import constants
 from workbench.engine.fx.modules import with_origins
@@ -17,6 +16,7 @@ from workbench.engine.quality.passes import Calibration, searching_ranges
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization import ranges
 from workbench.engine.quantization.sample_extrema import Witnesses
+from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.errors import Place, failure
 from workbench.results import (
     ARRAYS_FILE,
@@ -37,7 +37,7 @@ def run(context: StageContext) -> None:
     """Leave the range of every observed tensor, and the observers' state."""
     prepared = context.hot("prepare")
     # The observers of ``prepare`` stay empty, for other data and for other orders of it.
-    with accelerated(context.accelerate, log=context.log):
+    with accelerated(context.accelerate):
         calibrated = replace(prepared, module=_own_observers(prepared.module))
     samples = calibration_samples(context)
     witnesses = Witnesses(ranges.activations(calibrated.module))

@@ -11,12 +11,12 @@ import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submodules_ao
 
 from workbench.analysis.ranges import activations
-from workbench.engine.acceleration.table import accelerated
 from workbench.engine.fx import programs
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quality.passes import searching_ranges
 from workbench.engine.quantization.observers import fix_ranges
 from workbench.engine.quantization.ranges import chosen_ranges
+from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import (
@@ -83,7 +83,7 @@ def load(context: StageContext) -> Converted:
 def _converted(context: StageContext) -> tuple[Converted, list[str]]:
     """Return the quantized graph, and what could not be done as asked."""
     prepared = context.hot("calibrate")
-    with searching_ranges(context), accelerated(context.accelerate, log=context.log):
+    with searching_ranges(context), accelerated(context.accelerate):
         # Converting consumes its argument; the observers are wanted again after the next edit.
         observed = copy.deepcopy(prepared.module)
         warnings = _fix_ranges(context, observed)

@@ -10,7 +10,6 @@ import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submodules_ao
 from torchao.quantization.pt2e import ObserverBase
 
-from workbench.engine.acceleration.table import accelerated
 from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import constants
@@ -19,6 +18,7 @@ from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quality.stateful_execution import plain_attention, refuse_memory
 from workbench.engine.quantization.observers import branches_of
 from workbench.engine.quantization.weight_transforms import improve
+from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.engine.training.weights import put_weights, read_weights
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
@@ -88,7 +88,7 @@ def _prepare(context: StageContext) -> Prepared:
     toolchain, project = context.toolchain(), context.project
     quantizer = toolchain.quantizer(project, context.folder)
     with (
-        accelerated(context.accelerate, log=context.log),
+        accelerated(context.accelerate),
         toolchain.float_module(context) as floating,
     ):
         module, done = changed(context, floating)

@@ -13,12 +13,10 @@ from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 
-from workbench.engine.acceleration.retarget import capture_tosa, has_same_tosa, retarget
-from workbench.engine.acceleration.table import accelerated
 from workbench.engine.targets.base import Lowered
 from workbench.engine.targets.ethos_u import vela
 from workbench.engine.targets.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
-from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off, kept_reasons
+from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off
 from workbench.engine.targets.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.targets.ethos_u.integer_io import with_integer_borders
 from workbench.engine.targets.ethos_u.refusals import (
@@ -29,6 +27,9 @@ from workbench.engine.targets.ethos_u.refusals import (
     vela_refused,
 )
 from workbench.engine.targets.ethos_u.tosa_graph import tosa_snapshot
+from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.toolchain_patches.interception import capture_tosa, partition_reasons
+from workbench.engine.toolchain_patches.retarget import has_same_tosa, retarget
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.pipeline.plan import tool_version
 from workbench.project import sources
@@ -142,7 +143,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
 def _compiling(context: StageContext, choice: TargetChoice) -> Iterator[vela.Recording]:
     with (
         own_ini_at_hand(choice, context.folder),
-        accelerated(context.accelerate, log=context.log),
+        accelerated(context.accelerate),
         vela.recorded() as compiled,
     ):
         yield compiled
@@ -172,7 +173,7 @@ def _lowered(
     methods: Mapping[str, int | bool] | None = None,
 ) -> _Edge:  # fmt: skip
     checks = [check] if check else None
-    with capture_tosa() as tosa, kept_reasons() as reasons:
+    with capture_tosa() as tosa, partition_reasons() as reasons:
         manager = to_edge_transform_and_lower(
             program,
             partitioner=[CheckingPartitioner(compile_spec(choice), additional_checks=checks)],

@@ -9,7 +9,7 @@ from typing import Any
 
 from executorch.exir.backend.operator_support import DontSupportBase
 
-from workbench.engine.taking_apart import root_of
+from workbench.engine.toolchain_patches.decomposition_tracking import root_of
 
 
 class KeptOff(DontSupportBase):

@@ -13,8 +13,9 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from workbench.engine.fx import programs
 from workbench.engine.plugins import Plugins
 from workbench.engine.quantization.qspec import arm_config, stock_config
-from workbench.engine.taking_apart import FollowingQuantizer, MadeOf
 from workbench.engine.targets.ethos_u.compile_spec import compile_spec
+from workbench.engine.toolchain_patches.decomposition_tracking import FollowingQuantizer, MadeOf
+from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.training.model import Student
 from workbench.errors import Place, failure
 from workbench.project.configs import PluginConfig, QuantConfig
@@ -56,7 +57,8 @@ def quantizer(project: Project, folder: Path) -> EthosUQuantizer:
     """Return a quantizer on which the project's rules have been called, in their order.
 
     Raises:
-        WorkbenchError: a rule names an operator that torch does not have, or a plug-in fails.
+        WorkbenchError: a rule names an operator that torch does not have, a plug-in fails, or the
+            installed ExecuTorch lacks what is patched.
     """
     return _made(project, folder, is_qat=False)
 
@@ -76,6 +78,7 @@ def student(floating: torch.fx.GraphModule, project: Project, folder: Path) -> S
 
 
 def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
+    require("decomposition-tracking")
     made, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
     with warnings.catch_warnings():
         # The setters for operators and nodes say at every call that they are experimental.

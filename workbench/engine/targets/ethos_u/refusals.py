@@ -9,9 +9,10 @@ import torch
 
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import branch_names, constants
-from workbench.engine.ordered_partitioner import OrderedPartitioner
-from workbench.engine.taking_apart import root_of
 from workbench.engine.targets.ethos_u.npu_exclusions import KeptOff
+from workbench.engine.toolchain_patches.decomposition_tracking import root_of
+from workbench.engine.toolchain_patches.gate import require
+from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.results import CpuCause, ExportResult, PrepareResult
 from workbench.targets.ethos_u.devices import has_control_flow
@@ -204,6 +205,7 @@ class CheckingPartitioner(OrderedPartitioner):
         Raises:
             WorkbenchError: in one of them a value is only handed on.
         """
+        require("ordered-partitions")
         found = super().partition(exported_program)
         for chain in handed_through(found.tagged_exported_program.graph):
             roots = [root.name for node in chain if not _has_grid(node) and (root := root_of(node))]

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from ethosu import regor
-from ethosu.vela import vela
-from executorch.backends.arm.tosa import backend as tosa_backend
 
 from workbench.engine.compilers.vela import totals
 from workbench.engine.fx import modules, programs
 from workbench.engine.fx.modules import Location
+from workbench.engine.toolchain_patches.interception import watched_compilation
 from workbench.results import LiveRange, NpuCommand, VelaOperation, VelaReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     import torch
 
@@ -61,25 +55,6 @@ class Recording:
     origins: list[Origins] = field(default_factory=list)
 
 
-class _RecordingRegor:
-    """Stands in for the regor module inside Vela: compiles, and keeps what was compiled."""
-
-    def __init__(self, compiled: Callable[[Any], None]) -> None:
-        self._compiled = compiled
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(regor, name)
-
-    def compile(self, *arguments: Any, options: str, **rest: Any) -> Any:
-        """Compile with the debug database on; it changes no byte of the result."""
-        wanted = options
-        if "enable_db=true" not in options:
-            wanted = options.replace("[compiler]\n", "[compiler]\nenable_db=true\n", 1)
-        model = regor.compile(*arguments, options=wanted, **rest)
-        self._compiled(model)
-        return model
-
-
 @contextmanager
 def recorded() -> Iterator[Recording]:
     """Collect every model that Vela compiles inside the block, in order."""
@@ -90,35 +65,16 @@ def recorded() -> Iterator[Recording]:
         recording.origins.append(dict(pending))
         pending.clear()
 
-    def translated(node: torch.fx.Node, *rest: Any) -> None:
+    def translated(node: torch.fx.Node) -> None:
         pending[node.name] = _origin_of(node)
-        translate(node, *rest)
 
-    translate = tosa_backend.process_call_function
-    folder = tempfile.tempdir
-    vela.regor = _RecordingRegor(compiled)
-    tosa_backend.process_call_function = translated
-    tempfile.tempdir = _folder_without_spaces()
-    try:
+    with watched_compilation(compiled, translated):
         yield recording
-    finally:
-        vela.regor = regor
-        tosa_backend.process_call_function = translate
-        tempfile.tempdir = folder
 
 
 def _origin_of(node: torch.fx.Node) -> Origin:
     place = modules.locate(node.meta.get("nn_module_stack")) or Location()
     return Origin(programs.op_of(node), place, programs.origin_of(node))
-
-
-def _folder_without_spaces() -> str | None:
-    """Return a temporary folder that survives ExecuTorch's join and split of Vela's arguments."""
-    candidates = [tempfile.gettempdir(), "/tmp", "/var/tmp", str(Path.cwd())]
-    for folder in candidates:
-        if " " not in folder and os.access(folder, os.W_OK):
-            return folder
-    return tempfile.tempdir
 
 
 def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> VelaReport:
