@@ -104,7 +104,7 @@ def engines():
 @pytest.fixture
 def workbench(qtbot, qapp, engines, notices):
     """The whole window over fake engines, closed in order at the end."""
-    from ui.app import Workbench
+    from ui.shell.app import Workbench
 
     qapp.setQuitOnLastWindowClosed(False)
     made = Workbench(qapp, engines)

@@ -88,7 +88,7 @@ def test_that_every_name_in_a_table_leads_to_code():
             assert callable(getattr(toolchain, verb))
 
 
-@pytest.mark.parametrize("module", ["ui.app", "workbench.cli", "workbench.engine_process"])
+@pytest.mark.parametrize("module", ["ui.shell.app", "workbench.cli", "workbench.engine_process"])
 def test_that_torch_is_not_imported_outside_the_engine(module):
     code = f"import sys, {module}; print('torch' in sys.modules, 'executorch' in sys.modules)"
     done = subprocess.run(

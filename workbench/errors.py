@@ -27,7 +27,11 @@ class Place(BaseModel):
 
 
 class ErrorInfo(BaseModel):
-    """One problem: what happened, what to do about it, and where."""
+    """One problem: what happened, what to do about it, and where.
+
+    ``code`` names the kind of problem for programs and tests, in kebab case
+    (``model-file-missing``). It stays the same when the wording of ``message`` changes.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,6 +39,7 @@ class ErrorInfo(BaseModel):
     hint: str = ""
     where: Place | None = None
     details: str = ""
+    code: str = ""
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
@@ -49,17 +54,23 @@ class WorkbenchError(Exception):
         self.infos: tuple[ErrorInfo, ...] = tuple(infos)
         super().__init__("\n".join(str(info) for info in self.infos))
 
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The code of every problem, in order."""
+        return tuple(info.code for info in self.infos)
+
 
 class TrustRequiredError(WorkbenchError):
     """The project names code to run and nobody has said yet that it may."""
 
 
 class Cancelled(Exception):
-    """Somebody asked the running work to stop."""
+    """The user cancelled the running work."""
 
 
 def failure(
-    message: str, hint: str = "", where: Place | None = None, details: str = ""
+    message: str, hint: str = "", where: Place | None = None, details: str = "", code: str = ""
 ) -> WorkbenchError:
     """Return a WorkbenchError with a single problem, ready to be raised."""
-    return WorkbenchError([ErrorInfo(message=message, hint=hint, where=where, details=details)])
+    info = ErrorInfo(message=message, hint=hint, where=where, details=details, code=code)
+    return WorkbenchError([info])

@@ -7,8 +7,7 @@ from collections import defaultdict
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
-from workbench.graph.groups import ROOT
-from workbench.graph.hierarchy import Hierarchy
+from workbench.graph.hierarchy import ROOT, Hierarchy
 from workbench.graph.layout import Layout
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.benchmarks.networks import Encoder, MobileNetV2
-from workbench.engine.fx_snapshot import snapshot
+from workbench.engine.fx.snapshot import snapshot
 from workbench.graph.snapshot import GraphSnapshot
 
 

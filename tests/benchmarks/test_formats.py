@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from tests.benchmarks.networks import MobileNetV2, warmed
-from workbench.engine.formats import SCHEMES, quantizer
-from workbench.engine.toolchains import formats as toolchain
+from workbench.engine.targets import formats as toolchain
+from workbench.engine.targets.formats.schemes import SCHEMES, quantizer
 from workbench.project import edits
-from workbench.project.format_config import FormatConfig
+from workbench.project.configs import FormatConfig
 from workbench.project.model import ModelSource, Project, TargetChoice
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QPointF, QRectF
 from PySide6.QtGui import QColor, QImage, QPainter
 
-from ui.graph.camera import Camera, fit
-from ui.graph.scene import Scene
-from ui.graph.view import GraphView
-from ui.start import settle
-from ui.theme import DARK
+from ui.features.graph.graph_view import GraphView
+from ui.features.graph.picture import Camera, fit
+from ui.features.graph.scene import Scene
+from ui.shared.theme import DARK
+from ui.shell.app import settle
 from workbench.graph.hierarchy import Hierarchy
 from workbench.graph.layout import Layout
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pytestqt.qtbot import QtBot
 
-    from ui.graph.layout_thread import Order
+    from ui.features.graph.layout_thread import Order
 
 pytestmark = pytest.mark.benchmark
 

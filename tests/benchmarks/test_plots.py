@@ -15,17 +15,17 @@ import pytest
 from PySide6.QtCore import QLineF
 from PySide6.QtGui import QColor, QImage, QPainter
 
-from ui.models.range_table import RangeRow, RangeTableModel, describe, range_rows
-from ui.models.timeline_words import sums_sentence
-from ui.plots.memory_plot import MemoryPlot
-from ui.plots.range_plot import RangePlot
-from ui.plots.timeline_plot import TimelinePlot
-from ui.range_drawing import series_of, tensor_of
-from ui.ranges.editor import RangeEditor
-from ui.theme import DARK
-from ui.widgets.figure_view import FigureView
-from workbench.numerics.tensors import histogram_of
-from workbench.numerics.timeline import CpuStop, Span, Timeline
+from ui.features.ranges.range_editor import RangeEditor
+from ui.features.ranges.range_plot import RangePlot
+from ui.features.timeline.timeline_panel import sums_sentence
+from ui.features.timeline.timeline_plot import TimelinePlot
+from ui.shared.figure_table import FigureView
+from ui.shared.memory_plot import MemoryPlot
+from ui.shared.range_drawing import series_of, tensor_of
+from ui.shared.range_table import RangeRow, RangeTableModel, describe, range_rows
+from ui.shared.theme import DARK
+from workbench.analysis.ranges import histogram_of
+from workbench.analysis.timeline import CpuStop, Span, Timeline
 from workbench.results import CalibrateResult, CpuNode, LiveRange, TensorRange, VelaOperation
 
 if TYPE_CHECKING:

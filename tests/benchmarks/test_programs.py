@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ui.programs.window import ProgramWindow
+from ui.features.program_viewer.program_window import ProgramWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 
 from tests.engine.in_process import CALIBRATED, Engine, project
 from tests.fakes import fvp, runner_elf
-from workbench.fvp.machine import MachineSettings, save_settings
+from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 
 BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
 MOST_MS, TIMES = 100.0, 7

@@ -167,9 +167,9 @@ def test_lowering(kind: str, table: dict[str, tuple[float, float]]) -> None:
 def test_calibration_pass(kind: str, table: dict[str, tuple[float, float]]) -> None:
     import torch
 
-    from workbench.engine import ranges
     from workbench.engine.acceleration.calibration import quick_calibration
-    from workbench.engine.witness import Witnesses
+    from workbench.engine.quantization import ranges
+    from workbench.engine.quantization.sample_extrema import Witnesses
 
     _, prepared, _, sample = exported(kind)
     with torch.inference_mode():

@@ -8,11 +8,11 @@ import tracemalloc
 import pytest
 from PySide6.QtWidgets import QListView
 
-from ui.models.log_lines import Role
-from ui.models.text_file import TextFileModel
-from ui.theme import DARK
-from ui.widgets.line_delegate import LineDelegate
-from workbench.fvp.uart import UartReader, level_of
+from ui.features.simulator.run_log import TextFileModel
+from ui.shared.chip import LineDelegate
+from ui.shared.log_lines import Role
+from ui.shared.theme import DARK
+from workbench.deploy.simulators.log_parser import UartReader, level_of
 
 LINES, LONG = 400_000, 1_000_000
 FRAMES, LEAST_FRAMES, MOST_BYTES = 300, 60, 32 << 20

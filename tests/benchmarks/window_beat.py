@@ -27,8 +27,7 @@ def main() -> None:
     from PySide6.QtCore import Qt, QTimer
     from PySide6.QtWidgets import QApplication
 
-    from ui.app import Workbench
-    from ui.start import settle
+    from ui.shell.app import Workbench, settle
     from workbench.project import store
     from workbench.project.trust import code_used
 

@@ -11,9 +11,9 @@ from tests.e2e.conftest import wait_gone
 from tests.engine.in_process import CALIBRATED, NETWORKS, project
 from tests.fakes import fvp, runner_elf
 from tests.processes import command_lines
-from ui.app import Workbench
+from ui.shell.app import Workbench
+from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 from workbench.engine_process import EngineProcess
-from workbench.fvp.machine import MachineSettings, save_settings
 from workbench.project import store
 
 pytestmark = pytest.mark.e2e

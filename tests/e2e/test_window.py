@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from tests.e2e.conftest import wait_gone
-from ui.app import Workbench
+from ui.shell.app import Workbench
 from workbench.project import edits
 from workbench.protocol import Ready
 from workbench.results import PackageResult, VerifyResult, load_result

@@ -7,8 +7,7 @@ import pytest
 from tests.engine.in_process import project
 from workbench.project import edits
 from workbench.protocol import RunStudy
-from workbench.studies.blame import Blame
-from workbench.studies.documents import load_study, study_folder, study_key
+from workbench.studies.documents import Blame, load_study, study_folder, study_key
 
 pytestmark = pytest.mark.engine
 

@@ -58,7 +58,7 @@ def test_that_only_quantized_borders_become_integers(engine):
 
 
 def test_that_an_input_that_is_read_as_it_comes_too_stays_as_it_is():
-    from workbench.engine.integer_borders import is_quantized
+    from workbench.engine.targets.ethos_u.integer_io import is_quantized
 
     graph = fx.Graph()
     given = graph.placeholder("given")

@@ -5,10 +5,10 @@ import torch
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
-from workbench.engine.formats.operations import Operation
+from workbench.engine.targets.formats.operations import Operation
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
-from workbench.project.format_config import FormatConfig
+from workbench.project.configs import FormatConfig
 from workbench.project.model import DataSource
 from workbench.results import GRAPH_FILE
 

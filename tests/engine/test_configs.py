@@ -6,8 +6,8 @@ import pytest
 
 from tests.engine.in_process import CALIBRATED, project
 from workbench.project import edits
+from workbench.project.configs import Activation, Observer, QuantConfig, Weight
 from workbench.project.model import TargetChoice
-from workbench.project.qconfig import Activation, Observer, QuantConfig, Weight
 
 pytestmark = pytest.mark.engine
 

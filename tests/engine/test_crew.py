@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from workbench.engine.crew import Crew
+from workbench.engine.worker_processes import Crew
 from workbench.errors import WorkbenchError
 
 MEMBER = """

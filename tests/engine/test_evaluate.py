@@ -6,7 +6,7 @@ import torch
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
-from workbench.engine.quality import Accumulator
+from workbench.engine.quality.measures import Accumulator
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.model import DataSource, Evaluation
 from workbench.results import GRAPH_FILE

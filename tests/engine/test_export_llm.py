@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from workbench.cli import main
-from workbench.engine.candidates import Means, compute
 from workbench.engine.context import HotStore
+from workbench.engine.studies.candidates import Means, compute
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits, store

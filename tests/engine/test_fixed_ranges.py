@@ -3,8 +3,8 @@
 import pytest
 
 from tests.engine.in_process import CALIBRATED, project
+from workbench.analysis.ranges import activations, choice_of, histogram_of
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.numerics.tensors import activations, choice_of, histogram_of
 from workbench.project import edits
 from workbench.project.model import DataSource
 from workbench.results import GRAPH_FILE, load_arrays

@@ -6,7 +6,7 @@ from tests.engine.in_process import CALIBRATED, project
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.resolution import problems
 from workbench.project import edits
-from workbench.project.qconfig import QuantConfig, Weight
+from workbench.project.configs import QuantConfig, Weight
 from workbench.results import GRAPH_FILE
 
 pytestmark = pytest.mark.engine

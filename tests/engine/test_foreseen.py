@@ -6,7 +6,7 @@ from tests.engine.in_process import CALIBRATED, project
 from workbench.project import edits
 from workbench.protocol import RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
-from workbench.studies.placement import Placement
+from workbench.studies.matrix import Placement
 
 pytestmark = pytest.mark.engine
 

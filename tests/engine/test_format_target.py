@@ -9,11 +9,11 @@ from torch import nn
 
 from tests.engine.in_process import CALIBRATED, project
 from tests.engine.test_training import sqnr, trained
-from workbench.engine.formats import SCHEMES, quantize
-from workbench.engine.formats.operations import Operation
-from workbench.engine.toolchains import formats as toolchain
+from workbench.engine.targets import formats as toolchain
+from workbench.engine.targets.formats.operations import Operation
+from workbench.engine.targets.formats.schemes import SCHEMES, quantize
 from workbench.project import edits
-from workbench.project.format_config import FormatConfig
+from workbench.project.configs import FormatConfig
 from workbench.project.model import ModelSource, Project, TargetChoice
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder
@@ -213,7 +213,7 @@ def test_that_gradients_flow_through_every_format(scheme):
 
 
 def test_that_every_format_a_rule_may_choose_is_tried_here():
-    from workbench.targets.number_formats import SPECS
+    from workbench.targets.formats.schemes import SPECS
 
     assert {spec.name for spec in SPECS if spec.operand} == set(PARAMETERS)
     assert set(PARAMETERS) <= set(SCHEMES)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.engine.fx_snapshot import snapshot
+from workbench.engine.fx.snapshot import snapshot
 from workbench.graph.snapshot import GraphSnapshot
 
 if TYPE_CHECKING:

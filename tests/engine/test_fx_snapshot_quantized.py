@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from workbench.engine.fx_snapshot import snapshot
+from workbench.engine.fx.snapshot import snapshot
 from workbench.graph.snapshot import GraphSnapshot
 
 pytestmark = pytest.mark.engine

@@ -5,9 +5,8 @@ import torch
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
-from workbench.engine import programs
-from workbench.engine.improving.equalizing import equalize
-from workbench.engine.improving.smoothing import smooth
+from workbench.engine.fx import programs
+from workbench.engine.quantization.weight_transforms import equalize, smooth
 from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.script import script

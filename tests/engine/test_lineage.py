@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engine import test_fx_snapshot_quantized
-from workbench.graph.attribution import attribute
-from workbench.graph.lineage import Lineage
+from workbench.graph.lineage import Lineage, attribute
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import DEVICE_GRAPH_FILE, LowerResult, load_result
 

@@ -8,7 +8,7 @@ from tests.engine.in_process import project
 from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.project.model import ModelSource
-from workbench.project.program_archive import archive_risks
+from workbench.project.trust import archive_risks
 
 pytestmark = pytest.mark.engine
 
@@ -127,7 +127,7 @@ def test_that_a_pickle_that_only_rebuilds_tensors_is_told_from_one_that_calls(tm
         def __reduce__(self):
             return os.system, ("true",)
 
-    from workbench.project.program_archive import _safe_pickle
+    from workbench.project.trust import _safe_pickle
 
     torch.save((torch.zeros(2),), tmp_path / "good.pt")
     torch.save((Evil(),), tmp_path / "bad.pt")
@@ -150,7 +150,7 @@ def test_that_a_mistaken_spec_is_refused_before_anything_runs(engine):
 
 
 def test_that_an_edited_file_and_a_file_of_the_same_name_elsewhere_are_read_anew(tmp_path):
-    from workbench.engine.loading import load_model
+    from workbench.engine.model_loading import load_model
 
     text = (
         "import torch\nfrom layers import WIDTH\nclass Net(torch.nn.Linear):\n    pass\n"

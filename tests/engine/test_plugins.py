@@ -7,7 +7,7 @@ import pytest
 
 from tests.engine.in_process import CALIBRATED, project
 from workbench.project import edits
-from workbench.project.qconfig import Activation, Observer, QuantConfig
+from workbench.project.configs import Activation, Observer, QuantConfig
 
 EXAMPLE = Path(__file__).parents[2] / "resources" / "plugins" / "example.py"
 pytestmark = pytest.mark.engine

@@ -9,11 +9,10 @@ from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
-from workbench.numerics.grid import Scheme
-from workbench.numerics.histogram import Histogram
-from workbench.numerics.methods import METHODS, METHODS_BY_ID
+from workbench.analysis.histogram import Histogram, Scheme
+from workbench.analysis.ranges import METHODS, METHODS_BY_ID
+from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource
-from workbench.project.qconfig import Activation, Observer, QuantConfig
 from workbench.results import load_arrays
 
 pytestmark = pytest.mark.engine

@@ -7,7 +7,7 @@ import torch
 
 from tests.engine.in_process import Engine
 from workbench.cli import main
-from workbench.engine.loading import load_model
+from workbench.engine.model_loading import load_model
 from workbench.errors import WorkbenchError
 from workbench.project import store
 from workbench.project.recipes import begin, recipes

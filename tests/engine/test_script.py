@@ -11,10 +11,10 @@ import torch
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
-from workbench.numerics.taking import RangeTaker, read_chosen
+from workbench.analysis.ranges import RangeTaker, read_chosen
 from workbench.project import edits
+from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource, Preprocess, TargetChoice, Tokenization
-from workbench.project.qconfig import Activation, Observer, QuantConfig
 from workbench.script import script
 
 PLUGIN = Path(__file__).parents[2] / "resources" / "plugins" / "example.py"

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.engine.in_process import CALIBRATED, Engine, project
-from workbench.engine.workers import Workers
+from workbench.engine.worker_processes import Workers
 from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.protocol import RunStudy, StudyProgress

@@ -9,7 +9,7 @@ import pytest
 
 from tests.engine.in_process import CALIBRATED, project
 from tests.fakes import checkout, fvp, runner_elf
-from workbench.fvp.machine import MachineSettings, load_settings, save_settings
+from workbench.deploy.simulators.discovery import MachineSettings, load_settings, save_settings
 from workbench.pipeline.plan import plan
 from workbench.protocol import RunStudy, StageFailed
 

@@ -14,8 +14,7 @@ from workbench.errors import WorkbenchError
 from workbench.project import edits, store
 from workbench.project.model import DataSource, TargetChoice
 from workbench.pte import program, vela_stream
-from workbench.script.aot_command import take_command, write_taken
-from workbench.script.aot_writing import give_command
+from workbench.script.aot_arm_compiler import give_command, take_command, write_taken
 
 pytestmark = pytest.mark.engine
 NET = """

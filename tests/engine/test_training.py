@@ -47,8 +47,8 @@ def trained(engine, made, **options):
 
 
 def student_of(model, inputs):
-    from workbench.engine.toolchains.ethos_u import training_quantizer
-    from workbench.engine.training.student import Student
+    from workbench.engine.targets.ethos_u import training_quantizer
+    from workbench.engine.training.model import Student
 
     floating = torch.export.export(getattr(networks, model)()[0], inputs).module(check_guards=False)
     return Student(floating, training_quantizer(project(model), Path()))

@@ -6,7 +6,7 @@ import numpy as np
 from PySide6.QtCore import Qt
 
 from tests.fakes.results import write_result
-from tests.ui.test_window import run_to
+from tests.ui.shell.test_window import run_to
 from workbench.results import CalibrateResult, TensorRange, save_result
 
 ROWS = (

@@ -8,20 +8,25 @@ import numpy as np
 
 from tests.fakes import runner_elf
 from tests.fakes.results import write_result
-from workbench.fvp.machine import adopt_runner, runners_folder
+from workbench.deploy.simulators.discovery import adopt_runner, runners_folder
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project.model import TargetChoice
 from workbench.protocol import JobFinished, StudyProgress
 from workbench.results import CpuNode, VelaTotals
-from workbench.studies.blame import Blame, Culprit
-from workbench.studies.budget import between, ends
-from workbench.studies.documents import load_study, save_study, study_folder, study_key
-from workbench.studies.placement import DevicePlacement, Placement, one_of_each_kind
+from workbench.studies.documents import (
+    Blame,
+    Culprit,
+    load_study,
+    save_study,
+    study_folder,
+    study_key,
+)
+from workbench.studies.matrix import DevicePlacement, Placement, one_of_each_kind
 from workbench.studies.sample import SampleTensor, save_values
 from workbench.studies.search import Candidate, Limits, SearchResult, with_choices
 from workbench.studies.sensitivity import Noise, SensitivityResult, Unit, UnitSensitivity
-from workbench.studies.sweep import SweepResult, points
+from workbench.studies.sweep import SweepResult, between, ends, points
 from workbench.studies.training import Epoch, TrainingResult
 from workbench.targets import target_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.words import listed, plural
+from workbench.text import listed, plural
 
 
 @pytest.mark.parametrize(

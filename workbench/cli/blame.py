@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json
-from workbench.cli.study import run_study
+from workbench.cli.jobs import run_study
+from workbench.cli.output import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    add_engine,
+    add_project,
+    open_project,
+    opened_cache,
+    print_json,
+)
 from workbench.project.model import KEEPING_CALLS
-from workbench.studies.blame import Blame
+from workbench.studies.documents import Blame
 
 if TYPE_CHECKING:
     import argparse

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.boards import choosing
-from workbench.boards.board import Board, Memory, Npu, boards, load
-from workbench.cli.arguments import add_json
-from workbench.cli.output import EXIT_DONE, print_infos, print_json, print_table
+from workbench.cli.output import EXIT_DONE, add_json, print_infos, print_json, print_table
+from workbench.deploy import boards
+from workbench.deploy.boards import Board, Memory, Npu, all_boards, load
 from workbench.errors import WorkbenchError, failure
 from workbench.project import store
 
@@ -51,7 +50,7 @@ def _put(options: argparse.Namespace) -> int:
     if options.board is None:
         raise failure("No board is named.", "Write: workbench boards BOARD --put PROJECT.")
     path: Path = options.put
-    project = choosing.put(store.load(path), options.board, path.absolute().parent, options.device)
+    project = boards.put(store.load(path), options.board, path.absolute().parent, options.device)
     store.save(project, path)
     if options.json:
         print_json({"board": project.board, "target": project.target.model_dump(mode="json")})
@@ -67,7 +66,7 @@ def _settings(options: Any) -> str:
 
 
 def _list(options: argparse.Namespace) -> int:
-    found = boards()
+    found = all_boards()
     known = {name: board for name, board in found.items() if isinstance(board, Board)}
     broken = {name: error for name, error in found.items() if isinstance(error, WorkbenchError)}
     if options.json:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_json
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json
+from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
 from workbench.doctor import findings
 
 if TYPE_CHECKING:

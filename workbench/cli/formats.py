@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_json
-from workbench.cli.output import EXIT_DONE, print_json
+from workbench.cli.output import EXIT_DONE, add_json, print_json
 from workbench.cli.question import add_batch, ask, perform
 from workbench.errors import Place, failure
-from workbench.targets.number_formats import ROLES, SPECS, ParameterSpec
+from workbench.targets.formats.parameters import ROLES, ParameterSpec
+from workbench.targets.formats.schemes import SPECS
 
 if TYPE_CHECKING:
     import argparse

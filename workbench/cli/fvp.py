@@ -10,19 +10,132 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli import fvp_build
-from workbench.cli.arguments import add_json
-from workbench.cli.fvp_summary import print_report
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json
+from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from workbench.fvp.fit import Program
-    from workbench.fvp.job import Job
-    from workbench.fvp.session import Outcome
+    from workbench.deploy.simulators.compatibility import Program
+    from workbench.deploy.simulators.run import Job, Outcome
+    from workbench.deploy.simulators.runner_build import Wanted
+    from workbench.results.simulation import SimulationReport
+
+
+_PLACEMENTS = ("semihosting", "embedded")
+
+
+def add_build(parts: Any) -> None:
+    """Add the part of the verb."""
+    verb = parts.add_parser(
+        "build", help="a runner for a program, from an ExecuTorch checkout",
+        description="The pools are computed from the program; a runner that reads programs from "
+        "files gives at least what runners give by themselves. It is remembered for projects.",
+    )  # fmt: skip
+    verb.add_argument("program", type=Path, metavar="FILE.pte")
+    verb.add_argument("--checkout", default="", metavar="DIR",
+                      help="the ExecuTorch checkout; default: the one of `fvp set`")  # fmt: skip
+    verb.add_argument(
+        "--placement", default="semihosting", metavar="P",
+        help="where the program comes from: semihosting (a file), embedded, or an address 0x...",
+    )  # fmt: skip
+    verb.add_argument("--etdump", action="store_true", help="have it record events (ETDump)")
+    verb.add_argument("--out", type=Path, metavar="DIR", help="keep the runner there")
+    verb.add_argument("--verbose", action="store_true", help="print the build's log as it comes")
+    add_json(verb)
+    verb.set_defaults(perform=_perform)
+
+
+def _perform(options: argparse.Namespace) -> int:
+    from workbench.deploy.simulators.discovery import adopt_runner, load_settings, runners_folder
+    from workbench.deploy.simulators.runner_build import (
+        Build,
+        Watching,
+        build_runner,
+        known_checkouts,
+    )
+
+    wanted, address = _placement(options.placement)
+    (checkout,) = known_checkouts(options.checkout or load_settings().executorch)
+    build = Build(
+        checkout.absolute(), read_program(options.program), wanted, address, options.etdump
+    )
+    place = options.out.absolute() if options.out else runners_folder() / build.name
+    watching = Watching(_show_build if options.verbose else lambda _: None)
+    with tempfile.TemporaryDirectory(prefix="runner-") as tree, terminated_as_interrupted():
+        runner = build_runner(build, Path(tree), place, watching)
+    adopt_runner(runner.path, address if wanted == "address" else None)
+    document = {
+        "runner": str(runner.path), "target": build.target, "placement": runner.placement,
+        "memory_mode": build.program.memory_mode, "pools": runner.pools,
+    }  # fmt: skip
+    if options.json:
+        print_json(document)
+        return EXIT_DONE
+    print(f"Runner       {runner.path}")
+    print(f"For          {build.target}, {build.program.memory_mode}, {runner.placement}")
+    for name, size in runner.pools.items():
+        print(f"Pool         {name}: {size:,} bytes")
+    return EXIT_DONE
+
+
+def _placement(text: str) -> tuple[Wanted, int]:
+    from workbench.errors import failure
+
+    if text == "semihosting":
+        return "semihosting", 0
+    if text == "embedded":
+        return "embedded", 0
+    try:
+        return "address", int(text, 16)
+    except ValueError as error:
+        raise failure(
+            f"--placement wants {', '.join(_PLACEMENTS)} or an address such as 0x62000000: "
+            f"{text!r}."
+        ) from error
+
+
+def _show_build(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def print_report(
+    report: SimulationReport, notes: Sequence[str], files: Sequence[dict[str, Any]]
+) -> None:
+    """Print how it ended, what was measured, and what went wrong."""
+    print(f"{'Done' if report.succeeded else 'Failed':<12} {report.exit_reason}")
+    _print_measured(report)
+    for pool in report.pools:
+        used = f"{pool.used:,} of " if pool.used is not None else ""
+        print(f"Pool         {pool.name}: {used}{pool.given:,} bytes")
+    for check in report.bundle:
+        verdict = "equal within the runner's tolerance" if check.passed else "different"
+        print(f"Bundle       test {check.index}: {verdict}")
+    for sentence in report.explanation:
+        print(f"             {sentence}")
+    for diagnosis in report.diagnoses:
+        print(f"Failure      {diagnosis.line}")
+        print(f"             {diagnosis.cause}")
+        print(f"             {diagnosis.remedy}")
+    for note in notes:
+        print(f"Note         {note}")
+    for file in files:
+        print(f"Output       {file['path']}  {file['dtype']} {file['shape']}")
+    if not report.succeeded and not report.diagnoses:
+        for line in report.last_lines[-10:]:
+            print(f"  {line}")
+
+
+def _print_measured(report: SimulationReport) -> None:
+    cycles = [m.cycles_per_inference for m in report.measurements]
+    known = [c for c in cycles if c is not None]
+    if not known or report.fast:
+        return
+    label = f"measured ({report.simulator} {report.version})".replace(" )", ")")
+    spread = f", {min(known):,.0f} to {max(known):,.0f}" if len(set(known)) > 1 else ""
+    mean = sum(known) / len(known)
+    print(f"Cycles       {mean:,.0f} NPU cycles an inference{spread}, {label}")
 
 
 def add(verbs: Any) -> None:
@@ -45,7 +158,7 @@ def add(verbs: Any) -> None:
     setting.add_argument("--timeout", type=float, metavar="S", help="for the runs of projects")
     add_json(setting)
     setting.set_defaults(perform=_set)
-    fvp_build.add(parts)
+    add_build(parts)
 
 
 def _add_run(verb: argparse.ArgumentParser) -> None:
@@ -70,7 +183,7 @@ def _add_run(verb: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from workbench.fvp.session import run
+    from workbench.deploy.simulators.run import run
 
     job, notes = _job(options)
     if options.out:
@@ -89,12 +202,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:
-    from workbench.fvp import finding
-    from workbench.fvp.inputs import ones, read_samples
-    from workbench.fvp.job import Job
-    from workbench.fvp.machine import load_settings
-    from workbench.fvp.runner_elf import read_runner
-    from workbench.fvp.simulators import device_of
+    from workbench.deploy.simulators import discovery
+    from workbench.deploy.simulators.compatibility import read_runner
+    from workbench.deploy.simulators.discovery import device_of, load_settings
+    from workbench.deploy.simulators.run import Job, ones, read_samples
 
     if options.timeout <= 0:
         raise failure("--timeout wants seconds, more than 0.")
@@ -105,11 +216,11 @@ def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:
     else:
         samples = [ones(specs)]
         notes.append("No inputs were given: all ones.")
-    installed = finding.find(device.simulator, load_settings(), options.fvp)
+    installed = discovery.find(device.simulator, load_settings(), options.fvp)
     if installed is None:
         raise failure(
             f"No simulator for {device.target}: {device.simulator.binary} was not found.",
-            finding.how_to_get(device.simulator),
+            discovery.how_to_get(device.simulator),
             Place(kind="tool", id=device.simulator.binary),
         )
     job = Job(
@@ -125,7 +236,7 @@ def read_program(path: Path) -> Program:
     Raises:
         WorkbenchError: it cannot be read.
     """
-    from workbench.fvp.fit import Program
+    from workbench.deploy.simulators.compatibility import Program
 
     try:
         return Program(path.name, path.read_bytes())
@@ -184,7 +295,7 @@ def _write_outputs(outcome: Outcome, folder: Path) -> list[dict[str, Any]]:
 
 def _keep_events(outcome: Outcome, folder: Path | None) -> list[str]:
     """Write the recorded events beside the outputs; return what to know of them."""
-    from workbench.fvp.etdump import FILE
+    from workbench.deploy.simulators.counters import FILE
 
     if not outcome.events:
         return []
@@ -197,9 +308,13 @@ def _keep_events(outcome: Outcome, folder: Path | None) -> list[str]:
 
 
 def _set(options: argparse.Namespace) -> int:
-    from workbench.fvp.machine import load_settings, save_settings, settings_path
-    from workbench.fvp.runner_elf import read_runner
-    from workbench.fvp.simulators import SIMULATORS_BY_FAMILY
+    from workbench.deploy.simulators.compatibility import read_runner
+    from workbench.deploy.simulators.discovery import (
+        SIMULATORS_BY_FAMILY,
+        load_settings,
+        save_settings,
+        settings_path,
+    )
 
     settings = load_settings()
     simulators = dict(settings.simulators)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_project, open_project
-from workbench.cli.output import EXIT_DONE, print_json, print_table
+from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json, print_table
 from workbench.project import edits, store
-from workbench.project.improvers import IMPROVERS
+from workbench.project.configs import IMPROVERS
 
 if TYPE_CHECKING:
     import argparse

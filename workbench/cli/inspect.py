@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_json
-from workbench.cli.output import EXIT_DONE, print_json, print_table
+from workbench.cli.output import EXIT_DONE, add_json, print_json, print_table
 from workbench.errors import Place, failure
-from workbench.words import plural
+from workbench.text import plural
 
 if TYPE_CHECKING:
     import argparse

@@ -6,9 +6,18 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_engine, add_json, add_several, open_project, opened_cache
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
-from workbench.cli.study import run_study
+from workbench.cli.jobs import run_study
+from workbench.cli.output import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    add_engine,
+    add_json,
+    add_several,
+    open_project,
+    opened_cache,
+    print_json,
+    print_table,
+)
 from workbench.studies.matrix import QAT_EPOCHS, QAT_SAMPLES, TRAINED, MatrixResult
 
 if TYPE_CHECKING:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json
-from workbench.cli.study import run_study
-from workbench.studies.placement import Placement, one_of_each_kind
+from workbench.cli.jobs import run_study
+from workbench.cli.output import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    add_engine,
+    add_project,
+    open_project,
+    opened_cache,
+    print_json,
+)
+from workbench.studies.matrix import Placement, one_of_each_kind
 
 if TYPE_CHECKING:
     import argparse

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_project, open_project
-from workbench.cli.output import EXIT_DONE, print_json, print_table
+from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json, print_table
 from workbench.project import edits, store
 from workbench.project.plugins import installed, items_of
 

@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_json
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json
+from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer to a question of ``engine/questions``, without the toolchain's imports.
+    """Return the answer to a question of ``engine.array_jobs``, without the toolchain's imports.
 
     Raises:
         WorkbenchError: it was refused, or its process ended without an answer.
@@ -30,7 +29,7 @@ def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         command = [
             sys.executable,
             "-m",
-            "workbench.engine.questions",
+            "workbench.engine.array_jobs",
             name,
             str(asked),
             str(answer),
@@ -45,7 +44,7 @@ def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
             raise failure(
                 f"The process that computes ended with exit code {code} and no answer.",
                 "What it said stands above.",
-                Place(kind="tool", id=f"engine.questions.{name}"),
+                Place(kind="tool", id=f"engine.array_jobs.{name}"),
             )
         found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if "infos" in found:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_project, open_project
-from workbench.cli.output import EXIT_DONE, print_json, print_table
+from workbench.analysis.ranges import (
+    METHOD_TITLES,
+    WEIGHT_REFUSAL,
+    RangeTaker,
+    activations,
+    choices,
+    histogram_of,
+    methods_of,
+    read_chosen,
+    title_of,
+)
+from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json, print_table
 from workbench.errors import Place, failure
-from workbench.numerics.methods import METHOD_TITLES
-from workbench.numerics.taking import RangeTaker, methods_of, read_chosen
-from workbench.numerics.tensors import WEIGHT_REFUSAL, activations, choices, histogram_of, title_of
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.project import edits, store
@@ -22,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from workbench.project.configs import MethodScope
     from workbench.project.model import Project
-    from workbench.project.range_method import MethodScope
 
 
 def add(verbs: Any) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_project, open_project
-from workbench.cli.output import EXIT_DONE, print_json
+from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json
 from workbench.errors import Place, failure
 from workbench.pipeline.cache import Cache, default_root
 

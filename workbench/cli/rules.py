@@ -2,30 +2,88 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli import pass_args
-from workbench.cli.arguments import add_engine, add_project, check_trust, open_project, opened_cache
-from workbench.cli.job import Job
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_infos, print_json, print_table
+from workbench import api
+from workbench.cli.jobs import ProgressPrinter
+from workbench.cli.output import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    add_engine,
+    add_project,
+    check_trust,
+    open_project,
+    opened_cache,
+    print_infos,
+    print_json,
+    print_table,
+)
 from workbench.errors import Place, failure
 from workbench.pipeline.resolution import float_graph, prepared_result, resolve_graph
 from workbench.project import edits, store
+from workbench.project.configs import PRESETS_BY_ID, Config, PluginRole
 from workbench.project.model import PLUGIN_KINDS, RULE_CALLS, Project, RuleKind
 from workbench.project.plugins import offered
-from workbench.project.qconfig import PRESETS_BY_ID, Config, PluginRole
 from workbench.project.rules import Resolution
-from workbench.protocol import RunUntil, StageFailed
+from workbench.protocol import RunUntil
 from workbench.targets import target_of
+from workbench.targets.formats.pass_args import pass_args_of, read_args, taken, toml_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
-    from pathlib import Path
 
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.pipeline.cache import Cache
+
+
+def add_actions(actions: Any) -> None:
+    """Add both actions to those of the verb ``rules``."""
+    take = actions.add_parser("take-mase", help="MASE's pass_args in place of the rules")
+    take.add_argument("file", type=Path, metavar="FILE", help="TOML, JSON or a Python dict")
+    take.add_argument(
+        "--mase-compatible", action="store_true",
+        help="in the form that MASE computes, where it has the format",
+    )  # fmt: skip
+    take.set_defaults(perform=_take)
+    write = actions.add_parser("write-mase", help="the rules as MASE's pass_args")
+    write.add_argument("file", type=Path, metavar="FILE", help="FILE.toml or FILE.json")
+    write.set_defaults(perform=_write)
+
+
+def _take(options: argparse.Namespace) -> int:
+    project, _ = open_project(options)
+    args = read_args(options.file)
+    found = taken(project, args, mase_compatible=options.mase_compatible)
+    store.parse(store.dump(found.project).encode(), str(options.project))
+    store.save(found.project, options.project)
+    print_infos(found.notes, "note")
+    if options.json:
+        notes = [note.model_dump(mode="json") for note in found.notes]
+        print_json({"rules": len(found.project.rules), "notes": notes})
+    else:
+        print(f"{len(found.project.rules)} rules taken from {options.file}.")
+    return EXIT_DONE
+
+
+def _write(options: argparse.Namespace) -> int:
+    project, _ = open_project(options)
+    args = pass_args_of(project)
+    text = json.dumps(args, indent=1) if options.file.suffix == ".json" else toml_of(args)
+    try:
+        options.file.write_text(text)
+    except OSError as error:
+        place = Place(kind="file", id=str(options.file))
+        raise failure(f"The file cannot be written: {error.strerror}.", where=place) from error
+    if options.json:
+        print_json({"file": str(options.file), "pass_args": args})
+    else:
+        print(f"Wrote {options.file}.")
+    return EXIT_DONE
+
 
 _KINDS: dict[str, RuleKind] = {name.replace("_", "-"): name for name in RULE_CALLS}
 
@@ -71,7 +129,7 @@ def _add_actions(actions: Any) -> None:
         switch = actions.add_parser(name, help=help_text)
         switch.add_argument("rule", metavar="RULE")
         switch.set_defaults(perform=_switch)
-    pass_args.add_actions(actions)
+    add_actions(actions)
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -110,15 +168,14 @@ def _graph(
     if graph is not None:
         return graph
     check_trust(options, project, folder)
-    job = Job()
     command = RunUntil(
         job="rules", project=project, folder=str(folder), until="export",
         cache_root=str(cache.root), accelerate=not options.no_acceleration,
     )  # fmt: skip
-    if job.run(command) != "done":
-        for event in job.events:
-            if isinstance(event, StageFailed):
-                print_infos(event.infos, f"{event.stage} failed")
+    job = api.run_job(command, ProgressPrinter().event)
+    if job.outcome != "done":
+        for event in job.failures:
+            print_infos(event.infos, f"{event.stage} failed")
         return None
     return float_graph(project, folder, cache)
 

@@ -5,14 +5,27 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_project, open_project
-from workbench.cli.output import EXIT_DONE, print_infos, print_json, print_table
-from workbench.history.comparison import Change, difference, front_of, rules_line
-from workbench.history.lowered import estimate_warning, lowered_of, module_changes
+from workbench.cli.output import (
+    EXIT_DONE,
+    add_project,
+    open_project,
+    print_infos,
+    print_json,
+    print_table,
+)
+from workbench.history.comparison import (
+    Change,
+    difference,
+    estimate_warning,
+    front_of,
+    lowered_of,
+    module_changes,
+    rules_line,
+)
 from workbench.history.store import History, history_path
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project import store
-from workbench.project.restoring import restore_rules
+from workbench.project.edits import restore_rules
 
 if TYPE_CHECKING:
     import argparse

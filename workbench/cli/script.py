@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_project, open_project
-from workbench.cli.output import EXIT_DONE, print_json
+from workbench.analysis.ranges import RangeTaker, read_chosen
+from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.numerics.taking import RangeTaker, read_chosen
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import problems
 from workbench.project.store import write_atomically
 from workbench.results import ExportResult, load_result
 from workbench.script import script
-from workbench.script.aot_writing import give_command
+from workbench.script.aot_arm_compiler import give_command
 
 if TYPE_CHECKING:
     import argparse

@@ -5,10 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
-from workbench.cli.keeping import keep_run
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
-from workbench.cli.study import run_study
+from workbench.cli.jobs import keep_run, run_study
+from workbench.cli.output import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    add_engine,
+    add_project,
+    open_project,
+    opened_cache,
+    print_json,
+    print_table,
+)
 from workbench.pipeline.plan import plan
 from workbench.project import store
 from workbench.studies.documents import load_study, study_folder, study_key

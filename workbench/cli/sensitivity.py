@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
-from workbench.cli.study import run_study
+from workbench.cli.jobs import run_study
+from workbench.cli.output import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    add_engine,
+    add_project,
+    open_project,
+    opened_cache,
+    print_json,
+    print_table,
+)
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult
-from workbench.words import plural
+from workbench.text import plural
 
 if TYPE_CHECKING:
     import argparse

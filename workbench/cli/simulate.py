@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.cli.arguments import add_json
 from workbench.cli.output import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_USAGE,
+    add_json,
     print_infos,
     print_json,
     print_table,
 )
 from workbench.cli.question import read_jobs
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.words import plural
+from workbench.text import plural
 
 if TYPE_CHECKING:
     import argparse

@@ -7,22 +7,25 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import (
+from workbench.cli.jobs import run_study
+from workbench.cli.output import (
+    EXIT_DONE,
+    EXIT_FAILED,
     add_engine,
     add_project,
     add_several,
     open_project,
     opened_cache,
+    print_json,
+    print_table,
 )
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
-from workbench.cli.study import run_study
 from workbench.errors import failure
 from workbench.project import edits
 from workbench.project.model import TargetChoice
-from workbench.studies import budget
+from workbench.studies import sweep
 from workbench.studies.sweep import SweepResult, points, refused, remark
 from workbench.targets import target_of
-from workbench.targets.vela_ini import OPTION, load
+from workbench.targets.ethos_u.vela_ini import OPTION, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +120,7 @@ def _budgets(options: argparse.Namespace, project: Project, folder: Path) -> int
             "Leave one of them out.",
         )
     present = target_of(project.target.id).complete(project.target, folder)
-    return _run("budget", options, project, folder, budget.asked(present))
+    return _run("budget", options, project, folder, sweep.asked(present))
 
 
 def _run(

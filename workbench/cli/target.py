@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import add_project, open_project
-from workbench.cli.output import EXIT_DONE, print_json, print_table
+from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json, print_table
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import edits, store
 from workbench.project.model import TargetChoice

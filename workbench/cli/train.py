@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, get_args
 
-from workbench.cli.arguments import add_engine, add_project, open_project, opened_cache
-from workbench.cli.output import EXIT_DONE, EXIT_FAILED, print_json, print_table
-from workbench.cli.study import run_study
+from workbench.cli.jobs import run_study
+from workbench.cli.output import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    add_engine,
+    add_project,
+    open_project,
+    opened_cache,
+    print_json,
+    print_table,
+)
 from workbench.project import edits, store
 from workbench.studies.documents import study_folder, study_key
 from workbench.studies.training import (
@@ -17,7 +25,7 @@ from workbench.studies.training import (
     keep_weights,
     options_of,
 )
-from workbench.words import plural
+from workbench.text import plural
 
 if TYPE_CHECKING:
     import argparse

@@ -19,7 +19,7 @@ from executorch.backends.arm.quantizer.quantization_config import QuantizationCo
 from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
 from torchao.quantization.pt2e.quantizer import Quantizer
 
-from workbench.engine.own_quantizer import OwnQuantizer
+from workbench.engine.quantization.own_quantizer import OwnQuantizer
 from workbench.engine.user_code import load_callable, user_failure
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import sources

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from workbench.engine.acceleration.imports import run_with_big_stack
 from workbench.engine.acceleration.quiet_collector import quiet_collector
 from workbench.engine.context import HotStore, StageContext
-from workbench.engine.studies.running import run_study
+from workbench.engine.studies.study import run_study
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
 from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES, Cache
 from workbench.pipeline.plan import Plan, PlannedStage, plan

@@ -6,18 +6,65 @@ and every node names them by index, so that 50,000 nodes load in a fraction of a
 
 from __future__ import annotations
 
+import base64
+import gc
 import json
+import struct
+from collections.abc import Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from workbench.errors import Place, failure
-from workbench.graph.garbage import collection_paused
-from workbench.graph.packing import packed, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
     from pathlib import Path
+
+
+_BYTES = 8
+
+
+def packed(kind: str, values: Sequence[float]) -> str:
+    """Return numbers as a word; ``kind`` is "d" for float64 or "q" for int64."""
+    return base64.b64encode(struct.pack(f"<{len(values)}{kind}", *values)).decode()
+
+
+def unpacked(kind: str, text: str) -> tuple[Any, ...]:
+    """Return the numbers in a word, bit for bit.
+
+    Raises:
+        ValueError: it was not made by ``packed``.
+    """
+    data = base64.b64decode(text, validate=True)
+    if len(data) % _BYTES:
+        raise ValueError("a list of numbers is cut short")
+    return struct.unpack(f"<{len(data) // _BYTES}{kind}", data)
+
+
+# Objects made in one go that a pass of the collector takes milliseconds to walk over.
+MUCH = 20_000
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Keep the cyclic garbage collector off while hundreds of thousands of objects are made.
+
+    Each of its full passes stops every thread for tens of milliseconds and finds nothing, since
+    none of what is built can be garbage yet. Nor is it later on: it holds no cycles and goes when
+    its last user does. So if it is much, the collector is told to pass it over for good.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            if gc.get_count()[0] > MUCH:
+                gc.freeze()
+            gc.enable()
+
 
 VERSION = 2
 FORMAT = "quantization-workbench-graph"

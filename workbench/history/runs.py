@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, model_validator
 
 from workbench.pipeline.plan import Plan, tool_versions
-from workbench.project.fixed_range import FixedRange
+from workbench.project.configs import Config, FixedRange, ImproverId, RangeMethod, without_origins
 from workbench.project.frozen import Frozen
-from workbench.project.improvers import ImproverId
 from workbench.project.model import Rule, TargetChoice
-from workbench.project.qconfig import Config
-from workbench.project.range_method import RangeMethod, without_origins
 from workbench.results import (
     EvaluateResult,
     LowerResult,

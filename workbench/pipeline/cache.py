@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from workbench.errors import failure
-from workbench.pipeline.digests import file_digest
+from workbench.pipeline.keys import file_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, WorkbenchError
-from workbench.pipeline.digests import Digests
-from workbench.pipeline.reading import Reading
+from workbench.pipeline.keys import Digests, Reading
 from workbench.pipeline.stages import PACKAGES, STAGES, Stage
 from workbench.project import edits, sources
 from workbench.project.board_files import board_file
-from workbench.project.improvers import IMPROVERS
+from workbench.project.configs import IMPROVERS
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from workbench.fvp.setup import Setup
+    from workbench.deploy.simulators.compatibility import Setup
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
 
@@ -145,7 +144,7 @@ def simulator_setup(project: Project) -> Setup | ErrorInfo:
     """Return what this machine runs the project's program with, or why it cannot."""
     choice = target_of(project.target.id).complete(project.target)
     # Imported here, because a window is up before anybody plans.
-    from workbench.fvp.setup import setup_for
+    from workbench.deploy.simulators.compatibility import setup_for
 
     return setup_for(choice.id, str(choice.options.get("memory_mode", "")))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from workbench.boards import choosing
+from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import plan
 from workbench.project import plugins, sources
+from workbench.project.configs import QuantConfig
 from workbench.project.frozen import Frozen
 from workbench.project.model import PLUGIN_KINDS, name_of
-from workbench.project.qconfig import QuantConfig
 from workbench.project.rules import ModuleRef, NodeRef, Resolution, module_chains, resolve
 from workbench.results import GRAPH_FILE, PrepareResult, load_result
 from workbench.targets import target_of
@@ -96,7 +96,7 @@ def problems(
     told = {info.message: info for info in reversed(list(_errors(project, folder)))}
     errors = [Problem(level="error", info=info) for info in reversed(told.values())]
     warnings = [Problem(level="warning", info=info) for info in _warnings(project, graph, prepared)]
-    warnings += [Problem(level="warning", info=i) for i in choosing.oddities(project, folder)]
+    warnings += [Problem(level="warning", info=i) for i in boards.oddities(project, folder)]
     if graph is not None and prepared is not None:
         lost = lost_ranges(project, graph.nodes_by_id, prepared)
         warnings += [Problem(level="warning", info=info) for info in lost]
@@ -113,7 +113,7 @@ def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
         yield from error.infos
         return
     yield from target.check(project.target, folder)
-    yield from choosing.problems(project, folder)
+    yield from boards.problems(project, folder)
     yield from plugins.problems(project, folder)
     for rule in project.rules:
         if not rule.enabled:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.errors import Place, failure
+from workbench.installation import resources
 from workbench.project.sources import absolute
 from workbench.project.trust import config_folder
 
-SHIPPED = Path(__file__).parents[2] / "resources" / "boards"
+SHIPPED = resources() / "boards"
 SUFFIX = ".toml"
 
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.errors import Place, failure
-from workbench.project.fixed_range import FixedRange, range_fault
-from workbench.project.improvers import IMPROVERS, ImproverId
-from workbench.project.model import (
-    DataSource,
-    ModelSource,
-    Project,
-    Rule,
-    RuleKind,
-    TargetChoice,
+from workbench.project.configs import (
+    IMPROVERS,
+    Config,
+    FixedRange,
+    ImproverId,
+    MethodId,
+    MethodScope,
+    RangeMethod,
+    range_fault,
 )
-from workbench.project.qconfig import Config
-from workbench.project.range_method import MethodId, MethodScope, RangeMethod
+from workbench.project.model import DataSource, ModelSource, Project, Rule, RuleKind, TargetChoice
 from workbench.project.sources import TEXT_SUFFIX
+
+if TYPE_CHECKING:
+    from workbench.project.configs import Config
+
 
 # General before specific, borders last: each later call beats the earlier ones.
 _ORDER: tuple[RuleKind, ...] = (
@@ -282,3 +285,30 @@ def rename(project: Project, name: str) -> Project:
 def set_notes(project: Project, notes: str) -> Project:
     """Return the project with other notes."""
     return revise(project, notes=notes)
+
+
+# The fields that a project and a run of it share: what was decided.
+DECIDED = ("rules", "improvers", "trained_weights", "ranges", "range_methods")
+
+
+class Kept(Protocol):
+    """A configuration that was kept, with all fields of ``DECIDED``."""
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, general first."""
+
+    @property
+    def presets(self) -> dict[str, Config]:
+        """Named configs that rules may use."""
+
+
+def restore_rules(project: Project, kept: Kept) -> Project:
+    """Return the project with the rules, weights and choices of ranges of a former configuration.
+
+    Presets of the project stay, save those of the same name that the rules use.
+    """
+    named = {rule.config for rule in kept.rules if isinstance(rule.config, str)}
+    wanted = {name: config for name, config in kept.presets.items() if name in named}
+    decided = {name: getattr(kept, name) for name in DECIDED}
+    return revise(project, presets={**project.presets, **wanted}, **decided)

@@ -1,58 +1,16 @@
-"""What a user keeps about the graph: places to come back to, and searches that colour it.
+"""Edits of what a user keeps about the graph: bookmarks, and searches that colour it.
 
 None of it decides a result, so no stage reads it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
-from pydantic import Field
-
 from workbench.errors import failure
-from workbench.project.frozen import Frozen
-
-if TYPE_CHECKING:
-    from workbench.project.model import Project
-
-QUERIES_AT_MOST = 8
-
-
-class Bookmark(Frozen):
-    """A named place in the drawing of a level.
-
-    ``expanded`` are the open groups, ``anchor`` is the item next to the middle of the window and
-    ``dx`` and ``dy`` are the way from its corner to the middle [px of the drawing], so that the
-    place is found again after the layout has changed.
-    """
-
-    name: str = Field(min_length=1)
-    level: str
-    shape: Literal["modules", "folded", "flat"] = "modules"
-    expanded: tuple[str, ...] = ()
-    scale: float = Field(gt=0)
-    anchor: str = ""
-    dx: float = 0.0
-    dy: float = 0.0
-
-
-class SavedQuery(Frozen):
-    """A search whose operations are coloured."""
-
-    text: str = Field(min_length=1)
-    shown: bool = True
-
-
-class GraphNotes(Frozen):
-    """All that is kept, in the order in which it was."""
-
-    bookmarks: tuple[Bookmark, ...] = ()
-    queries: tuple[SavedQuery, ...] = Field(default=(), max_length=QUERIES_AT_MOST)
+from workbench.project.edits import revise
+from workbench.project.model import QUERIES_AT_MOST, Bookmark, GraphNotes, Project, SavedQuery
 
 
 def _noted(project: Project, notes: GraphNotes) -> Project:
-    from workbench.project.edits import revise
-
     return revise(project, graph=notes)
 
 

@@ -6,23 +6,23 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from workbench.project.dynamic_config import DynamicConfig
-from workbench.project.fixed_range import FixedRange
-from workbench.project.format_config import FormatConfig
-from workbench.project.frozen import Frozen
-from workbench.project.graph_notes import GraphNotes
-from workbench.project.improvers import ImproverId
-from workbench.project.qconfig import (
+from workbench.project.configs import (
     PRESETS_BY_ID,
     AnyConfig,
     Config,
+    DynamicConfig,
+    FixedRange,
+    FormatConfig,
+    ImproverId,
     PluginConfig,
     PluginRole,
     QuantConfig,
+    RangeMethod,
     is_reference,
 )
-from workbench.project.range_method import RangeMethod
+from workbench.project.frozen import Frozen
 
+QUERIES_AT_MOST = 8
 PROJECT_VERSION = 7
 PROJECT_SUFFIX = ".qwb"
 
@@ -146,6 +146,38 @@ class Verification(Frozen):
     """How many samples the integer program is compared on."""
 
     samples: int = Field(default=16, ge=1)
+
+
+class Bookmark(Frozen):
+    """A named place in the drawing of a level.
+
+    ``expanded`` are the open groups, ``anchor`` is the item next to the middle of the window and
+    ``dx`` and ``dy`` are the way from its corner to the middle [px of the drawing], so that the
+    place is found again after the layout has changed.
+    """
+
+    name: str = Field(min_length=1)
+    level: str
+    shape: Literal["modules", "folded", "flat"] = "modules"
+    expanded: tuple[str, ...] = ()
+    scale: float = Field(gt=0)
+    anchor: str = ""
+    dx: float = 0.0
+    dy: float = 0.0
+
+
+class SavedQuery(Frozen):
+    """A search whose operations are coloured."""
+
+    text: str = Field(min_length=1)
+    shown: bool = True
+
+
+class GraphNotes(Frozen):
+    """All that is kept, in the order in which it was."""
+
+    bookmarks: tuple[Bookmark, ...] = ()
+    queries: tuple[SavedQuery, ...] = Field(default=(), max_length=QUERIES_AT_MOST)
 
 
 class Project(Frozen):

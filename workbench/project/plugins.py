@@ -27,8 +27,8 @@ from workbench.project import sources
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from workbench.project.configs import PluginRole
     from workbench.project.model import Project
-    from workbench.project.qconfig import PluginRole
 
 GROUP = "quantization_workbench.plugins"
 TABLES: dict[str, PluginRole] = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import Place, failure
+from workbench.installation import resources
 from workbench.project import edits
 from workbench.project.model import (
     DataSource,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-_FOLDER = Path(__file__).parents[2] / "resources" / "recipes"
+_FOLDER = resources() / "recipes"
 
 
 @dataclass(frozen=True)

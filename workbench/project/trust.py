@@ -3,24 +3,147 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import pickletools
+import re
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
 from workbench.errors import ErrorInfo, Place, TrustRequiredError, WorkbenchError
+from workbench.installation import resources
 from workbench.project import sources
-from workbench.project.program_archive import archive_risks
 from workbench.project.store import write_atomically
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from workbench.project.model import Project
 
+
+_SAFE_TARGET = re.compile(
+    r"torch\.ops\.[\w.]+|_operator\.\w+|operator\.\w+|math\.\w+|torch\._?sym_\w+|"
+    r"torch\.(sym_\w+)|builtins\.(min|max|abs|pow|round|getitem)"
+)
+_UNSAFE_OPERATOR = re.compile(r"torch\.ops\.aten\.from_file\b|call_torchbind|torch\.ops\.profiler")
+_SIZE = re.compile(r"[\w\s+\-*/().,<>=!&|%]*")
+_SIZE_NAME = re.compile(
+    r"[suz]\d+|Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|IntTrueDiv|FloatTrueDiv|Pow|"
+    r"PowByNatural|FloatPow|ToFloat|TruncToInt|CeilToInt|FloorToInt|RoundToInt|Identity|"
+    r"ModularIndexing|Where|Eq|Ne|Gt|Ge|Lt|Le|And|Or|Not|Abs|oo|int_oo|True|False|true|false|"
+    r"ceiling|floor|sqrt|OpaqueUnaryFn_\w+|Integer|Rational|Float|Symbol|VR|nan"
+)
+_SAFE_GLOBALS = re.compile(
+    r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter|qtensor)|"
+    r"torch\._utils _rebuild_device_tensor_from_numpy|torch \w+Storage|torch\.storage \w+|"
+    r"torch (Size|device|float\d+|bfloat16|u?int\d+|bool|strided|contiguous_format|Tensor)|"
+    r"torch\.serialization _get_layout|torch\.nn\.parameter Parameter|_codecs encode|"
+    r"torch\._tensor _rebuild_from_type_v2"
+)
+_CODE_FOLDERS = re.compile(r"/(aotinductor|aoti|executorch)/|\.(so|dll|dylib|py|pyc|cubin)$")
+_MAX_GRAPH_BYTES = 512 << 20
+
+
+def archive_risks(path: Path) -> list[str]:
+    """Return why loading the file may run code; empty when it cannot, or when it will not load."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            if not any(name.endswith("/archive_format") for name in names):
+                return ["is in an old format, and loading that may run code"]
+            return sorted(set(_risks(archive, names)))
+    except (OSError, zipfile.BadZipFile, ValueError, RecursionError):
+        # Not an archive at all: the import stage says so; nothing of it is executed.
+        return []
+
+
+def _risks(archive: zipfile.ZipFile, names: list[str]) -> Iterator[str]:
+    for name in names:
+        if _CODE_FOLDERS.search(name):
+            yield "contains compiled code"
+        elif re.search(r"/models/[^/]+\.json$", name):
+            if archive.getinfo(name).file_size > _MAX_GRAPH_BYTES:
+                yield "holds a graph too large to be checked"
+            else:
+                yield from _graph_risks(json.loads(archive.read(name)))
+        elif name.endswith(".pt") and not _safe_pickle(archive.read(name)):
+            yield "contains a pickle that can run code"
+        elif re.search(r"(weights|constants)_config\.json$", name):
+            yield from _payload_risks(archive, name)
+        elif re.search(r"/constants/custom_obj_\d+$", name):
+            yield "contains script objects"
+
+
+def _payload_risks(archive: zipfile.ZipFile, name: str) -> Iterator[str]:
+    folder = name.rpartition("/")[0]
+    config = json.loads(archive.read(name)).get("config", {})
+    for entry in config.values():
+        if not isinstance(entry, dict):
+            continue
+        if entry.get("tensor_meta") is None and not entry.get("use_pickle"):
+            yield "contains script objects"
+        if entry.get("use_pickle"):
+            payload = archive.read(f"{folder}/{entry.get('path_name')}")
+            if not _safe_pickle(payload):
+                yield "contains a pickle that can run code"
+
+
+def _graph_risks(value: Any) -> Iterator[str]:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list):
+            stack.extend(item)
+            continue
+        if not isinstance(item, dict):
+            continue
+        target = item.get("target")
+        if isinstance(target, str) and "inputs" in item and not _safe_target(target):
+            yield f"calls {target}"
+        expression = item.get("expr_str")
+        if isinstance(expression, str) and not _safe_size(expression):
+            yield "holds a size that is not arithmetic"
+        stack.extend(item.values())
+
+
+def _safe_target(name: str) -> bool:
+    return bool(_SAFE_TARGET.fullmatch(name)) and not _UNSAFE_OPERATOR.search(name)
+
+
+def _safe_size(text: str) -> bool:
+    if not _SIZE.fullmatch(text) or "__" in text or len(text) > 10_000:
+        return False
+    names = re.findall(r"[A-Za-z_]\w*", text)
+    return all(_SIZE_NAME.fullmatch(name) for name in names)
+
+
+def _safe_pickle(data: bytes) -> bool:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as inner:
+            pickles = [inner.read(n) for n in inner.namelist() if n.endswith("data.pkl")]
+    except zipfile.BadZipFile:
+        return False
+    return all(_SAFE_GLOBALS.fullmatch(name) for p in pickles for name in _globals(p))
+
+
+def _globals(data: bytes) -> Iterator[str]:
+    strings: list[str] = []
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.name in {"GLOBAL", "INST"}:
+            yield str(argument)
+        elif opcode.name == "STACK_GLOBAL":
+            yield " ".join(strings[-2:])
+        elif isinstance(argument, str):
+            strings.append(argument)
+
+
 # The program's own samples are a part of the program; copies of them are asked for like any code.
-SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
+SAMPLES = resources() / "samples"
 CONFIG_VARIABLE = "QUANTIZATION_WORKBENCH_CONFIG"
 
 

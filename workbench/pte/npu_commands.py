@@ -8,12 +8,186 @@ of the configuration word: Vela 5.1.0, ``ethosu/vela/driver_actions.py`` and ``c
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from workbench.pte.flat import damaged
-from workbench.pte.npu_opcodes import WITH_PAYLOAD, name_of
-from workbench.pte.npu_operations import Operation, operations
+from workbench.pte.vela_stream import Port
+
+WITH_PAYLOAD = 0x4000
+
+_OPERATIONS = {
+    0x000: "STOP", 0x001: "IRQ", 0x002: "CONV", 0x003: "DEPTHWISE", 0x005: "POOL",
+    0x006: "ELEMENTWISE", 0x007: "RESIZE", 0x010: "DMA_START", 0x011: "DMA_WAIT",
+    0x012: "KERNEL_WAIT", 0x013: "PMU_MASK",
+}  # fmt: skip
+_SETTINGS = {
+    0x100: "IFM_PAD_TOP", 0x101: "IFM_PAD_LEFT", 0x102: "IFM_PAD_RIGHT", 0x103: "IFM_PAD_BOTTOM",
+    0x104: "IFM_DEPTH_M1", 0x105: "IFM_PRECISION", 0x107: "IFM_UPSCALE", 0x108: "IFM_BROADCAST",
+    0x109: "IFM_ZERO_POINT", 0x10A: "IFM_WIDTH0_M1", 0x10B: "IFM_HEIGHT0_M1",
+    0x10C: "IFM_HEIGHT1_M1", 0x10D: "IFM_IB_END", 0x10F: "IFM_REGION", 0x111: "OFM_WIDTH_M1",
+    0x112: "OFM_HEIGHT_M1", 0x113: "OFM_DEPTH_M1", 0x114: "OFM_PRECISION",
+    0x115: "OFM_BLK_WIDTH_M1", 0x116: "OFM_BLK_HEIGHT_M1", 0x117: "OFM_BLK_DEPTH_M1",
+    0x118: "OFM_ZERO_POINT", 0x11A: "OFM_WIDTH0_M1", 0x11B: "OFM_HEIGHT0_M1",
+    0x11C: "OFM_HEIGHT1_M1", 0x11F: "OFM_REGION", 0x120: "KERNEL_WIDTH_M1",
+    0x121: "KERNEL_HEIGHT_M1", 0x122: "KERNEL_STRIDE", 0x123: "PARALLEL_MODE",
+    0x124: "ACC_FORMAT", 0x125: "ACTIVATION", 0x126: "ACTIVATION_MIN", 0x127: "ACTIVATION_MAX",
+    0x128: "WEIGHT_REGION", 0x129: "SCALE_REGION", 0x12D: "AB_START", 0x12E: "WEIGHT_FORMAT",
+    0x12F: "BLOCKDEP", 0x130: "DMA0_SRC_REGION", 0x131: "DMA0_DST_REGION", 0x132: "DMA0_SIZE0",
+    0x133: "DMA0_SIZE1", 0x180: "IFM2_BROADCAST", 0x181: "IFM2_SCALAR", 0x185: "IFM2_PRECISION",
+    0x189: "IFM2_ZERO_POINT", 0x18A: "IFM2_WIDTH0_M1", 0x18B: "IFM2_HEIGHT0_M1",
+    0x18C: "IFM2_HEIGHT1_M1", 0x18D: "IFM2_IB_START", 0x18F: "IFM2_REGION",
+    0x4000: "IFM_BASE0", 0x4001: "IFM_BASE1", 0x4002: "IFM_BASE2", 0x4003: "IFM_BASE3",
+    0x4004: "IFM_STRIDE_X", 0x4005: "IFM_STRIDE_Y", 0x4006: "IFM_STRIDE_C", 0x4010: "OFM_BASE0",
+    0x4011: "OFM_BASE1", 0x4012: "OFM_BASE2", 0x4013: "OFM_BASE3", 0x4014: "OFM_STRIDE_X",
+    0x4015: "OFM_STRIDE_Y", 0x4016: "OFM_STRIDE_C", 0x4020: "WEIGHT_BASE",
+    0x4021: "WEIGHT_LENGTH", 0x4022: "SCALE_BASE", 0x4023: "SCALE_LENGTH", 0x4024: "OFM_SCALE",
+    0x4025: "OPA_SCALE", 0x4026: "OPB_SCALE", 0x4030: "DMA0_SRC", 0x4031: "DMA0_DST",
+    0x4032: "DMA0_LEN", 0x4033: "DMA0_SKIP0", 0x4034: "DMA0_SKIP1", 0x4080: "IFM2_BASE0",
+    0x4081: "IFM2_BASE1", 0x4082: "IFM2_BASE2", 0x4083: "IFM2_BASE3", 0x4084: "IFM2_STRIDE_X",
+    0x4085: "IFM2_STRIDE_Y", 0x4086: "IFM2_STRIDE_C", 0x4090: "WEIGHT1_BASE",
+    0x4091: "WEIGHT1_LENGTH", 0x4092: "SCALE1_BASE", 0x4093: "SCALE1_LENGTH",
+}  # fmt: skip
+_U85 = {
+    0x12A: "RESIZE_X_SCALE_N_M1", 0x12B: "RESIZE_Y_SCALE_N_M1", 0x12C: "RESIZE_X_OFFSET",
+    0x12D: "RESIZE_Y_OFFSET", 0x134: "DMA0_IDX_REGION", 0x4025: "IFM_SCALE", 0x4026: "IFM2_SCALE",
+    0x4027: "OP_SCALAR", 0x4033: "DMA0_SRC_STRIDE0", 0x4035: "DMA0_DST_STRIDE0",
+    0x4037: "DMA0_IDX", 0x4038: "DMA0_IDX_MAX", 0x4096: "RESIZE_X_STEP", 0x4097: "RESIZE_Y_STEP",
+    0x4034: "DMA0_SRC_STRIDE1", 0x4036: "DMA0_DST_STRIDE1", 0x4039: "DMA0_IDX_SKIP1",
+    0x4092: "WEIGHT2_BASE", 0x4093: "WEIGHT2_LENGTH", 0x4094: "WEIGHT3_BASE",
+    0x4095: "WEIGHT3_LENGTH",
+}  # fmt: skip
+_BRANCH = 0x4100
+# Codes that mean something else on the Ethos-U85, or nothing.
+_NOT_ON_U85 = {0x10D, 0x18D, 0x181, 0x123}
+
+
+def name_of(code: int, *, u85: bool) -> str:
+    """Return a command's name as Arm's tools write it; its code where none is known."""
+    if code in _OPERATIONS:
+        return f"NPU_OP_{_OPERATIONS[code]}"
+    if u85 and code == _BRANCH:
+        return "NPU_OP_BRANCH"
+    setting = _U85.get(code) if u85 else None
+    if setting is None and not (u85 and code in _NOT_ON_U85):
+        setting = _SETTINGS.get(code)
+    return f"NPU_SET_{setting}" if setting else f"command 0x{code:04x}"
+
+
+_KINDS = {
+    "CONV": "convolution", "DEPTHWISE": "depthwise convolution", "POOL": "pooling",
+    "ELEMENTWISE": "elementwise", "RESIZE": "resize", "DMA_START": "copy",
+}  # fmt: skip
+_WEIGHTED = {"convolution", "depthwise convolution"}
+# Bases the driver is given for each region: ExecuTorch 1.5.1, EthosUBackend.cpp.
+REGIONS = {0: "constants", 1: "scratch", 2: "fast scratch"}
+
+
+@dataclass(frozen=True)
+class Area:
+    """A place in one of the memory regions that the driver gives the NPU [bytes].
+
+    ``role`` is "feature map", "weights", "scales" or "copy".
+    """
+
+    role: str
+    region: int
+    address: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.role} in {region_name(self.region)} at {self.address:#x}"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What the NPU does at once. Shapes are (height, width, channels); ``bytes`` those copied."""
+
+    offset: int
+    kind: str
+    ifm: tuple[int, ...] = ()
+    ofm: tuple[int, ...] = ()
+    kernel: tuple[int, ...] = ()
+    weight_bytes: int = 0
+    copied_bytes: int = 0
+    reads: tuple[Area, ...] = ()
+    writes: tuple[Area, ...] = ()
+
+    def __str__(self) -> str:
+        if self.kind == "copy":
+            return f"copy of {self.copied_bytes:,} bytes"
+        by = "x".join(map(str, self.kernel))
+        parts = [f"{by} {self.kind}" if by else self.kind, f"{self.ifm} to {self.ofm}"]
+        if self.weight_bytes:
+            parts.append(f"{self.weight_bytes:,} bytes of weights")
+        return ", ".join(parts)
+
+
+def region_name(region: int) -> str:
+    """Return what a region is for."""
+    return REGIONS.get(region, f"region {region}")
+
+
+def operations(commands: Iterable[Command]) -> Iterator[Operation]:
+    """Yield the operations that commands start, in their order."""
+    state: dict[str, int] = {}
+    for command in commands:
+        kind = _KINDS.get(command.name.removeprefix("NPU_OP_"))
+        if not command.name.startswith("NPU_OP_"):
+            state[command.name.removeprefix("NPU_SET_")] = command.value
+        elif kind == "copy":
+            yield _copying(command.offset, state)
+        elif kind is not None:
+            yield _computing(command.offset, kind, state)
+
+
+def _copying(offset: int, state: dict[str, int]) -> Operation:
+    length = state.get("DMA0_LEN", 0)
+    source, target = (
+        Area("copy", state.get(f"DMA0_{side}_REGION", 0) & 7, state.get(f"DMA0_{side}", 0), length)
+        for side in ("SRC", "DST")
+    )
+    return Operation(offset, "copy", copied_bytes=length, reads=(source,), writes=(target,))
+
+
+def _computing(offset: int, kind: str, state: dict[str, int]) -> Operation:
+    def size(*names: str) -> tuple[int, ...]:
+        return tuple(state.get(f"{name}_M1", -1) + 1 for name in names)
+
+    weighted = kind in _WEIGHTED
+    reads = [_feature_map("IFM", "IFM_HEIGHT0", "IFM_WIDTH0", state)]
+    if kind == "elementwise" and "IFM2_BASE0" in state:
+        reads.append(_feature_map("IFM2", "IFM2_HEIGHT0", "IFM2_WIDTH0", state))
+    if weighted:
+        reads += _encoded("WEIGHT", "weights", state), _encoded("SCALE", "scales", state)
+    return Operation(
+        offset=offset,
+        kind=kind,
+        ifm=size("IFM_HEIGHT0", "IFM_WIDTH0", "IFM_DEPTH"),
+        ofm=size("OFM_HEIGHT", "OFM_WIDTH", "OFM_DEPTH"),
+        kernel=size("KERNEL_HEIGHT", "KERNEL_WIDTH") if weighted or kind == "pooling" else (),
+        weight_bytes=state.get("WEIGHT_LENGTH", 0) if weighted else 0,
+        reads=tuple(reads),
+        writes=(_feature_map("OFM", "OFM_HEIGHT", "OFM_WIDTH", state),),
+    )
+
+
+def _feature_map(side: str, height: str, width: str, state: dict[str, int]) -> Area:
+    lines = (state.get(f"{height}_M1", -1) + 1) * state.get(f"{side}_STRIDE_Y", 0)
+    columns = (state.get(f"{width}_M1", -1) + 1) * state.get(f"{side}_STRIDE_X", 0)
+    region = state.get(f"{side}_REGION", 0) & 7
+    return Area("feature map", region, state.get(f"{side}_BASE0", 0), max(lines, columns))
+
+
+def _encoded(name: str, role: str, state: dict[str, int]) -> Area:
+    return Area(
+        role,
+        state.get(f"{name}_REGION", 0) & 7,
+        state.get(f"{name}_BASE", 0),
+        state.get(f"{name}_LENGTH", 0),
+    )
+
 
 _MARKS = (b"COP1", b"COP2")
 _CONFIGURE, _STREAM = 1, 2
@@ -121,3 +295,82 @@ def _commands(words: tuple[int, ...], *, u85: bool) -> Iterator[Command]:
             payload = words[at]
             at += 1
         yield Command(offset, name_of(code, u85=u85), parameter, payload)
+
+
+# A hostile file may name the same place without end.
+_MOST_USES = 1000
+
+
+@dataclass(frozen=True)
+class NpuTensor:
+    """A place, what it is for, and the offsets [bytes] of operations that write and read it."""
+
+    name: str
+    area: Area
+    shape: tuple[int, ...] = ()
+    written: tuple[int, ...] = ()
+    read: tuple[int, ...] = ()
+
+    @property
+    def uses(self) -> tuple[int, ...]:
+        """Offsets of all operations that touch it, ascending."""
+        return tuple(sorted({*self.written, *self.read}))
+
+    @property
+    def place(self) -> str:
+        """Region and address."""
+        return f"{region_name(self.area.region)} {self.area.address:#x}"
+
+
+def tensors(
+    stream: CommandStream, inputs: Sequence[Port], outputs: Sequence[Port]
+) -> list[NpuTensor]:
+    """Return inputs and outputs of the delegate, then every other place the NPU touches.
+
+    Operations on a part of an input or output count as touching it.
+    """
+    written, read = _uses(stream, writes=True), _uses(stream, writes=False)
+    starts = {
+        region: sorted({area.address for area in (*written, *read) if area.region == region})
+        for region in {area.region for area in (*written, *read)}
+    }
+    by_place = _by_place(written), _by_place(read)
+    made, taken = [], set()
+    for word, ports in (("input", inputs), ("output", outputs)):
+        for number, port in enumerate(ports):
+            area = Area("feature map", port.region, port.offset, port.bytes)
+            inside = _inside(starts.get(port.region, []), port)
+            places = [(port.region, address) for address in inside]
+            taken.update(places)
+            uses = (
+                tuple(o for place in places for o in side.get(place, ()))[:_MOST_USES]
+                for side in by_place
+            )
+            made.append(NpuTensor(f"{word} {number}", area, port.shape, *uses))
+    for area in dict.fromkeys((*written, *read)):
+        if area.role != "feature map" or (area.region, area.address) not in taken:
+            uses = (tuple(side.get(area, ())[:_MOST_USES]) for side in (written, read))
+            made.append(NpuTensor(area.role, area, (), *uses))
+    return made
+
+
+def _uses(stream: CommandStream, *, writes: bool) -> dict[Area, list[int]]:
+    found: dict[Area, list[int]] = {}
+    for operation in stream.operations:
+        for area in operation.writes if writes else operation.reads:
+            found.setdefault(area, []).append(operation.offset)
+    return found
+
+
+def _by_place(uses: dict[Area, list[int]]) -> dict[tuple[int, int], list[int]]:
+    found: dict[tuple[int, int], list[int]] = {}
+    for area, offsets in uses.items():
+        if area.role == "feature map":
+            found.setdefault((area.region, area.address), []).extend(offsets)
+    return found
+
+
+def _inside(starts: list[int], port: Port) -> list[int]:
+    first = bisect_left(starts, port.offset)
+    last = bisect_left(starts, port.offset + max(port.bytes, 1))
+    return starts[first : min(last, first + _MOST_USES)]

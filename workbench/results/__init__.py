@@ -13,9 +13,14 @@ from pydantic import ValidationError
 from workbench.errors import Place, failure
 from workbench.project.frozen import Frozen
 from workbench.results.cost import (
+    CONFIG_FILE,
+    MODEL_FILE,
+    CompilerCheck,
     CpuCause,
     CpuNode,
     Deliverable,
+    ExportedModel,
+    ExportedProduct,
     LiveRange,
     LowerResult,
     NpuCommand,
@@ -24,14 +29,9 @@ from workbench.results.cost import (
     VelaReport,
     VelaTotals,
 )
-from workbench.results.exported import (
-    CONFIG_FILE,
-    MODEL_FILE,
-    CompilerCheck,
-    ExportedModel,
-    ExportedProduct,
-)
 from workbench.results.programs import (
+    NOT_REACHED,
+    CalibrateResult,
     ConvertResult,
     ExportResult,
     FormatMemory,
@@ -39,6 +39,7 @@ from workbench.results.programs import (
     Improvement,
     NodeAnnotation,
     PrepareResult,
+    TensorRange,
     TensorSpec,
 )
 from workbench.results.quality import (
@@ -50,7 +51,6 @@ from workbench.results.quality import (
     TensorQuality,
     VerifyResult,
 )
-from workbench.results.ranges import NOT_REACHED, CalibrateResult, TensorRange
 from workbench.results.simulation import RuntimeEvent, SimulationResult, TracedOperation
 
 if TYPE_CHECKING:

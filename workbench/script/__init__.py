@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 from workbench.errors import Place, failure
 from workbench.pipeline.plan import tool_versions
 from workbench.project import sources
-from workbench.script.data_part import data_part
-from workbench.script.decoder_part import QUANTIZE, remembering_parts, steps_part
-from workbench.script.model_part import model_part
-from workbench.script.quantizer_part import (
+from workbench.script.model_and_data import (
+    QUANTIZE,
+    data_part,
+    model_part,
+    remembering_parts,
+    steps_part,
+)
+from workbench.script.quantizer import (
     cpu_kernels_call,
     cpu_kernels_part,
     integer_borders_part,
@@ -26,8 +30,8 @@ from workbench.script.quantizer_part import (
     taking_apart_part,
 )
 from workbench.targets import target_of
-from workbench.targets.ethos_u_devices import EXTERNAL_WEIGHTS
-from workbench.targets.vela_ini import OPTION
+from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
+from workbench.targets.ethos_u.vela_ini import OPTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

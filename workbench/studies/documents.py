@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from workbench.pipeline.plan import plan, reading_of, tool_versions
 from workbench.project.frozen import Frozen
+from workbench.project.model import RuleKind
 from workbench.project.store import write_atomically
 from workbench.studies import STUDIES_BY_ID
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
+
 
 DOCUMENT_FILE = "study.json"
 Document = TypeVar("Document", bound=Frozen)
@@ -71,3 +73,22 @@ def save_study(document: Frozen, folder: Path) -> None:
     """Write what a study has found, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / DOCUMENT_FILE, document.model_dump_json().encode())
+
+
+class Culprit(Frozen):
+    """One module or node the compiler refuses: a rule that keeps it off names it so."""
+
+    kind: RuleKind
+    match: str
+
+
+class Blame(Frozen):
+    """``reason`` is the compiler's own first sentence, "" if it takes the program as it is.
+
+    ``culprits`` are all there are once ``is_done``; ``compilations`` counts the attempts.
+    """
+
+    reason: str
+    culprits: tuple[Culprit, ...] = ()
+    compilations: int = 0
+    is_done: bool = False

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from workbench.errors import ErrorInfo
     from workbench.graph.snapshot import GraphSnapshot
+    from workbench.project.configs import AnyConfig, Config
     from workbench.project.model import RuleKind, TargetChoice
-    from workbench.project.qconfig import AnyConfig, Config
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.engine.formats.test_textbook import PARAMETERS
-from workbench.engine.formats import SCHEMES, quantize
-from workbench.engine.questions.array_jobs import answer_jobs, load, save
+from workbench.engine.array_jobs import answer_jobs, load, save
+from workbench.engine.targets.formats.schemes import SCHEMES, quantize
 from workbench.errors import WorkbenchError
 
 pytestmark = pytest.mark.engine

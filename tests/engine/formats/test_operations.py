@@ -6,14 +6,14 @@ from torch.nn import functional
 
 from tests.engine.formats.vectors import OPERATIONS as CASES
 from tests.engine.formats.vectors import arrays, tensor
-from workbench.engine.formats import quantize, quantizer
-from workbench.engine.formats.operations import (
+from workbench.engine.targets.formats.operations import (
     OPERATIONS,
     Operation,
     flexround_linear,
     residual_linear,
 )
-from workbench.engine.formats.tables import Tables, lutnet_linear
+from workbench.engine.targets.formats.schemes import quantize, quantizer
+from workbench.engine.targets.formats.signs import Tables, lutnet_linear
 from workbench.errors import WorkbenchError
 
 pytestmark = pytest.mark.engine

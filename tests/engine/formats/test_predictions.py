@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from tests.engine.test_format_target import PARAMETERS
-from workbench.engine.formats import quantize
-from workbench.numerics.format_values import placed
-from workbench.numerics.histogram import Histogram
-from workbench.project.format_config import FormatConfig
-from workbench.targets.number_formats import read, spec_of
-from workbench.targets.number_formats.prediction import predict
+from workbench.analysis.histogram import Histogram
+from workbench.engine.targets.formats.schemes import quantize
+from workbench.project.configs import FormatConfig
+from workbench.targets.formats.parameters import read
+from workbench.targets.formats.schemes import spec_of
+from workbench.targets.formats.values import placed, predict
 
 pytestmark = pytest.mark.engine
 ALL = sorted(PARAMETERS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.engine.formats import SCHEMES, quantize, quantizer
+from workbench.engine.targets.formats.schemes import SCHEMES, quantize, quantizer
 from workbench.errors import WorkbenchError
 
 pytestmark = pytest.mark.engine

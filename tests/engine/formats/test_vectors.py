@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.engine.formats.vectors import QUANTIZERS, tensor
-from workbench.engine.formats import quantize
+from workbench.engine.targets.formats.schemes import quantize
 from workbench.errors import WorkbenchError
 
 pytestmark = pytest.mark.engine

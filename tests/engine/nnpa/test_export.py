@@ -13,8 +13,8 @@ import pytest
 
 from tests.engine.nnpa import networks
 from tests.engine.nnpa.test_target import ruled
-from workbench.engine.toolchains.nnpa import lowering
-from workbench.engine.toolchains.nnpa.exporting import rewrite_gemms
+from workbench.engine.targets.nnpa import lowering
+from workbench.engine.targets.nnpa.onnx_export import rewrite_gemms
 from workbench.project import edits
 
 pytestmark = pytest.mark.engine
@@ -270,9 +270,8 @@ def test_that_the_file_and_the_emulated_graph_agree_on_every_product():
     import torch
 
     from tests.engine.nnpa.test_target import CASES, emulated
-    from workbench.engine.toolchains.nnpa.exporting import exported as export_program
-    from workbench.engine.toolchains.nnpa.exporting import origins, tidy
-    from workbench.engine.toolchains.nnpa.file_products import file_products
+    from workbench.engine.targets.nnpa.onnx_export import exported as export_program
+    from workbench.engine.targets.nnpa.onnx_export import file_products, origins, tidy
 
     class Every(torch.nn.Module):
         def __init__(self):

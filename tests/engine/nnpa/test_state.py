@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from tests.engine import decoders
-from workbench.engine.programs import without_writes
-from workbench.engine.toolchains.nnpa.exporting import check, exported, tidy
-from workbench.engine.toolchains.nnpa.state import first_state
+from workbench.engine.fx.programs import without_writes
+from workbench.engine.targets.nnpa.onnx_export import check, exported, first_state, tidy
 from workbench.project import edits
 from workbench.project.model import (
     DataSource,

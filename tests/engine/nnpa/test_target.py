@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from tests.engine.nnpa import networks
-from workbench.engine.nnpa import dlfloat16
-from workbench.engine.nnpa.matmul import matmul, product, weight_of
-from workbench.engine.toolchains import nnpa as toolchain
+from workbench.engine.targets import nnpa as toolchain
+from workbench.engine.targets.nnpa import arithmetic
+from workbench.engine.targets.nnpa.arithmetic import matmul, product, weight_of
 from workbench.project import edits
 from workbench.project.model import DataSource, ModelSource, Project, TargetChoice
 from workbench.protocol import RunStudy, StudyProgress
@@ -317,8 +317,8 @@ def test_that_rounding_is_decoding_what_was_encoded(saturate):
                           0x30002000, 0x4FFFC000, 0x4FFFBFFF, 0x4FFFA000])  # fmt: skip
     words = torch.cat([words, edges, edges | -(2**31)]).to(torch.int32)
     x = words.view(torch.float32)
-    mine = dlfloat16.rounded(x, saturate=saturate)
-    plain = dlfloat16.decode(dlfloat16.encode(x, saturate=saturate))
+    mine = arithmetic.rounded(x, saturate=saturate)
+    plain = arithmetic.decode(arithmetic.encode(x, saturate=saturate))
     assert torch.equal(mine.isnan(), plain.isnan())
     same = mine.view(torch.int32) == plain.view(torch.int32)
     assert bool((same | mine.isnan()).all())
@@ -343,7 +343,7 @@ def test_that_weights_without_a_range_are_warned_of_and_computed_as_zeros(lane):
     linear.weight.data.zero_()
     y, notes = emulated(linear, x)
     assert "All values are zero" in notes["linear"].reason
-    assert torch.equal(y, dlfloat16.rounded(linear.bias.detach(), saturate=True).expand(2, 8))
+    assert torch.equal(y, arithmetic.rounded(linear.bias.detach(), saturate=True).expand(2, 8))
     made = ruled("nets.py:silent")
     assert lane.run(made, "prepare") == "done"
     assert "All values are zero" in lane.result(made, "prepare").warnings[0]

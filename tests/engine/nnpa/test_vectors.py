@@ -7,9 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.engine.nnpa import dlfloat16
-from workbench.engine.nnpa.matmul import matmul
-from workbench.engine.nnpa.quantizing import codes, codes_onnx_order, quantized, range_of
+from workbench.engine.targets.nnpa import arithmetic
+from workbench.engine.targets.nnpa.arithmetic import (
+    codes,
+    codes_onnx_order,
+    matmul,
+    quantized,
+    range_of,
+)
 
 pytestmark = pytest.mark.engine
 VECTORS = Path(__file__).parents[2] / "data" / "vectors"
@@ -43,7 +48,7 @@ def test_that_ranges_and_codes_are_the_stored_ones(arrays, case):
     assert same((codes(of("x"), by) - by.zero_point) * by.scale, of("dq"))
     assert same(codes_onnx_order(of("x"), by).to(torch.int8), of("q_onnx_order"))
     assert int((of("q") != of("q_onnx_order")).sum()) == case["order_differs"]
-    bits = dlfloat16.encode(by.reciprocal, saturate=False)
+    bits = arithmetic.encode(by.reciprocal, saturate=False)
     assert int(bits) == int(of("rec_scale_dlf16_bits"))
 
 
@@ -66,15 +71,15 @@ def test_that_products_are_the_stored_ones_in_both_readings(arrays, case):
 
 def test_that_dlfloat16_codes_are_the_stored_ones(arrays):
     x = arrays["dlf16/x"]
-    saturated = dlfloat16.encode(x, saturate=True)
+    saturated = arithmetic.encode(x, saturate=True)
     assert same(saturated, arrays["dlf16/bits_sat"].to(torch.int32))
-    assert same(dlfloat16.encode(x, saturate=False), arrays["dlf16/bits_nosat"].to(torch.int32))
-    assert same(dlfloat16.decode(saturated), arrays["dlf16/value_sat"])
+    assert same(arithmetic.encode(x, saturate=False), arrays["dlf16/bits_nosat"].to(torch.int32))
+    assert same(arithmetic.decode(saturated), arrays["dlf16/value_sat"])
     first = torch.arange(arrays["dlf16/decode_all"].numel())
-    assert same(dlfloat16.decode(first), arrays["dlf16/decode_all"])
+    assert same(arithmetic.decode(first), arrays["dlf16/decode_all"])
 
 
 def test_that_every_dlfloat16_code_survives_its_own_value():
     every = torch.arange(65536, dtype=torch.int32)
     numbers = every[((every & 0x7FFF) != 0x7FFF)]
-    assert same(dlfloat16.encode(dlfloat16.decode(numbers), saturate=False), numbers)
+    assert same(arithmetic.encode(arithmetic.decode(numbers), saturate=False), numbers)

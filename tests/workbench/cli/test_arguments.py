@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from workbench.cli.arguments import add_several
+from workbench.cli.output import add_several
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from tests.fakes import checkout
-from tests.workbench.fvp.conftest import Bench, samples
+from tests.workbench.deploy.simulators.conftest import Bench, samples
 from workbench.cli import main
-from workbench.fvp.machine import load_settings
+from workbench.deploy.simulators.discovery import load_settings
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """What a run tells at its end."""
 
-from workbench.cli.summary import print_summary, summary
+from workbench.cli.run_summary import print_summary, summary
 from workbench.project.model import ModelSource, Project, TargetChoice
 from workbench.results import PrepareResult, save_result
 

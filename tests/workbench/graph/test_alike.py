@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from workbench.graph.alike import alike_anywhere
-from workbench.graph.groups import ROOT
-from workbench.graph.hierarchy import Hierarchy
+from workbench.graph.compare import alike_anywhere
+from workbench.graph.hierarchy import ROOT, Hierarchy
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
 
 BLOCKS = {

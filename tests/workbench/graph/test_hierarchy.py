@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from workbench.graph.groups import ROOT
-from workbench.graph.hierarchy import Hierarchy
+from workbench.graph.hierarchy import ROOT, Hierarchy
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, TensorInfo
 
 

@@ -8,11 +8,9 @@ from itertools import pairwise
 import pytest
 
 from workbench.errors import Cancelled
-from workbench.graph.group_layout import COLUMN_GAP, lay_out
 from workbench.graph.hierarchy import Hierarchy
-from workbench.graph.layout import Layout, Placement
-from workbench.graph.ordering import count_crossings, order_rows
-from workbench.graph.ranks import build_rows
+from workbench.graph.layout import COLUMN_GAP, Layout, Placement, lay_out
+from workbench.graph.ordering import build_rows, count_crossings, order_rows
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 
 

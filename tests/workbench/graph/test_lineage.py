@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from workbench.graph.attribution import attribute
-from workbench.graph.isolation import isolate
-from workbench.graph.lineage import Lineage
+from workbench.graph.hierarchy import isolate
+from workbench.graph.lineage import Lineage, attribute
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 
 

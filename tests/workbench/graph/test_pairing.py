@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from workbench.graph.pairing import Pairing
+from workbench.graph.compare import Pairing
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, QParams, TensorInfo
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from workbench.errors import WorkbenchError
-from workbench.graph.packing import packed
-from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, QParams, TensorInfo
+from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, QParams, TensorInfo, packed
 
 QPARAMS = QParams("torch.int8", (0.5, 0.25), (0, 0), -127, 127, 0)
 IMAGE = TensorInfo((1, 3, "s0", 8), "float32")

@@ -5,14 +5,21 @@ import pytest
 from tests.fakes.projects import make_project
 from tests.fakes.results import result_of, write_result
 from workbench.errors import WorkbenchError
-from workbench.history.comparison import difference, front_of, pareto_front, rules_line
-from workbench.history.lowered import estimate_warning, lowered_of, module_changes
+from workbench.history.comparison import (
+    difference,
+    estimate_warning,
+    front_of,
+    lowered_of,
+    module_changes,
+    pareto_front,
+    rules_line,
+)
 from workbench.history.runs import Run, Simulated, run_of
 from workbench.history.store import History, history_path
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits
-from workbench.project.restoring import restore_rules
+from workbench.project.edits import restore_rules
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from workbench.pte.npu_opcodes import name_of
+from workbench.pte.npu_commands import name_of
 
 DATA = Path(__file__).parents[2] / "data" / "npu"
 _BLOCK = struct.Struct("<16sIB11x")

@@ -64,7 +64,7 @@ def test_that_undoing_an_edit_gives_the_old_keys_back(folder):
 
 
 def test_that_a_rule_with_another_id_or_a_preset_spelt_out_has_the_same_keys(folder):
-    from workbench.project.qconfig import A8W8
+    from workbench.project.configs import A8W8
 
     named = keys(make_project(rule("r1", "global", config="a8w8")), folder)
     spelt = keys(make_project(rule("r7", "global", config=A8W8)), folder)

@@ -7,7 +7,7 @@ from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import graph_notes, store
-from workbench.project.graph_notes import QUERIES_AT_MOST, Bookmark
+from workbench.project.model import QUERIES_AT_MOST, Bookmark
 
 PLACE = Bookmark(name="stem", level="export", expanded=("stem/",), scale=0.8, anchor="conv2d")
 

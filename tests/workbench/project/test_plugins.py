@@ -11,8 +11,8 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import taken_by_plugins
 from workbench.project import edits, plugins, store
+from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource
-from workbench.project.qconfig import Activation, Observer, QuantConfig
 from workbench.project.rules import ModuleRef, NodeRef, resolve
 from workbench.project.trust import code_used
 from workbench.results import NodeAnnotation, PrepareResult

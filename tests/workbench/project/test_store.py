@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.workbench.project.builders import make_project, rule
 from workbench.errors import WorkbenchError
 from workbench.project import store
+from workbench.project.configs import PRESETS, Activation, Observer, QuantConfig
 from workbench.project.model import PROJECT_VERSION, DataSource, Preprocess
-from workbench.project.qconfig import PRESETS, Activation, Observer, QuantConfig
 
 
 def _message(error: pytest.ExceptionInfo[WorkbenchError]) -> str:

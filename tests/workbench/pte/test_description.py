@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.errors import WorkbenchError
-from workbench.pte import npu_commands, npu_tensors, plan, vela_stream
+from workbench.pte import description, npu_commands, vela_stream
 from workbench.pte.description import describe, memory
 from workbench.pte.program import decode
 
@@ -27,10 +27,10 @@ def everything(data: bytes) -> None:
     with contextlib.suppress(WorkbenchError):
         program = decode(data)
         for method in program.methods:
-            plan.planned(method)
-            plan.constants(program, method)
-            list(plan.instructions(method))
-            plan.calls_of_kernels(method)
+            description.planned(method)
+            description.constants(program, method)
+            list(description.instructions(method))
+            description.calls_of_kernels(method)
             for delegate in method.delegates:
                 if delegate.backend == vela_stream.ETHOS_U:
                     blocks = vela_stream.blocks(delegate.data)
@@ -40,7 +40,7 @@ def everything(data: bytes) -> None:
                         stream = npu_commands.decode(commands)
                         list(npu_commands.listing(stream))
                         ports = (vela_stream.ports(blocks, s) for s in ("inputs", "outputs"))
-                        npu_tensors.tensors(stream, *ports)
+                        npu_commands.tensors(stream, *ports)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_that_tensors_of_the_npu_know_who_writes_and_reads_them():
     blocks = vela_stream.blocks(delegate.data)
     stream = npu_commands.decode(vela_stream.commands(blocks))
     ports = [vela_stream.ports(blocks, side) for side in ("inputs", "outputs")]
-    found = npu_tensors.tensors(stream, *ports)
+    found = npu_commands.tensors(stream, *ports)
     by_name = {tensor.name: tensor for tensor in found}
     assert by_name["input 0"].uses[0] == stream.operations[0].offset
     assert stream.operations[-1].offset in by_name["output 0"].written
@@ -85,12 +85,12 @@ def test_that_tensors_of_the_npu_know_who_writes_and_reads_them():
 
 def test_that_the_plan_says_where_a_tensor_lies_and_during_which_instructions():
     program = decode(BYTES["no_delegate.pte"])
-    rows = {row.index: row for row in plan.planned(program.method())}
+    rows = {row.index: row for row in description.planned(program.method())}
     assert (rows[4].role, rows[4].bytes, rows[4].first, rows[4].last) == ("input", 512, 0, 0)
     assert rows[31].role == "output"
     assert all(r.address + r.bytes <= 2048 for r in rows.values())
-    assert plan.calls_of_kernels(program.method())["aten::addmm.out"] == 1
-    last = list(plan.instructions(program.method()))[-1]
+    assert description.calls_of_kernels(program.method())["aten::addmm.out"] == 1
+    last = list(description.instructions(program.method()))[-1]
     assert last.name == "aten::addmm.out"
     assert "float32 1x3" in last.values[-1]
 

@@ -7,7 +7,7 @@ import pytest
 from workbench.cli import main
 from workbench.errors import WorkbenchError
 from workbench.project import store
-from workbench.script.aot_command import take_command
+from workbench.script.aot_arm_compiler import take_command
 from workbench.targets import target_of
 
 TOOL = "python3 -m executorch.backends.arm.scripts.aot_arm_compiler"

@@ -4,7 +4,7 @@ import pytest
 
 from workbench.project.model import TargetChoice
 from workbench.results import VelaTotals
-from workbench.studies.budget import asked, between, ends, positions
+from workbench.studies.sweep import asked, between, ends, positions
 from workbench.targets import target_of
 
 TARGET = target_of("ethos-u55-128")

@@ -1,8 +1,8 @@
 import pytest
 
 from workbench.errors import WorkbenchError
+from workbench.project.configs import A16W8, PRESETS_BY_ID, Activation, QuantConfig
 from workbench.project.model import TargetChoice
-from workbench.project.qconfig import A16W8, PRESETS_BY_ID, Activation, QuantConfig
 from workbench.targets import target_of
 from workbench.targets.ethos_u import EthosU
 

@@ -3,7 +3,7 @@
 import pytest
 
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
-from workbench.targets.ethos_u_forecast import convolutions_read_often, values_read_again
+from workbench.targets.ethos_u.forecast import convolutions_read_often, values_read_again
 
 
 def graph_of(*edges):

@@ -6,12 +6,11 @@ from tests.workbench.project.builders import make_project
 from workbench.cli import main
 from workbench.errors import WorkbenchError
 from workbench.project import edits, store
-from workbench.project.format_config import FormatConfig
+from workbench.project.configs import A8W8, PRESETS_BY_ID, FormatConfig
 from workbench.project.model import TargetChoice
-from workbench.project.qconfig import A8W8, PRESETS_BY_ID
 from workbench.project.rules import ModuleRef, NodeRef, resolve
 from workbench.targets import TARGETS, target_of
-from workbench.targets.number_formats.bits import bits_of
+from workbench.targets.formats.schemes import bits_of
 
 CHOICE = TargetChoice(id="formats")
 FORMATS = target_of("formats")

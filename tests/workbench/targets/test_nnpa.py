@@ -9,8 +9,8 @@ from tests.fakes.projects import snapshot
 from workbench.cli import main
 from workbench.pipeline.resolution import problems
 from workbench.project import store
+from workbench.project.configs import A8W8, PRESETS_BY_ID
 from workbench.project.model import TargetChoice
-from workbench.project.qconfig import A8W8, PRESETS_BY_ID
 from workbench.targets import target_of
 from workbench.targets.nnpa.command import command, container_command, exclusions
 from workbench.targets.nnpa.products import Product

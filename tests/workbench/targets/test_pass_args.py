@@ -6,11 +6,10 @@ from tests.workbench.project.builders import make_project
 from workbench.cli import main
 from workbench.errors import WorkbenchError
 from workbench.project import edits, store
-from workbench.project.format_config import FormatConfig
+from workbench.project.configs import FormatConfig
 from workbench.project.model import TargetChoice
 from workbench.project.rules import ModuleRef, NodeRef, resolve
-from workbench.targets.number_formats.mase_rules import pass_args_of
-from workbench.targets.number_formats.pass_args import parse, taken, toml_of
+from workbench.targets.formats.pass_args import parse, pass_args_of, taken, toml_of
 
 INTEGER = {
     "name": "integer", "data_in_width": 8, "data_in_frac_width": 3, "weight_width": 8,

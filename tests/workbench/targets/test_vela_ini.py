@@ -9,7 +9,7 @@ from workbench.pipeline.plan import plan
 from workbench.project import edits, store
 from workbench.project.model import TargetChoice
 from workbench.targets import target_of
-from workbench.targets.vela_ini import load, parse
+from workbench.targets.ethos_u.vela_ini import load, parse
 
 SYSTEM = """[System_Config.Mine]
 core_clock=400e6

@@ -25,7 +25,7 @@ from torchao.quantization.pt2e.observer import (
 
 from workbench.engine.acceleration.calibration import weight_observers
 from workbench.engine.acceleration.patching import replaced
-from workbench.engine.observers import FixedRangeObserver, PercentileObserver
+from workbench.engine.quantization.observers import FixedRangeObserver, PercentileObserver
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

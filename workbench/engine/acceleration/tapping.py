@@ -9,7 +9,7 @@ from torch import fx
 from torchao.quantization.pt2e import ObserverBase
 
 from workbench.engine.acceleration.evaluation import fast_quantized_module
-from workbench.engine.programs import write_nowhere
+from workbench.engine.fx.programs import write_nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -13,9 +13,9 @@ from ethosu.vela import vela
 
 from workbench.errors import failure
 from workbench.results import VelaTotals
-from workbench.targets.ethos_u_devices import clock_hz
-from workbench.targets.ethos_u_extras import vela_flags
-from workbench.targets.vela_ini import OPTION, OWN_INI, parse
+from workbench.targets.ethos_u.devices import clock_hz
+from workbench.targets.ethos_u.options import vela_flags
+from workbench.targets.ethos_u.vela_ini import OPTION, OWN_INI, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from workbench.engine import ranges
 from workbench.engine.acceleration.table import accelerated
-from workbench.engine.branches import constants
-from workbench.engine.origins import with_origins
-from workbench.engine.running import Calibration, searching_ranges
-from workbench.engine.samples import calibration_samples
-from workbench.engine.stepping import stepping
-from workbench.engine.witness import Witnesses
+from workbench.engine.data.evaluation import calibration_samples
+from workbench.engine.fx.branches import constants
+from workbench.engine.fx.modules import with_origins
+from workbench.engine.quality.passes import Calibration, searching_ranges
+from workbench.engine.quality.stateful_execution import stepping
+from workbench.engine.quantization import ranges
+from workbench.engine.quantization.sample_extrema import Witnesses
 from workbench.errors import Place, failure
 from workbench.results import (
     ARRAYS_FILE,

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submodules_ao
 
-from workbench.engine import programs
+from workbench.analysis.ranges import activations
 from workbench.engine.acceleration.table import accelerated
-from workbench.engine.chosen_ranges import chosen_ranges
-from workbench.engine.fx_snapshot import snapshot
-from workbench.engine.observers import fix_ranges
-from workbench.engine.running import searching_ranges
+from workbench.engine.fx import programs
+from workbench.engine.fx.snapshot import snapshot
+from workbench.engine.quality.passes import searching_ranges
+from workbench.engine.quantization.observers import fix_ranges
+from workbench.engine.quantization.ranges import chosen_ranges
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.numerics.tensors import activations
 from workbench.results import (
     GRAPH_FILE,
     NOT_REACHED,

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.engine import user_code
-from workbench.engine.origins import with_origins
-from workbench.engine.quality import Accumulator, merged, tensors_of, top_k_hit
-from workbench.engine.reading_text import TextTally
-from workbench.engine.references import pairs
-from workbench.engine.running import float_reference, quantized_module, tensor_comparison
-from workbench.engine.samples import evaluation_samples
-from workbench.engine.worst_samples import WorstSamples
+from workbench.engine.data.evaluation import evaluation_samples
+from workbench.engine.fx.modules import with_origins
+from workbench.engine.quality.measures import Accumulator, merged, tensors_of, top_k_hit
+from workbench.engine.quality.passes import float_reference, quantized_module, tensor_comparison
+from workbench.engine.quality.perplexity import TextTally
+from workbench.engine.quality.references import WorstSamples, pairs
 from workbench.errors import Place, failure
 from workbench.project import sources
 from workbench.results import CalibrateResult, EvaluateResult, save_result

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.engine import programs
-from workbench.engine.branch_modules import name_modules
-from workbench.engine.branches import branch_names
-from workbench.engine.fx_snapshot import snapshot
+from workbench.engine.fx import programs
+from workbench.engine.fx.branch_modules import name_modules
+from workbench.engine.fx.branches import branch_names
+from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.user_code import line_in_user_code
 from workbench.errors import Place, failure
 from workbench.results import (
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from workbench.engine.context import StageContext
-    from workbench.engine.loading import LoadedModel
+    from workbench.engine.model_loading import LoadedModel
 
 LEVEL = "float"
 _UNNAMED = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from workbench.engine.loading import LoadedModel, load_model
+from workbench.engine.model_loading import LoadedModel, load_model
 from workbench.results import ARRAYS_FILE, ImportResult, TensorSpec, save_result
 
 if TYPE_CHECKING:

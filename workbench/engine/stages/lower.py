@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from workbench.engine.fx_snapshot import snapshot
+from workbench.engine.fx.snapshot import snapshot
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import DEVICE_GRAPH_FILE, GRAPH_FILE, PROGRAM_FILE, WEIGHTS_FILE, save_result
 
 if TYPE_CHECKING:
     from workbench.engine.context import StageContext
-    from workbench.engine.toolchains.base import Lowered
+    from workbench.engine.targets.base import Lowered
 
 LEVEL = "edge"
 

@@ -9,18 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.boards.fit import document
+from workbench.deploy.boards import document
+from workbench.deploy.firmware_files import (
+    Facts,
+    assembly,
+    c_header,
+    cmake,
+    cproject,
+    digest,
+    gather,
+    kconfig,
+)
+from workbench.deploy.firmware_note import html, markdown, sections, title
 from workbench.engine.bundling import bundle
-from workbench.engine.chosen_ranges import chosen_ranges
-from workbench.engine.handing_on import hand_on
-from workbench.engine.quality import tensors_of
-from workbench.engine.samples import calibration_samples
-from workbench.engine.stepping import stepping
-from workbench.handover.facts import Facts, digest, gather
-from workbench.handover.note import sections, title
-from workbench.handover.page import html, markdown
-from workbench.handover.settings import cmake, cproject, kconfig
-from workbench.handover.sources import assembly, c_header
+from workbench.engine.data.evaluation import calibration_samples
+from workbench.engine.onnx_package import hand_on
+from workbench.engine.quality.measures import tensors_of
+from workbench.engine.quality.stateful_execution import stepping
+from workbench.engine.quantization.ranges import chosen_ranges
 from workbench.pipeline.plan import tool_versions
 from workbench.results import (
     PROGRAM_FILE,

@@ -10,19 +10,19 @@ import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submodules_ao
 from torchao.quantization.pt2e import ObserverBase
 
-from workbench.engine import programs
 from workbench.engine.acceleration.table import accelerated
-from workbench.engine.branches import constants
-from workbench.engine.fx_snapshot import snapshot
-from workbench.engine.improving import improve
-from workbench.engine.observers import branches_of
-from workbench.engine.origins import keep_origins, with_origins
-from workbench.engine.samples import calibration_samples
-from workbench.engine.stepping import plain_attention, refuse_memory
+from workbench.engine.data.evaluation import calibration_samples
+from workbench.engine.fx import programs
+from workbench.engine.fx.branches import constants
+from workbench.engine.fx.modules import keep_origins, with_origins
+from workbench.engine.fx.snapshot import snapshot
+from workbench.engine.quality.stateful_execution import plain_attention, refuse_memory
+from workbench.engine.quantization.observers import branches_of
+from workbench.engine.quantization.weight_transforms import improve
 from workbench.engine.training.weights import put_weights, read_weights
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.project.improvers import IMPROVERS
+from workbench.project.configs import IMPROVERS
 from workbench.project.sources import absolute
 from workbench.results import (
     GRAPH_FILE,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from workbench.engine.context import StageContext
-    from workbench.engine.toolchains.base import Toolchain
+    from workbench.engine.targets.base import Toolchain
 
 LEVEL = "prepared"
 IMPROVER_SAMPLES = 64

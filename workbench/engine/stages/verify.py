@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.engine.origins import with_origins
+from workbench.engine.fx.modules import with_origins
 from workbench.results import save_result
 
 if TYPE_CHECKING:

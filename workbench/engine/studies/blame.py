@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import GRAPH_FILE
-from workbench.studies.blame import Blame, Culprit
+from workbench.studies.documents import Blame, Culprit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from workbench.engine.studies.context import StudyContext
+    from workbench.engine.studies.study import StudyContext
 
 
 def run(study: StudyContext) -> None:

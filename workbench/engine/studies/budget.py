@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.engine.estimating import estimators
+from workbench.engine.estimates import estimators
 from workbench.engine.studies.sweep import Sweep, known_points, worker_count
 from workbench.project.model import TargetChoice
-from workbench.studies.budget import between, ends
+from workbench.studies.sweep import between, ends
 
 if TYPE_CHECKING:
-    from workbench.engine.studies.context import StudyContext
+    from workbench.engine.studies.study import StudyContext
 
 
 def run(study: StudyContext) -> None:

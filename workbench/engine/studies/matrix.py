@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from workbench.engine.candidates import Means, compute, means_of
 from workbench.engine.studies import training
-from workbench.engine.studies.context import StudyContext
+from workbench.engine.studies.candidates import Means, compute, means_of
+from workbench.engine.studies.study import StudyContext
 from workbench.errors import Cancelled, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import problems, resolve_graph, whole_refusals
 from workbench.project import edits
+from workbench.project.configs import PRESETS_BY_ID
 from workbench.project.model import TargetChoice
-from workbench.project.qconfig import PRESETS_BY_ID
 from workbench.results import GRAPH_FILE, LowerResult, VerifyResult, load_result
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.matrix import QAT_EPOCHS, QAT_SAMPLES, TRAINED, Cell, MatrixResult, config_of

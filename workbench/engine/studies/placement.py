@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.errors import WorkbenchError
-from workbench.studies.placement import DevicePlacement, Placement, one_of_each_kind
+from workbench.studies.matrix import DevicePlacement, Placement, one_of_each_kind
 
 if TYPE_CHECKING:
-    from workbench.engine.studies.context import StudyContext
+    from workbench.engine.studies.study import StudyContext
     from workbench.project.model import TargetChoice
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from workbench.deploy.simulators.compatibility import Program
+from workbench.deploy.simulators.discovery import adopt_runner, load_settings, runners_folder
+from workbench.deploy.simulators.runner_build import (
+    Build,
+    Wanted,
+    Watching,
+    build_runner,
+    known_checkouts,
+)
 from workbench.errors import Place, failure
-from workbench.fvp.building import Build, Wanted, Watching, build_runner, known_checkouts
-from workbench.fvp.fit import Program
-from workbench.fvp.machine import adopt_runner, load_settings, runners_folder
 
 if TYPE_CHECKING:
-    from workbench.engine.studies.context import StudyContext
+    from workbench.engine.studies.study import StudyContext
 
 _WHOLE = 100
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.engine import programs
-from workbench.engine.samples import evaluation_samples
-from workbench.engine.stepping import stepping
-from workbench.engine.tensor_quality import nodes_by_name, seen_as, watched
+from workbench.engine.data.evaluation import evaluation_samples
+from workbench.engine.fx import programs
+from workbench.engine.quality.stateful_execution import stepping
+from workbench.engine.quality.tensors import nodes_by_name, seen_as, watched
 from workbench.errors import Place, failure
 from workbench.studies.sample import SampleTensor, save_values
 from workbench.targets import target_of
@@ -17,7 +17,7 @@ from workbench.targets import target_of
 if TYPE_CHECKING:
     from workbench.engine.context import StageContext
     from workbench.engine.data import Sample
-    from workbench.engine.studies.context import StudyContext
+    from workbench.engine.studies.study import StudyContext
 
 _KEPT = "one sample"
 Values = dict[str, dict[str, torch.Tensor]]

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from optuna.trial import TrialState
 
-from workbench.engine.candidates import evaluate, means_of
 from workbench.engine.context import StageContext
 from workbench.engine.studies import sensitivity
-from workbench.engine.studies.context import StudyContext
-from workbench.engine.workers import Workers
+from workbench.engine.studies.candidates import evaluate, means_of
+from workbench.engine.studies.study import StudyContext
+from workbench.engine.worker_processes import Workers
 from workbench.errors import WorkbenchError
 from workbench.pipeline.plan import plan
 from workbench.project import edits
-from workbench.project.qconfig import PRESETS_BY_ID
+from workbench.project.configs import PRESETS_BY_ID
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.search import (
     CHOICES,

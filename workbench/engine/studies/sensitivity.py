@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.engine.chosen_ranges import chosen_ranges
-from workbench.engine.observers import fix_ranges
-from workbench.engine.quality import top_k_hit
-from workbench.engine.running import searching_ranges
-from workbench.engine.samples import evaluation_samples
-from workbench.engine.stepping import stepping
-from workbench.engine.switched_steps import SwitchedSteps
-from workbench.engine.switches import SwitchedProgram
-from workbench.engine.units import Switching
+from workbench.engine.data.evaluation import evaluation_samples
+from workbench.engine.quality.measures import top_k_hit
+from workbench.engine.quality.passes import searching_ranges
+from workbench.engine.quality.stateful_execution import stepping
+from workbench.engine.quantization.observers import fix_ranges
+from workbench.engine.quantization.ranges import chosen_ranges
+from workbench.engine.studies.sensitivity_groups import Switching
+from workbench.engine.studies.switchable_program import SwitchedProgram, SwitchedSteps
 from workbench.studies.documents import load_study
 from workbench.studies.sensitivity import (
     DEFAULT_SAMPLES,
@@ -26,7 +25,7 @@ from workbench.studies.sensitivity import (
 
 if TYPE_CHECKING:
     from workbench.engine.data.sample import Sample
-    from workbench.engine.studies.context import StudyContext
+    from workbench.engine.studies.study import StudyContext
 
 # Two settings of the switches, beside those of each unit.
 _FLOATS, _QUANTIZED = ("floats", 0), ("quantized", 0)

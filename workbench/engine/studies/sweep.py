@@ -8,8 +8,8 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.candidates import compute, means_of
-from workbench.engine.estimating import Estimators, Point, estimators
+from workbench.engine.estimates import Estimators, Point, estimators
+from workbench.engine.studies.candidates import compute, means_of
 from workbench.errors import WorkbenchError
 from workbench.pipeline.plan import plan, tool_version
 from workbench.project import edits
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from workbench.engine.studies.context import StudyContext
+    from workbench.engine.studies.study import StudyContext
     from workbench.project.model import TargetChoice
 
 _NO_DELEGATE = "Nothing runs on the NPU: there is no delegate to estimate."

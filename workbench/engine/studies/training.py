@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch.export.passes import move_to_device_pass
 
-from workbench.engine import programs
-from workbench.engine.quality import tensors_of
-from workbench.engine.samples import calibration_samples
+from workbench.engine.data.evaluation import calibration_samples
+from workbench.engine.fx import programs
+from workbench.engine.quality.measures import tensors_of
+from workbench.engine.quality.stateful_execution import refuse_memory
 from workbench.engine.stages.prepare import improved
-from workbench.engine.stepping import refuse_memory
-from workbench.engine.training.checkpoint import load_checkpoint, save_checkpoint
-from workbench.engine.training.lessons import Lessons
-from workbench.engine.training.student import take_batches
-from workbench.engine.training.teaching import optimizer_of, teaching_of
+from workbench.engine.training.dataset import Lessons
+from workbench.engine.training.model import take_batches
+from workbench.engine.training.trainer import (
+    load_checkpoint,
+    optimizer_of,
+    save_checkpoint,
+    teaching_of,
+)
 from workbench.engine.training.weights import put_weights, read_weights, write_tensors
 from workbench.errors import Place, failure
 from workbench.studies.documents import load_study
@@ -37,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from workbench.engine.context import StageContext
-    from workbench.engine.studies.context import StudyContext
-    from workbench.engine.training.lessons import Batch
+    from workbench.engine.studies.study import StudyContext
+    from workbench.engine.training.dataset import Batch
 
 _SAID_EVERY_S = 0.5
 

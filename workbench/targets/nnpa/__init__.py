@@ -6,9 +6,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, Place
-from workbench.project.dynamic_config import DynamicConfig
+from workbench.project.configs import DynamicConfig, PluginConfig
 from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
-from workbench.project.qconfig import PluginConfig
 from workbench.targets.base import OptionSpec, Variant
 from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL
 from workbench.targets.nnpa.options import OPTIONS, SILENT, WHAT_IF, quantizes
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from workbench.graph.snapshot import GraphSnapshot
-    from workbench.project.qconfig import AnyConfig, Config
+    from workbench.project.configs import AnyConfig, Config
 
 EMULATED = "emulated on this machine; nothing ran on NNPA"
 
@@ -35,7 +34,7 @@ class Nnpa:
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
         "verify", "package",
     )  # fmt: skip
-    toolchain: str = "workbench.engine.toolchains.nnpa"
+    toolchain: str = "workbench.engine.targets.nnpa"
     estimator: str = ""
     emulation: str = EMULATED
     config_type: type[Config] = DynamicConfig

@@ -1,0 +1,376 @@
+"""The graph panel as a person uses it, over recorded results."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QToolButton
+
+from tests.fakes.results import result_of, write_result
+from tests.ui.shell.test_window import run_to
+from ui.features.graph.graph_panel import save_picture
+from ui.features.graph.graph_results import LEVELS
+from workbench.graph.snapshot import Edge, GraphSnapshot, Node
+from workbench.project.configs import PRESETS
+from workbench.results import DEVICE_GRAPH_FILE, save_result
+
+EDGE_OPS = {"conv2d": "convolution", "relu": "relu", "linear": "linear"}
+
+
+def edge_level():
+    """The float program with operators of the edge, without batch norm, and a grid in front."""
+    from tests.fakes.projects import snapshot
+
+    plain = snapshot("edge")
+    nodes = [Node("q", "quantized_decomposed.quantize_per_tensor.default", "quantize")]
+    names = {"x": "x", "output": "output"}
+    for node in plain.nodes:
+        if node.id in EDGE_OPS:
+            names[node.id] = f"aten_{EDGE_OPS[node.id]}_default"
+            op = f"aten.{EDGE_OPS[node.id]}.default"
+            origin = {"origin": node.id}
+            nodes.append(Node(names[node.id], op, "call", node.module, attrs=origin))
+        elif node.id in names:
+            nodes.insert(0 if node.id == "x" else len(nodes), node)
+    edges = [Edge(a.id, b.id) for a, b in pairwise(nodes)]
+    return GraphSnapshot("edge", tuple(nodes), tuple(edges), plain.modules)
+
+
+def device_level():
+    """What the delegate's convolution is in TOSA: the row of Vela's table bears a tensor's name."""
+    plain = edge_level()
+    nodes = [Node("delegate_0/x", "placeholder", "input")]
+    for name, op in (("conv2d_acc", "CONV2D"), ("conv2d", "RESCALE")):
+        origin = {"origin": "conv2d"}
+        node_id = f"delegate_0/{name}"
+        nodes.append(Node(node_id, f"tosa.{op}", "call", "stem.conv", attrs=origin))
+    edges = [Edge(a.id, b.id) for a, b in pairwise(nodes)]
+    return GraphSnapshot("tosa", tuple(nodes), tuple(edges), plain.modules)
+
+
+def write(stage, folder):
+    write_result(stage, folder)
+    if stage == "lower":
+        edge_level().save(folder / "graph.json")
+        device_level().save(folder / DEVICE_GRAPH_FILE)
+        result = result_of("lower")
+        left = result.cpu_nodes[0].model_copy(update={"node": "aten_linear_default"})
+        save_result(result.model_copy(update={"cpu_nodes": (left,)}), folder)
+
+
+@pytest.fixture
+def graph(opened, qtbot, monkeypatch):
+    """The panel after a whole run, with every result told."""
+    monkeypatch.setattr("tests.fakes.engine.write_result", write)
+    run_to(opened, qtbot, "")
+    panel = opened.window.reveal("graph")
+    qtbot.waitUntil(lambda: panel.view.scene is not None)
+    panel.annotate()
+    qtbot.waitUntil(lambda: "On the CPU" in panel.telling.survey.reasons.get("linear", ""))
+    return panel
+
+
+def typed(qtbot, panel, text):
+    panel.search.box.clear()
+    qtbot.keyClicks(panel.search.box, text)
+    return panel.search.count.text()
+
+
+def to_level(qtbot, panel, number):
+    level = LEVELS[number].id
+    panel.tabs.setCurrentIndex(number)
+    qtbot.waitUntil(lambda: panel.telling.survey.level == level)
+    qtbot.waitUntil(lambda: panel.reading.snapshot(level) is not None)
+    wanted = panel.reading.snapshot(level)
+    qtbot.waitUntil(
+        lambda: panel.view.scene is not None and panel.view.scene.hierarchy.snapshot is wanted
+    )
+
+
+def overlay(panel, name):
+    index = panel.overlay.combo.findData(name)
+    panel.overlay.combo.setCurrentIndex(index)
+    panel.overlay.combo.activated.emit(index)
+
+
+def test_that_a_search_counts_and_steps_in_both_directions(graph, qtbot, opened):
+    assert typed(qtbot, graph, "module:stem.*") == "3 found"
+    qtbot.keyClick(graph.search.box, Qt.Key.Key_Return)
+    assert graph.search.count.text() == "1 of 3"
+    assert opened.context.selection.value.nodes == {"conv2d"}
+    qtbot.keyClick(graph.search.box, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    assert graph.search.count.text() == "3 of 3"
+    assert graph.view.selected == {"relu"}
+
+
+def test_that_everything_found_gets_a_config_with_one_key(graph, qtbot, opened):
+    typed(qtbot, graph, "op:conv2d")
+    graph.search.choose_all()
+    qtbot.keyClick(graph.view, Qt.Key.Key_2)
+    rule = opened.document.project.rules[-1]
+    assert (rule.kind, rule.match) == ("node_name", "conv2d")
+
+
+def test_that_an_operation_of_a_fused_group_offers_the_group(graph, qtbot, opened, notices):
+    graph.view.jump("relu")
+    qtbot.keyClick(graph.view, Qt.Key.Key_2)
+    notices.take("stem.relu is fused with stem.conv, stem.bn")
+
+
+def test_that_numbers_of_the_results_can_be_searched(graph, qtbot):
+    assert typed(qtbot, graph, "sqnr<40") == "1 found"
+    assert typed(qtbot, graph, "cycles>800") == "1 found"
+    assert "no number called 'sram'" in typed(qtbot, graph, "sram>3")
+    assert "sqnr" in graph.search.box.toolTip()
+    assert typed(qtbot, graph, "no such thing") == "nothing found"
+
+
+def test_that_the_slash_key_goes_to_the_search_and_escape_back(graph, qtbot):
+    graph.view.setFocus()
+    qtbot.keyClick(graph.view, Qt.Key.Key_Slash)
+    qtbot.waitUntil(graph.search.box.hasFocus)
+    qtbot.keyClick(graph.search.box, Qt.Key.Key_Escape)
+    qtbot.waitUntil(graph.view.hasFocus)
+
+
+def test_that_an_overlay_says_how_its_number_came_about(graph):
+    titles = [graph.overlay.combo.itemText(i) for i in range(graph.overlay.combo.count())]
+    assert titles == [
+        "No overlay", "SQNR [dB] (measured)", "Max error (measured)", "Cycles (estimated)",
+        "MACs (computed)", "SRAM [bytes] (estimated)", "Cycles outside SRAM (estimated)",
+        "Utilisation [%] (estimated)",
+    ]  # fmt: skip
+    overlay(graph, "sqnr")
+    assert graph.view.marks.overlay.title == "SQNR [dB], measured"
+    assert not graph.overlay.log.isVisible()
+    overlay(graph, "cycles")
+    assert graph.view.marks.overlay.values == {"conv2d": 900.0}
+    graph.overlay.log.click()
+    assert graph.view.marks.overlay.is_log
+    overlay(graph, "")
+    assert graph.view.marks.overlay is None
+
+
+def test_that_utilisation_is_the_share_of_what_the_device_can_do(graph):
+    overlay(graph, "use")
+    # 9,216 multiply-accumulates in 900 cycles of 128 each.
+    assert graph.view.marks.overlay.values == {"conv2d": pytest.approx(8.0)}
+
+
+def test_that_an_overlay_follows_to_other_levels(graph, qtbot):
+    overlay(graph, "cycles")
+    to_level(qtbot, graph, 3)
+    assert graph.view.marks.overlay.values == {"aten_convolution_default": 900.0}
+
+
+def test_that_what_was_chosen_stays_chosen_at_every_level(graph, qtbot, opened):
+    opened.context.selection.choose_nodes(["conv2d"])
+    to_level(qtbot, graph, 3)
+    assert graph.view.selected == {"aten_convolution_default"}
+    to_level(qtbot, graph, 0)
+    assert graph.view.selected == {"conv2d"}
+
+
+def test_that_an_operation_of_the_device_is_told_by_its_float_name(graph, qtbot, opened):
+    to_level(qtbot, graph, 3)
+    graph.view.selection_changed.emit(frozenset({"aten_convolution_default"}))
+    assert opened.context.selection.value.nodes == {"conv2d"}
+
+
+def test_that_the_rail_shows_the_chain_and_moves_along_it(graph, qtbot, opened):
+    opened.context.selection.choose_nodes(["conv2d"])
+    qtbot.waitUntil(lambda: bool(graph.rail.texts()))
+    assert graph.rail.texts() == [
+        "Float conv2d", "Prepared conv2d", "Quantized conv2d", "Edge aten_conv…n_default",
+        "TOSA conv2d_acc, conv2d", "Vela Conv2D, 900 cycles",
+    ]  # fmt: skip
+    stops = graph.rail.findChildren(QToolButton)
+    qtbot.mouseClick(stops[3], Qt.MouseButton.LeftButton)
+    assert graph.level == "lower"
+
+
+def test_that_the_rail_says_what_has_no_counterpart(graph, qtbot, opened):
+    opened.context.selection.choose_nodes(["batch_norm"])
+    qtbot.waitUntil(lambda: bool(graph.rail.texts()))
+    assert graph.rail.texts()[3:] == ["Edge none", "TOSA none", "Vela none of its own"]
+    opened.context.selection.clear()
+    qtbot.waitUntil(lambda: not graph.rail.texts())
+    assert not graph.rail.isVisible()
+
+
+def test_that_a_line_of_python_is_copied(graph, notices):
+    graph.rail.asked.emit("source:net.py:7")
+    assert QGuiApplication.clipboard().text() == "net.py:7"
+    notices.take("Copied net.py:7")
+
+
+def test_that_a_reason_is_hatched_at_every_level(graph, qtbot):
+    told = graph.view.marks.reasons["linear"]
+    assert "Not quantized: no pattern takes it" in told
+    assert "On the CPU: float32 is not taken" in told
+    to_level(qtbot, graph, 3)
+    assert graph.view.marks.reasons["aten_linear_default"] == told
+
+
+def test_that_a_part_shows_alone_until_all_is_asked_for(graph, qtbot, opened):
+    opened.context.selection.choose_nodes(["relu"])
+    qtbot.waitUntil(lambda: graph.view.selected == {"relu"})
+    with qtbot.waitSignal(graph.view.laid_out):
+        qtbot.keyClick(graph.view, Qt.Key.Key_I)
+    assert graph._note.isVisible()
+    shown = graph.view.scene.hierarchy.snapshot.nodes_by_id
+    assert set(shown) == {"batch_norm", "relu", "linear"}
+    with qtbot.waitSignal(graph.view.laid_out):
+        qtbot.mouseClick(graph._note._whole, Qt.MouseButton.LeftButton)
+    assert not graph._note.isVisible()
+    assert len(graph.view.scene.hierarchy.snapshot.nodes) == 6
+
+
+def test_that_pictures_are_saved_and_a_failure_is_told(graph, tmp_path, notices, opened):
+    overlay(graph, "cycles")
+    for name in ("graph.png", "graph.svg"):
+        save_picture(graph.view, tmp_path / name, opened.context.notices.error)
+        assert (tmp_path / name).stat().st_size > 1000
+    assert "Cycles, estimated" in (tmp_path / "graph.svg").read_text()
+    save_picture(graph.view, tmp_path / "nowhere" / "graph.png", opened.context.notices.error)
+    notices.take("cannot be written")
+
+
+def test_that_the_graph_is_read_before_there_is_anything_to_show(opened):
+    panel = opened.window.reveal("graph")
+    panel.annotate()
+    assert panel.overlay.combo.count() == 1
+    assert panel.rail.texts() == []
+    assert not panel._note.isVisible()
+
+
+def test_that_a_delegate_is_not_taken_for_the_whole_model(graph, opened):
+    graph.view.selection_changed.emit(frozenset({"conv2d", "linear"}))
+    graph.view.groups_selected.emit(frozenset({""}))
+    assert opened.context.selection.value.modules == frozenset()
+    assert opened.context.selection.value.nodes == {"conv2d", "linear"}
+
+
+def test_that_the_tosa_level_has_the_cycles_at_the_very_operator(graph, qtbot, opened):
+    overlay(graph, "cycles")
+    to_level(qtbot, graph, 4)
+    assert graph.view.marks.overlay.values == {"delegate_0/conv2d": 900.0}
+    graph.view.selection_changed.emit(frozenset({"delegate_0/conv2d_acc"}))
+    assert opened.context.selection.value.nodes == {"conv2d"}
+
+
+def beside(qtbot, panel, title):
+    panel.bar.menus["beside"].aboutToShow.emit()
+    (action,) = [a for a in panel.bar.menus["beside"].actions() if a.text() == title]
+    action.trigger()
+    qtbot.waitUntil(lambda: panel.beside.pairing is not None)
+    qtbot.waitUntil(lambda: panel.beside.pane.view.scene is not None)
+    return panel.beside.pane
+
+
+def test_that_two_levels_stand_side_by_side_with_one_selection(graph, qtbot, opened):
+    pane = beside(qtbot, graph, "Edge level")
+    assert pane.counts.text() == "+ 1 only here   \u2212 1 only on the left"
+    assert graph.view.marks.differences == {"batch_norm": "removed"}
+    assert pane.view.marks.differences == {"q": "added"}
+    opened.context.selection.choose_nodes(["linear"])
+    qtbot.waitUntil(lambda: pane.view.selected == {"aten_linear_default"})
+    pane.view.selection_changed.emit(frozenset({"aten_relu_default"}))
+    assert opened.context.selection.value.nodes == {"relu"}
+    assert graph.view.selected == {"relu"}
+
+
+def test_that_differences_are_walked_and_the_pane_closes(graph, qtbot):
+    pane = beside(qtbot, graph, "Edge level")
+    pane.step_asked.emit(1)
+    assert graph.view.selected == {"batch_norm"}
+    pane.step_asked.emit(1)
+    assert pane.view.selected == {"q"}
+    pane.close_asked.emit()
+    assert graph.beside.pane is None
+    assert graph.view.marks.differences == {}
+
+
+def test_that_an_earlier_run_of_a_level_can_stand_beside_it(graph, qtbot, opened):
+    to_level(qtbot, graph, 2)
+    opened.context.assigner.modules(["stem"], "a16w8")
+    qtbot.waitUntil(lambda: opened.session.result("convert") is None)
+    run_to(opened, qtbot, "")
+    qtbot.waitUntil(
+        lambda: (
+            [o.title.startswith("Quantized of run 1") for o in graph.runs.past("convert")] == [True]
+        )
+    )
+    pane = beside(qtbot, graph, graph.runs.past("convert")[0].title)
+    assert pane.counts.text() == "no difference"
+    qtbot.waitUntil(lambda: "sqnr_more" in graph.telling.survey.measures)
+    overlay(graph, "sqnr_more")
+    assert graph.view.marks.overlay.middle == 0.0
+    assert set(graph.view.marks.overlay.values.values()) == {0.0}
+
+
+def test_that_places_are_bookmarked_undone_and_found_again(graph, qtbot, opened):
+    with qtbot.waitSignal(graph.view.laid_out):
+        graph.view.expand_all()
+    graph.view.look(graph.view.camera.zoomed(2.0, QPointF(100, 100)))
+    middle = graph.view.picture_middle()
+    graph.keeping.bookmark("stem, large", graph.level)
+    assert opened.document.undo_stack.undoText() == "Bookmark stem, large"
+    with qtbot.waitSignal(graph.view.laid_out):
+        graph.view.collapse_all()
+    to_level(qtbot, graph, 3)
+    graph.bar.menus["bookmark"].aboutToShow.emit()
+    (go,) = [a for a in graph.bar.menus["bookmark"].actions() if a.text() == "stem, large"]
+    go.trigger()
+    qtbot.waitUntil(lambda: graph.level == "export" and graph.view.is_expanded("stem"))
+    qtbot.waitUntil(lambda: (graph.view.picture_middle() - middle).manhattanLength() < 3)
+    opened.document.undo_stack.undo()
+    assert opened.document.project.graph.bookmarks == ()
+
+
+def test_that_a_kept_search_colours_what_it_finds(graph, qtbot, opened):
+    typed(qtbot, graph, "op:conv2d")
+    graph.search.keep_asked.emit("op:conv2d")
+    graph.search.keep_asked.emit("sram>3")
+    qtbot.waitUntil(lambda: graph.view.marks.found == {"conv2d": (0,)})
+    assert [b.text() for b in graph.bar.kept.buttons] == [
+        "op:conv2d  1",
+        "sram>3  no such number here",
+    ]
+    graph.bar.kept.buttons[0].click()
+    qtbot.waitUntil(lambda: graph.view.marks.found == {})
+    opened.document.undo_stack.undo()
+    qtbot.waitUntil(lambda: graph.view.marks.found == {"conv2d": (0,)})
+
+
+def test_that_a_dropped_file_becomes_an_overlay(graph, qtbot, tmp_path, notices):
+    path = tmp_path / "power.csv"
+    path.write_text("node,Milli Watt\nconv2d,-3\nlinear,1.5\nnobody,2\n")
+    graph.drop.take(path)
+    qtbot.waitUntil(lambda: graph.view.marks.overlay is not None)
+    assert graph.view.marks.overlay.middle == 0.0
+    assert graph.overlay.combo.currentText() == "Milli Watt (from power.csv)"
+    assert typed(qtbot, graph, "milli_watt<0") == "1 found"
+    notices.take("1 of 3 names in 'power.csv' are no operations")
+    (tmp_path / "bad.json").write_text("{")
+    graph.drop.take(tmp_path / "bad.json")
+    notices.take("is not JSON")
+
+
+def test_that_a_damaged_graph_beside_is_told(graph, qtbot, notices):
+    graph.runs.files["prepare"].write_text("{")
+    graph.bar.menus["beside"].aboutToShow.emit()
+    (action,) = [a for a in graph.bar.menus["beside"].actions() if a.text() == "Prepared level"]
+    action.trigger()
+    qtbot.waitUntil(lambda: graph.beside.pane is None)
+    notices.take("damaged")
+
+
+def test_that_blocks_alike_are_configured_in_one_step(graph, qtbot, opened):
+    graph.view.choose_items(("stem/",))
+    qtbot.keyClick(graph.view, Qt.Key.Key_2)
+    rule = opened.document.project.rules[-1]
+    assert (rule.kind, rule.match, rule.config) == ("module_name", "stem", PRESETS[1].id)

@@ -1,0 +1,342 @@
+"""A graph under mouse and keyboard: what gets selected, opened, closed and told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtWidgets import QApplication
+
+from workbench.errors import WorkbenchError
+from workbench.graph.snapshot import Edge, GraphSnapshot, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytestqt.qtbot import QtBot
+
+    from ui.features.graph.graph_view import GraphView
+
+    Show = Callable[[GraphSnapshot | None], GraphView]
+
+LAYER_0 = frozenset({"conv2d_0", "relu_0", "add_0"})
+
+
+def place(view: GraphView, item: str, dx: float = 40.0, dy: float = 12.0) -> QPoint:
+    """Return where to point in the window to mean an item."""
+    assert view.scene is not None
+    rect = view.scene.rect(item)
+    inside = QPointF(min(dx, rect.width() / 2), min(dy, rect.height() / 2))
+    return view.camera.to_window(rect.topLeft() + inside).toPoint()
+
+
+def click(
+    qtbot: QtBot,
+    view: GraphView,
+    item: str,
+    modifier: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier,
+) -> None:
+    qtbot.mouseClick(view, Qt.MouseButton.LeftButton, modifier, place(view, item))
+
+
+def open_layers(qtbot: QtBot, view: GraphView) -> None:
+    """Close all, then open the list of layers and the first layer."""
+    with qtbot.waitSignal(view.laid_out):
+        view.collapse_all()
+    with qtbot.waitSignal(view.laid_out):
+        view.expand("layers/0")
+    view.fit()
+
+
+def test_that_clicking_an_operation_selects_it(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    with qtbot.waitSignal(view.selection_changed) as told:
+        click(qtbot, view, "relu_0")
+    assert told.args == [frozenset({"relu_0"})]
+    assert "aten.relu.default" in view.accessibleDescription()
+    assert "module layers.0" in view.accessibleDescription()
+    assert "1\u00d78\u00d74\u00d74 float32" in view.accessibleDescription()
+
+
+def test_that_ctrl_adds_and_takes_away(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    click(qtbot, view, "relu_0")
+    click(qtbot, view, "add_0", Qt.KeyboardModifier.ControlModifier)
+    assert view.selected == {"relu_0", "add_0"}
+    click(qtbot, view, "relu_0", Qt.KeyboardModifier.ControlModifier)
+    assert view.selected == {"add_0"}
+
+
+def test_that_clicking_a_closed_group_selects_all_in_it(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    with qtbot.waitSignal(view.laid_out):
+        view.collapse("layers/0")
+    with qtbot.waitSignal(view.groups_selected) as told:
+        click(qtbot, view, "layers/0/")
+    assert told.args == [frozenset({"layers.0"})]
+    assert view.selected == LAYER_0
+
+
+def test_that_clicking_empty_ground_and_escape_clear(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    click(qtbot, view, "relu_0")
+    qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=QPoint(3, 3))
+    assert view.selected == frozenset()
+    click(qtbot, view, "relu_0")
+    with qtbot.waitSignal(view.selection_changed) as told:
+        qtbot.keyClick(view, Qt.Key.Key_Escape)
+    assert told.args == [frozenset()]
+    assert view.accessibleDescription() == "Nothing is selected"
+
+
+def test_that_a_rubber_band_selects_what_it_touches(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    shift = Qt.KeyboardModifier.ShiftModifier
+    start, end = place(view, "conv2d_0", -20, -8), place(view, "relu_0", 30, 20)
+    qtbot.mousePress(view, Qt.MouseButton.LeftButton, shift, start)
+    qtbot.mouseMove(view, end)
+    qtbot.mouseRelease(view, Qt.MouseButton.LeftButton, shift, end)
+    assert view.selected == {"conv2d_0", "relu_0"}
+
+
+def test_that_dragging_pans_and_selects_nothing(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    before = view.camera
+    qtbot.mousePress(view, Qt.MouseButton.LeftButton, pos=QPoint(10, 10))
+    qtbot.mouseMove(view, QPoint(60, 40))
+    qtbot.mouseRelease(view, Qt.MouseButton.LeftButton, pos=QPoint(60, 40))
+    assert (view.camera.x, view.camera.y) != (before.x, before.y)
+    assert view.selected == frozenset()
+
+
+def test_that_zooming_leaves_what_is_under_the_mouse_in_place(
+    show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    mouse = QPointF(200, 150)
+    before = view.camera.to_scene(mouse)
+    QApplication.sendEvent(
+        view,
+        QWheelEvent(mouse, mouse, QPoint(), QPoint(0, 240), Qt.MouseButton.NoButton,
+                    Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False),
+    )  # fmt: skip
+    after = view.camera.to_scene(mouse)
+    assert (after.x(), after.y()) == pytest.approx((before.x(), before.y()))
+
+
+@pytest.mark.parametrize("way", ["double-click", "sign", "enter"])
+def test_that_a_group_opens_and_its_header_stays_under_the_mouse(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot, way: str
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    before = place(view, "layers/1/")
+    with qtbot.waitSignal(view.laid_out):
+        if way == "double-click":
+            qtbot.mouseDClick(view, Qt.MouseButton.LeftButton, pos=before)
+        elif way == "sign":
+            sign = place(view, "layers/1/", 8, 10)
+            qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=sign)
+        else:
+            click(qtbot, view, "layers/1/")
+            qtbot.keyClick(view, Qt.Key.Key_Return)
+    assert view.is_expanded("layers/1")
+    assert (place(view, "layers/1/") - before).manhattanLength() <= 2
+    view.grab()
+    with qtbot.waitSignal(view.laid_out):
+        qtbot.mouseDClick(view, Qt.MouseButton.LeftButton, pos=place(view, "layers/1/"))
+    assert not view.is_expanded("layers/1")
+    assert (place(view, "layers/1/") - before).manhattanLength() <= 2
+
+
+def test_that_arrows_walk_along_edges_and_into_groups(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    click(qtbot, view, "x")
+    walked = []
+    for _ in range(6):
+        qtbot.keyClick(view, Qt.Key.Key_Down)
+        walked.append(view.current)
+    assert walked == ["layers/", "layers/0/", "conv2d_0", "relu_0", "add_0", "layers/1/"]
+    qtbot.keyClick(view, Qt.Key.Key_Up)
+    assert view.current == "layers/0/"
+
+
+def test_that_keys_ask_for_presets_search_and_all(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    with qtbot.waitSignal(view.preset_key_pressed) as told:
+        qtbot.keyClick(view, Qt.Key.Key_3)
+    assert told.args == [3]
+    with qtbot.waitSignal(view.search_requested):
+        qtbot.keyClick(view, Qt.Key.Key_Slash)
+    view.look(view.camera.panned(5000, 5000))
+    qtbot.keyClick(view, Qt.Key.Key_F)
+    picture = view.picture()
+    assert picture is not None
+    assert picture.area.contains(picture.scene.bounds)
+
+
+def test_that_selecting_from_elsewhere_opens_the_way_and_tells_nobody(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    with qtbot.waitSignal(view.laid_out):
+        view.collapse_all()
+    with qtbot.assertNotEmitted(view.selection_changed), qtbot.waitSignal(view.laid_out):
+        view.select(frozenset({"relu_2"}), reveal=True)
+    picture = view.picture()
+    assert picture is not None
+    assert picture.area.contains(picture.scene.rect("relu_2"))
+    assert "aten.relu.default" in view.accessibleDescription()
+
+
+def test_that_tracing_reaches_all_ancestors_and_descendants(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    view.select(frozenset({"conv2d_1"}))
+    qtbot.keyClick(view, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
+    assert view.selected == {"x", "conv2d_1"} | LAYER_0
+
+
+def test_that_going_back_shows_the_former_place_and_forward_the_later(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    before = view.place()
+    with qtbot.waitSignal(view.laid_out):
+        view.collapse("layers")
+    after = view.place()
+    alt = Qt.KeyboardModifier.AltModifier
+    with qtbot.waitSignal(view.laid_out):
+        qtbot.keyClick(view, Qt.Key.Key_Left, alt)
+    assert view.place() == before
+    with qtbot.waitSignal(view.laid_out):
+        qtbot.keyClick(view, Qt.Key.Key_Right, alt)
+    assert view.place() == after
+    with qtbot.waitSignal(view.laid_out):
+        view.go_to(before)
+    assert view.place() == before
+
+
+def test_that_closing_all_from_far_below_leaves_something_to_see(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    view.look(view.camera.panned(0, -20_000))
+    with qtbot.waitSignal(view.laid_out):
+        view.collapse_all()
+    picture = view.picture()
+    assert picture is not None
+    assert picture.area.intersects(picture.scene.bounds)
+
+
+def test_that_everything_opens_and_closes(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
+    view = show(layers)
+    with qtbot.waitSignal(view.laid_out):
+        view.expand_all()
+    assert all(view.is_expanded(f"layers/{k}") for k in range(3))
+    with qtbot.waitSignal(view.laid_out):
+        view.collapse_all()
+    assert not view.is_expanded("layers")
+
+
+def test_that_open_groups_stay_open_in_another_level_of_the_program(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    other = GraphSnapshot("converted", layers.nodes, layers.edges, layers.modules)
+    with qtbot.waitSignal(view.laid_out):
+        view.render_snapshot(other)
+    assert view.is_expanded("layers/0")
+    view.render_snapshot(None)
+    assert view.scene is None
+    view.grab()
+
+
+def test_that_the_view_is_written_as_image_and_as_vectors(
+    show: Show, layers: GraphSnapshot, tmp_path: Path
+) -> None:
+    view = show(layers)
+    view.export_png(tmp_path / "graph.png")
+    view.export_svg(tmp_path / "graph.svg")
+    assert (tmp_path / "graph.png").read_bytes().startswith(b"\x89PNG")
+    assert "layers" in (tmp_path / "graph.svg").read_text(encoding="utf-8")
+    for write in (view.export_png, view.export_svg):
+        with pytest.raises(WorkbenchError, match="cannot be written"):
+            write(tmp_path / "nowhere" / "graph.file")
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        GraphSnapshot("float", (), ()),
+        GraphSnapshot("float", (Node("n", "op", "call"),), ()),
+        GraphSnapshot("float", (Node("n" * 4000, "层" * 4000, "call"),), ()),
+        GraphSnapshot(
+            "float",
+            (Node("a", "op", "call"), Node("b", "op", "call")),
+            (Edge("a", "b"), Edge("b", "a"), Edge("a", "a")),
+        ),
+        GraphSnapshot(
+            "float",
+            tuple(Node(f"n{k}", "aten.relu.default", "call") for k in range(2001)),
+            tuple(Edge("n0", f"n{k}") for k in range(1, 2001)),
+        ),
+    ],
+    ids=["empty", "one", "long names", "cycle", "two thousand users"],
+)
+def test_that_odd_graphs_are_drawn(qtbot: QtBot, show: Show, snapshot: GraphSnapshot) -> None:
+    view = show(snapshot)
+    with qtbot.waitSignal(view.laid_out):
+        view.expand_all()
+    view.fit()
+    assert not view.grab().isNull()
+    for key in (Qt.Key.Key_Down, Qt.Key.Key_Right, Qt.Key.Key_Return, Qt.Key.Key_Up):
+        qtbot.keyClick(view, key)
+    assert not view.grab().isNull()
+
+
+def test_that_a_view_closes_while_it_is_laying_out(show: Show, layers: GraphSnapshot) -> None:
+    view = show(None)
+    view.render_snapshot(layers)
+    view.expand_all()
+    view.stop()
+    view.expand_all()
+    assert view.scene is None
+
+
+def test_that_a_narrower_view_keeps_the_drawing_in_its_middle(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    view.fit()
+    view.resize(500, 700)
+    qtbot.waitUntil(lambda: view.width() == 500)
+    middle = view.camera.to_window(view.scene.bounds.center())
+    assert abs(middle.x() - 250) < 2

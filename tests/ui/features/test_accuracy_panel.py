@@ -1,0 +1,201 @@
+"""The numerics panel as a person uses it, over recorded values."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+
+from tests.fakes.results import result_of, write_result
+from tests.ui.shell.test_window import run_to
+from workbench.results import (
+    EXAMPLE_ONLY,
+    IntegerQuality,
+    SampleQuality,
+    TensorQuality,
+    save_result,
+)
+
+NODES = (("conv2d", "stem.conv", 40.0), ("relu", "stem.relu", None), ("linear", "head", 20.0))
+
+
+def evaluated(**changes):
+    tensors = tuple(
+        TensorQuality(tensor=n, origin=n, module=m, op=f"aten.{n}.default", sqnr_db=s, cosine=0.99,
+                      max_abs_error=0.1)
+        for n, m, s in NODES
+    )  # fmt: skip
+    figures = {"tensors": tensors, "top1_float": 0.98, "top1_quantized": 0.97, **changes}
+    return result_of("evaluate").model_copy(update=figures)
+
+
+def let_evaluate(monkeypatch, result):
+    """Have engines leave another evaluation than usual."""
+
+    def leave(stage, folder):
+        if stage == "evaluate":
+            save_result(result, folder)
+        else:
+            write_result(stage, folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+
+
+def shown(opened, qtbot, stage=""):
+    run_to(opened, qtbot, stage)
+    panel = opened.window.reveal("numerics")
+    qtbot.waitUntil(lambda: panel.has("evaluate"))
+    return panel
+
+
+@pytest.fixture
+def panel(opened, qtbot, monkeypatch):
+    let_evaluate(monkeypatch, evaluated())
+    return shown(opened, qtbot)
+
+
+def test_that_each_part_has_its_own_empty_sentence_and_button(opened, qtbot):
+    panel = opened.window.reveal("numerics")
+    quality, verify = (panel.frames[s].note for s in ("evaluate", "verify"))
+    qtbot.waitUntil(lambda: quality.button.isVisible() and verify.button.isVisible())
+    assert quality.button.text() == "Run Evaluate"
+    assert verify.button.text() == "Run Verify"
+    assert "once it has been evaluated" in quality.label.text()
+    assert "once it has been verified" in verify.label.text()
+
+
+def test_that_quality_shows_while_the_comparison_is_still_missing(opened, qtbot):
+    panel = shown(opened, qtbot, "evaluate")
+    assert panel.frames["evaluate"].content.isVisible()
+    assert panel.frames["verify"].note.isVisible()
+    qtbot.mouseClick(panel.frames["verify"].note.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: panel.has("verify"))
+    qtbot.waitUntil(lambda: not opened.runner.running)
+
+
+def test_that_every_card_says_how_its_figure_came_about(panel):
+    assert "SQNR: 34.50 dB, measured on host (PyTorch)" in panel.cards.texts()
+    assert "Top-1: 98.00 \u2192 97.00 %, measured on host (PyTorch)" in panel.cards.texts()
+    assert "Equal bit for bit: 98.75 %, computed (TOSA model)" in panel.comparison.cards.texts()
+    assert "Max difference: 1 LSB, computed (TOSA model)" in panel.comparison.cards.texts()
+    assert "Same arg-max: 16 of 16, computed (TOSA model)" in panel.comparison.cards.texts()
+
+
+def test_that_figures_without_labels_have_no_card(opened, qtbot):
+    panel = shown(opened, qtbot)
+    assert not [text for text in panel.cards.texts() if text.startswith("Top")]
+
+
+def test_that_a_users_metric_stands_beside_the_others(opened, qtbot, monkeypatch):
+    changes = {"metric_name": "F1", "metric_float": 0.9, "metric_quantized": 0.8}
+    let_evaluate(monkeypatch, evaluated(**changes))
+    panel = shown(opened, qtbot)
+    assert "F1: 0.9 \u2192 0.8, measured on host (PyTorch)" in panel.cards.texts()
+
+
+def test_that_quality_on_the_example_alone_is_said(opened, qtbot, monkeypatch):
+    let_evaluate(monkeypatch, evaluated(calibrated_on=EXAMPLE_ONLY))
+    panel = shown(opened, qtbot)
+    assert EXAMPLE_ONLY in panel.data_note.text()
+    assert "little about real data" in panel.data_note.text()
+
+
+def test_that_worst_first_sorts_bars_and_table_and_equal_ones_come_last(panel, qtbot):
+    assert panel.bars.names == ("conv2d", "relu", "linear")
+    qtbot.mouseClick(panel.worst_first, Qt.MouseButton.LeftButton)
+    assert panel.bars.names == ("linear", "conv2d", "relu")
+    rows = [panel.model.index(row, 0).data() for row in range(3)]
+    assert rows == ["linear", "conv2d", "relu"]
+    qtbot.mouseClick(panel.worst_first, Qt.MouseButton.LeftButton)
+    assert panel.model.index(0, 0).data() == "conv2d"
+
+
+def test_that_a_clicked_bar_is_chosen_everywhere(panel, opened, qtbot):
+    qtbot.mouseClick(panel.worst_first, Qt.MouseButton.LeftButton)
+    panel.bars.box.picked.emit(0.2, 5.0, False)
+    assert opened.context.selection.value.nodes == {"linear"}
+    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0])
+
+
+def test_that_a_module_chosen_elsewhere_marks_its_tensors(panel, opened, qtbot):
+    opened.context.selection.choose_modules(["stem"])
+    qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0, 1])
+
+
+def test_that_a_clicked_row_is_chosen_everywhere(panel, opened, qtbot):
+    place = panel.table.visualRect(panel.model.index(2, 0)).center()
+    qtbot.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert opened.context.selection.value.nodes == {"linear"}
+
+
+def test_that_former_figures_are_marked_after_an_edit(panel, opened, qtbot):
+    opened.context.assigner.modules(["stem"], "a16w8")
+    banners = [panel.frames[stage].banner for stage in ("evaluate", "verify")]
+    qtbot.waitUntil(lambda: all(banner.isVisible() for banner in banners))
+    assert "Quality of a former configuration" in banners[0].label.text()
+    assert banners[1].button.text() == "Run Verify"
+
+
+def test_that_rare_differences_can_be_told(panel, qtbot):
+    qtbot.mouseClick(panel.comparison.log, Qt.MouseButton.LeftButton)
+    assert "log10" in panel.comparison.differences.labels["left"]
+
+
+def test_that_both_themes_are_taken_live(panel, opened, qtbot):
+    for name in ("light", "dark"):
+        opened.context.appearance.switch(name)
+        colour = opened.context.theme.surface
+        qtbot.waitUntil(lambda c=colour: panel.bars.view.backgroundBrush().color().name() == c)
+        panel.grab()
+
+
+def test_that_tensors_inside_the_program_are_listed_with_the_first_divergence(
+    opened, qtbot, monkeypatch
+):
+    figures = {"op": "x", "sqnr_db": None, "cosine": 1.0, "max_abs_error": 0.0}
+    tensors = (
+        IntegerQuality(
+            tensor="conv2d", origin="conv2d", module="stem.conv", max_lsb=0, exact=1.0, **figures
+        ),
+        IntegerQuality(
+            tensor="linear", origin="linear", module="head", max_lsb=3, exact=0.9, **figures
+        ),
+    )
+    verified = result_of("verify").model_copy(
+        update={"tensors": tensors, "tensor_samples": 4, "first_divergence": "linear"}
+    )
+
+    def leave(stage, folder):
+        if stage == "verify":
+            save_result(verified, folder)
+        else:
+            write_result(stage, folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    panel = shown(opened, qtbot)
+    qtbot.waitUntil(lambda: panel.has("verify"))
+    said = "First divergence: linear in head, 10.00 % of its elements by at most 3 LSB"
+    assert panel.comparison.divergence.text() == f"{said}, over 4 samples."
+    panel.comparison.integer_table.selectRow(1)
+    assert opened.context.selection.value.nodes == {"linear"}
+
+
+def test_that_the_samples_that_suffer_most_are_listed(opened, qtbot, monkeypatch):
+    worst = (
+        SampleQuality(sample=7, sqnr_db=9.0, max_abs_error=1.0, label=3, float_class=3,
+                      quantized_class=5),
+        SampleQuality(sample=2, sqnr_db=12.0, max_abs_error=0.5),
+    )  # fmt: skip
+    let_evaluate(monkeypatch, evaluated(worst=worst))
+    panel = shown(opened, qtbot)
+    texts = [panel.samples.index(0, c).data() for c in range(panel.samples.columnCount())]
+    assert texts == ["7", "9.00 dB", "1", "3", "3", "5"]
+
+
+def test_that_a_row_of_the_worst_samples_opens_that_sample(opened, qtbot, monkeypatch):
+    worst = (SampleQuality(sample=7, sqnr_db=9.0, max_abs_error=1.0),)
+    let_evaluate(monkeypatch, evaluated(worst=worst))
+    panel = shown(opened, qtbot)
+    panel.sample_table.activated.emit(panel.samples.index(0, 0))
+    looked_at = opened.window.reveal("sample")
+    qtbot.waitUntil(lambda: "of sample 7" in looked_at.note.text())
+    assert looked_at.chosen.text().startswith("Tensor ")

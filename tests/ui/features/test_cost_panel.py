@@ -1,0 +1,167 @@
+"""The cost panel as a person uses it, over recorded values."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFileDialog
+
+from tests.fakes.results import result_of, write_result
+from tests.ui.shell.test_window import run_to
+from ui.features.cost.cost_panel import DELIVERABLES
+from workbench.results import CpuNode, save_result
+
+MODULES = ("stem.conv", "stem.relu", "head", "")
+
+
+def lowered(**changes):
+    result = result_of("lower")
+    base = result.vela[0].operations[0]
+    operations = tuple(
+        base.model_copy(update={"module": m, "cycles": 100 * (i + 1), "name": f"op{i}"})
+        for i, m in enumerate(MODULES)
+    )
+    report = result.vela[0].model_copy(update={"operations": operations})
+    cpu = CpuNode(node="linear", op="aten.linear.default", module="head", reason="too wide")
+    return result.model_copy(update={"vela": (report,), "cpu_nodes": (cpu,), **changes})
+
+
+def let_lower(monkeypatch, result):
+    """Have engines leave another program than usual."""
+
+    def leave(stage, folder):
+        if stage == "lower":
+            save_result(result, folder)
+        else:
+            write_result(stage, folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+
+
+def shown(opened, qtbot, stage=""):
+    run_to(opened, qtbot, stage)
+    panel = opened.window.reveal("cost")
+    qtbot.waitUntil(lambda: panel.has("lower"))
+    return panel
+
+
+@pytest.fixture
+def panel(opened, qtbot, monkeypatch):
+    let_lower(monkeypatch, lowered())
+    return shown(opened, qtbot)
+
+
+def click(table, qtbot, row):
+    place = table.visualRect(table.model().index(row, 0)).center()
+    qtbot.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=place)
+
+
+def test_that_an_empty_panel_offers_to_compile(opened, qtbot):
+    panel = opened.window.reveal("cost")
+    note = panel.frames["lower"].note
+    qtbot.waitUntil(note.button.isVisible)
+    assert note.button.text() == "Run Lower"
+    assert "once it has been compiled" in note.label.text()
+
+
+def test_that_every_estimate_names_vela_its_version_and_the_target(panel):
+    assert "Vela 5.1.0" in panel.origin.text()
+    assert "ethos-u55-128, Ethos_U55_High_End_Embedded, Shared_Sram" in panel.origin.text()
+    texts = panel.cards.texts()
+    for title in ("Cycles", "Time", "SRAM", "Constants", "MACs"):
+        card = next(text for text in texts if text.startswith(f"{title}: "))
+        assert card.endswith("estimated (Vela 5.1.0)")
+    assert "Operators: 3 NPU, 1 CPU, counted" in texts
+
+
+def test_that_a_program_without_the_npu_is_said_plainly(opened, qtbot, monkeypatch):
+    let_lower(monkeypatch, lowered(vela=(), delegates=0, delegated_nodes=0))
+    panel = shown(opened, qtbot)
+    assert "On the NPU: nothing, counted" in panel.cards.texts()
+    assert panel.operations.rowCount() == 0
+
+
+def test_that_a_clicked_operation_chooses_its_module(panel, opened, qtbot):
+    click(panel.operation_table, qtbot, 2)
+    assert opened.context.selection.value.modules == {"head"}
+
+
+def test_that_a_module_chosen_elsewhere_marks_its_operations(panel, opened, qtbot):
+    opened.context.selection.choose_modules(["stem"])
+    qtbot.waitUntil(lambda: panel.operation_table.chosen_rows() == [0, 1])
+    opened.context.selection.choose_nodes(["linear"])
+    qtbot.waitUntil(lambda: panel.operation_table.chosen_rows() == [2])
+    assert panel.places.table.chosen_rows() == [0]
+
+
+def test_that_cycles_roll_up_to_the_chosen_depth(panel, qtbot):
+    assert panel.bars.names == ("stem.conv", "stem.relu", "head", "(no module)")
+    panel.depth_box.setCurrentIndex(0)
+    panel.depth_box.activated.emit(0)
+    assert panel.bars.names == ("stem", "head", "(no module)")
+    assert panel.bars.lengths.tolist() == [300.0, 300.0, 400.0]
+
+
+def test_that_a_clicked_bar_chooses_its_module(panel, opened):
+    panel.bars.box.picked.emit(10.0, 2.1, False)
+    assert opened.context.selection.value.modules == {"head"}
+
+
+def test_that_a_cpu_node_says_why_and_is_chosen_by_a_click(panel, opened, qtbot):
+    panel.tabs.setCurrentIndex(1)
+    assert "1 stays on the CPU" in panel.places.note.text()
+    assert panel.places.cpu.index(0, 1).data() == "too wide"
+    click(panel.places.table, qtbot, 0)
+    assert opened.context.selection.value.nodes == {"linear"}
+
+
+def test_that_deliverables_wait_for_package_with_a_button(opened, qtbot):
+    panel = shown(opened, qtbot, "lower")
+    panel.tabs.setCurrentIndex(DELIVERABLES)
+    note = panel.frames["package"].note
+    assert note.button.isVisible()
+    assert note.button.text() == "Run Package"
+
+
+def test_that_package_shows_files_pools_and_kernels_to_copy(opened, qtbot, monkeypatch):
+    kernels = ("aten::linear.out", "aten::relu.out")
+    package = result_of("package").model_copy(update={"kernels": kernels})
+
+    def leave(stage, folder):
+        write_result(stage, folder)
+        if stage == "package":
+            save_result(package, folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    panel = shown(opened, qtbot)
+    panel.show_level("package")
+    view = panel.deliverables
+    qtbot.waitUntil(view.isVisible)
+    assert panel.files.index(0, 0).data() == "net.pte"
+    assert "Scratch pool: 4.0 KiB, computed from the program" in view.cards.texts()
+    qtbot.mouseClick(view.copy, Qt.MouseButton.LeftButton)
+    assert QGuiApplication.clipboard().text() == "\n".join(kernels)
+
+
+def test_that_export_asks_where_to(panel, opened, qtbot):
+    panel.show_level("package")
+    qtbot.mouseClick(panel.deliverables.deliver, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: bool(opened.window.findChildren(QFileDialog)))
+    opened.window.findChildren(QFileDialog)[0].reject()
+
+
+def test_that_former_estimates_are_marked_and_not_exported(panel, opened, qtbot):
+    opened.context.assigner.modules(["stem"], "a16w8")
+    banner = panel.frames["lower"].banner
+    qtbot.waitUntil(banner.isVisible)
+    assert "Estimates of a former configuration" in banner.label.text()
+    assert not panel.deliverables.deliver.isEnabled()
+
+
+def test_that_both_themes_are_taken_live(panel, opened, qtbot):
+    for name in ("light", "dark"):
+        opened.context.appearance.switch(name)
+        colour = opened.context.theme.surface
+        qtbot.waitUntil(lambda c=colour: panel.bars.view.backgroundBrush().color().name() == c)
+        panel.grab()

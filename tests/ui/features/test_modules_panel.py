@@ -1,0 +1,92 @@
+"""The module tree: chips, reasons, keys, groups, and one selection for all."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QItemSelectionModel, Qt
+
+from ui.shared.module_tree import Column
+
+
+@pytest.fixture
+def panel(opened, qtbot):
+    opened.runs.run_to("convert")
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    shown = opened.window.reveal("modules")
+    qtbot.waitUntil(lambda: shown.model.rowCount() == 1)
+    return shown
+
+
+def choose(panel, *paths):
+    chooser = panel.tree.selectionModel()
+    chooser.clearSelection()
+    flags = QItemSelectionModel.SelectionFlag.Select | QItemSelectionModel.SelectionFlag.Rows
+    for path in paths:
+        chooser.select(panel._proxy.mapFromSource(panel.model.index_of(path)), flags)
+
+
+def chip(panel, path):
+    panel.flush()
+    return panel.model.index_of(path).siblingAtColumn(Column.CONFIG).data()
+
+
+def test_that_a_digit_gives_a_preset_to_everything_chosen(panel, qtbot):
+    choose(panel, "head", "stem")
+    qtbot.keyClick(panel.tree, Qt.Key.Key_2)
+    assert panel.context.document.undo_stack.undoText() == "Set 2 modules to a16w8"
+    assert chip(panel, "stem.conv").startswith("a16w8")
+    assert chip(panel, "head").startswith("a16w8")
+
+
+def test_that_the_whole_model_gets_a_global_rule(panel, qtbot):
+    choose(panel, "")
+    qtbot.keyClick(panel.tree, Qt.Key.Key_2)
+    assert panel.context.document.project.rules[0].config == "a16w8"
+    assert len(panel.context.document.project.rules) == 1
+
+
+def test_that_the_tooltip_says_which_rule_won_over_which(panel, qtbot):
+    choose(panel, "stem")
+    qtbot.keyClick(panel.tree, Qt.Key.Key_2)
+    panel.flush()
+    said = panel.model.index_of("stem.conv").data(Qt.ItemDataRole.ToolTipRole)
+    assert "a16w8 from rule 2 stem.*, overrides rule 1" in said
+
+
+def test_that_a_leaf_of_a_fused_group_offers_the_group(panel, qtbot, notices):
+    choose(panel, "stem.conv")
+    qtbot.keyClick(panel.tree, Qt.Key.Key_2)
+    notice = notices.take("stem.conv is fused with stem.bn, stem.relu.")
+    panel.context.notices.choose(notice.id, "Set the whole group")
+    rules = panel.context.document.project.rules
+    assert [(rule.kind, rule.match) for rule in rules] == [("global", ""), ("module_name", "stem")]
+
+
+def test_that_what_the_quantizer_left_alone_is_marked_with_the_reason(panel, qtbot):
+    qtbot.waitUntil(lambda: "\u2260" in chip(panel, "head"))
+    said = panel.model.index_of("head").data(Qt.ItemDataRole.ToolTipRole)
+    assert "no pattern takes it" in said
+
+
+def test_that_nodes_chosen_elsewhere_are_found_in_the_tree(panel):
+    panel.context.selection.choose_nodes(["relu"])
+    panel.flush()
+    (row,) = panel.tree.selectionModel().selectedRows()
+    assert panel.model.path_of(panel._proxy.mapToSource(row)) == "stem.relu"
+
+
+def test_that_filtering_keeps_the_way_to_what_is_found(panel, qtbot):
+    qtbot.keyClicks(panel.filter, "relu")
+    root = panel._proxy.index(0, 0)
+    assert panel._proxy.rowCount(root) == 1
+    assert panel._proxy.index(0, 0, root).data() == "stem"
+
+
+def test_that_a_choice_in_the_tree_shows_in_graph_and_inspector(panel, qtbot, opened):
+    choose(panel, "stem.conv")
+    graph, inspector = opened.window.reveal("graph"), opened.window.reveal("inspector")
+    graph.flush()
+    inspector.flush()
+    assert graph.view.selected == {"conv2d"}
+    assert "stem.conv" in inspector.page.toPlainText()
+    assert "a8w8 from rule 1" in inspector.page.toPlainText()

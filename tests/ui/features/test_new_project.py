@@ -1,0 +1,290 @@
+"""New project, precision and preferences: only what is valid can be made."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDialogButtonBox, QLabel, QLineEdit, QWidget
+
+from tests.fakes.projects import make_project, write_project
+from ui.features.project.import_command import TakeCommandDialog
+from ui.features.project.new_project import NewProjectDialog, callables_of, parse_shapes
+from ui.features.project.recipe import RecipeDialog
+from ui.shared.appearance import Appearance
+from ui.shared.config_form import FIELDS, ConfigForm
+from ui.shared.target_form import TargetForm
+from ui.shell.preferences import DoctorDialog, PreferencesDialog
+from ui.shell.target_controller import TargetDialog
+from ui.state.assigner import refusal
+from ui.state.settings import Settings
+from workbench.deploy.simulators.discovery import load_settings
+from workbench.pipeline.cache import Cache
+from workbench.project.configs import A16W8, QuantConfig
+from workbench.project.model import TargetChoice
+from workbench.project.trust import CodeUse, TrustStore
+
+OK = QDialogButtonBox.StandardButton.Ok
+
+
+@pytest.fixture
+def parent(qtbot):
+    made = QWidget()
+    qtbot.addWidget(made)
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_project(tmp_path / "mine").parent
+
+
+def values(combo):
+    return [combo.itemData(row) for row in range(combo.count())]
+
+
+def pick(combo, value):
+    combo.setCurrentIndex(combo.findData(value))
+    combo.activated.emit(combo.currentIndex())
+
+
+def test_that_a_new_project_needs_a_model_that_is_there(parent, folder, qtbot):
+    dialog = NewProjectDialog("", parent)
+    assert not dialog.buttons.button(OK).isEnabled()
+    dialog.model.set_text(str(folder / "gone.pt2"))
+    assert "gone.pt2 is not there." in dialog._problems.text()
+    dialog.model.set_text(str(folder / "net.pt2"))
+    assert dialog.buttons.button(OK).isEnabled()
+    with qtbot.waitSignal(dialog.made) as made:
+        qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
+    project, where = made.args
+    assert where == folder
+    assert project.model.spec == "net.pt2"
+    assert project.target.options["memory_mode"] == "Shared_Sram"
+    assert project.rules[0].kind == "global"
+
+
+def test_that_a_python_file_offers_its_callables_without_running(parent, folder):
+    code = folder / "net.py"
+    code.write_text("raise SystemExit\nclass Net: ...\ndef net(): ...\ndef _hidden(): ...\n")
+    dialog = NewProjectDialog(str(code), parent)
+    assert [dialog.attribute.itemText(i) for i in range(2)] == ["net", "Net"]
+    assert dialog.draft().attribute == "net"
+    assert callables_of(folder / "none.py") == []
+    dialog.reject()
+
+
+def test_that_wrong_shapes_are_told_at_the_field(parent, folder, qtbot):
+    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
+    qtbot.keyClicks(dialog.shapes, "1x3xa")
+    assert "1x3xa is not a shape" in dialog._problems.text()
+    assert not dialog.buttons.button(OK).isEnabled()
+    dialog.reject()
+
+
+def test_that_shapes_are_read_as_people_write_them():
+    assert parse_shapes("1x3x224x224; 1x10") == ((1, 3, 224, 224), (1, 10))
+    assert parse_shapes("") == ()
+
+
+def test_that_only_memory_modes_that_fit_are_offered(parent, qtbot):
+    form = TargetForm(parent)
+    form.render_choice(TargetChoice(id="ethos-u85-256"))
+    assert "Dedicated_Sram" in values(form._fields["memory_mode"])
+    pick(form._fields["system_config"], "Ethos_U85_SYS_Flash_Low")
+    assert values(form._fields["memory_mode"]) == ["Sram_Only", "Shared_Sram"]
+    assert form.choice.options["memory_mode"] in {"Sram_Only", "Shared_Sram"}
+    pick(form._device, "ethos-u55-32")
+    assert form.choice.options["system_config"] == "Ethos_U55_High_End_Embedded"
+
+
+def test_that_an_own_ini_gives_its_names_and_says_what_it_lacks(parent, folder, qtbot):
+    (folder / "bad.ini").write_text("[System_Config.Mine]\ncore_clock=1e6\n")
+    (folder / "good.ini").write_text(
+        "[System_Config.Mine]\ncore_clock=4e8\naxi0_port=Sram\naxi1_port=OffChipFlash\n"
+        "Sram_clock_scale=1\nOffChipFlash_clock_scale=0.1\n[Memory_Mode.Only]\n"
+        "const_mem_area=Axi1\narena_mem_area=Axi0\ncache_mem_area=Axi0\n"
+    )
+    dialog = TargetDialog(TargetChoice(id="ethos-u55-128"), folder, parent)
+    dialog.target._fields["config_ini"].set_text(str(folder / "bad.ini"))
+    assert "bad.ini: [System_Config.Mine] lacks axi0_port" in dialog.problems.text()
+    assert not dialog.buttons.button(OK).isEnabled()
+    dialog.target._fields["config_ini"].set_text(str(folder / "good.ini"))
+    assert dialog.problems.text() == ""
+    assert values(dialog.target._fields["system_config"]) == ["Mine"]
+    with qtbot.waitSignal(dialog.chosen) as chosen:
+        qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
+    assert chosen.args[0].options["config_ini"] == "good.ini"
+    assert chosen.args[0].options["memory_mode"] == "Only"
+
+
+def test_that_a_limit_that_is_no_number_is_marked_and_not_taken(parent, qtbot):
+    form = TargetForm(parent)
+    form.render_choice(TargetChoice(id="ethos-u55-128"))
+    line = form._fields["arena_cache_bytes"]
+    assert isinstance(line, QLineEdit)
+    line.setText("lots")
+    line.editingFinished.emit()
+    assert line.property("invalid")
+    assert form.choice.options["arena_cache_bytes"] is None
+    line.setText("65536")
+    line.editingFinished.emit()
+    assert form.choice.options["arena_cache_bytes"] == 65536
+
+
+def test_that_options_of_the_tools_stand_in_groups_and_take_real_numbers(parent, qtbot):
+    form = TargetForm(parent)
+    form.render_choice(TargetChoice(id="ethos-u85-256"))
+    assert [g.text() for g in form.findChildren(QLabel) if g.objectName() == "Subheading"] == [
+        "Vela", "Before compiling", "On the CPU",
+    ]  # fmt: skip
+    (line,) = [w for w in form.findChildren(QLineEdit)
+               if w.accessibleName() == "In the place of minus infinity"]  # fmt: skip
+    assert line.text() == "-256"
+    with qtbot.waitSignal(form.chosen) as told:
+        line.setText("-60.5")
+        line.editingFinished.emit()
+    assert told.args[0].options["negative_infinity"] == -60.5
+    line.setText("nan")
+    line.editingFinished.emit()
+    assert line.property("invalid")
+    assert form.choice.options["negative_infinity"] == -60.5
+    line.setText("")
+    line.editingFinished.emit()
+    assert "negative_infinity" not in form.choice.options
+
+
+def test_that_what_the_target_refuses_is_disabled_with_the_reason(parent, qtbot):
+    project = make_project()
+    form = ConfigForm(parent)
+    form.render_config(QuantConfig(), lambda c: refusal(project, "module_name", c))
+    dtype = form._combos[0]
+    row = [o.value for o in FIELDS[0].options].index("uint8")
+    assert not dtype.model().item(row).isEnabled()
+    assert "signed integers" in dtype.model().item(row).toolTip()
+    assert "uint8: Ethos-U computes in signed integers" in form._reason.text()
+
+
+def test_that_sixteen_bits_bring_symmetry_along(parent, qtbot):
+    form = ConfigForm(parent)
+    form.render_config(QuantConfig(), lambda _: "")
+    with qtbot.waitSignal(form.changed) as changed:
+        form._combos[0].activated.emit(1)
+    assert changed.args == [A16W8]
+
+
+def test_that_a_fixed_range_without_zero_cannot_be_made(parent, qtbot):
+    form = ConfigForm(parent)
+    form.render_config(QuantConfig(), lambda _: "")
+    form._combos[2].activated.emit(4)
+    assert form.config.activation.observer.kind == "fixed"
+    form._minimum.setValue(5.0)
+    assert form._minimum.value() <= 0.0
+
+
+def test_that_trust_can_be_revoked(parent, qapp, tmp_path, qtbot):
+    trust = TrustStore(tmp_path / "trust.json")
+    code = tmp_path / "net.py"
+    code.write_text("")
+    trust.grant([CodeUse("model.spec", (code,), "runs net.py:net")], "digits.qwb")
+    settings = Settings(tmp_path / "config")
+    dialog = PreferencesDialog(
+        settings, Appearance(qapp, "dark"), Cache(tmp_path / "cache"), trust, parent
+    )
+    qtbot.waitUntil(lambda: dialog.used.text().startswith("Results on the disk"))
+    assert "digits.qwb" in dialog.trusted.item(0).text()
+    dialog.trusted.setCurrentRow(0)
+    qtbot.mouseClick(dialog.revoke, Qt.MouseButton.LeftButton)
+    assert trust.granted() == {}
+    assert dialog.trusted.count() == 0
+    dialog.reject()
+
+
+def test_that_results_can_be_cleared(parent, qapp, tmp_path, qtbot):
+    cache = Cache(tmp_path / "cache")
+    with cache.writing("ab" * 32) as out:
+        (out / "result.json").write_text("{}")
+    dialog = PreferencesDialog(
+        Settings(tmp_path / "config"), Appearance(qapp, "dark"), cache,
+        TrustStore(tmp_path / "trust.json"), parent,
+    )  # fmt: skip
+    with qtbot.waitSignal(dialog.cache_cleared):
+        dialog._on_clear_clicked()
+    assert not cache.has("ab" * 32)
+    dialog.reject()
+
+
+def test_that_a_checkout_and_a_time_limit_hold_for_simulations(parent, qapp, tmp_path, qtbot):
+    dialog = PreferencesDialog(
+        Settings(tmp_path / "config"), Appearance(qapp, "dark"), Cache(tmp_path / "cache"),
+        TrustStore(tmp_path / "trust.json"), parent,
+    )  # fmt: skip
+    assert dialog.time_limit.text() == "10 min"
+    dialog.checkout.set_text(str(tmp_path))
+    dialog.time_limit.setValue(45)
+    dialog.time_limit.editingFinished.emit()
+    settings = load_settings()
+    assert (settings.executorch, settings.timeout_s) == (str(tmp_path), 2700.0)
+    qtbot.waitUntil(lambda: dialog.used.text().startswith("Results on the disk"))
+    dialog.reject()
+
+
+def test_that_the_doctor_tells_what_is_there_and_how_to_get_the_rest(opened, qtbot, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    opened.window.actions_by_id["doctor"].trigger()
+    dialog = opened.window.findChild(DoctorDialog)
+    qtbot.waitUntil(dialog.again.isEnabled)
+    text = dialog.page.toPlainText()
+    assert "torch" in text
+    assert "FVP_Corstone_SSE-320" in text
+    assert "accept its licence yourself" in text
+    assert "workbench fvp build" in text
+    dialog.reject()
+
+
+def test_that_a_new_project_can_be_made_for_a_board(parent, folder, qtbot):
+    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
+    dialog.board.chosen.emit("renesas-ra8p1")
+    assert values(dialog.target._fields["system_config"]) == ["RA8P1"]
+    with qtbot.waitSignal(dialog.made) as made:
+        qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
+    project, _ = made.args
+    assert (project.board, project.target.id) == ("renesas-ra8p1", "ethos-u55-256")
+    assert project.target.options["arena_cache_bytes"] == 1664 * 1024
+
+
+def test_that_a_board_that_cannot_be_used_is_told_in_the_new_project(parent, folder):
+    (folder / "b.toml").write_text("title = 5\n")
+    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
+    dialog.board.chosen.emit("b.toml")
+    assert "b.toml, title" in dialog._problems.text()
+    assert dialog.draft().board == ""
+
+
+def test_that_a_pasted_command_becomes_the_open_project(opened, qtbot, tmp_path):
+    opened.window.actions_by_id["take_over"].trigger()
+    dialog = opened.window.findChild(TakeCommandDialog)
+    assert not dialog.ok.isEnabled()
+    dialog.command.setPlainText("vela net.tflite")
+    dialog.folder.set_text(str(tmp_path))
+    assert "no command line" in dialog.told.text()
+    dialog.command.setPlainText("python -m x.aot_arm_compiler -m mv2 -d -q -t ethos-u55-64")
+    assert "example input alone" in dialog.told.text()
+    dialog.name.setText("taken")
+    dialog.ok.click()
+    qtbot.waitUntil(lambda: opened.document.title.startswith("taken"))
+    assert opened.document.project.target.id == "ethos-u55-64"
+    assert (tmp_path / "taken_model.py").is_file()
+
+
+def test_that_a_recipe_becomes_the_open_project(opened, qtbot, tmp_path):
+    opened.window.actions_by_id["recipe"].trigger()
+    dialog = opened.window.findChild(RecipeDialog)
+    assert not dialog.ok.isEnabled()
+    dialog.recipe.setCurrentIndex(1)
+    dialog.recipe.activated.emit(1)
+    assert "microphone" in dialog.words.text()
+    dialog.folder.set_text(str(tmp_path))
+    dialog.name.setText("spotter")
+    dialog.ok.click()
+    qtbot.waitUntil(lambda: opened.document.title.startswith("spotter"))
+    assert opened.document.project.target.options["optimise"] == "Size"

@@ -1,0 +1,137 @@
+"""Any program opens in a window of its own, and a damaged one in a sentence."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.ui.shell.test_window import drop
+
+PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
+
+
+@pytest.fixture
+def shown(workbench, qtbot):
+    """Opens a program through the File menu's way and returns its window."""
+
+    def show(name):
+        path = name if isinstance(name, Path) else PROGRAMS / name
+        workbench.files.open_path(path)
+        qtbot.waitUntil(lambda: path in workbench.programs.windows)
+        window = workbench.programs.windows[path]
+        qtbot.waitExposed(window)
+        return window
+
+    return show
+
+
+def texts(model):
+    columns = range(model.columnCount())
+    return [[model.index(r, c).data() for c in columns] for r in range(model.rowCount())]
+
+
+def parts(tree):
+    found = []
+
+    def walk(item):
+        found.append(tuple(item.text(c) for c in range(3)))
+        for n in range(item.childCount()):
+            walk(item.child(n))
+
+    walk(tree.invisibleRootItem())
+    return found
+
+
+def test_that_a_program_is_shown_without_a_project(shown, workbench, qtbot):
+    window = shown("u55.pte")
+    assert workbench.window.welcome.isVisible()
+    assert any("Scratch pool" in text for text in window.cards.texts())
+    rows = parts(window.parts)
+    assert any(r[0] == "0: EthosUBackend" and r[2] == "ethos-u55-128" for r in rows)
+    assert any(r[0] == "input 0" and "in scratch at" in r[2] for r in rows)
+    window.close()
+    qtbot.waitUntil(lambda: not workbench.programs.windows)
+
+
+def test_that_commands_are_searched_and_tensors_lead_to_them(shown, qtbot):
+    window = shown("u55.pte")
+    view = window.commands
+    window.tabs.setCurrentWidget(view)
+    qtbot.waitUntil(lambda: view.commands.rowCount() > 50)
+    everything = view.commands.rowCount()
+    view.search.setText("convolution")
+    qtbot.waitUntil(lambda: view.commands.rowCount() == 2)
+    assert "3x3 convolution, (8, 8, 2) to (8, 8, 4)" in texts(view.commands)[0][3]
+    names = [row[0] for row in texts(view.tensors)]
+    assert names[:2] == ["input 0", "output 0"]
+    assert "weights" in names
+    view.tensor_table.selectRow(1)
+    (row,) = view.table.chosen_rows()
+    assert view.commands.rowCount() == everything
+    assert view.commands.row_at(row).command.name.startswith("NPU_OP_")
+    view.only.setChecked(True)
+    assert all(row[1].startswith("NPU_OP_") for row in texts(view.commands))
+
+
+def test_that_plan_constants_and_kernels_of_a_program_without_npu_are_shown(shown):
+    window = shown("no_delegate.pte")
+    assert not window.tabs.isTabEnabled(window.tabs.indexOf(window.commands))
+    assert ("Delegates", "", "none: all on the CPU") in parts(window.parts)
+    assert [row[1] for row in texts(window.constants)] == ["288 B", "16 B", "48 B", "12 B"]
+    assert ["aten::relu.out", "1"] in texts(window.kernels)
+    assert texts(window.plan.model)[0][1] == "input"
+    assert len(texts(window.instructions)) == 5
+
+
+def test_that_another_backends_program_says_that_it_is_not_decoded(shown):
+    window = shown("xnnpack.pte")
+    assert any("another backend" in what for _, _, what in parts(window.parts))
+    assert any("Xnnpack" in text for text in window.cards.texts())
+
+
+def test_that_a_dropped_program_opens_and_its_window_takes_the_next(workbench, qtbot):
+    drop(workbench.window, PROGRAMS / "u85.pte")
+    qtbot.waitUntil(lambda: len(workbench.programs.windows) == 1)
+    (window,) = workbench.programs.windows.values()
+    drop(window, PROGRAMS / "u65.pte")
+    qtbot.waitUntil(lambda: len(workbench.programs.windows) == 2)
+
+
+@pytest.mark.parametrize("kept", [0, 7, 40, 1500, 4000])
+def test_that_a_program_cut_short_is_one_sentence(workbench, qtbot, notices, tmp_path, kept):
+    path = tmp_path / "cut.pte"
+    path.write_bytes((PROGRAMS / "u55.pte").read_bytes()[:kept])
+    workbench.files.open_path(path)
+    qtbot.waitUntil(lambda: notices.says("cut.pte"))
+    notices.take("cut.pte")
+    assert not workbench.programs.windows
+
+
+def test_that_a_file_that_is_not_there_is_one_sentence(workbench, qtbot, notices, tmp_path):
+    workbench.files.open_path(tmp_path / "none.pte")
+    qtbot.waitUntil(lambda: notices.says("cannot be read"))
+    notices.take("none.pte cannot be read")
+
+
+def test_that_damage_in_the_commands_alone_leaves_the_rest_to_see(shown, qtbot, tmp_path):
+    data = bytearray((PROGRAMS / "u55.pte").read_bytes())
+    data[data.index(b"COP1") : data.index(b"COP1") + 4] = b"COPX"
+    path = tmp_path / "odd.pte"
+    path.write_bytes(data)
+    window = shown(path)
+    window.tabs.setCurrentWidget(window.commands)
+    qtbot.waitUntil(lambda: "does not begin" in window.commands.note.text())
+    assert window.kernels.rowCount() == 2
+
+
+def test_that_a_program_opened_again_is_read_again(shown, workbench, qtbot, tmp_path):
+    path = tmp_path / "net.pte"
+    shutil.copy(PROGRAMS / "u55.pte", path)
+    window = shown(path)
+    before = window.contents.sha256
+    shutil.copy(PROGRAMS / "u85.pte", path)
+    workbench.files.open_path(path)
+    qtbot.waitUntil(lambda: window.contents.sha256 != before)
+    assert len(workbench.programs.windows) == 1

@@ -1,0 +1,111 @@
+"""The rule stack as a person edits it."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+
+from tests.fakes.projects import make_project, write_project
+from ui.features.rules.rule_stack import Role
+from workbench.project.model import RULE_CALLS, Rule
+
+STACK = (
+    Rule(id="r1", kind="global", config="a8w8"),
+    Rule(id="r2", kind="module_type", match="net.Block", config="a8w4"),
+    Rule(id="r3", kind="module_name", match="nowhere", config="a16w8"),
+)
+
+
+@pytest.fixture
+def panel(workbench, tmp_path, qtbot):
+    workbench.files.open_path(write_project(tmp_path / "stack", make_project(*STACK)))
+    qtbot.waitUntil(lambda: workbench.session.planned)
+    workbench.runs.run_to("export")
+    qtbot.waitUntil(lambda: bool(workbench.context.outline.modules))
+    shown = workbench.window.reveal("rules")
+    qtbot.waitUntil(lambda: shown.model.rowCount() == 3)
+    qtbot.waitUntil(lambda: "nothing" in shown.model.index(0).data(Role.COUNT_TEXT))
+    return shown
+
+
+def kinds(panel):
+    return [panel.model.rule_at(row).kind for row in range(panel.model.rowCount())]
+
+
+def project_of(panel):
+    return panel.context.document.project
+
+
+def test_that_rows_say_what_rules_win_lose_and_miss(panel):
+    said = [panel.model.index(row).data(Role.COUNT_TEXT) for row in range(3)]
+    assert said[0] == "set_module_name \u00b7 matches nothing"
+    assert said[1].startswith("set_module_type \u00b7 wins 4")
+    assert "loses 4" in said[2]
+
+
+def test_that_space_switches_a_rule_and_undo_names_it(panel, qtbot):
+    panel.view.setCurrentIndex(panel.model.index(1))
+    qtbot.keyClick(panel.view, Qt.Key.Key_Space)
+    assert not project_of(panel).rules[1].enabled
+    assert panel.context.document.undo_stack.undoText() == "Switch rule net.Block off"
+
+
+def test_that_delete_removes_the_chosen_rule(panel, qtbot):
+    panel.view.setCurrentIndex(panel.model.index(0))
+    qtbot.keyClick(panel.view, Qt.Key.Key_Delete)
+    assert [rule.id for rule in project_of(panel).rules] == ["r1", "r2"]
+    assert panel.context.document.undo_stack.undoText() == "Delete rule nowhere"
+
+
+def test_that_alt_arrows_change_the_strength(panel, qtbot):
+    panel.view.setCurrentIndex(panel.model.index(0))
+    qtbot.keyClick(panel.view, Qt.Key.Key_Down, Qt.KeyboardModifier.AltModifier)
+    assert [rule.id for rule in project_of(panel).rules] == ["r1", "r3", "r2"]
+    panel.flush()
+    assert kinds(panel) == ["module_type", "module_name", "global"]
+    qtbot.keyClick(panel.view, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
+    assert [rule.id for rule in project_of(panel).rules] == ["r1", "r2", "r3"]
+
+
+def test_that_a_dropped_rule_is_one_step(panel):
+    data = panel.model.mimeData([panel.model.index(0)])
+    action = Qt.DropAction.MoveAction
+    panel.model.dropMimeData(data, action, 2, 0, panel.model.index(-1))
+    assert [rule.id for rule in project_of(panel).rules] == ["r1", "r3", "r2"]
+    assert panel.context.document.undo_stack.undoText() == "Move rule nowhere"
+
+
+@pytest.mark.parametrize(
+    ("kind", "match", "text"),
+    [
+        ("global", "", "Set the whole model to a16w8"),
+        ("io", "", "Set inputs and outputs to a16w8"),
+        ("module_type", "torch.nn.modules.linear.Linear", "Set Linear to a16w8"),
+        ("module_name", "head", "Set head to a16w8"),
+        ("node_target", "aten.relu.default", "Set aten.relu.default to a16w8"),
+        ("node_name", "linear", "Set linear to a16w8"),
+    ],
+)
+def test_that_a_rule_of_every_kind_can_be_added(panel, qtbot, kind, match, text):
+    panel.form.prefill(kind, "")
+    assert RULE_CALLS[kind] in panel.form._call.text()
+    if match:
+        assert not panel.form.add.isEnabled()
+        qtbot.keyClicks(panel.form.match, match)
+    panel.form.config.setCurrentIndex(panel.form.config.findData("a16w8"))
+    qtbot.mouseClick(panel.form.add, Qt.MouseButton.LeftButton)
+    assert panel.context.document.undo_stack.undoText() == text
+    assert any((r.kind, r.match) == (kind, match) for r in project_of(panel).rules)
+
+
+def test_that_uint8_is_offered_for_inputs_and_outputs_only(panel):
+    panel.form.prefill("module_name", "")
+    assert panel.form.config.findData("uint8") == -1
+    panel.form.prefill("io", "")
+    assert panel.form.config.findData("uint8") >= 0
+
+
+def test_that_choosing_a_rule_shows_it_in_the_inspector(panel, qtbot):
+    inspector = panel.context
+    panel.view.setCurrentIndex(panel.model.index(1))
+    assert inspector.selection.value.rule == "r2"

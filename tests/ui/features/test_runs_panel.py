@@ -1,0 +1,101 @@
+"""The Runs panel over fake engines: runs appear, are compared and restored."""
+
+import pytest
+from PySide6.QtCore import Qt
+
+from tests.fakes import fvp, runner_elf
+from workbench.deploy.simulators.discovery import MachineSettings, save_settings
+from workbench.project import edits
+
+
+@pytest.fixture
+def panel(opened):
+    return opened.window.reveal("runs")
+
+
+def evaluated(workbench, qtbot, count):
+    workbench.runs.run_to("lower")
+    workbench.runs.run_to("evaluate")
+    qtbot.waitUntil(lambda: len(workbench.history.runs) == count)
+    qtbot.waitUntil(lambda: not workbench.runner.running)
+    qtbot.waitUntil(lambda: workbench.history.runs[-1].cost is not None)
+
+
+@pytest.fixture
+def two_runs(opened, panel, qtbot):
+    evaluated(opened, qtbot, 1)
+    with qtbot.waitSignal(opened.planner.planned):
+        opened.document.apply("Set head", lambda p: edits.assign(p, "module_name", "head", "float"))
+    evaluated(opened, qtbot, 2)
+    qtbot.waitUntil(lambda: panel.table.model().rowCount() == 2)
+    return opened
+
+
+def texts(table, column):
+    model = table.model()
+    return [model.index(row, column).data() for row in range(model.rowCount())]
+
+
+def test_that_without_runs_the_panel_says_how_they_come(panel):
+    assert "No run yet" in panel.note.text()
+    assert not panel.restore.isEnabled()
+
+
+def test_that_every_evaluated_configuration_is_listed_with_its_figures(two_runs, panel):
+    assert texts(panel.table, 0) == ["1", "2"]
+    assert texts(panel.table, 4) == ["1,000", "1,000"]
+    assert texts(panel.table, 7) == ["a8w8", "a8w8, head: float"]
+    assert len(panel.plot.dots) == 2
+
+
+def test_that_a_run_on_a_simulator_is_kept_and_told(opened, panel, qtbot, tmp_path):
+    assert panel.table.isColumnHidden(5)
+    runner = tmp_path / "runner.elf"
+    runner.write_bytes(runner_elf.runner("u55"))
+    simulator = fvp.install(tmp_path / "fvp", "FVP_Corstone_SSE-300_Ethos-U55")
+    save_settings(MachineSettings(simulators={"u55": str(simulator)}, runners=(str(runner),)))
+    opened.session.machine_changed.emit()
+    qtbot.waitUntil(lambda: opened.session.stage("run").state == "stale")
+    opened.runs.run_to("run")
+    qtbot.waitUntil(lambda: texts(panel.table, 5) == ["1,180"])
+    assert not panel.table.isColumnHidden(5)
+    assert texts(panel.table, 2) == ["\u2013"]
+    assert "measured (FVP_Corstone_SSE-300_Ethos-U55 11.27.42)" in panel.table.model().index(
+        0, 0
+    ).data(Qt.ItemDataRole.ToolTipRole)
+    evaluated(opened, qtbot, 1)
+    qtbot.waitUntil(lambda: texts(panel.table, 2) != ["\u2013"])
+    assert texts(panel.table, 5) == ["1,180"]
+
+
+def test_that_two_runs_are_compared(two_runs, panel):
+    panel.table.selectAll()
+    assert texts(panel.change_table, 1) == ["head"]
+    assert texts(panel.change_table, 3) == ["float"]
+
+
+def test_that_restoring_a_run_is_one_undo_step(two_runs, panel):
+    document = two_runs.document
+    after = document.project
+    panel.table.selectRow(0)
+    panel.restore.click()
+    assert [rule.match for rule in document.project.rules] == [""]
+    assert document.undo_stack.undoText() == "Restore the rules of run 1"
+    document.undo_stack.undo()
+    assert document.project == after
+
+
+def test_that_runs_survive_closing_the_project(two_runs, panel, qtbot):
+    path = two_runs.document.path
+    two_runs.document.save()
+    two_runs.files.close_project()
+    qtbot.waitUntil(lambda: not two_runs.history.runs)
+    two_runs.files.open_path(path)
+    qtbot.waitUntil(lambda: len(two_runs.history.runs) == 2)
+
+
+def test_that_a_damaged_history_is_said_once(workbench, project_file, notices, qtbot):
+    project_file.with_name("net.qwb.runs.sqlite").write_bytes(b"nothing" * 999)
+    workbench.files.open_path(project_file)
+    qtbot.waitUntil(lambda: notices.says("is damaged"))
+    notices.take("is damaged")

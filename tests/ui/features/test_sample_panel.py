@@ -1,0 +1,59 @@
+"""One sample's tensors as a person looks at them, over fake engines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+
+from tests.ui.shell.test_window import run_to
+
+
+@pytest.fixture
+def panel(opened, qtbot):
+    run_to(opened, qtbot, "")
+    return opened.window.reveal("sample")
+
+
+def show(panel, opened, qtbot, tensor="relu", sample=3):
+    """Choose a tensor and a sample, and wait for its values."""
+    opened.context.selection.choose_nodes([tensor])
+    qtbot.waitUntil(panel.show_button.isEnabled)
+    panel.sample.setValue(sample)
+    qtbot.mouseClick(panel.show_button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: panel.note.text().startswith(f"{tensor} of sample {sample}"))
+
+
+def test_that_nothing_can_be_shown_before_a_tensor_is_chosen(panel):
+    assert "Choose a tensor" in panel.chosen.text()
+    assert not panel.show_button.isEnabled()
+
+
+def test_that_float_quantized_and_integer_stand_side_by_side(panel, opened, qtbot):
+    show(panel, opened, qtbot)
+    assert "1\u00d72\u00d74\u00d74" in panel.note.text()
+    assert all(panel.maps[side].isVisible() for side in ("float", "quantized", "integer"))
+    assert "max error 0.5" in panel.titles["quantized"].text()
+    assert "max error 0.25" in panel.titles["integer"].text()
+    assert panel.maps["float"].values.shape == (4, 8)
+
+
+def test_that_a_channel_and_the_difference_can_be_looked_at_alone(panel, opened, qtbot):
+    show(panel, opened, qtbot)
+    panel.channel.setValue(1)
+    assert panel.maps["float"].values.tolist() == np.arange(16, 32).reshape(4, 4).tolist()
+    qtbot.mouseClick(panel.difference, Qt.MouseButton.LeftButton)
+    assert not panel.maps["float"].isVisible()
+    assert np.all(panel.maps["quantized"].values == 0.5)
+
+
+def test_that_values_of_a_former_configuration_say_so(panel, opened, qtbot):
+    show(panel, opened, qtbot)
+    opened.context.assigner.modules(["stem"], "a16w8")
+    qtbot.waitUntil(lambda: "former configuration" in panel.note.text())
+
+
+def test_that_a_module_of_the_tree_shows_the_tensor_it_ends_with(panel, opened, qtbot):
+    opened.context.selection.choose_modules(["stem"])
+    qtbot.waitUntil(panel.show_button.isEnabled)
+    assert panel.chosen.text() == "Tensor relu"

@@ -1,0 +1,159 @@
+"""The Simulator panel: what this machine has is named here, and a run is read here."""
+
+import pytest
+
+from tests.fakes import checkout, fvp, runner_elf
+from tests.fakes.engine import Play
+from ui.features.simulator.run_view import OPERATIONS, OUTPUTS
+from ui.features.simulator.runner_dialog import RunnerDialog
+from ui.shared.log_lines import Role
+from workbench.deploy.simulators.discovery import load_settings
+
+BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
+
+
+@pytest.fixture
+def panel(opened, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    return opened.window.reveal("simulator")
+
+
+@pytest.fixture
+def named(panel, opened, qtbot, tmp_path):
+    """The panel with a simulator and a runner chosen."""
+    runner = tmp_path / "runner.elf"
+    runner.write_bytes(runner_elf.runner("u55"))
+    panel.machine.runner_chosen.emit(str(runner))
+    panel.machine.simulator_chosen.emit(str(fvp.install(tmp_path / "fvp", BINARY)))
+    qtbot.waitUntil(lambda: opened.session.stage("run").state == "stale")
+    return panel
+
+
+def lines(panel):
+    model = panel.log.model()
+    return [model.index(row, 0).data() for row in range(model.rowCount())]
+
+
+def test_that_what_is_missing_is_said_with_how_to_get_it(panel, qtbot):
+    qtbot.waitUntil(lambda: "No runner" in panel.machine.hint.text())
+    assert "workbench fvp set" in panel.machine.hint.text()
+    assert "cannot run" in panel.frames["run"].note.label.text()
+    assert not panel.frames["run"].note.button.isVisible()
+
+
+def test_that_a_chosen_simulator_and_runner_make_the_run_possible(named, qtbot, tmp_path):
+    assert named.machine.simulator.text() == f"\u2026/fvp/{BINARY}"
+    assert named.machine.simulator.toolTip() == str(tmp_path / "fvp" / BINARY)
+    assert named.machine.runner.text().endswith("runner.elf")
+    assert named.machine.hint.text() == ""
+    qtbot.waitUntil(named.frames["run"].note.button.isVisible)
+    named.machine.fast.click()
+    assert load_settings().fast
+
+
+def test_that_a_run_shows_measured_figures_and_the_serial_port(named, opened, qtbot):
+    opened.runs.run_to("run")
+    qtbot.waitUntil(lambda: named.has("run"))
+    qtbot.waitUntil(lambda: "NPU cycles: 1,180, measured (FVP 11.27.42)" in named.cards.texts())
+    assert "Of the estimate: 118 %, measured (FVP 11.27.42)" in named.cards.texts()
+    assert "Equal to TOSA: 100.00 %, measured (FVP 11.27.42)" in named.cards.texts()
+    assert "reading weights bounds the run" in named.view.text.text()
+    assert "2 by -1 LSB, 1 by +1 LSB; most in sample 2" in named.view.text.text()
+    qtbot.waitUntil(lambda: named.log.model().rowCount() == 3)
+    assert lines(named)[0].endswith("Model run: 1")
+    assert named.log.model().index(1, 0).data(Role.LEVEL) == "error"
+    assert lines(named)[2] == "caf\xe9"
+
+
+@pytest.fixture
+def held(engines):
+    """Engines that stay in the simulation."""
+    engines.plays = [Play(hold="run")]
+
+
+def test_that_what_the_serial_port_says_now_is_shown_while_it_runs(held, named, opened, qtbot):
+    opened.runs.run_to("run")
+    qtbot.waitUntil(lambda: bool(lines(named)))
+    assert lines(named)[0].endswith("at work on run")
+    opened.runs.cancel()
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    assert lines(named)[0].endswith("at work on run")
+
+
+def test_that_measured_cycles_stand_beside_the_estimated_ones(named, opened, qtbot):
+    named.machine.trace.click()
+    assert load_settings().trace
+    opened.runs.run_to("run")
+    qtbot.waitUntil(lambda: named.has("run"))
+    named.view.setCurrentIndex(OPERATIONS)
+    model = named.view.traced_table.model()
+    shown = [model.index(0, column).data() for column in range(6)]
+    assert shown == ["Conv2D", "stem.conv", "900", "1,098", "+198", "+22 %"]
+    named.view.setCurrentIndex(OUTPUTS)
+    model = named.view.sample_table.model()
+    assert [model.index(1, column).data() for column in range(4)] == ["2", "0", "1", "same"]
+    assert named.view.to_quantized.counts == {-1: 2, 0: 157, 1: 1}
+    named.view.traced_table.selectRow(0)
+    assert opened.window.context.selection.value.modules == {"stem.conv"}
+    model = named.view.event_table.model()
+    assert [model.index(0, c).data() for c in range(4)] == ["add.out", "CPU kernel", "321", "1"]
+    named.machine.fast.click()
+    assert not named.machine.trace.isEnabled()
+
+
+def test_that_a_file_that_is_no_runner_is_refused(panel, notices, tmp_path):
+    (tmp_path / "photo.elf").write_bytes(b"JFIF")
+    panel.machine.runner_chosen.emit(str(tmp_path / "photo.elf"))
+    assert "arm_executor_runner" in notices.take("The runner photo.elf is no ELF file").hint
+    assert load_settings().runners == ()
+
+
+def dialog_of(panel):
+    panel.machine.build.click()
+    return panel.findChild(RunnerDialog)
+
+
+def test_that_a_runner_is_built_from_a_checkout_and_then_used(panel, engines, qtbot, tmp_path):
+    sources = checkout.make(tmp_path / "executorch")
+    dialog = dialog_of(panel)
+    assert not dialog.build.isEnabled()
+    assert "git clone" in dialog.state.text()
+    dialog.checkout.set_text(str(tmp_path))
+    assert "is missing" in dialog.state.text()
+    dialog.checkout.set_text(str(sources))
+    assert dialog.build.isEnabled()
+    dialog.build.click()
+    qtbot.waitUntil(lambda: panel.machine.runner.text() == "\u2026/made/arm_executor_runner")
+    assert panel.machine.build.text() == "Build\u2026"
+    (command,) = [c for c in engines.commands if hasattr(c, "study")]
+    assert command.options["wanted"] == "semihosting"
+    assert load_settings().executorch == str(sources)
+
+
+def test_that_a_build_shows_how_far_it_is_and_can_be_stopped(
+    panel, opened, engines, qtbot, tmp_path
+):
+    opened.runner.warm_up("machine")
+    qtbot.waitUntil(lambda: opened.runner.engine_state("machine") == "ready")
+    engines.made[-1].hold_study_at = 42
+    dialog = dialog_of(panel)
+    dialog.checkout.set_text(str(checkout.make(tmp_path / "executorch")))
+    dialog.build.click()
+    qtbot.waitUntil(lambda: panel.machine.progress.text() == "Building a runner: 42 %")
+    assert panel.machine.progress.isVisible()
+    opened.runs.run_to("lower")
+    qtbot.waitUntil(lambda: opened.session.stage("lower").state == "cached")
+    panel.machine.build.click()
+    qtbot.waitUntil(lambda: not panel.machine.progress.isVisible())
+    assert load_settings().runners == ()
+
+
+def test_that_an_address_must_be_one(panel, tmp_path):
+    dialog = dialog_of(panel)
+    dialog.checkout.set_text(str(checkout.make(tmp_path / "executorch")))
+    dialog.placement.setCurrentIndex(2)
+    dialog.address.setText("nowhere")
+    dialog.address.textEdited.emit("nowhere")
+    assert "0x62000000" in dialog.state.text()
+    assert not dialog.build.isEnabled()

@@ -1,0 +1,107 @@
+"""Suggestion cards as a person uses them: read, show, apply, see what it gained, take back."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPushButton
+
+from tests.fakes.results import result_of, write_result
+from tests.ui.features.test_cost_panel import shown
+from tests.ui.shell.test_window import run_to
+from ui.features.cost.cost_panel import PLACES
+from ui.features.cost.cpu_fallback_view import NO_SUGGESTION, STALE
+from ui.features.cost.suggestion_cards import UNKNOWN, WAITING
+from workbench.project import edits
+from workbench.results import CpuNode, save_result
+
+
+def program(*left, cycles=1000):
+    result = result_of("lower")
+    report = result.vela[0].model_copy(update={"cycles_total": cycles})
+    return result.model_copy(update={"cpu_nodes": left, "vela": (report,)})
+
+
+def let_lower(monkeypatch, result):
+    """Have engines leave another program than usual, with its graph."""
+
+    def leave(stage, folder):
+        write_result(stage, folder)
+        if stage == "lower":
+            save_result(result, folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+
+
+LEFT = CpuNode(node="linear", op="aten.linear.default", module="head", reason="It was not "
+               "quantized.", cause="float")  # fmt: skip
+
+
+@pytest.fixture
+def cards(opened, qtbot, monkeypatch):
+    """The cards of a program whose module head a rule left in float."""
+    opened.document.apply("", lambda p: edits.assign(p, "module_name", "head", "float"))
+    let_lower(monkeypatch, program(LEFT))
+    panel = shown(opened, qtbot)
+    panel.tabs.setCurrentIndex(PLACES)
+    qtbot.waitUntil(lambda: len(panel.places.cards.cards) == 1)
+    return panel.places.cards
+
+
+def press(cards, qtbot, name):
+    button = next(b for b in cards.cards[0].findChildren(QPushButton) if b.text() == name)
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    if name == "Apply":
+        qtbot.waitUntil(lambda: cards.texts() == [f"Applied: Give head a8w8. {WAITING}"])
+
+
+def lower_without(opened, qtbot, monkeypatch):
+    let_lower(monkeypatch, program(cycles=1200))
+    run_to(opened, qtbot, "lower")
+
+
+def test_that_a_card_says_what_why_and_what_to_expect(cards, opened, qtbot):
+    said = cards.texts()[0]
+    assert said.startswith("Give head a8w8. ")
+    assert "Rule 2 leaves head in float" in said
+    assert "Expected: " in said
+    press(cards, qtbot, "Show")
+    assert opened.context.selection.value.nodes == {"linear"}
+
+
+def test_that_applying_is_one_step_and_shows_what_it_gained(cards, opened, qtbot, monkeypatch):
+    press(cards, qtbot, "Apply")
+    assert opened.document.undo_stack.undoText() == "Give head a8w8"
+    assert [r.config for r in opened.document.project.rules] == ["a8w8", "a8w8"]
+    assert cards.note.text() == STALE
+    lower_without(opened, qtbot, monkeypatch)
+    qtbot.waitUntil(lambda: "Operators on the CPU 1 → 0, counted" in cards.texts()[0])
+    assert "1,000 → 1,200 (+20.0 %), estimated (Vela 5.1.0)" in cards.texts()[0]
+
+
+def test_that_undo_brings_the_suggestion_back_and_redo_its_gain(
+    cards, opened, qtbot, monkeypatch
+):  # fmt: skip
+    press(cards, qtbot, "Apply")
+    lower_without(opened, qtbot, monkeypatch)
+    qtbot.waitUntil(lambda: "1 → 0" in "".join(cards.texts()))
+    opened.document.undo_stack.undo()
+    qtbot.waitUntil(lambda: [t[:14] for t in cards.texts()] == ["Give head a8w8"])
+    opened.document.undo_stack.redo()
+    qtbot.waitUntil(lambda: "1 → 0" in "".join(cards.texts()))
+
+
+def test_that_a_gain_is_not_claimed_for_two_changes_at_once(cards, opened, qtbot, monkeypatch):
+    press(cards, qtbot, "Apply")
+    opened.document.apply("", lambda p: edits.assign(p, "module_name", "stem", "a16w8"))
+    lower_without(opened, qtbot, monkeypatch)
+    qtbot.waitUntil(lambda: cards.texts() == [f"Applied: Give head a8w8. {UNKNOWN}"])
+
+
+def test_that_nothing_to_suggest_is_said(opened, qtbot, monkeypatch):
+    let_lower(monkeypatch, program(LEFT.model_copy(update={"cause": "other"})))
+    panel = shown(opened, qtbot)
+    panel.tabs.setCurrentIndex(PLACES)
+    qtbot.waitUntil(lambda: panel.places.cards.widget() is not None)
+    assert panel.places.cards.texts() == []
+    assert panel.places.cards.note.text() == NO_SUGGESTION

@@ -1,0 +1,82 @@
+"""Texts and decoders in the dialogs that begin a project."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtWidgets import QWidget
+
+from tests.fakes.projects import write_project
+from ui.features.project.new_project import NewProjectDialog, build
+from ui.features.project.recipe import RecipeDialog
+
+
+@pytest.fixture
+def parent(qtbot):
+    made = QWidget()
+    qtbot.addWidget(made)
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_project(tmp_path / "mine").parent
+
+
+def test_that_a_text_asks_for_tokens_in_place_of_labels(parent, folder):
+    (folder / "story.txt").write_text("once upon a time")
+    (folder / "tokenizer.json").write_text("{}")
+    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
+    assert not dialog.tokenizer.isVisibleTo(dialog)
+    dialog.data.set_text(str(folder / "story.txt"))
+    assert dialog.tokenizer.isVisibleTo(dialog)
+    assert not dialog.labels.isVisibleTo(dialog)
+    dialog.tokenizer.set_text(str(folder / "tokenizer.json"))
+    dialog.length.setValue(32)
+    data = build(dialog.draft()).calibration
+    assert data.spec == "story.txt"
+    assert data.tokens.tokenizer == "tokenizer.json"
+    assert data.tokens.length == 32
+
+
+def test_that_a_tokenizer_that_is_not_there_is_told(parent, folder):
+    (folder / "story.txt").write_text("once upon a time")
+    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
+    dialog.data.set_text(str(folder / "story.txt"))
+    dialog.tokenizer.set_text(str(folder / "gone.json"))
+    assert "gone.json is not there" in dialog._problems.text()
+
+
+def test_that_a_decoder_begins_in_a_mode_and_a_scope(opened, qtbot, tmp_path):
+    opened.window.actions_by_id["recipe"].trigger()
+    dialog = opened.window.findChild(RecipeDialog)
+    assert not dialog.mode.isVisibleTo(dialog)
+    place = dialog.recipe.findData("llm_decoder")
+    dialog.recipe.setCurrentIndex(place)
+    dialog.recipe.activated.emit(place)
+    assert dialog.mode.isVisibleTo(dialog)
+    assert "small trained weights" in dialog.words.text()
+    dialog.mode.setCurrentText("ethosu_8a8w")
+    dialog.scope.setCurrentText("linear")
+    dialog.folder.set_text(str(tmp_path))
+    dialog.name.setText("reader")
+    dialog.ok.click()
+    qtbot.waitUntil(lambda: opened.document.title.startswith("reader"))
+    rule = opened.document.project.rules[0]
+    assert (rule.kind, rule.config) == ("module_type", "a8w8")
+    assert (tmp_path / "reader_weights.safetensors").is_file()
+
+
+def test_that_a_dropped_text_is_read_like_the_one_before(opened, qtbot, tmp_path):
+    opened.window.actions_by_id["recipe"].trigger()
+    dialog = opened.window.findChild(RecipeDialog)
+    dialog.recipe.setCurrentIndex(dialog.recipe.findData("llm_decoder"))
+    dialog._on_recipe_chosen()
+    dialog.folder.set_text(str(tmp_path))
+    dialog.name.setText("reader")
+    dialog.ok.click()
+    qtbot.waitUntil(lambda: opened.document.title.startswith("reader"))
+    from workbench.project import edits
+
+    other = edits.data_at(opened.document.project, "other.txt")
+    assert other.tokens == opened.document.project.calibration.tokens
+    assert edits.data_at(opened.document.project, "other.npz").tokens is None

@@ -1,0 +1,205 @@
+"""The Timeline panel as a person uses it: keys, box, clicks, one selection, measured cycles."""
+
+import pytest
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtWidgets import QApplication, QLineEdit
+
+from tests.fakes import fvp, runner_elf
+from tests.fakes.results import result_of
+from tests.ui.features.test_cost_panel import let_lower, lowered
+from tests.ui.shell.test_window import run_to
+from ui.features.timeline.timeline_plot import CPU, NPU
+from ui.shared.theme import THEMES
+from workbench.graph.snapshot import GraphSnapshot, Node
+from workbench.results import GRAPH_FILE, CpuNode, save_result
+
+
+def shown(opened, qtbot, stage="lower"):
+    run_to(opened, qtbot, stage)
+    panel = opened.window.reveal("timeline")
+    qtbot.waitUntil(lambda: panel.has("lower") and bool(panel.origin.text()))
+    panel.plot.grab()
+    return panel
+
+
+@pytest.fixture
+def panel(opened, qtbot, monkeypatch):
+    """Four operations of 100, 200, 300 and 400 cycles; the CPU works after them."""
+
+    def leave(stage, folder):
+        write(stage, folder)
+        if stage == "lower":
+            nodes = (Node("delegate", "call_delegate", "delegate"), Node("linear", "x", "call"))
+            GraphSnapshot("edge", nodes, (), ()).save(folder / GRAPH_FILE)
+
+    let_lower(monkeypatch, lowered())
+    from tests.fakes import engine
+
+    write = engine.write_result
+    monkeypatch.setattr(engine, "write_result", leave)
+    return shown(opened, qtbot)
+
+
+def at(panel, cycle, lane=NPU):
+    """Return where a cycle of a lane is painted."""
+    place = panel.plot.box.mapViewToScene(QPointF(cycle, sum(lane) / 2))
+    return panel.plot.view.mapFromScene(place)
+
+
+def click(panel, qtbot, cycle, lane=NPU, **given):
+    qtbot.mouseClick(
+        panel.plot.view.viewport(), Qt.MouseButton.LeftButton, pos=at(panel, cycle, lane), **given
+    )
+
+
+def drag(panel, qtbot, low, high):
+    view, begun, end = panel.plot.view.viewport(), at(panel, low), at(panel, high)
+    qtbot.mousePress(view, Qt.MouseButton.LeftButton, pos=begun)
+    for step in range(1, 6):
+        qtbot.mouseMove(view, begun + (end - begun) * step / 5)
+        qtbot.wait(15)
+    qtbot.mouseRelease(view, Qt.MouseButton.LeftButton, pos=end)
+
+
+def test_that_where_the_figures_come_from_and_what_nobody_knows_is_said(panel):
+    assert "Estimated (Vela 5.1.0) for ethos-u55-128" in panel.origin.text()
+    assert "Vela does not say how long they take" in panel.origin.text()
+    assert panel.plot.labels["bottom"] == "cycles, estimated (Vela 5.1.0)"
+    assert [(s.start, s.end) for s in panel.plot.timeline.spans] == [
+        (0, 100), (100, 300), (300, 600), (600, 1000)
+    ]  # fmt: skip
+    assert panel.cycles.isHidden()
+
+
+def test_that_a_click_chooses_the_operations_module_everywhere(panel, opened, qtbot):
+    click(panel, qtbot, 200)
+    assert opened.context.selection.value.modules == {"stem.relu"}
+    assert "1 operation on the NPU: 200 cycles estimated, 20.00 % of all" in panel.sums.text()
+    click(panel, qtbot, 450, stateKey=Qt.KeyboardModifier.ControlModifier)
+    assert opened.context.selection.value.modules == {"stem.relu", "head"}
+    assert "2 operations on the NPU: 500 cycles" in panel.sums.text()
+
+
+def test_that_a_box_tells_the_sums_of_what_runs_in_it(panel, opened, qtbot):
+    drag(panel, qtbot, 50, 250)
+    assert "2 operations on the NPU: 300 cycles estimated, 30.00 % of all" in panel.sums.text()
+    assert "18,432 MACs" in panel.sums.text()
+    assert opened.context.selection.value.modules == {"stem.conv", "stem.relu"}
+    drag(panel, qtbot, 700, 1015)
+    assert "1 operator on the CPU, length unknown: linear" in panel.sums.text()
+
+
+def test_that_a_click_on_the_cpu_chooses_its_operators(panel, opened, qtbot):
+    click(panel, qtbot, 1000, CPU)
+    assert opened.context.selection.value.nodes == {"linear"}
+    assert panel.sums.text() == "1 operator on the CPU, length unknown: linear."
+    told = panel.plot.tell(QPointF(1000, sum(CPU) / 2))
+    assert told.splitlines()[1:] == ["linear  head", "    too wide"]
+
+
+def test_that_a_module_chosen_elsewhere_is_marked_with_its_sums(panel, opened, qtbot):
+    opened.context.selection.choose_modules(["stem"], "modules")
+    qtbot.waitUntil(lambda: "2 operations on the NPU: 300 cycles" in panel.sums.text())
+    opened.context.selection.clear()
+    qtbot.waitUntil(lambda: panel.sums.text().startswith("Drag for the sums"))
+
+
+def test_that_the_keys_zoom_at_the_pointer_move_and_fit(panel, qtbot):
+    view = panel.plot.view
+    qtbot.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(20, 20))
+    whole = panel.plot.reach()[:2]
+    spot = at(panel, 700)
+    qtbot.mouseMove(view.viewport(), spot)
+    qtbot.keyClick(view, Qt.Key.Key_W)
+    near = panel.plot.reach()[:2]
+    assert near[1] - near[0] == pytest.approx((whole[1] - whole[0]) / 1.3, rel=1e-3)
+    assert at(panel, 700).x() == pytest.approx(spot.x(), abs=1)
+    qtbot.keyClick(view, Qt.Key.Key_A)
+    assert panel.plot.reach()[0] < near[0]
+    qtbot.keyClick(view, Qt.Key.Key_D)
+    assert panel.plot.reach()[:2] == pytest.approx(near)
+    for _ in range(9):
+        qtbot.keyClick(view, Qt.Key.Key_D)
+    moved = panel.plot.reach()[:2]
+    assert moved[1] == pytest.approx(whole[1])
+    assert moved[1] - moved[0] == pytest.approx(near[1] - near[0])
+    qtbot.keyClick(view, Qt.Key.Key_S)
+    qtbot.keyClick(view, Qt.Key.Key_F)
+    assert panel.plot.reach()[:2] == pytest.approx(whole)
+
+
+def test_that_keys_are_heard_with_the_pointer_over_the_chart_but_not_from_a_text_field(
+    panel, opened, qtbot
+):
+    field = opened.window.reveal("modules").findChild(QLineEdit)
+    opened.window.reveal("timeline")
+    QApplication.sendEvent(panel.plot.view, QEvent(QEvent.Type.Enter))
+    whole = panel.plot.reach()[:2]
+    field.setFocus()
+    qtbot.waitUntil(field.hasFocus)
+    qtbot.keyClicks(field, "was")
+    assert field.text() == "was"
+    assert panel.plot.reach()[:2] == whole
+    field.clearFocus()
+    qtbot.keyClick(opened.window, Qt.Key.Key_W)
+    near = panel.plot.reach()[:2]
+    assert near[1] - near[0] < whole[1] - whole[0]
+    QApplication.sendEvent(panel.plot.view, QEvent(QEvent.Type.Leave))
+    qtbot.keyClick(opened.window, Qt.Key.Key_W)
+    assert panel.plot.reach()[:2] == near
+
+
+def test_that_the_pointer_reads_operator_module_and_cycles(panel):
+    told = panel.plot.tell(QPointF(450, sum(NPU) / 2))
+    assert told.splitlines()[1:3] == ["head", "300 cycles, 30.00 % of all"]
+    assert panel.plot.tell(QPointF(1010, sum(NPU) / 2)) == ""
+
+
+def test_that_measured_cycles_are_offered_and_lay_the_operations_out(opened, qtbot, tmp_path):
+    machine = opened.window.reveal("simulator").machine
+    runner = tmp_path / "runner.elf"
+    runner.write_bytes(runner_elf.runner("u55"))
+    machine.runner_chosen.emit(str(runner))
+    simulator = fvp.install(tmp_path / "fvp", "FVP_Corstone_SSE-300_Ethos-U55")
+    machine.simulator_chosen.emit(str(simulator))
+    qtbot.waitUntil(lambda: opened.session.stage("run").state == "stale")
+    opened.runs.run_to("run")
+    panel = opened.window.reveal("timeline")
+    qtbot.waitUntil(lambda: panel.has("lower") and panel.cycles.count() == 2)
+    panel.cycles.setFocus()
+    qtbot.keyClick(panel.cycles, Qt.Key.Key_Down)
+    assert panel.plot.labels["bottom"] == "cycles, measured (FVP 11.27.42)"
+    assert panel.plot.timeline.end == 1098
+    panel.plot.grab()
+    click(panel, qtbot, 500)
+    assert "1,098 cycles measured, 100.00 % of all; 900 estimated" in panel.sums.text()
+    assert "1,098 cycles measured (FVP 11.27.42)" in panel.plot.tell(QPointF(500, sum(NPU) / 2))
+
+
+def test_that_a_program_on_the_cpu_alone_is_said_to_be(opened, qtbot, monkeypatch):
+    cpu = CpuNode(node="linear", op="aten.linear.default", module="head", reason="")
+    result = result_of("lower").model_copy(update={"vela": (), "cpu_nodes": (cpu,)})
+    let_lower(monkeypatch, result)
+    panel = shown(opened, qtbot)
+    assert "Nothing runs on the NPU." in panel.origin.text()
+    assert "Of 1 on the CPU it is not known when they run." in panel.origin.text()
+    for theme in THEMES:
+        panel.set_theme(theme)
+        panel.plot.grab()
+
+
+def test_that_a_damaged_graph_leaves_the_npu_lane(opened, qtbot, monkeypatch):
+    def leave(stage, folder):
+        if stage == "lower":
+            save_result(lowered(), folder)
+            (folder / GRAPH_FILE).write_text("{")
+        else:
+            write(stage, folder)
+
+    from tests.fakes import engine
+
+    write = engine.write_result
+    monkeypatch.setattr(engine, "write_result", leave)
+    panel = shown(opened, qtbot)
+    assert panel.plot.timeline.end == 1000
+    assert "it is not known when they run" in panel.origin.text()

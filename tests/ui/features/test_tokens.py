@@ -1,0 +1,74 @@
+"""How a text was read, in the numerics panel."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.results import result_of, write_result
+from tests.ui.shell.test_window import run_to
+from workbench.results import save_result
+from workbench.results.quality import TextQuality, TokenStep
+
+READ = TextQuality(
+    tokens=2, sequences=1, perplexity_float=4.7868, perplexity_quantized=4.8251,
+    kl_quantized=0.0094, worst_quantized=0.301,
+    steps=(
+        TokenStep(sample=0, token="t", follows="h", chance_float=0.5, chance_quantized=0.4,
+                  kl_quantized=0.001),
+        TokenStep(sample=1, token="h", follows="e", chance_float=0.9, chance_quantized=0.8,
+                  kl_quantized=0.018),
+    ),
+)  # fmt: skip
+VERIFIED = READ.model_copy(
+    update={
+        "perplexity_integer": 4.9, "kl_integer": 0.02, "worst_integer": 0.4,
+        "steps": tuple(
+            step.model_copy(update={"chance_integer": 0.3, "kl_integer": 0.02, "max_lsb": 7})
+            for step in READ.steps
+        ),
+    }
+)  # fmt: skip
+
+
+@pytest.fixture
+def panel(opened, qtbot, monkeypatch):
+    texts = {"evaluate": READ, "verify": VERIFIED}
+
+    def leave(stage, folder):
+        if stage in texts:
+            save_result(result_of(stage).model_copy(update={"text": texts[stage]}), folder)
+        else:
+            write_result(stage, folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    run_to(opened, qtbot, "")
+    made = opened.window.reveal("numerics")
+    qtbot.waitUntil(lambda: made.has("evaluate") and made.has("verify"))
+    return made
+
+
+def text_of(model, row):
+    return [model.index(row, column).data() for column in range(model.columnCount())]
+
+
+def test_that_perplexity_and_divergence_stand_among_the_cards(panel):
+    quality, verify = panel.cards.texts(), panel.comparison.cards.texts()
+    assert "Perplexity: 4.787 \u2192 4.825, measured on host (PyTorch)" in quality
+    assert "KL divergence: 0.0094 nats, measured on host (PyTorch)" in quality
+    assert "Perplexity: 4.787 \u2192 4.900, computed (TOSA model)" in verify
+    assert "KL divergence: 0.02 nats, computed (TOSA model)" in verify
+
+
+def test_that_every_token_is_told(panel):
+    assert panel.pages.isTabVisible(2)
+    assert text_of(panel.tokens, 1) == ["1", "h", "e", "0.018", "90.00 %", "80.00 %"]
+    verified = panel.comparison.tokens
+    assert text_of(verified, 0)[3:] == ["0.02", "7", "50.00 %", "40.00 %", "30.00 %"]
+
+
+def test_that_without_a_text_there_are_no_tokens(opened, qtbot):
+    run_to(opened, qtbot, "")
+    made = opened.window.reveal("numerics")
+    qtbot.waitUntil(lambda: made.has("evaluate"))
+    assert not made.pages.isTabVisible(2)
+    assert not any("Perplexity" in text for text in made.cards.texts())

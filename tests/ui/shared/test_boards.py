@@ -1,0 +1,97 @@
+"""A board chosen in the window sets the target in one step and says whether the program fits."""
+
+from pathlib import Path
+
+import pytest
+
+from ui.features.memory.memory_panel import BoardFit
+from ui.features.memory.sram_budget import SramBudget
+from ui.shared.target_form import BoardBox
+from ui.shared.theme import DARK
+from workbench.deploy.boards import of_program
+from workbench.project.board_files import own_folder
+
+PROGRAM = Path(__file__).parents[2] / "data" / "programs" / "u55.pte"
+BROKEN = 'title = "Broken"\n'
+
+
+def pick(box, board):
+    box.fill()
+    box.setCurrentIndex(box.findData(board))
+    box.activated.emit(box.currentIndex())
+
+
+def test_that_a_board_sets_the_target_in_one_step(opened):
+    box = opened.window.pipeline.board
+    before = opened.document.project
+    pick(box, "renesas-ra8p1")
+    project = opened.document.project
+    assert opened.document.undo_stack.undoText() == "Set board to renesas-ra8p1"
+    assert project.target.options["system_config"] == "RA8P1"
+    assert box.currentText() == "renesas-ra8p1"
+    opened.document.undo_stack.undo()
+    assert opened.document.project == before
+    assert box.currentText() == "No board"
+
+
+def test_that_a_board_that_cannot_be_used_is_offered_with_the_reason_only(qtbot):
+    own_folder().mkdir(parents=True)
+    (own_folder() / "mine.toml").write_text(BROKEN)
+    box = BoardBox()
+    qtbot.addWidget(box)
+    box.fill()
+    row = box.findText("mine: cannot be used")
+    assert not box.model().item(row).isEnabled()
+    assert "npu: Field required" in box.model().item(row).toolTip()
+    assert box.findData("corstone-300") > 0
+
+
+def test_that_a_board_file_that_is_broken_changes_nothing(opened, notices):
+    (opened.document.folder / "mine.toml").write_text(BROKEN)
+    before = opened.document.project
+    opened.window.pipeline.board.chosen.emit("mine.toml")
+    assert opened.document.project == before
+    notices.take("npu: Field required")
+
+
+@pytest.mark.parametrize(
+    ("board", "words"),
+    [("renesas-ra8p1", "Fits Renesas"), ("himax-we2", "if the sizes that are not confirmed hold")],
+)
+def test_that_the_verdict_stands_with_the_numbers_of_each_memory(opened, qtbot, board, words):
+    pick(opened.window.pipeline.board, board)
+    label = BoardFit()
+    qtbot.addWidget(label)
+    fit = of_program(opened.document.project, opened.document.folder, PROGRAM.read_bytes())
+    label.render_fit(fit, DARK)
+    assert words in label.text()
+    assert "scratch pool" in label.text()
+    assert "computed from the program" in label.toolTip()
+    label.render_fit(None, DARK)
+    assert label.isHidden()
+
+
+def test_that_a_budget_without_positions_says_why(qtbot):
+    budget = SramBudget()
+    qtbot.addWidget(budget)
+    budget.render_points([], None, "", problem="Nothing runs on the NPU.")
+    assert budget.figures.text() == "Nothing runs on the NPU."
+    assert budget.slider.isHidden()
+
+
+def test_that_a_program_that_does_not_fit_is_a_problem(opened, qtbot):
+    small = (
+        'title = "Small"\n[[npu]]\ndevices = ["ethos-u55-128"]\nsource = "me"\n'
+        'system_config = "Ethos_U55_High_End_Embedded"\nmemory_modes = ["Shared_Sram"]\n'
+        '[[memory]]\nname = "RAM"\nkind = "sram"\nbytes = 4096\nsource = "me"\n'
+        '[[memory]]\nname = "flash"\nkind = "flash"\nbytes = 1048576\nsource = "me"\n'
+    )
+    (opened.document.folder / "small.toml").write_text(small)
+    opened.window.pipeline.board.chosen.emit("small.toml")
+    opened.runs.run_to("lower")
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    (opened.session.result("lower") / "program.pte").write_bytes(PROGRAM.read_bytes())
+    opened.checker.check()
+    model = opened.context.problems
+    said = [model.index(row, 1).data() for row in range(model.rowCount())]
+    assert any("Does not fit Small" in text for text in said)

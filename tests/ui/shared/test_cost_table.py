@@ -1,0 +1,98 @@
+"""Costs by operation and module; quality rows; deliverables."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtTest import QAbstractItemModelTester
+
+from tests.fakes.results import result_of
+from ui.shared.cost_table import (
+    CpuTableModel,
+    FileTableModel,
+    OperationTableModel,
+    depths,
+    describe_operation,
+    operation_rows,
+    roll_up,
+)
+from ui.shared.figure_table import Role
+from ui.shared.quality_cards import OutputTableModel, QualityTableModel
+
+MODULES = ("a.x.1", "a.x.2", "", "a.y", "b", "a.x.1")
+
+
+def lowered(delegates=1, modules=MODULES):
+    result = result_of("lower")
+    base = result.vela[0].operations[0]
+    operations = tuple(
+        base.model_copy(update={"module": m, "cycles": 10 * (i + 1)}) for i, m in enumerate(modules)
+    )
+    reports = tuple(
+        result.vela[0].model_copy(update={"delegate": d, "operations": operations})
+        for d in range(delegates)
+    )
+    return result.model_copy(update={"vela": reports, "delegates": delegates})
+
+
+def test_that_operations_of_every_delegate_stand_in_order_with_shares():
+    rows = operation_rows(lowered(2))
+    assert [row.delegate for row in rows] == [0] * 6 + [1] * 6
+    assert sum(row.share for row in rows) == pytest.approx(1.0)
+    assert "estimated by Vela" in describe_operation(rows[0])
+    assert operation_rows(lowered(0)) == []
+
+
+@pytest.mark.parametrize(
+    ("depth", "expected"),
+    [
+        (1, {"a": 130, "": 30, "b": 50}),
+        (2, {"a.x": 90, "": 30, "a.y": 40, "b": 50}),
+        (3, {"a.x.1": 70, "a.x.2": 20, "": 30, "a.y": 40, "b": 50}),
+    ],
+)
+def test_that_cycles_roll_up_the_modules_and_none_is_lost(depth, expected):
+    costs = roll_up(operation_rows(lowered()), depth)
+    assert {cost.module: cost.cycles for cost in costs} == expected
+    assert "(no module)" in [cost.name for cost in costs]
+
+
+def test_that_the_deepest_module_gives_the_depths():
+    assert depths(operation_rows(lowered())) == 3
+    assert depths([]) == 1
+
+
+def test_that_operations_without_cycles_have_no_share():
+    rows = operation_rows(lowered(modules=()))
+    assert roll_up(rows, 1) == []
+
+
+def test_that_every_table_keeps_qts_contract(qtbot):
+    mode = QAbstractItemModelTester.FailureReportingMode.Fatal
+    evaluate, package = result_of("evaluate"), result_of("package")
+    for model, rows in (
+        (OperationTableModel(), operation_rows(lowered())),
+        (CpuTableModel(), lowered().cpu_nodes),
+        (FileTableModel(), package.files),
+        (OutputTableModel(), evaluate.outputs),
+        (QualityTableModel(), evaluate.tensors),
+    ):
+        tester = QAbstractItemModelTester(model, mode)
+        model.set_rows(rows)
+        for column in range(model.columnCount()):
+            model.sort(column)
+        assert model.rowCount() == len(rows)
+        model.set_rows([])
+        del tester
+
+
+def test_that_the_share_of_cycles_has_a_bar(qtbot):
+    model = OperationTableModel()
+    model.set_rows(operation_rows(lowered()))
+    assert model.index(0, 4).data(Role.SHARE) == pytest.approx(10 / 210)
+    assert model.index(0, 4).data() == "4.76 %"
+
+
+def test_that_a_cpu_node_says_why(qtbot):
+    model = CpuTableModel()
+    model.set_rows(result_of("lower").cpu_nodes)
+    assert model.index(0, 1).data() == "float32 is not taken"

@@ -1,0 +1,105 @@
+"""Tables of figures sort by value, keep what is not known last, and keep Qt's contract."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QAbstractItemModelTester
+
+from ui.shared.figure_table import Column, FigureTableModel, FigureView, Role
+from ui.shared.figures import DASH, count, decibel, figure, milliseconds, percent, size
+
+ASCENDING, DESCENDING = Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder
+ROWS = [("b", 2.0), ("none", None), ("a", 10.0), ("nan", math.nan), ("C", -1.0)]
+
+
+@pytest.fixture
+def model(qtbot):
+    columns = (
+        Column("Name", lambda r: r[0]),
+        Column("Figure", lambda r: figure(r[1]), lambda r: r[1], "What it is",
+               share=lambda r: 0.5),
+    )  # fmt: skip
+    made = FigureTableModel(columns, lambda r: f"about {r[0]}")
+    mode = QAbstractItemModelTester.FailureReportingMode.Fatal
+    made.tester = QAbstractItemModelTester(made, mode)
+    made.set_rows(ROWS)
+    return made
+
+
+def names(model):
+    return [model.index(row, 0).data() for row in range(model.rowCount())]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"), [(ASCENDING, ["C", "b", "a"]), (DESCENDING, ["a", "b", "C"])]
+)
+def test_that_what_is_not_known_stands_last_in_both_orders(model, order, expected):
+    model.sort(1, order)
+    assert names(model) == [*expected, "none", "nan"]
+
+
+def test_that_names_sort_without_regard_to_case(model):
+    model.sort(0, ASCENDING)
+    assert names(model) == ["a", "b", "C", "nan", "none"]
+
+
+def test_that_other_rows_stay_sorted_and_no_column_means_the_given_order(model):
+    model.sort(1, DESCENDING)
+    model.set_rows(ROWS[:3])
+    assert names(model) == ["a", "b", "none"]
+    model.sort(-1, ASCENDING)
+    assert names(model) == ["b", "none", "a"]
+
+
+def test_that_places_and_shown_rows_are_told_apart(model):
+    model.sort(1, ASCENDING)
+    assert model.place_of(0) == 4
+    assert model.shown_at(4) == 0
+    assert model.row_at(0) == ("C", -1.0)
+    assert model.row_at(99) is None
+
+
+def test_that_cells_say_text_tooltip_and_share(model):
+    index = model.index(0, 1)
+    assert index.data() == "2"
+    assert index.data(Qt.ItemDataRole.ToolTipRole) == "about b"
+    assert index.data(Qt.ItemDataRole.AccessibleTextRole) == "Figure: 2"
+    assert index.data(Role.SHARE) == 0.5
+    tip = model.headerData(1, Qt.Orientation.Horizontal, Qt.ItemDataRole.ToolTipRole)
+    assert tip == "What it is"
+
+
+def test_that_a_chosen_row_moves_with_its_figure_when_sorted(model, qtbot):
+    view = FigureView("Figures", model)
+    qtbot.addWidget(view)
+    view.choose_rows([2], reveal=True)
+    view.sortByColumn(1, DESCENDING)
+    assert view.chosen_rows() == [0]
+
+
+def test_that_only_a_person_choosing_is_told(model, qtbot):
+    view = FigureView("Figures", model)
+    qtbot.addWidget(view)
+    told = []
+    view.rows_chosen.connect(told.append)
+    view.choose_rows([1], reveal=False)
+    assert told == []
+    view.selectRow(2)
+    assert told == [[2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (figure(None), DASH), (figure(math.inf), DASH), (figure(0.012341), "0.01234"),
+        (decibel(35.5512), "35.55 dB"), (decibel(None), DASH), (percent(0.00001), "<0.01 %"),
+        (percent(0.99999), ">99.99 %"), (percent(1.0), "100.00 %"), (percent(None), DASH),
+        (count(1234567), "1,234,567"), (size(512), "512 B"), (size(30208), "29.5 KiB"),
+        (size(3665008), "3.50 MiB"), (size(None), DASH), (milliseconds(0.0702), "0.070 ms"),
+    ],
+)  # fmt: skip
+def test_that_figures_are_written_one_way(text, expected):
+    assert text == expected

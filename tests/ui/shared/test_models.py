@@ -1,0 +1,144 @@
+"""Item models keep Qt's contract while everything under them changes."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QAbstractItemModelTester
+
+from tests.fakes.projects import MODULES, make_project
+from ui.features.rules.rule_stack import RuleRow, RuleStackModel, call_position, shown_order
+from ui.shared.job_table import JobTableModel
+from ui.shared.log_lines import KEPT, LogModel
+from ui.shared.module_tree import Column, ModuleTreeModel
+from ui.shared.problem_list import Problem, ProblemListModel
+from ui.state.jobs import Job
+from workbench.graph.snapshot import Module
+from workbench.project.edits import move_rule
+from workbench.project.model import Rule
+from workbench.project.rules import Effective, RuleCount
+
+
+@pytest.fixture
+def watch(qtbot):
+    testers = []
+
+    def start(model):
+        mode = QAbstractItemModelTester.FailureReportingMode.Fatal
+        testers.append(QAbstractItemModelTester(model, mode))
+        return model
+
+    return start
+
+
+def test_that_the_module_tree_shows_modules_types_and_configs(watch):
+    model = watch(ModuleTreeModel())
+    model.set_modules(MODULES)
+    configs = {m.path: Effective("a8w8", "r1") for m in MODULES}
+    model.set_configs(configs, {"stem": "a8w8 from rule 1"}, {"head": "no pattern"})
+    root = model.index(0, 0)
+    assert root.data() == "whole model"
+    assert model.rowCount(root) == 2
+    stem = model.index_of("stem")
+    assert stem.siblingAtColumn(Column.TYPE).data() == "Block"
+    assert stem.siblingAtColumn(Column.CONFIG).data() == "a8w8"
+    assert "a8w8 from rule 1" in stem.data(Qt.ItemDataRole.ToolTipRole)
+    assert "\u2260" in model.index_of("head").siblingAtColumn(Column.CONFIG).data()
+    model.set_modules(())
+    assert model.rowCount() == 0
+
+
+RULES = (
+    Rule(id="g", kind="global", config="a8w8"),
+    Rule(id="t", kind="module_type", match="T", config="a8w8"),
+    Rule(id="m", kind="module_name", match="m", config="a16w8"),
+)
+
+
+def rows(rules):
+    shown = shown_order(rules)
+    return [RuleRow(r, n, str(r.config), RuleCount(1, 0)) for n, r in enumerate(shown)]
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("0", "1", "10", "11", "2"), ["0", "1", "2", "10", "11"]),
+        (("stem", "body", "head10", "head9"), ["stem", "body", "head10", "head9"]),
+    ],
+)
+def test_that_modules_listed_as_text_stand_as_people_count(watch, names, shown):
+    model = watch(ModuleTreeModel())
+    model.set_modules(
+        [Module("", "net.Net", "", 0), *(Module(n, "net.Block", "", 0) for n in names)]
+    )
+    root = model.index(0, 0)
+    assert [model.index(row, 0, root).data() for row in range(model.rowCount(root))] == shown
+
+
+def test_that_the_rule_stack_stands_strongest_first_with_globals_last(watch):
+    model = watch(RuleStackModel())
+    model.set_rows(rows(RULES))
+    assert [model.rule_at(row).id for row in range(3)] == ["m", "t", "g"]
+    assert "wins 1" in model.index(0).data(Qt.ItemDataRole.AccessibleTextRole)
+    model.set_rows(rows(RULES[:1]))
+
+
+@pytest.mark.parametrize("row", range(4))
+@pytest.mark.parametrize("moved", ["m", "t"])
+def test_that_a_dropped_rule_lands_where_it_was_dropped(moved, row):
+    project = make_project(*RULES)
+    after = move_rule(project, moved, call_position(project.rules, moved, row))
+    shown = [rule.id for rule in shown_order(after.rules)]
+    before = [rule.id for rule in shown_order(project.rules)]
+    expected = [r for r in before[:row] if r != moved] + [moved]
+    expected += [r for r in before[row:] if r != moved]
+    expected.sort(key=lambda rule: rule == "g")
+    assert shown == expected
+
+
+def test_that_a_switched_box_asks_and_changes_nothing_itself(watch, qtbot):
+    model = watch(RuleStackModel())
+    model.set_rows(rows(RULES))
+    with qtbot.waitSignal(model.switched) as asked:
+        model.setData(model.index(0), Qt.CheckState.Unchecked, Qt.ItemDataRole.CheckStateRole)
+    assert asked.args == ["m", False]
+    state = model.index(0).data(Qt.ItemDataRole.CheckStateRole)
+    assert state == Qt.CheckState.Checked
+
+
+def test_that_the_log_stays_bounded_under_a_flood(watch):
+    model = watch(LogModel())
+    for number in range(KEPT + 500):
+        model.add("info", f"line {number}")
+    model.flush()
+    model.add("error", "the last")
+    model.flush()
+    assert model.rowCount() == KEPT
+    assert model.index(KEPT - 1, 0).data().endswith("the last")
+    assert model.last_lines(1).endswith("the last")
+    model.clear()
+    assert model.rowCount() == 0
+
+
+def test_that_jobs_stand_newest_first_and_change_in_place(watch):
+    model = watch(JobTableModel())
+    first = Job("j1", "net: run to Export", "interactive", "export", make_project(), ".")
+    model.update_job(first)
+    second = Job("j2", "net: run to Lower", "background", "lower", make_project(), ".",
+                 state="running", stage="lower", progress=0.5, began=0.0)  # fmt: skip
+    model.update_job(second)
+    model.update_job(Job(**{**first.__dict__, "state": "done"}))
+    assert [model.index(row, 0).data() for row in range(2)] == [second.title, first.title]
+    assert model.index(0, 1).data() == "Compiling for the NPU"
+    assert model.index(0, 2).data() == "50%"
+    assert model.index(1, 1).data() == "done"
+    model.tick()
+
+
+def test_that_errors_stand_before_warnings(watch):
+    model = watch(ProblemListModel())
+    model.set_problems([Problem("warning", "late"), Problem("error", "first", "do this")])
+    assert [model.index(row, 1).data() for row in range(2)] == ["first do this", "late"]
+    model.set_problems([])
+    assert model.rowCount() == 0

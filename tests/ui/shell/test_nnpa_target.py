@@ -1,0 +1,223 @@
+"""A project for IBM NNPA in the window: precision, numbers in two readings, the exported model."""
+
+import numpy as np
+import pytest
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel
+
+from tests.fakes.ranges import let_calibrate
+from tests.fakes.results import result_of, write_result
+from tests.ui.shell.test_window import run_to
+from ui.shared.config_form import ConfigDialog
+from ui.shared.explanations import differences
+from ui.shared.target_form import TargetForm
+from ui.state.assigner import preset_ids
+from workbench.history.runs import cost_of
+from workbench.project import edits
+from workbench.project.configs import DynamicConfig
+from workbench.project.model import TargetChoice
+from workbench.project.rules import Effective
+from workbench.results import (
+    ARRAYS_FILE,
+    CalibrateResult,
+    CompilerCheck,
+    ExportedModel,
+    ExportedProduct,
+    NodeAnnotation,
+    Reading,
+    TensorRange,
+    save_result,
+)
+from workbench.targets import target_of
+from workbench.targets.nnpa import EMULATED
+
+NNPA = TargetChoice(id="nnpa")
+CHECK = CompilerCheck(sentence="Neither onnx-mlir nor docker is on this machine.")
+PRODUCTS = (
+    ExportedProduct(node="/head/linear/", op="Gemm", origin="linear", module="head",
+                    quantized=True),
+    ExportedProduct(node="/mix/matmul/", op="MatMul", origin="matmul", module="mix",
+                    quantized=False, reason="Its second operand is computed."),
+)  # fmt: skip
+MODEL = ExportedModel(
+    opset=20, ir_version=10, nodes=9, bytes=4096, rewritten=1, products=PRODUCTS,
+    commands=(("onnx-mlir", "onnx-mlir -O3 model.onnx"), ("container", "docker run x")),
+    notes=("zDLC has no switch.",), check=CHECK,
+)  # fmt: skip
+READINGS = tuple(
+    Reading(id=name, title=name, marks="emulated", sqnr_db=db, cosine=0.9, max_abs_error=0.1,
+            main=name == "nnpa")
+    for name, db in (("nnpa", 44.0), ("document", 46.5))
+)  # fmt: skip
+
+
+def nnpa_result(stage):
+    """Return a stage's result as the target's engine leaves it."""
+    changes = {
+        "evaluate": {"readings": READINGS},
+        "lower": {"exported": MODEL, "vela": (), "cpu_nodes": (), "delegates": 0},
+        "verify": {"runtime": "ONNX Runtime 1.31", "max_abs_error": 3e-7, "readings": READINGS},
+        "package": {"note": "Nothing ran on NNPA."},
+    }
+    return result_of(stage).model_copy(update=changes.get(stage, {}))
+
+
+@pytest.fixture
+def nnpa(opened, qtbot, monkeypatch):
+    """The window on a project for NNPA that was run."""
+
+    def leave(stage, folder):
+        write_result(stage, folder)
+        save_result(nnpa_result(stage), folder)
+        if stage == "lower":
+            (folder / "graph.json").unlink()
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    opened.document.apply("t", lambda p: edits.set_target(p, target_of("nnpa").complete(NNPA)))
+    project = opened.document.project
+    for rule in project.rules:
+        opened.document.apply("t", lambda p, r=rule.id: edits.remove_rule(p, r))
+    opened.context.assigner.rule("global", "", "int8-dyn")
+    run_to(opened, qtbot, "")
+    return opened
+
+
+def test_that_presets_are_those_of_the_target_and_parts_may_stay_off_it(opened):
+    opened.document.apply("t", lambda p: edits.set_target(p, NNPA))
+    assert preset_ids(opened.document.project) == ["int8-dyn", "float", "cpu"]
+    assert "cpu" not in preset_ids(None, device="formats")
+
+
+def test_that_the_dialog_says_where_the_rest_is_set(qtbot, opened):
+    dialog = ConfigDialog("head", DynamicConfig(), lambda _: "", opened.window)
+    qtbot.addWidget(dialog)
+    chosen = []
+    dialog.chosen.connect(chosen.append)
+    dialog._on_accepted()
+    assert chosen == [DynamicConfig()]
+    refused = ConfigDialog("head", DynamicConfig(), lambda _: "Not here.", opened.window)
+    qtbot.addWidget(refused)
+    assert not refused.form._reason.isHidden()
+
+
+def test_that_both_readings_stand_side_by_side_and_are_marked(nnpa, qtbot):
+    panel = nnpa.window.reveal("numerics")
+    qtbot.waitUntil(lambda: panel.has("verify"))
+    assert f"SQNR: 34.50 dB, {EMULATED}" in panel.cards.texts()
+    assert [panel.readings.row_at(row).sqnr_db for row in range(2)] == [44.0, 46.5]
+    assert panel.reading_table.isVisible()
+    comparison = panel.comparison
+    assert comparison.heading.text() == "Exported file against float"
+    assert comparison.reading_table.isVisible()
+    assert not comparison.differences.isVisible()
+    assert any("ONNX Runtime 1.31" in text for text in comparison.cards.texts())
+
+
+def test_that_cost_shows_products_commands_and_files_in_the_place_of_estimates(nnpa, qtbot):
+    panel = nnpa.window.reveal("cost")
+    qtbot.waitUntil(lambda: panel.has("lower"))
+    assert "int8 products: 1 of 2, predicted" in panel.cards.texts()
+    assert CHECK.sentence in panel.origin.text()
+    shown = [panel.tabs.tabText(i) for i in range(4) if panel.tabs.isTabVisible(i)]
+    assert shown == ["Products and commands", "Deliverables"]
+    panel.show_level("lower")
+    panel.export.table.selectRow(1)
+    assert nnpa.context.selection.value.nodes == {"matmul"}
+    panel.export.copy.click()
+    assert QGuiApplication.clipboard().text() == "onnx-mlir -O3 model.onnx"
+    assert "docker run x" in panel.export.commands.toPlainText()
+    panel.show_level("package")
+    assert panel.deliverables.kernel_note.text() == "Nothing ran on NNPA."
+    assert not panel.deliverables.cards.isVisible()
+
+
+@pytest.mark.parametrize("panel_id", ["memory", "timeline"])
+def test_that_panels_without_figures_say_so_in_a_sentence(nnpa, qtbot, panel_id):
+    panel = nnpa.window.reveal(panel_id)
+    note = panel.frames["lower"].note
+    qtbot.waitUntil(lambda: "Nothing is estimated here" in note.label.text())
+    assert not note.button.isVisible()
+    assert not panel.has("lower")
+
+
+def test_that_runs_have_no_cost():
+    assert cost_of(nnpa_result("lower")) is None
+    assert cost_of(result_of("lower")) is not None
+
+
+def test_that_a_range_of_every_call_is_shown_as_a_distribution(opened, qtbot, monkeypatch):
+    rows = tuple(
+        TensorRange(
+            id=f"o{i}", node=name, origin=name, op=name, module="", kind="activation", index=i,
+            minimum=-2.0, maximum=4.0, p_low=-1.0, p_high=3.0, dtype="int8", qmin=-128, qmax=127,
+            scale=6 / 255, zero_point=-43, observer="MinMax", dynamic=dynamic,
+        )
+        for i, (name, dynamic) in enumerate((("conv2d", "asym"), ("relu", "")))
+    )  # fmt: skip
+
+    def write(folder):
+        low = np.array([[0.0, -1.0, -2.0], [0.0, 0.0, 0.0]])
+        arrays = {
+            "histogram": np.ones((2, 2048), np.float32), "edges": np.array([[-2.0, 4.0]] * 2),
+            "samples": np.arange(3), "sample_min": low, "sample_max": -2 * low,
+        }  # fmt: skip
+        np.savez(folder / ARRAYS_FILE, **arrays)
+        save_result(CalibrateResult(samples=3, calibrated_on="data.npz", ranges=rows), folder)
+
+    let_calibrate(monkeypatch, write)
+    run_to(opened, qtbot, "")
+    panel = opened.window.reveal("ranges")
+    qtbot.waitUntil(lambda: panel.has("calibrate"))
+    opened.context.selection.choose_tensors(["o0"], {"conv2d"}, "test")
+    calls = panel.side.calls
+    qtbot.waitUntil(calls.isVisible)
+    assert "widest call's step is 2 times" in calls.told.text()
+    assert "all zeros in 1 of 3 samples" in calls.told.text()
+    assert calls.calls._order.tolist() == [0, 1, 2]
+    assert calls.scales._counts.sum() == 2
+    assert "range of its own" in panel._rows[0].refusal
+    opened.context.selection.choose_tensors(["o1"], {"relu"}, "test")
+    qtbot.waitUntil(lambda: not panel.side.pages.isTabVisible(3))
+
+
+def test_that_another_target_takes_its_rows_with_it(qtbot):
+    form = TargetForm()
+    qtbot.addWidget(form)
+    form.show()
+    form.render_choice(TargetChoice(id="ethos-u55-128"))
+    form.render_choice(NNPA)
+
+    def shown():
+        return [label.text() for label in form.findChildren(QLabel) if label.isVisible()]
+
+    own = ["Device", "Activations", "Weights", "Operation types", "Numbers by"]
+    qtbot.waitUntil(lambda: shown() == own)
+    assert "what-if" in form._fields["weights"].itemText(1)
+    form.render_choice(TargetChoice(id="ethos-u55-128"))
+    assert "Memory mode" in [
+        label.text() for label in form.findChildren(QLabel) if label.isVisible()
+    ]
+
+
+@pytest.mark.parametrize("panel_id", ["sweep", "search"])
+def test_that_nothing_is_estimated_or_searched_and_why(nnpa, qtbot, panel_id):
+    panel = nnpa.window.reveal(panel_id)
+    qtbot.waitUntil(lambda: "Nothing on this machine estimates" in panel.note.text())
+    assert not panel.start.isEnabled()
+
+
+def test_that_what_is_never_quantized_is_no_problem_and_the_rest_is():
+    notes = [
+        NodeAnnotation(node=n, op=n, module=n, config="", quantized=False, reason="y", never=never)
+        for n, never in (("gelu", True), ("conv2d", False))
+    ]  # fmt: skip
+    wanted = {n.node: Effective("int8-dyn", "r1") for n in notes}
+    assert list(differences(notes, wanted)) == ["conv2d"]
+
+
+def test_that_the_inspector_says_the_targets_options_in_words(opened, qtbot):
+    opened.document.apply("to NNPA", lambda p: edits.set_target(p, NNPA))
+    page = opened.window.reveal("inspector").page
+    qtbot.waitUntil(lambda: "IBM Telum II NNPA" in page.toPlainText())
+    assert "Asymmetric, with a zero point" in page.toPlainText()
+    assert "asym\n" not in page.toPlainText()

@@ -1,0 +1,130 @@
+"""What a person with a small screen, or with nothing run yet, still sees and reaches."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QAbstractButton, QTabBar
+
+from ui.features.project.new_project import FIRST_TARGET, NewProjectDialog
+from ui.shared.forms import WrappedLabel
+from ui.shared.module_tree import Column
+from ui.shared.problem_list import on_the_cpu
+from ui.shell.panels import PANELS
+from ui.shell.target_controller import TargetDialog
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+from workbench.results import CpuNode
+
+
+@pytest.fixture
+def small(opened, qtbot):
+    opened.window.resize(1280, 720)
+    opened.window.arrange_at_first()
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    return opened
+
+
+def test_that_no_panel_makes_a_small_window_grow(small, qtbot):
+    for row in PANELS:
+        panel = small.window.reveal(row.id)
+        panel.flush()
+        qtbot.wait(1)
+        assert (small.window.width(), small.window.height()) == (1280, 720), row.id
+
+
+def test_that_panels_do_not_scroll_as_a_whole_where_there_is_room(small, qtbot):
+    small.window.resize(1600, 1000)
+    small.window.arrange_at_first()
+    for row in (row for row in PANELS if row.area == "center"):
+        small.window.reveal(row.id).flush()
+        qtbot.wait(1)
+        area = small.window.docks[row.id].widget()
+        bars = (area.verticalScrollBar(), area.horizontalScrollBar())
+        assert not any(bar.isVisible() for bar in bars), row.id
+
+
+def test_that_tabs_of_panels_are_named_in_full(small):
+    (bar,) = (b for b in small.window.center.findChildren(QTabBar) if b.count() > 10)
+    assert bar.elideMode() == Qt.TextElideMode.ElideNone
+    assert bar.usesScrollButtons()
+
+
+def test_that_plots_stay_high_enough_to_be_read(small, qtbot):
+    numerics = small.window.reveal("numerics")
+    qtbot.waitUntil(lambda: numerics.has("evaluate"))
+    qtbot.waitUntil(lambda: numerics.bars.height() >= 120)
+    assert numerics.cards.height() >= numerics.cards.heightForWidth(numerics.cards.width())
+
+
+@pytest.mark.parametrize("kind", ["new", "target"])
+def test_that_the_buttons_of_a_long_form_are_on_the_screen(opened, qtbot, tmp_path, kind):
+    parent = opened.window
+    dialog = (
+        NewProjectDialog("", parent)
+        if kind == "new"
+        else TargetDialog(FIRST_TARGET, tmp_path, parent)
+    )
+    dialog.show()
+    qtbot.waitExposed(dialog)
+    high = dialog.screen().availableSize().height()
+    assert dialog.height() <= high
+    assert dialog.buttons.geometry().bottom() <= high
+    dialog.reject()
+
+
+def test_that_names_in_the_tree_keep_their_room(small, qtbot):
+    tree = small.window.reveal("modules").tree
+    tree.resize(260, 300)
+    assert tree.columnWidth(Column.MODULE) >= 104
+
+
+@pytest.mark.parametrize("target", ["", "nnpa"])
+def test_that_every_button_that_is_off_says_why(opened, qtbot, target):
+    if target:
+        choice = TargetChoice(id=target)
+        opened.document.apply("Set target", lambda p: edits.set_target(p, choice))
+    else:
+        opened.runs.run_to("")
+        qtbot.waitUntil(lambda: not opened.runner.running)
+    silent = []
+    for row in PANELS:
+        panel = opened.window.reveal(row.id)
+        panel.flush()
+        buttons = panel.findChildren(QAbstractButton)
+        off = [b for b in buttons if b.isVisible() and not b.isEnabled() and not b.toolTip()]
+        silent += [(row.id, button.text()) for button in off]
+    assert silent == []
+
+
+@pytest.mark.parametrize(("name", "page"), [("graph", "_pages"), ("modules", "_stack")])
+def test_that_an_empty_panel_has_the_button_that_fills_it(opened, qtbot, name, page):
+    panel = opened.window.reveal(name)
+    panel.flush()
+    note = getattr(panel, page).currentWidget()
+    assert note.button.text() == "Run Export"
+    note.button.click()
+    qtbot.waitUntil(lambda: getattr(panel, page).currentWidget() is not note)
+
+
+def test_that_operators_alike_on_the_cpu_are_one_problem():
+    nodes = [
+        CpuNode(node=f"add_{i}", op="aten.add.Tensor", module="", reason="It is float.")
+        for i in range(3)
+    ]
+    lone = CpuNode(node="sort", op="aten.sort.default", module="", reason="No kernel.")
+    first, second = on_the_cpu([*nodes, lone])
+    assert first.message == "3 operators add stay on the CPU: It is float."
+    assert first.where.id == "add_0"
+    assert second.message == "sort stays on the CPU: No kernel."
+
+
+def test_that_a_name_no_line_can_break_is_shortened_and_told_in_full(qtbot):
+    name = "encoder.second_stage_with_residual_connections.inner_bottleneck"
+    label = WrappedLabel(f"Most is taken by {name}.")
+    qtbot.addWidget(label)
+    assert name not in label.text()
+    assert name in label.toolTip()
+    label.setText("Most is taken by stem.")
+    assert label.toolTip() == ""

@@ -1,0 +1,366 @@
+"""The window as a person uses it, over fake engines."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtWidgets import QPushButton, QTabBar
+
+from tests.conftest import SESSIONS
+from tests.fakes.engine import Play
+from tests.fakes.projects import make_project, write_project
+from ui.features.project.recipe import RecipeDialog
+from ui.shell.panels import PANELS
+from workbench.errors import ErrorInfo, Place
+from workbench.graph.snapshot import GraphSnapshot, Node
+from workbench.project import edits, store
+from workbench.project.model import TargetChoice
+from workbench.protocol import decode_event
+
+
+def run_to(workbench, qtbot, stage):
+    action = {"": "run_all", "evaluate": "run_evaluate", "lower": "run_lower"}[stage]
+    workbench.window.actions_by_id[action].trigger()
+    qtbot.waitUntil(lambda: not workbench.runner.running)
+    qtbot.waitUntil(lambda: workbench.session.stage(stage or "package").state != "queued")
+
+
+def drop(window, path):
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    kind = Qt.DropAction.CopyAction
+    none = Qt.KeyboardModifier.NoModifier
+    window.dropEvent(QDropEvent(QPointF(5, 5), kind, data, Qt.MouseButton.LeftButton, none))
+
+
+def state_of(workbench, stage):
+    return workbench.window.pipeline.button(stage).view.state
+
+
+def test_that_the_first_page_is_there_without_a_project(workbench):
+    assert workbench.window.welcome.isVisible()
+    assert not workbench.window.actions_by_id["save"].isEnabled()
+    assert "Quantization Workbench" in workbench.window.windowTitle()
+
+
+def test_that_the_first_page_begins_a_project_from_a_recipe(workbench):
+    buttons = workbench.window.welcome.findChildren(QPushButton)
+    next(b for b in buttons if b.text().startswith("From a recipe")).click()
+    (dialog,) = workbench.window.findChildren(RecipeDialog)
+    assert dialog.isVisible()
+    dialog.reject()
+
+
+def test_that_an_open_project_shows_its_panels_and_stages(opened):
+    assert not opened.window.welcome.isVisible()
+    assert opened.window.docks["modules"].isVisible()
+    assert state_of(opened, "export") == "stale"
+    assert state_of(opened, "run") == "unavailable"
+    assert opened.window.windowTitle().startswith("net.qwb")
+
+
+def test_that_a_whole_run_fills_the_window(opened, qtbot, notices):
+    run_to(opened, qtbot, "")
+    states = {v.id: v.state for v in opened.session.stages() if v.id != "run"}
+    assert set(states.values()) == {"cached"}
+    tree = opened.window.reveal("modules").tree
+    qtbot.waitUntil(lambda: tree.model().rowCount() == 1)
+    qtbot.waitUntil(lambda: opened.context.problems.rowCount() > 0)
+    said = [opened.context.problems.index(r, 1).data() for r in range(2)]
+    assert any("stays on the CPU" in text for text in said)
+
+
+def test_that_a_second_opening_shows_results_with_no_engine(opened, qtbot, engines, project_file):
+    run_to(opened, qtbot, "")
+    started = len(engines.made)
+    opened.files.close_project()
+    assert opened.window.welcome.isVisible()
+    opened.files.open_path(project_file)
+    qtbot.waitUntil(lambda: state_of(opened, "package") == "cached")
+    assert opened.context.outline.modules
+    assert len(engines.made) == started
+
+
+def test_that_an_edit_makes_later_stages_stale_and_undo_brings_results_back(opened, qtbot):
+    run_to(opened, qtbot, "")
+    opened.context.assigner.modules(["stem"], "a16w8")
+    qtbot.waitUntil(lambda: state_of(opened, "prepare") == "stale")
+    assert state_of(opened, "export") == "cached"
+    opened.document.undo_stack.undo()
+    qtbot.waitUntil(lambda: state_of(opened, "package") == "cached")
+
+
+def test_that_the_same_edit_has_its_name_in_the_menu(opened, qtbot):
+    opened.context.assigner.modules(["head"], "a16w8")
+    assert opened.document.undo_stack.undoText() == "Set head to a16w8"
+    assert opened.window.isWindowModified()
+
+
+def test_that_a_failed_stage_is_told_once_and_listed(opened, qtbot, engines, notices):
+    info = ErrorInfo(message="softmax is too wide.", hint="Use a8w8 there.",
+                     where=Place(kind="module", id="head"))  # fmt: skip
+    engines.plays = [Play(fail="lower", infos=[info]), Play(fail="lower", infos=[info])]
+    run_to(opened, qtbot, "lower")
+    notice = notices.take("softmax is too wide.")
+    assert notice.where == info.where
+    assert state_of(opened, "lower") == "failed"
+    qtbot.waitUntil(lambda: opened.context.problems.rowCount() > 0)
+    assert opened.context.problems.problem_at(0).message == "softmax is too wide."
+    opened.notices.place_asked.emit(notice.where)
+    assert opened.context.selection.value.modules == {"head"}
+
+
+def test_that_a_crash_is_one_sentence_and_the_project_is_kept(opened, qtbot, engines, notices):
+    engines.plays = [Play(crash="calibrate"), Play()]
+    before = opened.document.project
+    run_to(opened, qtbot, "evaluate")
+    notice = notices.take("signal 11")
+    assert "calibrate" in notice.text
+    assert "Run again" in notice.hint
+    assert opened.document.project is before
+    assert state_of(opened, "prepare") == "cached"
+    run_to(opened, qtbot, "evaluate")
+    assert state_of(opened, "evaluate") == "cached"
+
+
+def test_that_cancel_leaves_finished_stages(opened, qtbot, engines):
+    engines.plays = [Play(hold="calibrate")]
+    opened.window.actions_by_id["run_evaluate"].trigger()
+    qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "running")
+    assert opened.window.pipeline.button("calibrate").second_line().startswith("50%")
+    qtbot.mouseClick(opened.window.pipeline.cancel, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "stale")
+    assert state_of(opened, "prepare") == "cached"
+    assert not opened.window.pipeline.cancel.isEnabled()
+
+
+def test_that_editing_goes_on_while_work_runs(opened, qtbot, engines):
+    engines.plays = [Play(hold="calibrate")]
+    opened.window.actions_by_id["run_evaluate"].trigger()
+    qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "running")
+    assert opened.context.assigner.modules(["head"], "a16w8")
+    qtbot.waitUntil(
+        lambda: opened.session.stage("calibrate").reason == "for the rules as they were"
+    )
+
+
+def test_that_closing_with_work_running_asks_once(opened, qtbot, engines, notices):
+    engines.plays = [Play(hold="calibrate")]
+    opened.window.actions_by_id["run_evaluate"].trigger()
+    qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "running")
+    opened.window.close()
+    assert opened.window.isVisible()
+    notice = notices.take("Work is still running.")
+    opened.notices.choose(notice.id, "Keep working")
+    assert opened.window.isVisible()
+    assert opened.runner.running
+
+
+def test_that_unsaved_changes_are_asked_about_before_another_project(
+    opened, tmp_path, notices, project_file
+):
+    opened.context.assigner.modules(["head"], "a16w8")
+    other = write_project(tmp_path / "other")
+    opened.files.open_path(other)
+    notice = notices.take("Save the changes to net.qwb?")
+    assert opened.document.path == project_file
+    opened.notices.choose(notice.id, "Save")
+    assert opened.document.path == other
+    assert store.load(project_file).rules[-1].match == "head"
+
+
+def test_that_a_refused_precision_says_why(opened, notices):
+    opened.context.assigner.rule("global", "", "uint8")
+    assert "signed integers" in notices.take("uint8 cannot be used here.").hint
+    assert opened.document.undo_stack.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("broken.qwb", "{", "Broken at line 1"),
+        ("empty.qwb", "", "The project file is empty."),
+        ("newer.qwb", '{"version": 99}', "newer program"),
+        ("poem.pdf", "roses", "poem.pdf is nothing to open here."),
+    ],
+)
+def test_that_a_dropped_file_that_is_no_use_is_one_sentence(opened, notices, name, content, said):
+    project_file = opened.document.path
+    path = project_file.parent / name
+    path.write_text(content)
+    drop(opened.window, path)
+    assert notices.take(said).level == "error"
+    assert opened.document.path == project_file
+
+
+def test_that_dropped_data_asks_what_it_is_for(opened, tmp_path, notices):
+    path = tmp_path / "mine" / "samples.npz"
+    path.write_bytes(b"")
+    drop(opened.window, path)
+    notice = notices.take("What is samples.npz for?")
+    opened.notices.choose(notice.id, "Calibration")
+    assert opened.document.project.calibration.spec == "samples.npz"
+    assert opened.document.undo_stack.undoText() == "Calibrate on samples.npz"
+
+
+def test_that_a_project_open_elsewhere_can_be_read(workbench, project_file, notices, tmp_path):
+    from ui.state.document import Document
+
+    other = Document(tmp_path / "recovery")
+    other.open(project_file)
+    workbench.files.open_path(project_file)
+    notice = notices.take("is open in another window")
+    workbench.notices.choose(notice.id, "Open to read")
+    assert workbench.document.read_only
+    assert "(read only)" in workbench.window.windowTitle()
+    other.close()
+
+
+@pytest.mark.parametrize("path", SESSIONS, ids=lambda p: p.stem)
+def test_that_every_panel_survives_every_recorded_session(opened, qtbot, path, notices):
+    for row in PANELS:
+        assert opened.window.reveal(row.id) is not None
+    for line in path.read_bytes().splitlines():
+        opened.runner.received.emit(decode_event(line))
+    opened.context.log.flush()
+    for row in PANELS:
+        opened.window.reveal(row.id).flush()
+    if path.stem == "failed":
+        notices.posted.clear()
+
+
+@pytest.mark.parametrize("row", PANELS, ids=lambda r: r.id)
+def test_that_a_panel_opens_empty_and_has_names_for_everything(workbench, row, qtbot):
+    panel = row.load()(workbench.context)
+    qtbot.addWidget(panel)
+    panel.resize(400, 300)
+    panel.show()
+    panel.flush()
+    shown = [b for b in panel.findChildren(QPushButton) if b.isVisible()]
+    nameless = [b for b in shown if not (b.text() or b.accessibleName())]
+    assert not nameless
+    panel.stop()
+
+
+def test_that_the_theme_changes_at_once_and_is_remembered(opened):
+    assert opened.context.theme.dark
+    opened.window.actions_by_id["theme"].trigger()
+    assert not opened.context.theme.dark
+    assert opened.settings.theme == "light"
+
+
+def test_that_the_palette_does_what_it_finds(opened, qtbot):
+    opened.window.actions_by_id["palette"].trigger()
+    box = opened.window.palette_box
+    qtbot.keyClicks(box.line, "dark or")
+    assert box.list.item(0).text().startswith("Dark or light")
+    qtbot.keyClick(box.line, Qt.Key.Key_Return)
+    assert not opened.context.theme.dark
+    assert not box.isVisible()
+
+
+def test_that_the_palette_goes_to_modules(opened, qtbot):
+    run_to(opened, qtbot, "evaluate")
+    opened.window.actions_by_id["palette"].trigger()
+    qtbot.keyClicks(opened.window.palette_box.line, "stem.conv")
+    qtbot.keyClick(opened.window.palette_box.line, Qt.Key.Key_Return)
+    assert opened.context.selection.value.modules == {"stem.conv"}
+
+
+def test_that_a_layout_comes_back(opened, qtbot):
+    opened.window.docks["inspector"].hide()
+    opened.settings.save_layout("mine", opened.window.layout_parts())
+    opened.window.arrange_at_first()
+    assert opened.window.docks["inspector"].isVisible()
+    opened.window.apply_layout(opened.settings.layout("mine"))
+    assert not opened.window.docks["inspector"].isVisible()
+
+
+def test_that_tabs_of_an_arrangement_before_do_not_lie_over_the_new_ones(opened):
+    for _ in range(3):
+        opened.window.arrange_at_first()
+    center = opened.window.center
+    bars = [bar for bar in center.findChildren(QTabBar) if bar.parent() is center]
+    shown = [bar for bar in bars if not bar.isHidden()]
+    assert len(shown) == 1
+    titles = {row.title for row in PANELS if row.area == "center"}
+    assert {shown[0].tabText(place) for place in range(shown[0].count())} == titles
+
+
+def test_that_choosing_a_target_is_one_step_with_a_valid_memory_mode(opened):
+    device = opened.window.pipeline.target._device
+    options = {"memory_mode": "Dedicated_Sram", "system_config": "Ethos_U85_SYS_DRAM_Low"}
+    opened.document.apply("U85", lambda p: edits.set_target(
+        p, TargetChoice(id="ethos-u85-256", options=options)
+    ))  # fmt: skip
+    row = device.findData("ethos-u55-64")
+    device.setCurrentIndex(row)
+    device.activated.emit(row)
+    target = opened.document.project.target
+    assert target.id == "ethos-u55-64"
+    assert target.options["system_config"] == "Ethos_U55_High_End_Embedded"
+    assert target.options["memory_mode"] == "Shared_Sram"
+    assert opened.document.undo_stack.undoText() == "Set target to ethos-u55-64"
+
+
+def test_that_deliverables_are_copied_where_the_user_says(opened, qtbot, tmp_path):
+    run_to(opened, qtbot, "")
+    opened.deliveries.deliver(tmp_path / "out")
+    assert (tmp_path / "out" / "net.pte").read_bytes() == b"PTE!"
+
+
+def test_that_a_new_unsaved_project_is_marked_and_asked_about(workbench, tmp_path, notices):
+    workbench.document.new(make_project(), tmp_path)
+    assert workbench.window.isWindowModified()
+    workbench.files.close_project()
+    notice = notices.take("Save the changes to net (not saved)?")
+    workbench.notices.choose(notice.id, "Do not save")
+    assert workbench.document.project is None
+
+
+def test_that_the_window_never_imports_torch():
+    code = (
+        "import ui.shell.app, sys;"
+        "heavy = {'torch', 'torchao', 'executorch', 'numpy', 'pyqtgraph'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert said.stdout.strip() == "[]"
+
+
+def test_that_a_machine_without_a_screen_gets_a_sentence(monkeypatch, capsys):
+    from ui.__main__ import main
+
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["digits.qwb"]) == 2
+    assert "`workbench run digits.qwb --out dist`" in capsys.readouterr().err
+
+
+def test_that_a_place_in_a_later_graph_is_shown_at_its_level(opened, qtbot):
+    run_to(opened, qtbot, "lower")
+    graph = opened.window.reveal("graph")
+    qtbot.waitUntil(lambda: graph.tabs.isTabEnabled(3))
+    edge = GraphSnapshot.load(opened.session.result("lower") / "graph.json")
+    extra = Node("edge_only", "quantize", "quantize")
+    nodes = (*edge.nodes, extra)
+    changed = GraphSnapshot("edge", nodes, edge.edges, edge.modules)
+    changed.save(opened.session.result("lower") / "graph.json")
+    opened.notices.place_asked.emit(Place(kind="node", id="edge_only"))
+    qtbot.waitUntil(lambda: graph.tabs.tabText(graph.tabs.currentIndex()) == "Edge")
+    assert opened.context.selection.value.nodes == {"edge_only"}
+
+
+def test_that_what_the_compiler_refuses_is_kept_off_in_one_step(opened, qtbot, notices):
+    opened.window.actions_by_id["blame"].trigger()
+    qtbot.waitUntil(lambda: notices.says("The compiler refuses head."))
+    notice = notices.take("The compiler refuses head.")
+    assert notice.hint == "Vela said no."
+    opened.notices.choose(notice.id, "Keep it off the NPU")
+    rule = opened.document.project.rules[-1]
+    assert (rule.kind, rule.match, rule.config) == ("module_name", "head", "cpu")
+    assert opened.document.undo_stack.undoText() == "Keep head off the NPU"

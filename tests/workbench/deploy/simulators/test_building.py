@@ -1,0 +1,157 @@
+"""A runner is built from a checkout with pools that fit the program, and then runs it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes import checkout
+from tests.processes import command_lines
+from tests.workbench.deploy.simulators.conftest import PROGRAMS, TARGETS, samples
+from workbench.deploy.simulators.compatibility import Program, read_runner
+from workbench.deploy.simulators.discovery import Installed, device_of
+from workbench.deploy.simulators.run import Job, run
+from workbench.deploy.simulators.runner_build import SETUP, Build, Watching, arguments, build_runner
+from workbench.errors import Cancelled, WorkbenchError
+
+
+@pytest.fixture
+def build(tmp_path, monkeypatch):
+    """A function that builds in folders of the test's own."""
+    monkeypatch.setenv("PATH", f"{checkout.tools(tmp_path / 'tools')}:/usr/bin:/bin")
+    sources = checkout.make(tmp_path / "executorch")
+
+    def made(family="u55", watching=None, **fields):
+        program = Program("program.pte", (PROGRAMS / family / "program.pte").read_bytes())
+        wanted = Build(sources, program, **fields)
+        place = tmp_path / "runners" / wanted.name
+        return build_runner(wanted, tmp_path / "tree", place, watching or Watching())
+
+    return made
+
+
+@pytest.mark.parametrize("family", TARGETS)
+def test_that_a_built_runner_runs_its_program(bench, build, tmp_path, family):
+    lines, shares = [], []
+    runner = build(family, Watching(lines.append, shares.append))
+    assert shares == [0.0, 0.25, 0.5, 1.0, 1.0]
+    assert any("Configuring done" in line for line in lines)
+    device = device_of(TARGETS[family])
+    bench.program(family)
+    data = (PROGRAMS / family / "program.pte").read_bytes()
+    job = Job(
+        Installed(device.simulator, bench.simulator(family), "named"), runner,
+        Program("program.pte", data), device, samples(2), timeout_s=30.0,
+    )  # fmt: skip
+    report = run(job, tmp_path / "uart.log").report
+    assert report.succeeded, report.last_lines
+    assert report.exit_reason.startswith("All 2 samples")
+
+
+def test_that_a_program_can_be_built_in_with_pools_of_its_own_size(build):
+    runner = build(wanted="embedded")
+    assert runner.placement == "embedded"
+    assert (PROGRAMS / "u55" / "program.pte").read_bytes() in runner.data
+    assert set(runner.pools.values()) == {65536}
+
+
+def test_that_a_runner_for_an_address_says_so_to_the_script(build, tmp_path):
+    program = Program("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
+    wanted = Build(tmp_path, program, "address", address=0x62000000)
+    assert "--pte=0x62000000" in arguments(wanted, tmp_path, tmp_path / "x.pte")
+    assert build(wanted="address", address=0x62000000).placement == "bare"
+
+
+def test_that_the_arguments_are_those_of_the_real_script(tmp_path):
+    """Every option in the form that the script of the checkout reads it."""
+    data = (PROGRAMS / "u85" / "program.pte").read_bytes()
+    words = arguments(Build(tmp_path, Program("p", data), etdump=True), tmp_path, tmp_path)
+    assert words[2:5] == ["--pte=semihosting", "--target=ethos-u85-256", "--build_type=Release"]
+    assert "--system_config=Ethos_U85_SYS_DRAM_Mid" in words
+    assert "--memory_mode=Dedicated_Sram_384KB" in words
+    assert "--etdump" in words
+    (flags,) = (word for word in words if word.startswith("--extra_build_flags="))
+    assert "-DET_ARM_BAREMETAL_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE=67108864" in flags
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        ("toolchain", "The Arm GNU toolchain was not found."),
+        ("overflow", "The runner does not fit the memory of the simulated board."),
+        ("python", "A Python package that ExecuTorch's code generation needs is missing."),
+        ("disk", "The disk is full."),
+    ],
+)
+def test_that_a_build_that_fails_says_why(build, monkeypatch, how, cause):
+    monkeypatch.setenv("BUILD_DOUBLE_FAIL", how)
+    with pytest.raises(WorkbenchError) as caught:
+        build()
+    first, second, *_ = caught.value.infos
+    assert first.message == "The runner could not be built."
+    assert "build.log" in first.hint
+    assert (second.message, second.details) == (cause, checkout.FAILURES[how])
+    assert second.hint
+
+
+def test_that_an_unknown_failure_keeps_the_last_lines(build, monkeypatch):
+    monkeypatch.setenv("BUILD_DOUBLE_FAIL", "unknown")
+    with pytest.raises(WorkbenchError) as caught:
+        build()
+    (info,) = caught.value.infos
+    assert "something nobody has seen" in info.details
+
+
+def test_that_a_build_without_a_runner_is_no_success(build, monkeypatch):
+    monkeypatch.setenv("BUILD_DOUBLE_FAIL", "nothing")
+    with pytest.raises(WorkbenchError, match="left no arm_executor_runner"):
+        build()
+
+
+def test_that_a_cancelled_build_leaves_no_process(build, monkeypatch, tmp_path):
+    monkeypatch.setenv("BUILD_DOUBLE_FAIL", "hang")
+    heard = []
+    with pytest.raises(Cancelled):
+        build(watching=Watching(heard.append, cancelled=lambda: len(heard) > 1))
+    assert not [line for line in command_lines() if str(tmp_path) in line]
+
+
+def test_that_a_build_that_fails_keeps_the_runner_of_before(build, monkeypatch):
+    before = build().path
+    monkeypatch.setenv("BUILD_DOUBLE_FAIL", "overflow")
+    with pytest.raises(WorkbenchError):
+        build()
+    assert read_runner(before).placement == "semihosting"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda root: (root / SETUP).unlink(), "were not set up"),
+        (lambda root: (root / "backends").rename(root / "x"), "is no ExecuTorch checkout"),
+    ],
+)
+def test_that_a_checkout_that_cannot_build_is_refused_before(build, tmp_path, spoil, said):
+    spoil(tmp_path / "executorch")
+    with pytest.raises(WorkbenchError, match=said) as caught:
+        build()
+    assert caught.value.infos[0].hint
+
+
+def test_that_a_path_with_a_space_is_refused_before(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{checkout.tools(tmp_path / 'tools')}:/usr/bin:/bin")
+    sources = checkout.make(tmp_path / "my sources")
+    program = Program("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
+    with pytest.raises(WorkbenchError, match="has a space"):
+        build_runner(Build(sources, program), tmp_path / "t", tmp_path / "r", Watching())
+
+
+def test_that_a_missing_tool_is_named(build, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(WorkbenchError, match="bash is not on the PATH"):
+        build()
+
+
+def test_that_a_program_for_no_npu_cannot_have_a_runner():
+    program = Program("x.pte", (PROGRAMS.parent / "no_delegate.pte").read_bytes())
+    with pytest.raises(WorkbenchError, match="does not say which Ethos-U"):
+        _ = Build(PROGRAMS, program).target

@@ -1,0 +1,72 @@
+"""Inputs are read from the usual files, and what does not fit is named before a run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from workbench.deploy.simulators.run import ones, read_samples
+from workbench.errors import WorkbenchError
+
+A = {"type": "tensor", "dtype": "float32", "shape": [1, 2, 3]}
+B = {"type": "tensor", "dtype": "int8", "shape": [1, 4]}
+X, Y = np.arange(6, dtype=np.float32).reshape(1, 2, 3), np.arange(4, dtype=np.int8).reshape(1, 4)
+
+
+def written(folder, name, array):
+    path = folder / name
+    if path.suffix == ".bin":
+        path.write_bytes(array.tobytes())
+    else:
+        np.save(path, array)
+    return path
+
+
+def test_that_one_file_an_input_is_one_sample(tmp_path):
+    files = [written(tmp_path, "x.npy", X), written(tmp_path, "y.bin", Y)]
+    ((a, b),) = read_samples(files, [A, B])
+    np.testing.assert_array_equal(a, X)
+    np.testing.assert_array_equal(b, Y)
+
+
+def test_that_several_samples_stand_along_the_first_axis(tmp_path):
+    path = tmp_path / "both.npz"
+    np.savez(path, x=np.concatenate([X, X + 1]), y=np.stack([Y, Y + 1]))
+    (_, second) = read_samples([path], [A, B])
+    np.testing.assert_array_equal(second[0], X + 1)
+    np.testing.assert_array_equal(second[1], Y + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "said"),
+    [
+        ("x.npy", X.astype(np.float64), "is float64; the program's input wants float32"),
+        ("x.npy", X.reshape(1, 3, 2), r"has the shape \(1, 3, 2\)"),
+        ("x.npy", X[0], r"has the shape \(2, 3\)"),
+        ("x.bin", X[:, :1], "has 12 bytes; the program's input wants 24 a sample"),
+        ("x.bin", X[:0], "has 0 bytes"),
+    ],
+)
+def test_that_a_wrong_type_or_shape_is_named(tmp_path, name, array, said):
+    with pytest.raises(WorkbenchError, match=said):
+        read_samples([written(tmp_path, name, array)], [A])
+
+
+def test_that_too_few_unequal_and_unreadable_inputs_are_told(tmp_path):
+    x, y = written(tmp_path, "x.npy", X), written(tmp_path, "y.npy", np.concatenate([Y, Y]))
+    with pytest.raises(WorkbenchError, match="has 2 inputs; 1 were given"):
+        read_samples([x], [A, B])
+    with pytest.raises(WorkbenchError, match="different numbers of samples: 1, 2"):
+        read_samples([x, y], [A, B])
+    with pytest.raises(WorkbenchError, match=r"none\.npy cannot be read: No such file"):
+        read_samples([tmp_path / "none.npy"], [A])
+    (tmp_path / "text.npy").write_text("no array")
+    with pytest.raises(WorkbenchError, match="holds no plain arrays"):
+        read_samples([tmp_path / "text.npy"], [A])
+    (tmp_path / "pickle.npy").write_bytes(b"\x80\x04N.")
+    with pytest.raises(WorkbenchError, match="holds no plain arrays"):
+        read_samples([tmp_path / "pickle.npy"], [A])
+
+
+def test_that_without_inputs_all_are_ones():
+    assert [array.tolist() for array in ones([B])] == [[[1, 1, 1, 1]]]

@@ -1,0 +1,221 @@
+"""Boards: each makes a target that Vela takes, fits or not in numbers, and a bad file is told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.projects import make_project
+from workbench.cli import main
+from workbench.deploy import boards
+from workbench.deploy.boards import Board, all_boards, fit, load, of_program, read, sentence
+from workbench.errors import WorkbenchError
+from workbench.project import edits, store
+from workbench.project.board_files import SHIPPED, own_folder
+from workbench.project.model import TargetChoice
+from workbench.pte.description import memory
+from workbench.targets import target_of
+
+PROGRAM = (Path(__file__).parents[2] / "data" / "programs" / "u55.pte").read_bytes()
+SHIPPED_IDS = sorted(path.stem for path in SHIPPED.glob("*.toml"))
+SMALL = """
+title = "Small"
+[[npu]]
+devices = ["ethos-u55-128"]
+system_config = "Ethos_U55_High_End_Embedded"
+memory_modes = ["Shared_Sram"]
+source = "made up"
+confirmed = true
+[[memory]]
+name = "RAM"
+kind = "sram"
+bytes = {ram}
+source = "made up"
+confirmed = true
+[[memory]]
+name = "flash"
+kind = "flash"
+bytes = {flash}
+source = "made up"
+confirmed = true
+"""
+
+
+def write(folder, name="mine.toml", text=SMALL, ram=1 << 20, flash=1 << 20):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text.format(ram=ram, flash=flash) if text is SMALL else text)
+    return folder / name
+
+
+@pytest.mark.parametrize("name", SHIPPED_IDS)
+def test_that_every_device_of_a_board_makes_a_complete_and_valid_target(name, tmp_path):
+    board = load(name, tmp_path)
+    for device in (d for npu in board.npu for d in npu.devices):
+        made = boards.choice_for(name, board, tmp_path, device=device)
+        usual, *others = board.npu_of(device).memory_modes
+        assert made.options["memory_mode"] == usual
+        assert target_of(device).complete(made, tmp_path) == made
+        for mode in (usual, *others):
+            choice = TargetChoice(id=device, options={**made.options, "memory_mode": mode})
+            assert target_of(device).check(choice, tmp_path) == []
+            assert boards.lacking(board, choice, tmp_path) == []
+            assert boards.departures(board, choice, tmp_path) == boards.departures(
+                board, made, tmp_path
+            )
+
+
+def test_that_the_boards_of_the_issue_are_there_and_say_what_is_not_confirmed():
+    assert len(SHIPPED_IDS) == 9
+    found = all_boards()
+    assert all(isinstance(board, Board) for board in found.values())
+    doubtful = [n for n, b in found.items() if not all(m.confirmed for m in (*b.memory, *b.npu))]
+    assert {"himax-we2", "infineon-psoc-edge-e84", "nuvoton-m55m1", "nxp-imx93"} <= set(doubtful)
+
+
+def test_that_choosing_a_board_sets_everything_and_keeps_what_no_board_decides(tmp_path):
+    before = make_project()
+    own = {**before.target.options, "integer_io": True, "arena_cache_bytes": 1024}
+    before = edits.set_target(before, TargetChoice(id=before.target.id, options=own))
+    after = boards.put(before, "renesas-ra8p1", tmp_path)
+    assert (after.board, after.target.id) == ("renesas-ra8p1", "ethos-u55-256")
+    options = after.target.options
+    assert (options["system_config"], options["memory_mode"]) == ("RA8P1", "Shared_Sram")
+    assert options["arena_cache_bytes"] == 1664 * 1024
+    assert options["integer_io"] is True
+    away = boards.put(after, "", tmp_path)
+    assert (away.board, away.target) == ("", after.target)
+
+
+def test_that_a_board_without_the_memory_a_mode_needs_is_refused_with_what_it_has(tmp_path):
+    text = SMALL.format(ram=1 << 20, flash=1 << 20).replace("u55-128", "u85-256")
+    text = text.replace("Ethos_U55_High_End_Embedded", "Ethos_U85_SYS_DRAM_Mid")
+    path = write(tmp_path, text=text.replace('["Shared_Sram"]', '["Dedicated_Sram_384KB"]'))
+    with pytest.raises(WorkbenchError) as caught:
+        boards.put(make_project(), path.name, tmp_path)
+    (problem,) = caught.value.infos
+    assert "keeps tensors in DRAM, and Small has none" in problem.message
+    assert "RAM (sram), flash (flash)" in problem.hint
+
+
+def test_that_a_mode_changed_later_to_one_the_board_cannot_do_is_a_problem(tmp_path):
+    write(tmp_path)
+    project = boards.put(make_project(), "mine.toml", tmp_path)
+    assert list(boards.problems(project, tmp_path)) == []
+    options = {"system_config": "Ethos_U65_High_End", "memory_mode": "Dedicated_Sram"}
+    moved = edits.set_target(project, TargetChoice(id="ethos-u65-256", options=options))
+    assert "has none" in next(boards.problems(moved, tmp_path)).message
+    assert "does not have" in next(boards.oddities(moved, tmp_path)).message
+
+
+def test_that_a_board_sets_its_usual_memory_mode_whatever_was_set_before(tmp_path):
+    project = boards.put(make_project(), "nxp-imx93", tmp_path)
+    assert project.target.options["memory_mode"] == "Dedicated_Sram_384KB"
+    assert project.target.options["arena_cache_bytes"] is None
+
+
+def test_that_another_clock_than_the_configurations_is_told(tmp_path):
+    project = boards.put(make_project(), "nuvoton-m55m1", tmp_path)
+    (oddity,) = boards.oddities(project, tmp_path)
+    assert "assumes 200 MHz; the board's NPU runs at 220 MHz" in oddity.message
+
+
+def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path):
+    needs = memory(PROGRAM)
+    pools = needs.method_pool_bytes + needs.scratch_pool_bytes
+    project = make_project(board="mine.toml")
+    write(tmp_path, ram=pools, flash=len(PROGRAM))
+    found = of_program(project, tmp_path, PROGRAM)
+    assert found.fits
+    assert {f.name: f.free for f in found.fillings} == {"RAM": 0, "flash": 0}
+    assert sentence(found) == "Fits Small."
+    write(tmp_path, ram=pools - 1, flash=len(PROGRAM) - 1)
+    found = of_program(project, tmp_path, PROGRAM)
+    assert not found.fits
+    assert f"the program needs {len(PROGRAM) / 1024:,.1f} KiB in one piece" in sentence(found)
+    assert "and no SRAM or DRAM has more than" in sentence(found) or "no SRAM has" in sentence(
+        found
+    )
+
+
+def test_that_without_delegates_no_scratch_is_asked_for(tmp_path):
+    write(tmp_path)
+    program = (Path(__file__).parents[2] / "data" / "programs" / "no_delegate.pte").read_bytes()
+    found = of_program(make_project(board="mine.toml"), tmp_path, program)
+    names = {d.what for f in found.fillings for d in f.demands}
+    assert names == {"program", "method pool"}
+
+
+def test_that_sizes_that_nobody_confirmed_put_the_verdict_in_doubt(tmp_path):
+    text = SMALL.format(ram=1 << 20, flash=1 << 20).replace("confirmed = true", "confirmed = false")
+    write(tmp_path, text=text)
+    found = of_program(make_project(board="mine.toml"), tmp_path, PROGRAM)
+    assert "if the sizes that are not confirmed hold (RAM, flash)" in sentence(found)
+    assert not fit(read(tmp_path / "mine.toml"), []).doubts
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("title =", "is not TOML"),
+        ("", "title: Field required"),
+        (SMALL.replace('source = "made up"', "", 1), "npu[0].source: Field required"),
+        (SMALL.replace('kind = "sram"', 'kind = "rom"'), "memory[0].kind"),
+        (SMALL.replace("bytes = {ram}", "bytes = -1"), "memory[0].bytes"),
+        (SMALL.replace("bytes = {ram}", "bytes = nan"), "memory[0].bytes"),
+        (SMALL + "colour = 1\n", "memory[1].colour"),
+    ],
+)
+def test_that_a_bad_file_is_told_once_and_the_rest_still_load(text, words, capsys):
+    write(own_folder(), text=text.format(ram=1, flash=1))
+    write(own_folder(), "good.toml")
+    found = all_boards()
+    assert words in str(found["mine"])
+    assert found["good"].title == "Small"
+    assert main(["boards"]) == 0
+    said = capsys.readouterr()
+    assert "good" in said.out
+    assert said.err.count(words) == 1
+
+
+def test_that_an_own_board_brings_its_own_ini(tmp_path, capsys):
+    (tmp_path / "b").mkdir()
+    text = SMALL.format(ram=1 << 20, flash=1 << 20).replace(
+        'system_config = "Ethos_U55_High_End_Embedded"', 'ini = "x.ini"\nsystem_config = "Mine"'
+    )
+    write(tmp_path / "b", text=text.replace('["Shared_Sram"]', '["M"]'))
+    (tmp_path / "b" / "x.ini").write_text(
+        "[System_Config.Mine]\ncore_clock=1e8\naxi0_port=Sram\naxi1_port=OnChipFlash\n"
+        "Sram_clock_scale=1\nOnChipFlash_clock_scale=1\n[Memory_Mode.M]\nconst_mem_area=Axi1\n"
+        "arena_mem_area=Axi0\ncache_mem_area=Axi0\n"
+    )
+    path = tmp_path / "net.qwb"
+    store.save(make_project(), path)
+    assert main(["boards", "b/mine.toml", "--put", str(path), "--json"]) == 0
+    target = json.loads(capsys.readouterr().out)["target"]
+    assert target["options"]["config_ini"] == "board:b/mine.toml/x.ini"
+    assert target_of(target["id"]).check(TargetChoice(**target), tmp_path) == []
+
+
+def test_that_the_command_line_describes_boards_with_their_sources(capsys):
+    assert main(["boards", "himax-we2"]) == 0
+    said = capsys.readouterr().out
+    assert "not confirmed: notes of users" in said
+    assert main(["boards", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["boards"]) == 9
+    assert main(["boards", "nowhere"]) == 2
+    assert "Known: alif" in capsys.readouterr().err
+
+
+def test_that_a_new_project_can_be_made_for_a_board(tmp_path, capsys):
+    (tmp_path / "model.py").write_text("def net(): ...\n")
+    path = tmp_path / "net.qwb"
+    new = ["new", str(path), "--model", "model.py:net"]
+    assert main([*new, "--board", "corstone-300", "--target", "ethos-u65-256"]) == 0
+    made = store.load(path)
+    assert (made.board, made.target.id) == ("corstone-300", "ethos-u65-256")
+    assert made.target.options["memory_mode"] == "Dedicated_Sram_384KB"
+    assert main([*new, "--force", "--board", "himax-we2", "--target", "ethos-u85-256"]) == 2
+    assert main([*new, "--force"]) == 2
+    said = capsys.readouterr().err
+    assert "has no ethos-u85-256" in said
+    assert "Neither a target nor a board" in said

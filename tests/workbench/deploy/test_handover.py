@@ -1,0 +1,201 @@
+"""What goes to the firmware engineer says what the program says, and compiles to its bytes."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.projects import make_project
+from workbench.deploy import boards
+from workbench.deploy.firmware_files import (
+    assembly,
+    c_header,
+    cmake,
+    components,
+    cproject,
+    file_stem,
+    gather,
+    kconfig,
+    linker,
+    region_settings,
+)
+from workbench.deploy.firmware_note import Code, Section, Table, html, markdown, sections, title
+from workbench.project import edits
+from workbench.project.board_files import SHIPPED
+from workbench.project.model import TargetChoice
+from workbench.pte.description import describe
+from workbench.results import LowerResult
+
+PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
+COMPILER = shutil.which("cc")
+ALL = sorted(path.name for path in PROGRAMS.glob("*.pte"))
+
+
+def facts_of(name="u55.pte", folder=Path(), weights=None, board="", target=None):
+    project = make_project()
+    if target is not None:
+        project = edits.set_target(project, target)
+    if board:
+        project = boards.put(project, board, folder)
+    return gather(project, folder, (PROGRAMS / name).read_bytes(), weights)
+
+
+def note(facts):
+    lowered = LowerResult(
+        target=facts.choice.id, system_config="x", memory_mode="y", delegates=facts.delegates,
+        delegated_nodes=1, pte_bytes=1, accelerated=True,
+        cpu_nodes=(), kernels=facts.kernels, vela=(),
+        vela_version="5.1.0",
+    )  # fmt: skip
+    return sections(facts, lowered, (), {"executorch": "1.5.1"}, [{"atol": 0.5, "rtol": 0.0}])
+
+
+def built(folder, *sources):
+    """Compile with the machine's compiler and return what the program prints."""
+    done = subprocess.run(
+        [COMPILER, *sources, "-o", "out"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return subprocess.run([folder / "out"], capture_output=True, check=True).stdout
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_that_the_header_compiles_to_the_program(tmp_path):
+    facts = facts_of()
+    (tmp_path / "net.h").write_bytes(c_header(facts.program, facts.stem))
+    (tmp_path / "main.c").write_text(
+        '#include "net.h"\n#include <stdio.h>\n#include <stdint.h>\n'
+        "int main(void) { return (uintptr_t)net_pte % 16 || "
+        "fwrite(net_pte, 1, net_pte_len, stdout) != net_pte_len; }\n"
+    )
+    assert built(tmp_path, "main.c") == facts.program
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_that_the_assembler_file_holds_program_and_weights(tmp_path):
+    facts = facts_of(weights=b"weights of odd length")
+    (tmp_path / "net.pte").write_bytes(facts.program)
+    (tmp_path / "net.ptd").write_bytes(facts.weights)
+    (tmp_path / "net.S").write_bytes(assembly(facts))
+    (tmp_path / "main.c").write_text(
+        "#include <stdio.h>\nextern const unsigned char net_pte[], net_ptd[];\n"
+        "extern const unsigned int net_pte_len, net_ptd_len;\n"
+        "int main(void) { fwrite(net_pte, 1, net_pte_len, stdout);\n"
+        "  fwrite(net_ptd, 1, net_ptd_len, stdout); return 0; }\n"
+    )
+    assert built(tmp_path, "main.c", "net.S") == facts.program + facts.weights
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_that_pools_and_kernels_are_those_of_the_program(name, tmp_path):
+    facts, seen = facts_of(name), describe((PROGRAMS / name).read_bytes())
+    pools = seen["memory"]
+    assert f"METHOD_ALLOCATOR_POOL_SIZE {pools['method_pool_bytes']} " in cmake(facts)
+    assert f"METHOD_ALLOCATOR_POOL_SIZE={pools['method_pool_bytes']}\n" in kconfig(facts)
+    assert f'SELECT_OPS_LIST "{",".join(seen["kernels"])}"' in cmake(facts)
+    asks = bool(seen["delegates"])
+    assert (f"TEMP_ALLOCATOR_POOL_SIZE={pools['scratch_pool_bytes']}\n" in kconfig(facts)) == asks
+    assert ("CONFIG_ETHOS_U55_128=y\n" in kconfig(facts)) == asks
+    assert ("Backend EthosU" in cproject(facts)) == asks
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no CMake")
+def test_that_cmake_reads_the_settings(tmp_path):
+    facts = facts_of("no_delegate.pte")
+    (tmp_path / "net.cmake").write_text(cmake(facts))
+    (tmp_path / "all.cmake").write_text(
+        "include(${CMAKE_CURRENT_LIST_DIR}/net.cmake)\n"
+        'message("${ET_ARM_BAREMETAL_METHOD_ALLOCATOR_POOL_SIZE} ${EXECUTORCH_SELECT_OPS_LIST}")\n'
+    )
+    said = subprocess.run(
+        ["cmake", "-P", tmp_path / "all.cmake"], capture_output=True, text=True, check=True
+    ).stderr
+    assert said.split() == [str(facts.needs.method_pool_bytes), ",".join(facts.kernels)]
+
+
+def test_that_a_cache_gets_its_pool_and_its_section():
+    target = TargetChoice(
+        id="ethos-u65-256",
+        options={"system_config": "Ethos_U65_High_End", "memory_mode": "Dedicated_Sram_256KB"},
+    )
+    facts = facts_of("u65.pte", target=target)
+    assert "FAST_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE 262144 " in cmake(facts)
+    assert "FAST_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE=262144)" in kconfig(facts)
+    assert "*(.bss.ethosu_scratch) } > SRAM" in linker(facts)
+    assert "*(.bss.tensor_arena) } > DRAM" in linker(facts)
+    assert "NPU_QCONFIG=3" in region_settings(facts.use)
+
+
+def test_that_sections_go_to_the_memories_of_the_board():
+    text = linker(facts_of(board="renesas-ra8p1"))
+    assert "KEEP(*(network_model_sec)) } > MRAM" in text
+    assert "*(.bss.tensor_arena) } > SRAM" in text
+
+
+def test_that_components_are_called_after_their_sources():
+    found = components(facts_of("no_delegate.pte"))
+    assert "Machine Learning:ExecuTorch:Runtime" in found
+    assert not any("Ethos-U" in each for each in found)
+    named = [each for each in components(facts_of()) if "Operators" in each]
+    assert all("_per_" not in each for each in named)
+
+
+def test_that_the_note_says_what_fits_and_what_is_not_confirmed():
+    facts = facts_of(board="himax-we2")
+    text = markdown(title(facts), note(facts))
+    assert "# net on Himax WiseEye2" in text
+    assert "if the sizes that are not confirmed hold" in text
+    assert "not confirmed: notes of users" in text
+    assert "set ET_RTOL to 0 and ET_ATOL to 0.5" in text
+
+
+def test_that_the_note_without_a_board_says_what_is_needed():
+    facts = facts_of()
+    text = markdown(title(facts), note(facts))
+    assert "No board was chosen" in text
+    assert f"| program | {len(facts.program):,} |" in text
+
+
+def test_that_both_forms_of_the_note_say_the_same_and_escape():
+    page = [Section("A & B", ("x < y", Table(("a",), (("1|2",),)), Code("<i>")))]
+    assert "1\\|2" in markdown("T", page)
+    text = html("T", page)
+    assert "A &amp; B" in text
+    assert "&lt;i&gt;" in text
+    assert "<td>1|2</td>" in text
+
+
+def test_that_a_projects_name_becomes_a_c_identifier():
+    assert [file_stem(n) for n in ("a b-c", "3d", "\u00e9t\u00e9", "")] == [
+        "a_b_c", "model_3d", "t", "model",
+    ]  # fmt: skip
+
+
+def test_that_without_a_delegate_the_note_says_that_nothing_runs_on_the_npu():
+    facts = facts_of("no_delegate.pte")
+    text = markdown(title(facts), note(facts))
+    assert "Nothing runs on the NPU" in text
+    assert "tensor_arena" not in text
+    assert "QCONFIG" not in text
+
+
+def test_that_weights_beside_the_program_have_a_section_and_a_place_of_their_own():
+    weights = b"w" * 70_000
+    facts = facts_of(weights=weights, board="renesas-ra8p1")
+    held = {d.what: d.bytes for f in facts.fit.fillings for d in f.demands}
+    assert (held["program"], held["weights"]) == (len(facts.program), len(weights))
+    assert "KEEP(*(network_weights_sec)) } > MRAM" in linker(facts)
+    assert b".section network_weights_sec" in assembly(facts)
+    assert "lie beside it in net.ptd" in markdown(title(facts), note(facts))
+
+
+def test_that_the_name_of_a_board_cannot_become_a_line_of_a_build_file(tmp_path):
+    text = (SHIPPED / "himax-we2.toml").read_text().replace('ini = "himax-we2.ini"\n', "")
+    text = text.replace("My_Sys_Cfg", "Ethos_U55_High_End_Embedded")
+    text = text.replace("My_Mem_Mode_Parent", "Shared_Sram")
+    title = 'title = "Himax WiseEye2 (Grove Vision AI Module V2)"'
+    (tmp_path / "b.toml").write_text(text.replace(title, 'title = "A\\nset(X 1)"'))
+    facts = facts_of(folder=tmp_path, board="b.toml")
+    assert facts.where == "A set(X 1)"
+    assert all(line.startswith(("#", "set(ET_", "set(EXEC")) for line in cmake(facts).splitlines())

@@ -1,0 +1,180 @@
+"""The guide: complete, linked, fresh, and with commands that the program takes."""
+
+import re
+import shlex
+from pathlib import Path
+
+from ui.shell import actions
+from ui.shell.actions import ACTIONS, MENUS, shortcut_pages
+from ui.shell.panels import PANELS
+from workbench import guide
+from workbench.cli import VERBS, output, parser
+from workbench.project.model import Project
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+PAGES = sorted(guide.GUIDE.rglob("*.md"))
+WRITTEN = [README, *(p for p in PAGES if p.parent != guide.REFERENCE)]
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+# Pages of the reference that no code writes.
+WRITTEN_BY_HAND = {"npu-simulator.md"}
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text("utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub makes of a page's headings."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE):
+        plain = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        name, number = plain, 0
+        while name in found:
+            number += 1
+            name = f"{plain}-{number}"
+        found.add(name)
+    return found
+
+
+def targets(page: Path) -> list[tuple[Path, str]]:
+    """Return file and anchor of every link that leads to a file."""
+    links = (link for link in LINK.findall(prose(page)) if "://" not in link)
+    parts = (link.partition("#") for link in links)
+    return [((page.parent / path).resolve() if path else page, mark) for path, _, mark in parts]
+
+
+def commands(page: Path) -> list[str]:
+    """Return the command lines of ``workbench`` in a page's blocks, without ``workbench``."""
+    blocks = FENCE.findall(page.read_text("utf-8"))
+    lines = (line for b in blocks for line in b.replace("\\\n", " ").splitlines())
+    found = (re.match(r"(?:\$ )?(?:\S*/)?workbench (\w.*)", line) for line in lines)
+    return [match[1] for match in found if match]
+
+
+def test_that_the_reference_pages_are_what_the_code_says():
+    made = {**guide.pages(), **shortcut_pages()}
+    found = {p.name: p.read_text("utf-8") for p in guide.REFERENCE.iterdir()}
+    assert {name: text for name, text in found.items() if name not in WRITTEN_BY_HAND} == made
+    assert set(found) >= WRITTEN_BY_HAND
+
+
+def test_that_the_reference_pages_do_not_depend_on_the_terminal(monkeypatch):
+    before = guide.pages()
+    monkeypatch.setenv("COLUMNS", "40")
+    assert guide.pages() == before
+
+
+def test_that_a_page_out_of_date_is_reported_and_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(guide, "REFERENCE", tmp_path / "reference")
+    assert guide.write_or_compare({"a.md": "# A\n"}, write=False) == 1
+    assert "a.md" in capsys.readouterr().out
+    assert guide.write_or_compare({"a.md": "# A\n"}, write=True) == 0
+    assert (tmp_path / "reference" / "a.md").read_text() == "# A\n"
+    assert guide.write_or_compare({"a.md": "# A\n"}, write=False) == 0
+
+
+def test_that_both_writers_write_all_reference_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr(guide, "REFERENCE", tmp_path)
+    assert (guide.main([]), actions.main([])) == (1, 1)
+    assert (guide.main(["--write"]), actions.main(["--write"])) == (0, 0)
+    assert (guide.main([]), actions.main([])) == (0, 0)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "cli.md", "exit-codes.md", "operator-support.md", "project-file.md", "shortcuts.md",
+    }  # fmt: skip
+
+
+def test_that_every_link_and_anchor_leads_somewhere():
+    dead = [
+        f"{page.relative_to(ROOT)}: {path.name}#{mark}"
+        for page in [README, *PAGES]
+        for path, mark in targets(page)
+        if not path.exists() or (mark and mark not in anchors(path))
+    ]
+    assert dead == []
+
+
+def test_that_every_page_can_be_reached_from_the_table_of_contents():
+    seen, left = set(), [guide.INDEX.resolve()]
+    while left:
+        page = left.pop()
+        if page not in seen and page.suffix == ".md":
+            seen.add(page)
+            left += [path for path, _ in targets(page)]
+    assert [p.name for p in PAGES if p.resolve() not in seen] == []
+
+
+def test_that_every_page_has_one_title():
+    for page in PAGES:
+        titles = re.findall(r"^# (.+)$", prose(page), re.MULTILINE)
+        assert titles == [guide.title(page)], page
+
+
+def test_that_every_panel_has_a_page_with_its_title():
+    for row in PANELS:
+        assert guide.page_for_panel(row.id).stem == row.id
+        assert guide.title(guide.page_for_panel(row.id)) == row.title
+
+
+def test_that_a_panel_without_a_page_gets_the_table_of_contents():
+    assert guide.page_for_panel("no-such-panel") == guide.INDEX
+
+
+def test_that_a_file_without_a_heading_is_named_after_itself(tmp_path):
+    (tmp_path / "plain.md").write_text("no heading\n")
+    assert guide.title(tmp_path / "plain.md") == "plain"
+
+
+def test_that_every_verb_has_a_section():
+    sections = anchors(guide.REFERENCE / "cli.md")
+    text = parser().format_help()
+    assert len([s for s in sections if s.startswith("workbench-")]) >= len(VERBS)
+    for verb in re.findall(r"^    (\w+)(?:  |$)", text, re.MULTILINE):
+        assert f"workbench-{verb}" in sections
+
+
+def test_that_every_exit_code_is_listed():
+    page = guide.pages()["exit-codes.md"]
+    codes = [value for name, value in vars(output).items() if name.startswith("EXIT_")]
+    assert codes
+    assert [code for code in codes if f"| `{code}` |" not in page] == []
+
+
+def test_that_every_field_of_a_project_and_every_key_is_listed():
+    fields = guide.pages()["project-file.md"]
+    assert [name for name in Project.model_fields if f"| `{name}` |" not in fields] == []
+    keys = shortcut_pages()["shortcuts.md"]
+    assert [row.id for row in ACTIONS if row.keys and f"`{row.keys}`" not in keys] == []
+
+
+def test_that_the_program_takes_every_command_of_the_guide(capsys):
+    root, refused = parser(), []
+    found = [(page.name, command) for page in WRITTEN for command in commands(page)]
+    for name, command in found:
+        try:
+            root.parse_args(shlex.split(command.split(" > ")[0], comments=True))
+        except SystemExit:
+            refused.append(f"{name}: workbench {command}: {capsys.readouterr().err}")
+    assert refused == []
+    assert len(found) > 80
+
+
+def test_that_every_menu_entry_that_the_guide_names_exists():
+    menus = "|".join(menu.replace("&", "") for menu in MENUS)
+    offered = {(r.menu.replace("&", ""), r.text.replace("&", "")) for r in ACTIONS}
+    # Qt's undo stack makes these two.
+    offered |= {("Edit", "Undo"), ("Edit", "Redo")}
+    named = [
+        (page.name, entry)
+        for page in WRITTEN
+        for entry in re.findall(rf"\*\*({menus}), ([^*]+)\*\*", prose(page))
+    ]
+    assert [(page, entry) for page, entry in named if entry not in offered] == []
+    assert len(named) > 10
+
+
+def test_that_the_readme_is_short_and_has_commands():
+    assert len(README.read_text("utf-8").splitlines()) <= 150
+    assert len(commands(README)) >= 5

@@ -1,0 +1,253 @@
+"""How good the quantized model is, and how exactly the integer program follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QHBoxLayout,
+    QLabel,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.features.accuracy.comparison_view import ComparisonView, TokenTableModel, pages_of
+from ui.shared.figure_cards import FigureCards
+from ui.shared.figure_table import FigureView
+from ui.shared.forms import WrappedLabel
+from ui.shared.quality_cards import (
+    OutputTableModel,
+    QualityTableModel,
+    ReadingTableModel,
+    SampleTableModel,
+    describe_quality,
+    quality_cards,
+    quality_origin,
+)
+from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
+from ui.shared.theme import Theme
+from ui.state.selection import Selected
+from workbench.errors import Place
+from workbench.results import (
+    EXAMPLE_ONLY,
+    ConvertResult,
+    EvaluateResult,
+    TensorQuality,
+    VerifyResult,
+)
+
+NO_QUALITY = (
+    "How far the quantized model is from the float one appears here once it has been evaluated."
+)
+NO_VERIFY = (
+    "How exactly the program that is handed on follows the model appears here once it has been "
+    "verified."
+)
+Key = tuple[Path, bool]
+_SQNR = 1
+
+
+class NumericsPanel(ResultPanel):
+    """Evaluate at the left, Verify at the right, tensors below."""
+
+    panel_id = "numerics"
+
+    def build_frames(self) -> None:
+        self._tensors: tuple[TensorQuality, ...] = ()
+        self._order: list[int] = []
+        self._keys: dict[str, Key | None] = {"evaluate": None, "verify": None}
+        self.frames["evaluate"] = StageFrame("Quality", NO_QUALITY, self._make_quality, self)
+        self.frames["verify"] = StageFrame("Comparison", NO_VERIFY, self._make_verify, self)
+        split = QSplitter(Qt.Orientation.Horizontal, self)
+        for number, stage in enumerate(("evaluate", "verify")):
+            split.addWidget(self.frames[stage])
+            split.setStretchFactor(number, 5 - 2 * number)
+            split.setCollapsible(number, False)
+        split.setSizes([560, 370])
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(split)
+
+    def set_theme(self, theme: Theme) -> None:
+        if self.has("evaluate"):
+            self.bars.set_theme(theme)
+        if self.has("verify"):
+            self.comparison.set_theme(theme)
+        if any(self.has(stage) for stage in self.frames):
+            self._keys = dict.fromkeys(self._keys)
+            self.show_results()
+
+    def show_results(self) -> None:
+        evaluated = self.read(EvaluateResult, "evaluate")
+        self.show_frame("evaluate", evaluated)
+        if evaluated is not None and self._is_news("evaluate", evaluated.folder, evaluated.current):
+            self._show_quality(evaluated)
+        verified = self.read(VerifyResult, "verify")
+        self.show_frame("verify", verified)
+        if verified is not None and self._is_news("verify", verified.folder, verified.current):
+            stale = not verified.current
+            self.comparison.render_comparison(verified.value, self.context.theme, stale=stale)
+
+    def render_selection(self, selected: Selected) -> None:
+        if not self.has("evaluate"):
+            return
+        nodes = chosen_nodes(selected, self.context.outline)
+        places = [i for i, tensor in enumerate(self._tensors) if tensor.origin in nodes]
+        at = {place: bar for bar, place in enumerate(self._order)}
+        self.bars.choose(at[place] for place in places)
+        shown = [self.model.shown_at(place) for place in places]
+        if selected.origin != self.panel_id or set(shown) != set(self.table.chosen_rows()):
+            self.table.choose_rows(shown, reveal=True)
+
+    def _make_quality(self, content: QWidget) -> None:
+        from ui.shared.bar_plot import BarPlot
+
+        self.cards = FigureCards(content)
+        self.data_note = WrappedLabel(parent=content)
+        self.readings = ReadingTableModel(self)
+        self.reading_table = FigureView("Readings side by side", self.readings, content)
+        self.outputs = OutputTableModel(self)
+        self.output_table = FigureView("Quality of the outputs", self.outputs, content)
+        self.bars = BarPlot("SQNR of the tensors", "tensors", "SQNR [dB]", self._describe, content)
+        self.bars.bars_chosen.connect(self._on_bars_chosen)
+        self.worst_first = QCheckBox("Worst first", content)
+        self.worst_first.clicked.connect(self._on_worst_first)
+        self.model = QualityTableModel(self)
+        self.table = FigureView("Quality of the tensors", self.model, content)
+        self.table.rows_chosen.connect(self._on_rows_chosen)
+        self.samples = SampleTableModel(self)
+        self.sample_table = FigureView("Worst samples", self.samples, content)
+        self.sample_table.setToolTip("Double-click a row to look at that sample.")
+        self.sample_table.activated.connect(lambda index: self._look_at(index.row()))
+        top = QVBoxLayout(content)
+        top.setContentsMargins(8, 6, 8, 0)
+        top.setSpacing(6)
+        top.addWidget(_heading("Float against quantized", content))
+        top.addWidget(self.data_note)
+        top.addWidget(self.cards)
+        top.addWidget(self._built_tensors(content), 1)
+
+    def _built_tensors(self, parent: QWidget) -> QSplitter:
+        bars = QWidget(parent)
+        row = QHBoxLayout()
+        self.bars_note = _hint("", bars)
+        row.addWidget(self.bars_note)
+        row.addStretch(1)
+        row.addWidget(self.worst_first)
+        layout = QVBoxLayout(bars)
+        layout.setContentsMargins(0, 4, 0, 0)
+        layout.setSpacing(2)
+        layout.addLayout(row)
+        layout.addWidget(self.bars, 1)
+        split = QSplitter(Qt.Orientation.Vertical, parent)
+        self.tokens = TokenTableModel(self)
+        self.token_table = FigureView("Tokens of the text", self.tokens, split)
+        self.pages = pages_of(
+            split, ("Tensors", self.table), ("Worst samples", self.sample_table),
+            ("Tokens", self.token_table),
+        )  # fmt: skip
+        parts = (self.reading_table, self.output_table, bars, self.pages)
+        for number, part in enumerate(parts):
+            split.addWidget(part)
+            split.setCollapsible(number, False)
+            split.setStretchFactor(number, max(number - 1, 0))
+        split.setSizes([96, 60, 180, 190])
+        return split
+
+    def _make_verify(self, content: QWidget) -> None:
+        self.comparison = ComparisonView(content)
+        self.comparison.nodes_chosen.connect(
+            lambda nodes: self.context.selection.choose_nodes(nodes, "integers")
+        )
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.comparison)
+
+    def _is_news(self, stage: str, folder: Path, current: bool) -> bool:
+        before, self._keys[stage] = self._keys[stage], (folder, current)
+        return before != self._keys[stage]
+
+    def _show_quality(self, shown: Shown[EvaluateResult]) -> None:
+        value, theme = shown.value, self.context.theme
+        converted = self.context.load(ConvertResult, "convert")
+        memory = converted.memory if converted is not None else None
+        project = self.context.document.project
+        origin = quality_origin(project)
+        self.bars_note.setText(f"SQNR of each tensor, {origin}")
+        cards = quality_cards(value, memory, origin)
+        self.cards.render_cards(cards, theme, stale=not shown.current)
+        note = f"{_samples(value.samples)} of {value.data}, calibrated on {value.calibrated_on}."
+        if EXAMPLE_ONLY in {value.calibrated_on, value.data}:
+            note += " Figures from the example input only say little about real data."
+        self.data_note.setText(" ".join((note, *value.warnings)))
+        is_weak = EXAMPLE_ONLY in note or bool(value.warnings)
+        self.data_note.setStyleSheet(f"color: {theme.warning if is_weak else theme.muted};")
+        self._tensors = value.tensors
+        self.readings.set_rows(value.readings)
+        self.reading_table.setVisible(bool(value.readings))
+        self.reading_table.set_look(theme, stale=not shown.current)
+        self.outputs.set_rows(value.outputs)
+        self.model.set_rows(value.tensors)
+        self.samples.set_rows(value.worst)
+        self.tokens.set_rows(value.text.steps if value.text else ())
+        self.pages.setTabVisible(2, value.text is not None)
+        self._show_bars()
+        self.bars.set_stale(not shown.current)
+        for table in (self.output_table, self.table, self.sample_table, self.token_table):
+            table.set_look(theme, stale=not shown.current)
+
+    def _show_bars(self) -> None:
+        figures = np.asarray(
+            [np.nan if t.sqnr_db is None else t.sqnr_db for t in self._tensors], np.float64
+        )
+        self._order = list(range(figures.size))
+        if self.worst_first.isChecked():
+            self._order = np.argsort(figures, kind="stable").tolist()
+        order = "worst first" if self.worst_first.isChecked() else "in the order of the program"
+        self.bars.set_label("bottom", f"tensors, {order}")
+        self.bars.render_bars([self._tensors[i].tensor for i in self._order], figures[self._order])
+        self.render_selection(self.context.selection.value)
+
+    def _describe(self, bar: int) -> str:
+        return describe_quality(self._tensors[self._order[bar]])
+
+    def _on_worst_first(self, on: bool) -> None:
+        self.table.sortByColumn(_SQNR if on else -1, Qt.SortOrder.AscendingOrder)
+        self._show_bars()
+
+    def _choose(self, places: Sequence[int]) -> None:
+        nodes = {self._tensors[place].origin for place in places} - {""}
+        self.context.selection.choose_nodes(nodes, self.panel_id)
+
+    def _on_bars_chosen(self, bars: Sequence[int]) -> None:
+        self._choose([self._order[bar] for bar in bars])
+
+    def _look_at(self, row: int) -> None:
+        found = self.samples.row_at(row)
+        if found is not None:
+            place = Place(kind="sample", id=str(found.sample))
+            self.context.notices.place_asked.emit(place)
+
+    def _on_rows_chosen(self, rows: Sequence[int]) -> None:
+        self._choose([self.model.place_of(row) for row in rows])
+
+
+def _samples(number: int) -> str:
+    return f"{number} sample{'s' if number != 1 else ''}"
+
+
+def _heading(text: str, parent: QWidget) -> QLabel:
+    label = QLabel(text, parent)
+    label.setObjectName("Subheading")
+    return label
+
+
+def _hint(text: str, parent: QWidget) -> QLabel:
+    label = QLabel(text, parent)
+    label.setObjectName("Hint")
+    return label

@@ -1,0 +1,157 @@
+"""A program against a reference: integers against the quantized model, or a file against float."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import QCheckBox, QLabel, QTabWidget, QVBoxLayout, QWidget
+
+from ui.shared.figure_cards import FigureCards
+from ui.shared.figure_table import Column, FigureTableModel, FigureView
+from ui.shared.figures import DASH, figure, percent
+from ui.shared.forms import WrappedLabel
+from ui.shared.quality_cards import (
+    IntegerTableModel,
+    OutputTableModel,
+    ReadingTableModel,
+    divergence_text,
+    verify_cards,
+)
+from ui.shared.theme import Theme
+from workbench.results import VerifyResult
+from workbench.results.quality import TokenStep
+
+CHANCE = "Probability that it gives to the token that follows"
+DIVERGENCE = "KL divergence of its probabilities from the float model's, in nats"
+
+_TOKENS: tuple[Column[TokenStep], ...] = (
+    Column("Step", lambda r: str(r.sample), lambda r: r.sample, "Its number in the text"),
+    Column("Token", lambda r: r.token),
+    Column("Follows", lambda r: r.follows, None, "The token that follows in the text"),
+)
+_CHANCES: tuple[Column[TokenStep], ...] = (
+    Column("Float", lambda r: percent(r.chance_float), lambda r: r.chance_float, CHANCE),
+    Column("Quantized", lambda r: percent(r.chance_quantized), lambda r: r.chance_quantized,
+           CHANCE),
+)  # fmt: skip
+READ_COLUMNS: tuple[Column[TokenStep], ...] = (
+    *_TOKENS,
+    Column("KL", lambda r: figure(r.kl_quantized), lambda r: r.kl_quantized, DIVERGENCE),
+    *_CHANCES,
+)
+VERIFIED_COLUMNS: tuple[Column[TokenStep], ...] = (
+    *_TOKENS,
+    Column("KL", lambda r: figure(r.kl_integer), lambda r: r.kl_integer,
+           "KL divergence of the integer program's probabilities from the float model's, in nats"),
+    Column("Max LSB", lambda r: DASH if r.max_lsb is None else str(r.max_lsb),
+           lambda r: r.max_lsb, "Greatest difference from the quantized model"),
+    *_CHANCES,
+    Column("Integer", lambda r: percent(r.chance_integer), lambda r: r.chance_integer, CHANCE),
+)  # fmt: skip
+
+
+def _tip(row: TokenStep) -> str:
+    return f"Step {row.sample}: {row.follows} after {row.token}"
+
+
+class TokenTableModel(FigureTableModel[TokenStep]):
+    """The steps of a text, with the integer program or without."""
+
+    def __init__(self, parent: QObject | None = None, *, verified: bool = False) -> None:
+        super().__init__(VERIFIED_COLUMNS if verified else READ_COLUMNS, _tip, parent)
+
+
+AGAINST_QUANTIZED = "Integer program against quantized"
+EXPORTED_FILE = "Exported file against float"
+
+
+class ComparisonView(QWidget):
+    """Cards, then what differs where; of an exported file the readings over the same samples.
+
+    Signals:
+        nodes_chosen: operations of the exported graph.
+    """
+
+    nodes_chosen = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.heading = QLabel(AGAINST_QUANTIZED, self)
+        self.heading.setObjectName("Subheading")
+        self.note = WrappedLabel(parent=self)
+        self.note.setObjectName("Hint")
+        self.cards = FigureCards(self)
+        self.readings = ReadingTableModel(self)
+        self.reading_table = FigureView("Readings over the same samples", self.readings, self)
+        self.outputs = OutputTableModel(self)
+        self.output_table = FigureView("Outputs of the program", self.outputs, self)
+        self.integers = IntegerTableModel(self)
+        self.integer_table = FigureView("Tensors of the program", self.integers, self)
+        self.integer_table.rows_chosen.connect(self._on_integers_chosen)
+        self.tokens = TokenTableModel(self, verified=True)
+        self.token_table = FigureView("Tokens of the text, by the program", self.tokens, self)
+        self.divergence = WrappedLabel(parent=self)
+        self._arrange()
+
+    def render_comparison(self, value: VerifyResult, theme: Theme, *, stale: bool) -> None:
+        """Show another comparison."""
+        is_file = bool(value.runtime)
+        self.heading.setText(EXPORTED_FILE if is_file else AGAINST_QUANTIZED)
+        self.cards.render_cards(verify_cards(value), theme, stale=stale)
+        self.note.setText(" ".join(value.warnings))
+        self.note.setVisible(bool(value.warnings))
+        self.differences.render_counts(value.histogram)
+        self.differences.set_stale(stale)
+        for of_integers in (self.log, self.differences):
+            of_integers.setVisible(not is_file)
+        self.pages.setTabVisible(0, not is_file)
+        self.readings.set_rows(value.readings)
+        self.reading_table.setVisible(is_file)
+        self.outputs.set_rows(value.outputs)
+        self.integers.set_rows(value.tensors)
+        self.tokens.set_rows(value.text.steps if value.text else ())
+        self.pages.setTabVisible(2, value.text is not None)
+        self.divergence.setText(divergence_text(value))
+        self.divergence.setVisible(bool(value.tensors))
+        tables = (self.reading_table, self.output_table, self.integer_table, self.token_table)
+        for table in tables:
+            table.set_look(theme, stale=stale)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+        self.differences.set_theme(theme)
+
+    def _arrange(self) -> None:
+        from ui.shared.bar_plot import DifferencePlot
+
+        self.differences = DifferencePlot("quantized model", self)
+        self.log = QCheckBox("Logarithmic counts", self)
+        self.log.clicked.connect(self.differences.set_log)
+        self.pages = pages_of(
+            self, ("Tensors", self.integer_table), ("Outputs", self.output_table),
+            ("Tokens", self.token_table),
+        )  # fmt: skip
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 6, 8, 0)
+        layout.setSpacing(6)
+        for part in (self.heading, self.note, self.cards):
+            layout.addWidget(part)
+        layout.addWidget(self.log, 0, Qt.AlignmentFlag.AlignLeft)
+        layout.addWidget(self.differences, 2)
+        layout.addWidget(self.reading_table, 2)
+        layout.addWidget(self.divergence)
+        layout.addWidget(self.pages, 3)
+
+    def _on_integers_chosen(self, rows: Sequence[int]) -> None:
+        found = [self.integers.row_at(row) for row in rows]
+        self.nodes_chosen.emit([t.origin for t in found if t and t.origin])
+
+
+def pages_of(parent: QWidget, *pages: tuple[str, QWidget]) -> QTabWidget:
+    """Return pages behind tabs."""
+    made = QTabWidget(parent)
+    made.setDocumentMode(True)
+    for title, page in pages:
+        made.addTab(page, title)
+    return made

@@ -1,0 +1,382 @@
+"""What the program will take on the device, what runs where, and what to hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QAction, QFontDatabase, QGuiApplication
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QPushButton,
+    QSplitter,
+    QTabWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.features.cost.cpu_fallback_view import PlacesView
+from ui.features.cost.deliverables_view import DeliverablesView
+from ui.shared.cost_table import (
+    DELEGATE,
+    SHARE,
+    FileTableModel,
+    ModuleCost,
+    OperationRow,
+    OperationTableModel,
+    depths,
+    operation_rows,
+    roll_up,
+)
+from ui.shared.figure_cards import Card, FigureCards
+from ui.shared.figure_table import BarDelegate, Column, FigureTableModel, FigureView, Role
+from ui.shared.figures import DASH, count, milliseconds, percent, size
+from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
+from ui.shared.theme import Theme
+from ui.state.model_index import inside
+from ui.state.selection import Selected
+from workbench.results import ExportedModel, ExportedProduct, LowerResult, PackageResult
+
+PRODUCT_COLUMNS: tuple[Column[ExportedProduct], ...] = (
+    Column("Product", lambda r: r.origin or r.node),
+    Column("Operation", lambda r: r.op),
+    Column("int8", lambda r: "yes" if r.quantized else "no", lambda r: int(r.quantized),
+           "Predicted from the compiler's sources"),
+    Column("Why it is not", lambda r: r.reason or DASH),
+    Column("Module", lambda r: r.module or DASH),
+    Column("Name in the file", lambda r: r.node),
+)  # fmt: skip
+
+
+class ProductTableModel(FigureTableModel[ExportedProduct]):
+    """All matrix products of an exported model."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(PRODUCT_COLUMNS, lambda r: f"{r.node}\n{r.reason}".strip(), parent)
+
+
+_REASON_PX = 420
+
+
+class ExportView(QWidget):
+    """A table of products above, command lines below.
+
+    Signals:
+        nodes_chosen: operations of the exported graph.
+    """
+
+    nodes_chosen = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.products = ProductTableModel(self)
+        self.table = FigureView("Matrix products", self.products, self, widest_px=_REASON_PX)
+        self.table.rows_chosen.connect(self._on_rows_chosen)
+        self.commands = QPlainTextEdit(self)
+        self.commands.setReadOnly(True)
+        self.commands.setAccessibleName("Command lines of the compiler")
+        self.commands.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self.copy = QPushButton("Copy command", self)
+        self.copy.clicked.connect(self._on_copy)
+        self._command = ""
+        below = QWidget(self)
+        layout = QVBoxLayout(below)
+        layout.setContentsMargins(0, 6, 0, 0)
+        layout.addWidget(QLabel("How to compile it", below))
+        layout.addWidget(self.commands, 1)
+        layout.addWidget(self.copy, 0, Qt.AlignmentFlag.AlignLeft)
+        split = QSplitter(Qt.Orientation.Vertical, self)
+        for part in (self.table, below):
+            split.addWidget(part)
+            split.setCollapsible(split.count() - 1, False)
+        split.setSizes([280, 220])
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 8, 0, 4)
+        whole.addWidget(split)
+
+    def render_export(self, value: ExportedModel, theme: Theme, *, stale: bool) -> None:
+        """Show another exported model."""
+        self.products.set_rows(value.products)
+        self.table.set_look(theme, stale=stale)
+        self._command = value.commands[0][1] if value.commands else ""
+        parts = [f"# {title}\n{command}" for title, command in value.commands]
+        self.commands.setPlainText("\n\n".join([*parts, *(f"# {note}" for note in value.notes)]))
+
+    def choose(self, nodes: frozenset[str], *, ours: bool) -> None:
+        """Mark the rows of some operations; ``ours`` if the choice was made here."""
+        rows = [
+            row for row in range(self.products.rowCount())
+            if (product := self.products.row_at(row)) and product.origin in nodes
+        ]  # fmt: skip
+        if not ours or set(rows) != set(self.table.chosen_rows()):
+            self.table.choose_rows(rows, reveal=not ours)
+
+    def _on_rows_chosen(self, rows: Sequence[int]) -> None:
+        found = [self.products.row_at(row) for row in rows]
+        self.nodes_chosen.emit([p.origin for p in found if p is not None and p.origin])
+
+    def _on_copy(self) -> None:
+        QGuiApplication.clipboard().setText(self._command)
+
+
+def export_cards(value: ExportedModel) -> list[Card]:
+    """Return the cards of an exported model."""
+    check, total = value.check, len(value.products)
+    asked = DASH if check.quantized is None else str(check.quantized)
+    by = check.compiler or "not asked"
+    return [
+        Card("int8 products", f"{value.quantized} of {total}", "predicted",
+             "Matrix products that the compiler quantizes, by its sources"),
+        Card("By the compiler", asked, by, check.sentence),
+        Card("Rewritten", count(value.rewritten), "counted",
+             "Gemms whose weight stands transposed in the file now"),
+        Card("Model", size(value.bytes), "measured: the file",
+             f"ONNX opset {value.opset}, IR {value.ir_version}, {value.nodes} operations"),
+    ]  # fmt: skip
+
+
+NO_COST = "What the program costs on the device appears here once it has been compiled."
+NO_PACKAGE = "The files for the firmware engineer appear here once they have been packed."
+_MOST_BARS = 24
+_EVERY = "every module"
+OPERATIONS, PLACES, PRODUCTS, DELIVERABLES = range(4)
+
+
+class CostPanel(ResultPanel):
+    """Cards above; operations, CPU nodes and deliverables in tabs.
+
+    Signals:
+        deliver_asked: the deliverables are wanted in a folder, and no action offers it.
+    """
+
+    panel_id = "cost"
+    deliver_asked = Signal()
+
+    def build_frames(self) -> None:
+        self._rows: list[OperationRow] = []
+        self._modules: list[ModuleCost] = []
+        self._keys: dict[str, tuple[Path, bool] | None] = {}
+        self.frames["lower"] = StageFrame("Estimates", NO_COST, self._make_cost, self)
+        self.frames["package"] = StageFrame("Files", NO_PACKAGE, self._make_package, self)
+        self.frames["package"].hide()
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(self.frames["lower"])
+
+    def set_theme(self, theme: Theme) -> None:
+        if self.has("lower"):
+            self.bars.set_theme(theme)
+            self._keys.clear()
+            self.show_results()
+
+    def show_results(self) -> None:
+        lowered = self.read(LowerResult, "lower")
+        self.show_frame("lower", lowered)
+        if lowered is not None and self._is_news("lower", lowered.folder, lowered.current):
+            self._show_cost(lowered)
+        package = self.read(PackageResult, "package")
+        self.show_frame("package", package)
+        if package is not None and self._is_news("package", package.folder, package.current):
+            self.files.set_rows(package.value.files)
+            self.deliverables.render_package(
+                package.value, self.context.theme, stale=not package.current
+            )
+
+    def render_selection(self, selected: Selected) -> None:
+        if not self.has("lower"):
+            return
+        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        places = [
+            r.place for r in self._rows
+            if r.operation.module and inside(r.operation.module, modules)
+        ]  # fmt: skip
+        ours, table = selected.origin == self.panel_id, self.operation_table
+        rows = [self.operations.shown_at(place) for place in places]
+        if not ours or set(rows) != set(table.chosen_rows()):
+            table.choose_rows(rows, reveal=not ours)
+        self.places.choose(selected.nodes, ours=ours)
+        self.export.choose(chosen_nodes(selected, self.context.outline), ours=ours)
+        self.bars.choose(
+            i for i, m in enumerate(self._modules) if _touches(m.module, modules)
+        )  # fmt: skip
+
+    def show_level(self, stage: str) -> None:
+        """Bring what a stage has made to the front."""
+        if self.has("lower"):
+            first = OPERATIONS if self.tabs.isTabVisible(OPERATIONS) else PRODUCTS
+            self.tabs.setCurrentIndex(DELIVERABLES if stage == "package" else first)
+
+    def _make_cost(self, content: QWidget) -> None:
+        self.origin = QLabel(content)
+        self.origin.setObjectName("Hint")
+        self.origin.setWordWrap(True)
+        self.cards = FigureCards(content)
+        self.tabs = QTabWidget(content)
+        self.tabs.setDocumentMode(True)
+        self.tabs.addTab(self._built_operations(), "Operations")
+        self.places = PlacesView(self.context, self)
+        self.places.nodes_chosen.connect(self._on_nodes_chosen)
+        self.tabs.addTab(self.places, "What runs where")
+        self.export = ExportView(self)
+        self.export.nodes_chosen.connect(self._on_nodes_chosen)
+        self.tabs.addTab(self.export, "Products and commands")
+        self.tabs.addTab(self.frames["package"], "Deliverables")
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(8, 6, 8, 0)
+        layout.setSpacing(6)
+        layout.addWidget(self.origin)
+        layout.addWidget(self.cards)
+        layout.addWidget(self.tabs, 1)
+
+    def _built_operations(self) -> QWidget:
+        from ui.shared.bar_plot import ModuleBars
+
+        self.depth_box = QComboBox(self)
+        self.depth_box.setAccessibleName("Depth of the modules")
+        self.depth_box.setMinimumContentsLength(len(_EVERY) + 2)
+        self.depth_box.activated.connect(self._on_depth_chosen)
+        self.bars = ModuleBars(
+            "Cycles by module", "estimated cycles", lambda i: _module_text(self._modules[i]), self
+        )
+        self.bars.bar_chosen.connect(self._on_bar_chosen)
+        self.operations = OperationTableModel(self)
+        self.operation_table = FigureView("Operations on the NPU", self.operations, self)
+        self.operation_table.setItemDelegateForColumn(
+            SHARE, BarDelegate(lambda: self.context.theme, Role.SHARE, self.operation_table)
+        )
+        self.operation_table.rows_chosen.connect(self._on_operations_chosen)
+        above = QWidget(self)
+        row = QHBoxLayout()
+        row.addWidget(QLabel("Cycles by module", above))
+        row.addWidget(self.depth_box)
+        self.bars_note = QLabel(above)
+        self.bars_note.setObjectName("Hint")
+        row.addWidget(self.bars_note)
+        row.addStretch(1)
+        layout = QVBoxLayout(above)
+        layout.setContentsMargins(0, 6, 0, 0)
+        layout.addLayout(row)
+        layout.addWidget(self.bars, 1)
+        split = QSplitter(Qt.Orientation.Vertical, self)
+        for part in (above, self.operation_table):
+            split.addWidget(part)
+            split.setCollapsible(split.count() - 1, False)
+        split.setSizes([260, 220])
+        return split
+
+    def _make_package(self, content: QWidget) -> None:
+        self.files = FileTableModel(self)
+        self.deliverables = DeliverablesView(self.files, content)
+        self.deliverables.deliver_asked.connect(self._on_deliver_asked)
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.deliverables)
+
+    def _is_news(self, stage: str, folder: Path, current: bool) -> bool:
+        before, self._keys[stage] = self._keys.get(stage), (folder, current)
+        return before != self._keys[stage]
+
+    def _show_cost(self, shown: Shown[LowerResult]) -> None:
+        value, theme = shown.value, self.context.theme
+        for tab in (OPERATIONS, PLACES):
+            self.tabs.setTabVisible(tab, value.exported is None)
+        self.tabs.setTabVisible(PRODUCTS, value.exported is not None)
+        if value.exported is not None:
+            self._show_export(value.exported, value.warnings, stale=not shown.current)
+            return
+        for_what = f"{value.target}, {value.system_config}, {value.memory_mode}"
+        notes = (f"Estimated by Vela {value.vela_version} for {for_what}.", *value.warnings)
+        self.origin.setText(" ".join(notes))
+        self.cards.render_cards(cost_cards(value), theme, stale=not shown.current)
+        snapshot = self.context.outline.snapshot
+        self._rows = operation_rows(value, snapshot.nodes_by_id if snapshot else None)
+        self.operations.set_rows(self._rows)
+        self.operation_table.setColumnHidden(DELEGATE, len(value.vela) < 2)
+        self.operation_table.set_look(theme, stale=not shown.current)
+        self.bars.set_stale(not shown.current)
+        self.places.render_lowered(shown)
+        self._show_depths()
+
+    def _show_export(self, value: ExportedModel, warnings: Sequence[str], *, stale: bool) -> None:
+        self.origin.setText(" ".join((value.check.sentence, *warnings)))
+        self.cards.render_cards(export_cards(value), self.context.theme, stale=stale)
+        self.export.render_export(value, self.context.theme, stale=stale)
+        self._rows = []
+
+    def _show_depths(self) -> None:
+        deepest, kept = depths(self._rows), self.depth_box.currentIndex()
+        if self.depth_box.count() != deepest:
+            self.depth_box.clear()
+            self.depth_box.addItems([f"to depth {d}" for d in range(1, deepest)] + [_EVERY])
+            readable = [d for d in range(deepest) if len(roll_up(self._rows, d + 1)) <= _MOST_BARS]
+            kept = max(readable, default=0)
+        self.depth_box.setCurrentIndex(kept)
+        self._on_depth_chosen(kept)
+
+    def _on_depth_chosen(self, index: int) -> None:
+        self._modules = roll_up(self._rows, index + 1)
+        cycles = np.asarray([m.cycles for m in self._modules], np.float64)
+        self.bars.render_bars([m.name for m in self._modules], cycles)
+        number = len(self._modules)
+        self.bars_note.setText(f"{number} bars; turn the wheel to see all" if number > 8 else "")
+        self.render_selection(self.context.selection.value)
+
+    def _on_bar_chosen(self, bar: int) -> None:
+        self._choose_modules([self._modules[bar].module])
+
+    def _on_operations_chosen(self, shown: Sequence[int]) -> None:
+        rows = [self._rows[self.operations.place_of(row)] for row in shown]
+        self._choose_modules([row.operation.module for row in rows])
+
+    def _choose_modules(self, modules: Sequence[str]) -> None:
+        self.context.selection.choose_modules([m for m in modules if m], self.panel_id)
+
+    def _on_nodes_chosen(self, nodes: Sequence[str]) -> None:
+        self.context.selection.choose_nodes(nodes, self.panel_id)
+
+    def _on_deliver_asked(self) -> None:
+        widget = self.parentWidget()
+        while widget is not None:
+            action = getattr(widget, "actions_by_id", {}).get("deliver")
+            if isinstance(action, QAction):
+                action.trigger()
+                return
+            widget = widget.parentWidget()
+        self.deliver_asked.emit()
+
+
+def cost_cards(value: LowerResult) -> list[Card]:
+    """Return the cards of a compiled program."""
+    vela, origin = value.vela, f"estimated (Vela {value.vela_version})"
+    if not vela:
+        return [Card("On the NPU", "nothing", "counted", "No operator was delegated"),
+                Card("Program", size(value.pte_bytes), "measured: the file")]  # fmt: skip
+    most = " of the largest delegate" if len(vela) > 1 else ""
+    where = f"{value.delegated_nodes} NPU, {len(value.cpu_nodes)} CPU"
+    return [
+        Card("Cycles", count(sum(r.cycles_total for r in vela)), origin, "All delegates together"),
+        Card("Time", milliseconds(sum(r.inference_ms for r in vela)), origin, "One inference"),
+        Card("SRAM", size(max(r.sram_bytes for r in vela)), origin, f"Peak{most}"),
+        Card("Constants", size(sum(r.flash_bytes for r in vela)), origin,
+             "Weights and commands, in flash or DRAM"),
+        Card("MACs", count(sum(r.macs for r in vela)), origin, "Multiply-accumulates"),
+        Card("Operators", where, "counted", "Where the operators of the program run"),
+        Card("Delegates", str(value.delegates), "counted", "Parts that run on the NPU as one"),
+        Card("Program", size(value.pte_bytes), "measured: the file", "The .pte as compiled"),
+    ]  # fmt: skip
+
+
+def _module_text(cost: ModuleCost) -> str:
+    return "\n".join((cost.name, f"{count(cost.cycles)} cycles, {percent(cost.share)} of all",
+                      f"operations: {cost.operations}, estimated by Vela"))  # fmt: skip
+
+
+def _touches(module: str, modules: frozenset[str]) -> bool:
+    """Tell whether a module lies in one of these, or one of these in it."""
+    around = any(inside(each, frozenset({module})) for each in modules)
+    return bool(module) and (around or inside(module, modules))

@@ -1,0 +1,303 @@
+"""Points of a sweep as a map: devices downwards, memory across, warmer is more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QColor, QPainter, QPalette, QPen
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QComboBox,
+    QHeaderView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTableView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.chip import AnyIndex
+from ui.shared.figure_table import ROOT, Column, FigureTableModel
+from ui.shared.figures import DASH, count, milliseconds, size
+from ui.shared.theme import Theme
+from workbench.project.model import TargetChoice
+from workbench.results import VelaTotals
+from workbench.studies.sweep import SweepPoint, remark
+
+
+@dataclass(frozen=True)
+class DeviceRow:
+    """A point; its time and memory as parts of the largest of all, and whether none beats it."""
+
+    point: SweepPoint
+    time_share: float | None = None
+    sram_share: float | None = None
+    is_best: bool = False
+    is_present: bool = False
+
+
+def device_rows(
+    points: Sequence[SweepPoint], best: Sequence[int], present: TargetChoice | None
+) -> list[DeviceRow]:
+    """Return the rows of a sweep; ``present`` is the project's own choice, with all options."""
+    known = [point.totals for point in points if point.totals is not None]
+    slowest = max((t.inference_ms for t in known), default=0.0) or 1.0
+    largest = max((t.sram_bytes for t in known), default=0) or 1
+    front = set(best)
+    return [
+        DeviceRow(
+            point,
+            point.totals.inference_ms / slowest if point.totals else None,
+            point.totals.sram_bytes / largest if point.totals else None,
+            place in front,
+            point.target == present,
+        )
+        for place, point in enumerate(points)
+    ]
+
+
+def describe_point(point: SweepPoint) -> str:
+    """Return a point in lines."""
+    lines = [point.target.id, option(point, "system_config"), option(point, "memory_mode")]
+    if point.totals is None:
+        return "\n".join([*lines, point.problem or "not estimated yet"])
+    return "\n".join([
+        *lines,
+        f"{milliseconds(point.totals.inference_ms)}, {count(point.totals.cycles_total)} cycles",
+        f"SRAM {size(point.totals.sram_bytes)}, constants {size(point.totals.flash_bytes)}",
+        *filter(None, [remark(point)]),
+    ])  # fmt: skip
+
+
+def option(point: SweepPoint, name: str) -> str:
+    """Return one option of a point in words; a dash where it has none."""
+    value = point.target.options.get(name)
+    if value is None:
+        return DASH
+    return size(value) if isinstance(value, int) else str(value)
+
+
+def _text(read: Callable[[VelaTotals], float], text: Callable[[float], str]) -> Callable[
+    [DeviceRow], str
+]:  # fmt: skip
+    return lambda row: text(read(row.point.totals)) if row.point.totals else DASH
+
+
+def _value(read: Callable[[VelaTotals], float]) -> Callable[[DeviceRow], float | None]:
+    return lambda row: read(row.point.totals) if row.point.totals else None
+
+
+DEVICE_COLUMNS: tuple[Column[DeviceRow], ...] = (
+    Column("Best", lambda r: "\u25cf" if r.is_best else "", None,
+           "No other point is as quick, with as little SRAM and as few constants at once"),
+    Column("Device", lambda r: f"{r.point.target.id}{'  (present)' if r.is_present else ''}"),
+    Column("Memory mode", lambda r: option(r.point, "memory_mode")),
+    Column("Time", _text(lambda t: t.inference_ms, milliseconds), _value(lambda t: t.inference_ms),
+           "Cycles over the clock of the system configuration, estimated by Vela",
+           lambda r: r.time_share),
+    Column("SRAM", _text(lambda t: t.sram_bytes, lambda v: size(int(v))),
+           _value(lambda t: t.sram_bytes), "Peak, estimated by Vela", lambda r: r.sram_share),
+    Column("Cycles", _text(lambda t: t.cycles_total, count), _value(lambda t: t.cycles_total),
+           "Estimated by Vela"),
+    Column("Constants", _text(lambda t: t.flash_bytes, lambda v: size(int(v))),
+           _value(lambda t: t.flash_bytes), "Weights and commands, estimated by Vela"),
+    Column("SRAM limit", lambda r: option(r.point, "arena_cache_bytes")),
+    Column("Optimise", lambda r: option(r.point, "optimise")),
+    Column("System configuration", lambda r: option(r.point, "system_config")),
+    Column("Remark", lambda r: r.point.problem or remark(r.point),
+           meaning="Why a point was left out, or what to know about it"),
+)  # fmt: skip
+
+
+class DeviceTableModel(FigureTableModel[DeviceRow]):
+    """All points of a sweep."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(DEVICE_COLUMNS, lambda row: describe_point(row.point), parent)
+
+
+Figure = Callable[[VelaTotals], float]
+# What a map can show: its title, the figure, and how it is written.
+FIGURES: tuple[tuple[str, Figure, Callable[[float], str]], ...] = (
+    ("Time", lambda t: t.inference_ms, milliseconds),
+    ("SRAM", lambda t: t.sram_bytes, lambda value: size(int(value))),
+    ("Constants", lambda t: t.flash_bytes, lambda value: size(int(value))),
+)
+_FAINTEST, _STRONGEST = 0.08, 0.62
+
+
+class HeatMapModel(QAbstractTableModel):
+    """Cells of points; ``shown`` is the row of ``FIGURES`` that colours them."""
+
+    def __init__(self, theme: Callable[[], Theme], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._points: tuple[SweepPoint, ...] = ()
+        self._rows: list[str] = []
+        self._columns: list[str] = []
+        self._places: dict[tuple[str, str], int] = {}
+        self._low, self._high = 0.0, 1.0
+        self._shown = 0
+
+    def set_points(self, points: Sequence[SweepPoint]) -> None:
+        """Show other points; of several in one cell the first."""
+        self.beginResetModel()
+        self._points = tuple(points)
+        varied = _varied(points)
+        names = [(_row(p, varied), _column(p, varied)) for p in points]
+        self._rows = list(dict.fromkeys(row for row, _ in names))
+        self._columns = list(dict.fromkeys(column for _, column in names))
+        self._places = {name: place for place, name in reversed(list(enumerate(names)))}
+        self._scale()
+        self.endResetModel()
+
+    def show_figure(self, row: int) -> None:
+        """Colour by another figure."""
+        self.beginResetModel()
+        self._shown = row
+        self._scale()
+        self.endResetModel()
+
+    def place(self, index: AnyIndex) -> int | None:
+        """Return which point a cell shows; None for one without."""
+        return self._places.get((self._rows[index.row()], self._columns[index.column()]))
+
+    def rowCount(self, parent: AnyIndex = ROOT) -> int:
+        return 0 if parent.isValid() else len(self._rows)
+
+    def columnCount(self, parent: AnyIndex = ROOT) -> int:
+        return 0 if parent.isValid() else len(self._columns)
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> str | None:
+        if role != Qt.ItemDataRole.DisplayRole:
+            return None
+        names = self._columns if orientation == Qt.Orientation.Horizontal else self._rows
+        return names[section]
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        place = self.place(index)
+        point = self._points[place] if place is not None else None
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                value = self._value(point)
+                return DASH if value is None else FIGURES[self._shown][2](value)
+            case Qt.ItemDataRole.ToolTipRole:
+                return describe_point(point) if point else None
+            case Qt.ItemDataRole.BackgroundRole:
+                return self._colour(self._value(point))
+            case Qt.ItemDataRole.TextAlignmentRole:
+                return Qt.AlignmentFlag.AlignCenter
+        return None
+
+    def _value(self, point: SweepPoint | None) -> float | None:
+        if point is None or point.totals is None:
+            return None
+        return float(FIGURES[self._shown][1](point.totals))
+
+    def _scale(self) -> None:
+        logs = [math.log(v) for v in map(self._value, self._points) if v is not None and v > 0]
+        self._low, self._high = (min(logs), max(logs)) if logs else (0.0, 1.0)
+
+    def _colour(self, value: float | None) -> QColor | None:
+        """Return a colour on a logarithmic scale; none for what is not known."""
+        if value is None or value <= 0:
+            return None
+        part = (math.log(value) - self._low) / (self._high - self._low or 1.0)
+        colour = QColor(self._theme().warning)
+        colour.setAlphaF(_FAINTEST + part * (_STRONGEST - _FAINTEST))
+        return colour
+
+
+def _varied(points: Sequence[SweepPoint]) -> set[str]:
+    """Return the options in which points of one device differ, and system configurations."""
+    seen: dict[tuple[str, str], set[object]] = {}
+    for point in points:
+        for name, value in point.target.options.items():
+            seen.setdefault((point.target.id, name), set()).add(value)
+    return {name for (_, name), values in seen.items() if len(values) > 1}
+
+
+def _row(point: SweepPoint, varied: set[str]) -> str:
+    if "system_config" not in varied:
+        return point.target.id
+    return f"{point.target.id}, {point.target.options.get('system_config')}"
+
+
+def _column(point: SweepPoint, varied: set[str]) -> str:
+    options = point.target.options
+    parts = [str(options.get("memory_mode"))]
+    limit = options.get("arena_cache_bytes")
+    if "arena_cache_bytes" in varied:
+        parts.append(size(limit) if isinstance(limit, int) else "no limit")
+    if "optimise" in varied:
+        parts.append(str(options.get("optimise")))
+    return "\n".join(parts)
+
+
+class _Cells(QStyledItemDelegate):
+    """Paints the colours of cells, which the stylesheet would paint over."""
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        index: QModelIndex | QPersistentModelIndex,
+    ) -> None:
+        colour = index.data(Qt.ItemDataRole.BackgroundRole)
+        rect = option.rect.adjusted(1, 1, -1, -1)
+        painter.save()
+        if colour is not None:
+            painter.fillRect(rect, colour)
+        painter.setPen(option.palette.color(QPalette.ColorRole.Text))
+        painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, str(index.data()))
+        if option.state & QStyle.StateFlag.State_Selected:
+            painter.setPen(QPen(option.palette.color(QPalette.ColorRole.Highlight), 2))
+            painter.drawRect(rect)
+        painter.restore()
+
+
+class HeatMap(QWidget):
+    """A table of coloured cells; ``figures`` are the titles of what can colour it.
+
+    Signals:
+        figure_chosen: the row of a figure.
+        cell_chosen: the index of a cell.
+    """
+
+    figure_chosen = Signal(int)
+    cell_chosen = Signal(QModelIndex)
+
+    def __init__(
+        self, model: QAbstractTableModel, figures: Sequence[str], parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.figure = QComboBox(self)
+        self.figure.setAccessibleName("Colour of the map")
+        self.figure.addItems(figures)
+        self.figure.activated.connect(self.figure_chosen)
+        self.view = QTableView(self)
+        self.view.setAccessibleName("Map of devices and memory modes")
+        self.view.setModel(model)
+        self.view.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.view.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        self.view.setItemDelegate(_Cells(self.view))
+        self.view.setShowGrid(False)
+        self.view.clicked.connect(self.cell_chosen)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(4)
+        layout.addWidget(self.figure, 0, Qt.AlignmentFlag.AlignLeft)
+        layout.addWidget(self.view, 1)

@@ -1,0 +1,387 @@
+"""Devices: what the quantized program would take on others, with other memory, without lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyqtgraph as pg
+from pydantic import JsonValue
+from PySide6.QtCore import QModelIndex, QPointF, Qt, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QGridLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QSplitter,
+    QTabWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.features.devices.device_map import (
+    FIGURES,
+    DeviceRow,
+    DeviceTableModel,
+    HeatMap,
+    HeatMapModel,
+    describe_point,
+    device_rows,
+)
+from ui.features.devices.operator_support import ForeseenView
+from ui.shared.chart import Chart, wash
+from ui.shared.figure_table import BarDelegate, FigureView, Role
+from ui.shared.panel import Panel
+from ui.shared.study_controller import StudyDesk
+from ui.shared.theme import Theme
+from workbench.errors import WorkbenchError
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+from workbench.studies.sweep import SweepPoint, SweepResult, points
+from workbench.targets import target_of, why_unestimated
+
+_NEAR_PX = 14.0
+_SIZE_PX, _BEST_PX = 11, 15
+
+
+@dataclass(frozen=True)
+class DevicePoint:
+    """Time [ms] and peak SRAM [KiB] of a point, both above 0."""
+
+    time_ms: float
+    sram_kib: float
+    is_best: bool = False
+
+
+class DevicePlot(Chart):
+    """Dots; those that no other beats stand out by colour and by shape.
+
+    Signals:
+        dot_chosen: the place of a dot.
+    """
+
+    dot_chosen = Signal(int)
+
+    def __init__(self, describe: Callable[[int], str], parent: QWidget | None = None) -> None:
+        super().__init__(
+            "Time and SRAM of devices", "peak SRAM [KiB], estimated (Vela)",
+            "time [ms], estimated (Vela)", parent,
+        )  # fmt: skip
+        self.points: tuple[DevicePoint, ...] = ()
+        self._describe = describe
+        self._chosen: frozenset[int] = frozenset()
+        self._theme: Theme | None = None
+        self._places = np.zeros((0, 2))
+        self.box.setMouseEnabled(x=False, y=False)
+        self.plot.setLogMode(x=True, y=True)
+        self._dots = pg.ScatterPlotItem()
+        self.plot.addItem(self._dots, ignoreBounds=True)
+        self.tell = self._tell
+        self.box.picked.connect(self._on_picked)
+
+    def render_points(self, points: Sequence[DevicePoint]) -> None:
+        """Show other points."""
+        self.points = tuple(points)
+        self.set_empty(empty=not points)
+        self._places = np.log10([[p.sram_kib, p.time_ms] for p in points] or np.ones((0, 2)))
+        if points:
+            low, high = self._places.min(axis=0), self._places.max(axis=0)
+            air = np.maximum((high - low) * 0.08, 0.05)
+            self.box.setXRange(low[0] - air[0], high[0] + air[0], padding=0)
+            self.box.setYRange(low[1] - air[1], high[1] + air[1], padding=0)
+        self._paint()
+
+    def choose(self, places: Iterable[int]) -> None:
+        """Mark what is chosen."""
+        self._chosen = frozenset(places)
+        self._paint()
+
+    def restyle(self, theme: Theme) -> None:
+        self._theme = theme
+        self._paint()
+
+    def _paint(self) -> None:
+        if self._theme is None:
+            return
+        theme = self._theme
+        spots = [
+            {
+                "pos": place,
+                "size": _BEST_PX if point.is_best else _SIZE_PX,
+                "symbol": "d" if point.is_best else "o",
+                "brush": wash(theme.good if point.is_best else theme.accent, 0.75),
+                "pen": pg.mkPen(theme.text if n in self._chosen else theme.surface, width=2),
+            }
+            for n, (place, point) in enumerate(zip(self._places, self.points, strict=True))
+        ]
+        self._dots.setData(spots)
+
+    def _nearest(self, place: QPointF) -> int | None:
+        if not self.points:
+            return None
+        unit = np.asarray(self.box.viewPixelSize())
+        away = (((self._places - [place.x(), place.y()]) / unit) ** 2).sum(axis=1)
+        nearest = int(np.argmin(away))
+        return nearest if away[nearest] <= _NEAR_PX**2 else None
+
+    def _tell(self, place: QPointF) -> str:
+        nearest = self._nearest(place)
+        return self._describe(nearest) if nearest is not None else ""
+
+    def _on_picked(self, x: float, y: float, _adds: bool) -> None:
+        nearest = self._nearest(QPointF(x, y))
+        if nearest is not None:
+            self.dot_chosen.emit(nearest)
+
+
+NOTHING = (
+    "The program is lowered once for each form that devices take; then Vela alone estimates every "
+    "device and memory mode, on all cores."
+)
+_FAMILY, _ALL, _PRESENT = "Devices of this family", "All devices", "This device"
+_BARS = (3, 4)
+_SHOWN_LETTERS = 12
+
+
+class DevicesPanel(Panel):
+    """A table and a plot of points; one can be taken over as the project's target."""
+
+    panel_id = "sweep"
+
+    def build(self) -> None:
+        context = self.context
+        self._plotted: list[int] = []
+        self._chosen: SweepPoint | None = None
+        self.desk = StudyDesk(
+            "sweep", SweepResult, context.document, context.runner, context.session.cache, self
+        )
+        self.desk.changed.connect(lambda: self._mark("state"))
+        self.model = DeviceTableModel(self)
+        self.table = FigureView("Devices", self.model, self)
+        self.table.rows_chosen.connect(self._on_rows_chosen)
+        for column in _BARS:
+            bars = BarDelegate(lambda: self.context.theme, Role.SHARE, self.table)
+            self.table.setItemDelegateForColumn(column, bars)
+        self.plot = DevicePlot(self._describe, self)
+        self.plot.dot_chosen.connect(self._on_dot_chosen)
+        self.heat = HeatMapModel(lambda: self.context.theme, self)
+        titles = [f"{title}, estimated (Vela)" for title, _, _ in FIGURES]
+        self.map = HeatMap(self.heat, titles, self)
+        self.map.figure_chosen.connect(self.heat.show_figure)
+        self.map.cell_chosen.connect(self._on_cell_chosen)
+        self._make_head()
+        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split.addWidget(self.table)
+        split.addWidget(self.plot)
+        split.setSizes([620, 380])
+        self.views = QTabWidget(self)
+        self.views.addTab(split, "Table and plot")
+        self.views.addTab(self.map, "Heat map")
+        self._make_pages()
+
+    def refresh(self) -> None:
+        self.foreseen.refresh()
+        self.desk.options = self._options() or {}
+        self.desk.look()
+        self._show_found()
+
+    def set_theme(self, theme: Theme) -> None:
+        self.plot.set_theme(theme)
+        self._show_look()
+        self.foreseen.refresh()
+
+    def _make_pages(self) -> None:
+        self.foreseen = ForeseenView(self.context, self)
+        self.foreseen.modules_chosen.connect(
+            lambda modules: self.context.selection.choose_modules(modules, self.panel_id)
+        )
+        cost = QWidget(self)
+        above = QVBoxLayout(cost)
+        above.setContentsMargins(0, 6, 0, 0)
+        above.setSpacing(4)
+        above.addLayout(self._head)
+        above.addWidget(self.note)
+        above.addWidget(self.views, 1)
+        self.pages = QTabWidget(self)
+        self.pages.setDocumentMode(True)
+        self.pages.addTab(cost, "What it costs")
+        self.pages.addTab(self.foreseen, "What each takes")
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 2, 8, 4)
+        layout.addWidget(self.pages)
+
+    def _make_head(self) -> None:
+        self.start = QPushButton("Estimate", self)
+        self.start.clicked.connect(self._on_start)
+        self.devices = _choices(self, "Devices", (_ALL, _FAMILY, _PRESENT))
+        self.modes = _choices(self, "Memory modes", ("All memory modes", "This memory mode"))
+        self.configs = _choices(
+            self, "System configurations", ("Usual configuration", "All system configurations")
+        )
+        self.limits = QLineEdit(self)
+        self.limits.setPlaceholderText("SRAM limits [KiB], e.g. 256 512")
+        self.limits.setAccessibleName("SRAM limits in KiB")
+        self.take = QPushButton("Use this device", self)
+        self.take.clicked.connect(self._on_take)
+        self.note = QLabel(self)
+        self.note.setObjectName("Hint")
+        self.note.setWordWrap(True)
+        self._head = QGridLayout()
+        for place, widget in enumerate((self.start, self.devices, self.configs, self.modes)):
+            self._head.addWidget(widget, 0, place)
+        self._head.addWidget(self.limits, 1, 1, 1, 2)
+        self._head.addWidget(self.take, 1, 3)
+        self._head.setColumnStretch(4, 1)
+
+    def _options(self) -> dict[str, JsonValue] | None:
+        """Return what to ask for; None while the limits are no numbers."""
+        project = self.context.document.project
+        if project is None:
+            return {}
+        present = project.target.id
+        asked: dict[str, list[JsonValue]] = {
+            _ALL: ["all"], _FAMILY: [present.rpartition("-")[0]], _PRESENT: [present],
+        }  # fmt: skip
+        axes: dict[str, JsonValue] = {}
+        if self.configs.currentIndex() == 1:
+            axes["system_config"] = ["all"]
+        if self.modes.currentIndex() == 0:
+            axes["memory_mode"] = ["all"]
+        try:
+            limits: list[JsonValue] = [
+                round(1024 * float(w)) for w in self.limits.text().replace(",", " ").split()
+            ]
+        except ValueError:
+            return None
+        if limits:
+            axes["arena_cache_bytes"] = limits
+        return {"targets": asked[self.devices.currentText()], "axes": axes}
+
+    def _show_found(self) -> None:
+        found, job = self.desk.found, self.desk.job
+        self.start.setText("Pause" if job else "Estimate")
+        project = self.context.document.project
+        why = why_unestimated(project.target.id) if project is not None else ""
+        self.start.setEnabled(not why)
+        self.start.setToolTip(why)
+        self.note.setText(why or self._sentence(found))
+        rows = self._rows(found)
+        self.model.set_rows(rows)
+        self.heat.set_points([row.point for row in rows])
+        self._plotted = [n for n, row in enumerate(rows) if _can_plot(row.point)]
+        self.plot.render_points([_dot(rows[n]) for n in self._plotted])
+        self.plot.set_stale(found is not None and not self.desk.is_current)
+        self._show_look()
+        self._choose(self._chosen)
+
+    def _rows(self, found: SweepResult | None) -> list[DeviceRow]:
+        return device_rows(found.points, found.front(), self._present()) if found else []
+
+    def _present(self) -> TargetChoice | None:
+        """Return the project's own choice, with all options."""
+        project = self.context.document.project
+        if project is None:
+            return None
+        return target_of(project.target.id).complete(project.target, self.context.document.folder)
+
+    def _sentence(self, found: SweepResult | None) -> str:
+        job = self.desk.job
+        doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
+        if found is None:
+            return doing or NOTHING
+        done = sum(1 for point in found.points if point.totals is not None or point.problem)
+        left_out = sum(1 for point in found.points if point.problem)
+        said = f"{done} of {found.total} points, estimated by {found.tool}"
+        said += f"; {left_out} left out, with the reason at the right." if left_out else "."
+        former = "" if self.desk.is_current else "For a former configuration: "
+        return f"{former}{said} {doing}".strip()
+
+    def _show_look(self) -> None:
+        stale = self.desk.found is not None and not self.desk.is_current
+        self.table.set_look(self.context.theme, stale=stale)
+
+    def _choose(self, point: SweepPoint | None) -> None:
+        listed = list(self.desk.found.points) if self.desk.found else []
+        targets = [each.target for each in listed]
+        place = targets.index(point.target) if point and point.target in targets else None
+        self._chosen = listed[place] if place is not None else None
+        shown = [] if place is None else [self.model.shown_at(place)]
+        self.table.choose_rows(shown, reveal=False)
+        self.plot.choose([n for n, at in enumerate(self._plotted) if at == place])
+        is_other = self._chosen is not None and self._chosen.target != self._present()
+        can_take = self._chosen is not None and not self._chosen.problem and is_other
+        self.take.setEnabled(can_take)
+        self.take.setToolTip("" if can_take else "Choose another device in the table or the plot")
+
+    def _describe(self, dot: int) -> str:
+        found = self.desk.found
+        return describe_point(found.points[self._plotted[dot]]) if found else ""
+
+    def _on_dot_chosen(self, dot: int) -> None:
+        self._on_place_chosen(self._plotted[dot])
+
+    def _on_cell_chosen(self, index: QModelIndex) -> None:
+        place = self.heat.place(index)
+        if place is not None:
+            self._on_place_chosen(place)
+
+    def _on_place_chosen(self, place: int) -> None:
+        if self.desk.found:
+            self._choose(self.desk.found.points[place])
+            self.table.choose_rows([self.model.shown_at(place)], reveal=True)
+
+    def _on_rows_chosen(self, rows: list[int]) -> None:
+        row = self.model.row_at(rows[0]) if rows else None
+        self._choose(row.point if row else None)
+
+    def _on_start(self) -> None:
+        if self.desk.job is not None:
+            self.desk.pause()
+            return
+        project, options = self.context.document.project, self._options()
+        if project is None:
+            return
+        if options is None:
+            self.context.notices.info("The SRAM limits are not numbers.", "Write KiB: 256 512.")
+            return
+        try:
+            target = target_of(project.target.id)
+            asked, axes = options["targets"], options["axes"]
+            folder = self.context.document.folder
+            base = target.complete(project.target, folder)
+            points(target, base, asked, axes, folder)  # type: ignore[arg-type]
+        except WorkbenchError as error:
+            self.context.notices.error(error)
+            return
+        self.desk.options = options
+        self.desk.start()
+
+    def _on_take(self) -> None:
+        point = self._chosen
+        if point is not None:
+            self.context.document.apply(
+                f"Set target to {point.target.id}",
+                lambda project: edits.set_target(project, point.target),
+            )
+
+
+def _choices(parent: QWidget, name: str, words: tuple[str, ...]) -> QComboBox:
+    box = QComboBox(parent)
+    box.setAccessibleName(name)
+    box.addItems(words)
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    box.setMinimumContentsLength(_SHOWN_LETTERS)
+    return box
+
+
+def _can_plot(point: SweepPoint) -> bool:
+    totals = point.totals
+    return totals is not None and totals.inference_ms > 0 and totals.sram_bytes > 0
+
+
+def _dot(row: DeviceRow) -> DevicePoint:
+    totals = row.point.totals
+    assert totals is not None
+    return DevicePoint(totals.inference_ms, totals.sram_bytes / 1024, row.is_best)

@@ -1,0 +1,252 @@
+"""Number formats against the values of a tensor: grid, histogram and SQNR while one chooses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.figures import count, decibel
+from ui.shared.format_form import FIRST, FormatForm
+from ui.shared.histogram_plot import HistogramChart
+from ui.shared.panel import Panel
+from ui.shared.range_drawing import tensor_of
+from ui.shared.range_table import Arrays, RangeRow, range_rows, read_histograms
+from ui.shared.result_panel import StageNote, chosen_nodes
+from ui.shared.theme import Theme
+from ui.state.assigner import refusal
+from ui.state.selection import Selected
+from workbench.analysis.ranges import histogram_of
+from workbench.errors import WorkbenchError
+from workbench.project.configs import FormatConfig
+from workbench.results import CalibrateResult
+from workbench.targets.formats.parameters import Role
+from workbench.targets.formats.schemes import bits_of
+from workbench.targets.formats.values import Prediction, predict
+
+NOTHING = "A format is looked at against the values that calibration saw."
+NO_TENSOR = "Nothing is quantized, so calibration kept no values: give something a precision."
+_ROLES: dict[str, Role] = {"x": "data", "w": "weight", "b": "bias"}
+
+
+class FormatsPanel(Panel):
+    """A form for a format; beside it a tensor's histogram with the grid of the format."""
+
+    panel_id = "explorer"
+
+    def build(self) -> None:
+        self._rows: list[RangeRow] = []
+        self._arrays: Arrays = {}
+        self._folder: Path | None = None
+        self._is_own = False
+        self.tensor = QComboBox(self)
+        self.tensor.setAccessibleName("Tensor")
+        self.tensor.activated.connect(self._on_tensor_activated)
+        self.form = FormatForm(self)
+        self.form.changed.connect(self._on_changed)
+        self.form.save_asked.connect(self._on_save_asked)
+        self.told = QLabel(self)
+        self.told.setWordWrap(True)
+        self.told.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.apply = QPushButton(self)
+        self.apply.clicked.connect(self._on_apply)
+        self.back = QPushButton("Put back", self)
+        self.back.setToolTip("Show the format that the tensor has now")
+        self.back.clicked.connect(self._on_back)
+        self.chart = HistogramChart(self)
+        self.none = StageNote(NOTHING, self)
+        self.none.set_absent(NO_TENSOR)
+        self.none.run_asked.connect(self.context.run_to)
+        self.none.follow(self.context.session, "calibrate")
+        self._arrange()
+
+    def refresh(self) -> None:
+        folder = self.context.result("calibrate")
+        if folder != self._folder:
+            self._folder = folder
+            self._read(folder)
+        self._show_apply()
+        self._show()
+
+    def render_selection(self, selected: Selected) -> None:
+        nodes = chosen_nodes(selected, self.context.outline)
+        places = [
+            place for place, row in enumerate(self._rows)
+            if {row.node, row.tensor.origin} & nodes
+        ]  # fmt: skip
+        if places and self.tensor.currentIndex() not in places:
+            self.tensor.setCurrentIndex(places[0])
+            self._take_present()
+        self._show_apply()
+        self._show()
+
+    def set_theme(self, theme: Theme) -> None:
+        self.chart.set_theme(theme)
+
+    def _arrange(self) -> None:
+        side = QWidget(self)
+        column = QVBoxLayout(side)
+        column.setContentsMargins(8, 8, 8, 8)
+        column.setSpacing(8)
+        column.addWidget(self.tensor)
+        column.addWidget(self.form)
+        column.addStretch(1)
+        scroll = QScrollArea(self)
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QScrollArea.Shape.NoFrame)
+        scroll.setWidget(side)
+        for part in (side, scroll.viewport()):
+            part.setAutoFillBackground(False)
+            part.setStyleSheet("background: transparent;")
+        buttons = QHBoxLayout()
+        buttons.addWidget(self.told, 1)
+        buttons.addWidget(self.back)
+        buttons.addWidget(self.apply)
+        seen = QWidget(self)
+        right = QVBoxLayout(seen)
+        right.setContentsMargins(4, 8, 8, 8)
+        right.addWidget(self.none, 1)
+        right.addWidget(self.chart, 1)
+        right.addLayout(buttons)
+        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split.addWidget(scroll)
+        split.addWidget(seen)
+        split.setStretchFactor(1, 1)
+        split.setSizes([370, 560])
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(split)
+
+    def _read(self, folder: Path | None) -> None:
+        calibrated = self.context.load(CalibrateResult, "calibrate")
+        self._rows, self._arrays = [], {}
+        if folder is not None and calibrated is not None:
+            try:
+                self._arrays = read_histograms(folder)
+                self._rows = range_rows(calibrated, self._arrays, None)
+            except WorkbenchError as error:
+                self.context.notices.error(error)
+        now = self.tensor.currentText()
+        self.tensor.clear()
+        self.tensor.addItems([row.name for row in self._rows])
+        self.tensor.setCurrentIndex(max(0, self.tensor.findText(now)) if self._rows else -1)
+        if not self._is_own:
+            self._take_present()
+
+    def _row(self) -> RangeRow | None:
+        place = self.tensor.currentIndex()
+        return self._rows[place] if 0 <= place < len(self._rows) else None
+
+    def _role(self, row: RangeRow) -> Role:
+        said = json.loads(row.tensor.format) if row.tensor.format else {}
+        usual = "w" if row.tensor.kind == "weight" else "x"
+        return _ROLES.get(said.get("operand", usual), "data")
+
+    def _take_present(self) -> None:
+        """Show the format that the chosen tensor has, unless one is being tried."""
+        row = self._row()
+        config = FIRST
+        if row is not None and row.tensor.format:
+            said = json.loads(row.tensor.format)
+            config = FormatConfig(**{k: said[k] for k in FormatConfig.model_fields if k in said})
+        self._is_own = False
+        self.form.render_config(config, self._refusal)
+
+    def _refusal(self, config: FormatConfig) -> str:
+        project = self.context.document.project
+        return refusal(project, "module_name", config) if project is not None else ""
+
+    def _show(self) -> None:
+        row = self._row()
+        theme = self.context.theme
+        self.back.setEnabled(self._is_own)
+        self.none.setVisible(row is None)
+        self.chart.setVisible(row is not None)
+        if row is None:
+            self.chart.render_tensor(None)
+            self.told.clear()
+            return
+        view = tensor_of(row, self.tensor.currentIndex(), self._arrays, {})
+        histogram = histogram_of(row.tensor, self._arrays)
+        self.chart.render_tensor(view)
+        self.chart.set_theme(theme)
+        if histogram is None:
+            self.told.setText("Calibration saw no spread of values here.")
+            return
+        config, role = self.form.config, self._role(row)
+        try:
+            found = predict(histogram, config, role)
+            bits = bits_of(config.scheme, config.parameters, role, (found.block,))
+        except WorkbenchError as error:
+            self.told.setText(" ".join(info.message for info in error.infos))
+            self.chart.show_levels(None)
+            return
+        self.chart.show_levels(found.levels)
+        self.told.setText(_sentences(config, role, found, bits))
+
+    def _show_apply(self) -> None:
+        selected = self.context.selection.value
+        chosen = [*selected.nodes, *selected.modules]
+        what = chosen[0] if len(chosen) == 1 else f"{len(chosen)} chosen" if chosen else "all"
+        self.apply.setText(f"Set {what}")
+        config = self.form.config
+        reason = self._refusal(config)
+        self.apply.setEnabled(self.context.document.project is not None and not reason)
+        self.apply.setToolTip(reason)
+
+    def _on_tensor_activated(self) -> None:
+        if not self._is_own:
+            self._take_present()
+        self._show()
+
+    def _on_changed(self, _config: FormatConfig) -> None:
+        self._is_own = True
+        self._show_apply()
+        self._show()
+
+    def _on_back(self) -> None:
+        self._take_present()
+        self._show()
+
+    def _on_save_asked(self, name: str) -> None:
+        from workbench.project import edits
+
+        config = self.form.config
+        self.context.document.apply(
+            f"Save preset {name}", lambda p: edits.save_preset(p, name, config)
+        )
+
+    def _on_apply(self) -> None:
+        selected, assigner = self.context.selection.value, self.context.assigner
+        config = self.form.config
+        if selected.nodes:
+            assigner.nodes(selected.nodes, config)
+        else:
+            assigner.modules(selected.modules or [""], config)
+
+
+def _sentences(config: FormatConfig, role: Role, found: Prediction, bits: float) -> str:
+    """Say what a format would do to a tensor."""
+    lines = [
+        f"SQNR {decibel(found.sqnr_db)} (predicted) as {role}   {bits:.2f} bits   "
+        f"{count(found.levels.size)} levels among these values"
+    ]
+    if found.block > 1:
+        lines.append(
+            f"Blocks of {found.block}: the grid is that of a block with the largest value; SQNR "
+            "as if neighbours were independent."
+        )
+    if config.mase_compatible:
+        lines.append("Predicted in the textbook's form; running it gives MASE's.")
+    return "\n".join(lines)

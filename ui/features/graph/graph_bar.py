@@ -1,0 +1,461 @@
+"""Everything above the graph: its levels, its tools, the search, the overlay, what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QActionGroup, QColor, QIcon, QKeyEvent, QPainter, QPixmap
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QMenu,
+    QTabBar,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.features.graph.graph_results import LEVELS
+from ui.features.graph.palette import HITS, LETTERS, ink_on
+from ui.shared.theme import Theme, icon
+from workbench.errors import WorkbenchError
+from workbench.graph.labels import elide
+from workbench.graph.query import find
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.project.model import SavedQuery
+
+TEXT_LENGTH = 28
+_PX = 14
+
+
+class KeptQueries(QWidget):
+    """A button for each kept search, hidden while there is none.
+
+    Signals:
+        shown_asked: the text of a search and whether it is to colour the graph.
+        forget_asked: the text of a search that is no longer wanted.
+        find_asked: the text of a search to be put into the box.
+    """
+
+    shown_asked = Signal(str, bool)
+    forget_asked = Signal(str)
+    find_asked = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._queries: tuple[SavedQuery, ...] = ()
+        self._counts: tuple[str, ...] = ()
+        self.buttons: list[QToolButton] = []
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(6, 0, 6, 2)
+        self._row.setSpacing(4)
+        label = QLabel("Coloured:", self)
+        label.setObjectName("Hint")
+        self._row.addWidget(label)
+        self._row.addStretch(1)
+        self.hide()
+
+    def show_queries(self, queries: Sequence[SavedQuery], counts: Sequence[str]) -> None:
+        """Show the searches, and how many operations each finds, or why it cannot say."""
+        if (tuple(queries), tuple(counts)) == (self._queries, self._counts):
+            return
+        self._queries, self._counts = tuple(queries), tuple(counts)
+        for button in self.buttons:
+            self._row.removeWidget(button)
+            button.deleteLater()
+        self.buttons = [self._button(k, q) for k, q in enumerate(self._queries)]
+        for position, button in enumerate(self.buttons):
+            self._row.insertWidget(1 + position, button)
+        self.setVisible(bool(queries))
+
+    def _button(self, number: int, query: SavedQuery) -> QToolButton:
+        button = QToolButton(self)
+        button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        button.setIcon(letter_icon(number))
+        button.setText(f"{elide(query.text, TEXT_LENGTH)}  {self._counts[number]}")
+        button.setCheckable(True)
+        button.setChecked(query.shown)
+        button.setToolTip(f"{query.text}\nClick to show or hide its colour.")
+        button.setAccessibleName(f"Kept search {LETTERS[number]}: {query.text}")
+        button.clicked.connect(lambda on, text=query.text: self.shown_asked.emit(text, on))
+        menu = QMenu(button)
+        find = menu.addAction("Find it again")
+        find.triggered.connect(lambda _=False, text=query.text: self.find_asked.emit(text))
+        forget = menu.addAction("Forget it")
+        forget.triggered.connect(lambda _=False, text=query.text: self.forget_asked.emit(text))
+        button.setMenu(menu)
+        button.setPopupMode(QToolButton.ToolButtonPopupMode.MenuButtonPopup)
+        return button
+
+
+def letter_icon(number: int) -> QIcon:
+    """Return the sign of a kept search: its letter on its colour."""
+    pixmap = QPixmap(2 * _PX, 2 * _PX)
+    pixmap.setDevicePixelRatio(2)
+    colour = QColor(HITS[number % len(HITS)])
+    pixmap.fill(colour)
+    painter = QPainter(pixmap)
+    painter.setPen(ink_on(colour))
+    painter.drawText(0, 0, _PX, _PX, Qt.AlignmentFlag.AlignCenter, LETTERS[number % len(LETTERS)])
+    painter.end()
+    return QIcon(pixmap)
+
+
+PLAIN = "No overlay"
+
+
+class OverlayBar(QWidget):
+    """A choice of numbers.
+
+    Signals:
+        changed: another number, or another scale, was chosen.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._logs: dict[str, bool] = {}
+        self._wanted = ""
+        self.combo = QComboBox(self)
+        self.combo.setAccessibleName("Number that colours the graph")
+        self.combo.setToolTip("Colour the operations by a number")
+        self.combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.combo.addItem(PLAIN, "")
+        self.combo.activated.connect(self._on_activated)
+        self.log = QToolButton(self)
+        self.log.setText("log")
+        self.log.setCheckable(True)
+        self.log.setToolTip("Spread small values: logarithmic colours")
+        self.log.setAccessibleName("Logarithmic colours")
+        self.log.clicked.connect(self._on_log)
+        self.log.hide()
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(3)
+        row.addWidget(self.log)
+        row.addWidget(self.combo)
+
+    @property
+    def chosen(self) -> str:
+        """The id of the chosen number; empty for none."""
+        return str(self.combo.currentData() or "")
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the chosen number's scale is logarithmic."""
+        return self._logs.get(self.chosen, False)
+
+    def offer(self, choices: Sequence[tuple[str, str, str, bool | None]]) -> None:
+        """Offer numbers: id, title, how they came about, and the scale to begin with.
+
+        The scale is None where a logarithm says nothing. A number that was chosen stays chosen
+        while it is away for the time of a new run.
+        """
+        ids = [choice[0] for choice in choices]
+        if ids != [self.combo.itemData(i) for i in range(1, self.combo.count())]:
+            while self.combo.count() > 1:
+                self.combo.removeItem(1)
+            for number, (name, title, how, _) in enumerate(choices, 1):
+                self.combo.addItem(f"{title} ({how})", name)
+                tip = Qt.ItemDataRole.ToolTipRole
+                self.combo.setItemData(number, f"{title}, {how}", tip)
+        for name, _, _, scale in choices:
+            if scale is not None:
+                self._logs.setdefault(name, scale)
+        self.combo.setCurrentIndex(ids.index(self._wanted) + 1 if self._wanted in ids else 0)
+        self._show_log()
+
+    def prefer(self, title: str) -> None:
+        """Choose a number by its id as soon as it is offered."""
+        self._wanted = title
+
+    def _on_activated(self, index: int) -> None:
+        self._wanted = str(self.combo.itemData(index) or "")
+        self._show_log()
+        self.changed.emit()
+
+    def _on_log(self, checked: bool) -> None:
+        self._logs[self.chosen] = checked
+        self.changed.emit()
+
+    def _show_log(self) -> None:
+        self.log.setVisible(self.chosen in self._logs)
+        self.log.setChecked(self.is_log)
+
+
+SYNTAX = """<table cellspacing="3">
+<tr><td><b>conv</b></td><td>in a name, operator, module, kind or type</td></tr>
+<tr><td><b>"conv2d"</b></td><td>exactly this name or part of a dotted one</td></tr>
+<tr><td><b>op:</b>add <b>module:</b>enc.* <b>dtype:</b>int8</td><td>one field; also
+  kind:, name:, source:; * is anything</td></tr>
+<tr><td><b>1,3,224,224</b></td><td>a shape; * is any size</td></tr>
+<tr><td><b>sqnr&lt;20</b> <b>cycles&gt;1e5</b></td><td>a number, after the run: %s</td></tr>
+<tr><td><b>-relu</b></td><td>without these; all words must match</td></tr>
+</table>Enter and F3 go to the next, with Shift to the one before."""
+
+
+class GraphSearch(QWidget):
+    """Finds operations in a graph.
+
+    Signals:
+        chosen: the ids of operations to select, as a frozenset.
+        left: Esc was pressed; the keyboard goes back to the graph.
+        keep_asked: the text of a search that is to colour the graph from now on.
+    """
+
+    chosen = Signal(object)
+    left = Signal()
+    keep_asked = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._snapshot: GraphSnapshot | None = None
+        self._numbers: Mapping[str, Mapping[str, float]] = {}
+        self._found: tuple[str, ...] = ()
+        self._position = -1
+        self.box = QLineEdit(self)
+        self.box.setPlaceholderText("Find:  conv   op:add   sqnr<20   1,*,8,8")
+        self.box.setAccessibleName("Find in the graph")
+        self.box.setClearButtonEnabled(True)
+        self.box.setMinimumWidth(120)
+        self.box.textEdited.connect(self._on_edited)
+        self.box.textChanged.connect(self._on_changed)
+        self.box.installEventFilter(self)
+        self.count = QLabel(self)
+        self.count.setObjectName("Hint")
+        self._buttons: dict[str, QToolButton] = {}
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(3)
+        row.addWidget(self.box, 1)
+        row.addWidget(self.count)
+        self._add("up", "The one before (Shift+Enter)", lambda: self.step(-1))
+        self._add("down", "The next (Enter, F3)", lambda: self.step(1))
+        words = "Keep this search: what it finds is coloured from now on"
+        self._add("keep", words, lambda: self.keep_asked.emit(self.box.text().strip()))
+        self._all = QToolButton(self)
+        self._all.setText("Select all")
+        self._all.setToolTip("Select everything found, to give it a precision with the keys 1 to 9")
+        self._all.clicked.connect(self.choose_all)
+        row.addWidget(self._all)
+        self._show_hint()
+        self._render()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Draw the buttons in the colours of a theme."""
+        for name, button in self._buttons.items():
+            button.setIcon(icon(name, theme.text))
+
+    def set_ground(
+        self, snapshot: GraphSnapshot | None, numbers: Mapping[str, Mapping[str, float]]
+    ) -> None:
+        """Search this graph, with these numbers per operation."""
+        if snapshot is self._snapshot and numbers == self._numbers:
+            return
+        self._snapshot, self._numbers = snapshot, numbers
+        self._show_hint()
+        if self.box.text():
+            self._search()
+
+    def ask(self) -> None:
+        """Take the keyboard, with the old query ready to be overwritten."""
+        self.box.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.box.selectAll()
+
+    def look_for(self, text: str) -> None:
+        """Search for a text as if it had been typed."""
+        self.box.setText(text)
+        self._search()
+        self.box.setFocus()
+
+    def step(self, direction: int) -> None:
+        """Choose the next or the former operation; after the last comes the first."""
+        if not self._found:
+            return
+        if self._position < 0:
+            self._position = 0 if direction > 0 else len(self._found) - 1
+        else:
+            self._position = (self._position + direction) % len(self._found)
+        self._render()
+        self.chosen.emit(frozenset({self._found[self._position]}))
+
+    def choose_all(self) -> None:
+        """Choose everything that was found."""
+        if self._found:
+            self._position = -1
+            self._render()
+            self.chosen.emit(frozenset(self._found))
+            self.left.emit()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            key = event.key()
+            shifted = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+            if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                self.step(-1 if shifted else 1)
+                return True
+            if key == Qt.Key.Key_Escape:
+                self.left.emit()
+                return True
+        return super().eventFilter(watched, event)
+
+    def _add(self, name: str, words: str, act: object) -> None:
+        button = QToolButton(self)
+        button.setToolTip(words)
+        button.setAccessibleName(words)
+        button.clicked.connect(act)
+        self._buttons[name] = button
+        layout = self.layout()
+        if layout is not None:
+            layout.addWidget(button)
+
+    def _on_edited(self, text: str) -> None:
+        del text
+        self._search()
+
+    def _on_changed(self, text: str) -> None:
+        # The button that clears the box is no edit for Qt.
+        if not text:
+            self._search()
+
+    def _search(self) -> None:
+        self._found, self._position = (), -1
+        problem = ""
+        if self._snapshot is not None:
+            try:
+                self._found = find(self.box.text(), self._snapshot, self._numbers)
+            except WorkbenchError as error:
+                problem = f"{error.infos[0].message} {error.infos[0].hint}".strip()
+        self._render(problem)
+
+    def _render(self, problem: str = "") -> None:
+        total = len(self._found)
+        if problem:
+            self.count.setText(problem.partition(". ")[0])
+        elif not self.box.text().strip():
+            self.count.setText("")
+        elif self._position >= 0:
+            self.count.setText(f"{self._position + 1} of {total:,}")
+        else:
+            self.count.setText(f"{total:,} found" if total else "nothing found")
+        self.count.setToolTip(problem)
+        for widget in (*self._buttons.values(), self._all):
+            widget.setVisible(total > 0)
+
+    def _show_hint(self) -> None:
+        self.box.setToolTip(SYNTAX % (", ".join(sorted(self._numbers)) or "none yet"))
+
+
+TOOLS = (
+    ("back", "Back to the place before (Alt+Left)"),
+    ("forward", "Forward again (Alt+Right)"),
+    ("fit", "Show everything (F)"),
+    ("expand", "Open all groups"),
+    ("collapse", "Close all groups"),
+)
+SHAPES = (
+    ("modules", "Groups by module"),
+    ("folded", "Groups, repeated blocks folded"),
+    ("flat", "No groups"),
+)
+
+
+class GraphBar(QWidget):
+    """Three rows: levels and tools, search and overlay, and the kept searches if there are any.
+
+    Signals:
+        picture_asked: ``png`` or ``svg``.
+        shape_asked: ``modules``, ``folded`` or ``flat``.
+    """
+
+    picture_asked = Signal(str)
+    shape_asked = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.tabs = QTabBar(self)
+        self.tabs.setAccessibleName("Level of the graph")
+        self.tabs.setExpanding(False)
+        self.tabs.setDrawBase(False)
+        self.tabs.setUsesScrollButtons(False)
+        for level in LEVELS:
+            self.tabs.addTab(level.title)
+            self.tabs.setTabToolTip(self.tabs.count() - 1, f"The program {level.words}")
+        self.search = GraphSearch(self)
+        self.overlay = OverlayBar(self)
+        self.tools = {name: self._tool(words) for name, words in TOOLS}
+        self.menus = {
+            name: self._menu_button(name, words)
+            for name, words in (
+                ("nest", "Groups, folded or none"), ("beside", "Show something beside it"),
+                ("bookmark", "Bookmarks"), ("save", "Save the picture"),
+            )
+        }  # fmt: skip
+        self._fill_menus()
+        self.kept = KeptQueries(self)
+        self._arrange()
+
+    @property
+    def level(self) -> str:
+        """The level that is chosen."""
+        return LEVELS[self.tabs.currentIndex()].id
+
+    def set_theme(self, theme: Theme) -> None:
+        """Draw the icons in the colours of a theme."""
+        self.search.set_theme(theme)
+        for name, button in self.tools.items():
+            button.setIcon(icon(name, theme.text))
+
+    def _arrange(self) -> None:
+        first, second = QHBoxLayout(), QHBoxLayout()
+        for row in (first, second):
+            row.setContentsMargins(6, 2, 6, 2)
+            row.setSpacing(4)
+        first.addWidget(self.tabs)
+        first.addStretch(1)
+        for button in self.tools.values():
+            first.addWidget(button)
+        second.addWidget(self.search, 1)
+        second.addSpacing(8)
+        second.addWidget(self.overlay)
+        rows = QVBoxLayout(self)
+        rows.setContentsMargins(0, 0, 0, 0)
+        rows.setSpacing(0)
+        rows.addLayout(first)
+        rows.addLayout(second)
+        rows.addWidget(self.kept)
+
+    def _tool(self, words: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setToolTip(words)
+        button.setAccessibleName(words)
+        return button
+
+    def _menu_button(self, name: str, words: str) -> QMenu:
+        button = self.tools[name] = self._tool(words)
+        menu = QMenu(button)
+        button.setMenu(menu)
+        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        return menu
+
+    def _fill_menus(self) -> None:
+        for suffix in ("png", "svg"):
+            action = self.menus["save"].addAction(f"Save as {suffix.upper()}\u2026")
+            action.triggered.connect(lambda _=False, s=suffix: self.picture_asked.emit(s))
+        choice = QActionGroup(self)
+        for shape, words in SHAPES:
+            action = choice.addAction(words)
+            action.setCheckable(True)
+            action.setChecked(shape == SHAPES[0][0])
+            action.setData(shape)
+            action.triggered.connect(lambda _=False, s=shape: self.shape_asked.emit(s))
+            self.menus["nest"].addAction(action)
+
+    def render_shape(self, shape: str) -> None:
+        """Show which way of grouping is on."""
+        for action in self.menus["nest"].actions():
+            action.setChecked(action.data() == shape)

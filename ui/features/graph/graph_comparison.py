@@ -1,0 +1,273 @@
+"""Two levels of a program, or two runs of one level, side by side with one selection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
+
+from ui.features.graph.graph_view import GraphView
+from ui.features.graph.marks import SIGNS
+from ui.shared.theme import Theme, icon
+from workbench.errors import WorkbenchError
+from workbench.graph.compare import Difference, Pairing
+from workbench.graph.snapshot import GraphSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from PySide6.QtWidgets import QMenu, QSplitter
+
+    from ui.features.graph.graph_results import Surveyor
+    from ui.shared.background import Background
+    from ui.shared.theme import Theme
+
+
+class BesidePane(QFrame):
+    """A view of its own under a line of words.
+
+    Signals:
+        close_asked: the pane is no longer wanted.
+        step_asked: go to the next (1) or the former (-1) difference.
+    """
+
+    close_asked = Signal()
+    step_asked = Signal(int)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.view = GraphView(theme, self)
+        self.view.setAccessibleName("Graph beside")
+        self.title = QLabel(self)
+        self.counts = QLabel(self)
+        self.counts.setObjectName("Hint")
+        self._buttons = {
+            name: self._button(name, words)
+            for name, words in (
+                ("up", "The difference before"), ("down", "The next difference"),
+                ("close", "Close this pane"),
+            )
+        }  # fmt: skip
+        self._buttons["up"].clicked.connect(lambda: self.step_asked.emit(-1))
+        self._buttons["down"].clicked.connect(lambda: self.step_asked.emit(1))
+        self._buttons["close"].clicked.connect(self.close_asked)
+        row = QHBoxLayout()
+        row.setContentsMargins(8, 2, 4, 2)
+        row.setSpacing(10)
+        row.addWidget(self.title)
+        row.addWidget(self.counts, 1)
+        for button in self._buttons.values():
+            row.addWidget(button)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(row)
+        layout.addWidget(self.view, 1)
+        self.set_theme(theme)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+        self.view.set_theme(theme)
+        for name, button in self._buttons.items():
+            button.setIcon(icon(name, theme.text))
+
+    def show_pairing(self, title: str, pairing: Pairing | None) -> None:
+        """Say what is beside, and count what is not the same."""
+        self.title.setText(title)
+        if pairing is None:
+            self.counts.setText("comparing\u2026")
+            return
+        counts = (
+            (SIGNS["added"], len(pairing.added), "only here"),
+            (SIGNS["removed"], len(pairing.removed), "only on the left"),
+            (SIGNS["changed"], len(pairing.changed), "changed"),
+        )
+        parts = [f"{sign} {count:,} {words}" for sign, count, words in counts if count]
+        self.counts.setText("   ".join(parts) or "no difference")
+        for name in ("up", "down"):
+            self._buttons[name].setEnabled(bool(parts))
+
+    def _button(self, name: str, words: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setObjectName(f"beside-{name}")
+        button.setToolTip(words)
+        button.setAccessibleName(words)
+        return button
+
+
+TOPIC = "beside"
+
+
+@dataclass(frozen=True)
+class Other:
+    """What is to stand beside: what to call it, where its graph is, and its stages' results."""
+
+    title: str
+    path: Path
+    results: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    right: GraphSnapshot | None
+    pairing: Pairing | None
+    problem: WorkbenchError | None = None
+
+
+class Comparison(QObject):
+    """Holds the pane beside the view; the view has no part in it but its marks and selection.
+
+    Signals:
+        failed: the error of a graph that cannot be shown beside.
+        chosen: the operations of the left graph that the user meant on the right.
+        changed: something else is to stand beside, or nothing.
+    """
+
+    failed = Signal(object)
+    chosen = Signal(object)
+    changed = Signal()
+
+    def __init__(
+        self, view: GraphView, splitter: QSplitter, background: Background, surveyor: Surveyor
+    ) -> None:
+        super().__init__(splitter)
+        self._view, self._splitter, self._theme = view, splitter, view.theme
+        self._background, self._surveyor = background, surveyor
+        self.pane: BesidePane | None = None
+        self.pairing: Pairing | None = None
+        self._other: Other | None = None
+        self._place = -1
+        self._is_leading = False
+        background.done.connect(self._on_done)
+
+    @property
+    def other(self) -> Other | None:
+        """What stands beside; None for nothing."""
+        return self._other
+
+    def offer(self, menu: QMenu, levels: Sequence[Other], past: Sequence[Other]) -> None:
+        """Fill a menu with what may stand beside: other levels, and earlier runs of this one."""
+        menu.clear()
+        for other in levels:
+            menu.addAction(other.title).triggered.connect(partial(self._on_asked, other))
+        menu.addSeparator()
+        for other in past:
+            menu.addAction(other.title).triggered.connect(partial(self._on_asked, other))
+        if not past:
+            menu.addAction("No earlier run of this level yet").setEnabled(False)
+        if self._other is not None:
+            menu.addSeparator()
+            menu.addAction("Nothing").triggered.connect(self.close)
+
+    def _on_asked(self, other: Other, _checked: bool = False) -> None:
+        self.open(other)
+
+    def open(self, other: Other) -> None:
+        """Show something beside the view."""
+        self._other = other
+        if self.pane is None:
+            self.pane = BesidePane(self._theme, self._splitter)
+            self.pane.close_asked.connect(self.close)
+            self.pane.step_asked.connect(self.step)
+            self.pane.view.selection_changed.connect(self._on_right_chosen)
+            self._splitter.addWidget(self.pane)
+            half = self._splitter.width() // 2
+            self._splitter.setSizes([half, half])
+        self.pane.show_pairing(other.title, None)
+        self.changed.emit()
+
+    def close(self, _checked: bool = False) -> None:
+        """Show the view alone."""
+        self._other, self.pairing, self._place = None, None, -1
+        if self.pane is not None:
+            self.pane.view.stop()
+            self.pane.hide()
+            self.pane.deleteLater()
+            self.pane = None
+        self._view.set_differences({}, {})
+        self.changed.emit()
+
+    def stop(self) -> None:
+        """End what runs beside the window."""
+        if self.pane is not None:
+            self.pane.view.stop()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+        self._theme = theme
+        if self.pane is not None:
+            self.pane.set_theme(theme)
+
+    def compare(self, first: GraphSnapshot | None, left: GraphSnapshot | None) -> None:
+        """Work out what differs between what the view shows and what is beside."""
+        other = self._other
+        if other is None or first is None or left is None:
+            return
+
+        def work(_outdated: Callable[[], bool]) -> object:
+            read = self._surveyor.snapshot(other.path)
+            if isinstance(read, WorkbenchError):
+                return _Answer(None, None, read)
+            known = self.pairing
+            if known is not None and known.left is left and known.right is read:
+                return _Answer(read, known)
+            return _Answer(read, Pairing(first, left, read))
+
+        self._background.submit(TOPIC, work)
+
+    def select(self, node_ids: frozenset[str]) -> None:
+        """Follow the selection of the view."""
+        if self.pane is not None and self.pairing is not None and not self._is_leading:
+            self.pane.view.select(self.pairing.to_right(node_ids), reveal=True)
+
+    def step(self, direction: int) -> None:
+        """Go to the next difference, in the order of execution, and around."""
+        found = self._differences()
+        if not found or self.pane is None or self.pairing is None:
+            return
+        start = len(found) if direction < 0 and self._place < 0 else self._place
+        self._place = (start + direction) % len(found)
+        side, node_id = found[self._place]
+        chosen = frozenset((node_id,))
+        if side == "right":
+            self.pane.view.select(chosen, reveal=True)
+            self._on_right_chosen(chosen)
+        else:
+            self.chosen.emit(chosen)
+
+    def _differences(self) -> list[tuple[str, str]]:
+        if self.pairing is None:
+            return []
+        left, right = self.pairing.left.nodes, self.pairing.right.nodes
+        gone = self.pairing.removed | self.pairing.changed.keys()
+        found = [("left", node.id) for node in left if node.id in gone]
+        return found + [("right", node.id) for node in right if node.id in self.pairing.added]
+
+    def _on_done(self, topic: str, answer: object) -> None:
+        if topic != TOPIC or not isinstance(answer, _Answer) or self.pane is None:
+            return
+        if answer.problem is not None or answer.pairing is None:
+            self.close()
+            self.failed.emit(answer.problem)
+            return
+        self.pairing, self._place = answer.pairing, -1
+        self.pane.view.render_snapshot(answer.right)
+        pairing = answer.pairing
+        mine: dict[str, Difference] = dict.fromkeys(pairing.removed, "removed")
+        mine.update(dict.fromkeys(pairing.changed, "changed"))
+        theirs: dict[str, Difference] = dict.fromkeys(pairing.added, "added")
+        theirs.update(dict.fromkeys(pairing.changed_right, "changed"))
+        self._view.set_differences(mine, pairing.changed)
+        self.pane.view.set_differences(theirs, pairing.changed_right)
+        self.pane.show_pairing(self._other.title if self._other else "", pairing)
+        self.select(self._view.selected)
+
+    def _on_right_chosen(self, node_ids: frozenset[str]) -> None:
+        if self.pairing is not None:
+            self._is_leading = True
+            self.chosen.emit(self.pairing.to_left(node_ids))
+            self._is_leading = False

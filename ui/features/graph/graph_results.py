@@ -1,0 +1,464 @@
+"""What results tell about the levels of a program, worked out away from the window's thread."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from ui.shared.explanations import why
+from workbench.errors import Cancelled, WorkbenchError
+from workbench.graph.lineage import Lineage, attribute
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.project.frozen import Frozen
+from workbench.results import DEVICE_GRAPH_FILE, GRAPH_FILE
+from workbench.targets import macs_per_cycle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from ui.features.graph.marks import Merge
+    from workbench.graph.numbers_file import NumbersFile
+    from workbench.project.model import Rule
+    from workbench.project.rules import Effective
+    from workbench.results import (
+        EvaluateResult,
+        LowerResult,
+        PrepareResult,
+        SimulationResult,
+        VelaOperation,
+    )
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level: the stage and the file that has it, and how it is called."""
+
+    id: str
+    stage: str
+    file: str
+    title: str
+    words: str
+
+
+LEVELS = (
+    Level("export", "export", GRAPH_FILE, "Float", "as exported"),
+    Level("prepare", "prepare", GRAPH_FILE, "Prepared", "with observers"),
+    Level("convert", "convert", GRAPH_FILE, "Quantized", "with quantize and dequantize"),
+    Level("lower", "lower", GRAPH_FILE, "Edge", "as it goes to the device, delegates as groups"),
+    Level("device", "lower", DEVICE_GRAPH_FILE, "TOSA", "of the delegates, as Vela reads it"),
+)
+LEVELS_BY_ID = {level.id: level for level in LEVELS}
+FLOAT, PREPARED, QUANTIZED, EDGE, DEVICE = (level.id for level in LEVELS)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number per operation of one level.
+
+    ``how`` says how it came about; ``log`` is None where a logarithmic scale says nothing, else
+    whether to begin with one; ``told`` is the part of the whole that operations could be told for.
+    ``middle`` is the value that a diverging scale turns at; ``exact`` has the values of levels
+    that the numbers need not be carried to.
+    """
+
+    id: str
+    title: str
+    how: str
+    values: dict[str, float]
+    level: str
+    merge: Merge
+    log: bool | None = None
+    told: float = 1.0
+    middle: float | None = None
+    exact: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def legend(self) -> str:
+        """The title of the legend."""
+        part = "" if self.told > 0.995 else f", {math.floor(self.told * 100)} % assigned"
+        return f"{self.title}, {self.how}{part}"
+
+    def at(self, level: str, lineage: Lineage) -> dict[str, float]:
+        """Return the values by the operations of another level."""
+        if level in self.exact:
+            return dict(self.exact[level])
+        return lineage.carry(self.values, self.level, level)
+
+
+def quality(result: EvaluateResult, lineage: Lineage) -> list[Measure]:
+    """Return what an evaluation measured at each tensor; tensors without an error have infinity."""
+    level = lineage.level_of([t.tensor for t in result.tensors], QUANTIZED) or lineage.first
+    sqnr = {t.tensor: math.inf if t.sqnr_db is None else t.sqnr_db for t in result.tensors}
+    error = {t.tensor: t.max_abs_error for t in result.tensors if t.max_abs_error is not None}
+    return [
+        Measure("sqnr", "SQNR [dB]", "measured", sqnr, level, "lowest"),
+        Measure("error", "Max error", "measured", error, level, "highest", log=True),
+    ]
+
+
+@dataclass(frozen=True)
+class CompiledRow:
+    """A row of the compiler's table: the float operation and the device's operator it is of."""
+
+    row: VelaOperation
+    owner: str | None
+    device: str | None
+
+
+def compiled_rows(
+    result: LowerResult | None, lineage: Lineage, *, by_name: bool = True
+) -> tuple[CompiledRow, ...] | None:
+    """Return the compiler's rows for all delegates; None if nothing was compiled.
+
+    A row bears the name of a tensor of its delegate's TOSA program, whose operator has the float
+    operation on record. Rows without are told by their module, and so are all if not ``by_name``,
+    because the TOSA program at hand is not the one of the rows.
+    """
+    if result is None:
+        return None
+    rows = [(f"delegate_{r.delegate}/{row.name}", row) for r in result.vela for row in r.operations]
+    guessed = owners([row for _, row in rows], lineage)
+    program = lineage.levels.get(DEVICE)
+    known = program.nodes_by_id if program and by_name else {}
+    found = []
+    for (name, row), guess in zip(rows, guessed, strict=True):
+        key = lineage.key(DEVICE, name) if name in known else None
+        owner = key.root if key is not None and key.role == "operation" else guess
+        found.append(CompiledRow(row, owner, name if name in known else None))
+    return tuple(found)
+
+
+def cost(rows: Sequence[CompiledRow], level: str, peak: int = 0) -> list[Measure]:
+    """Return what the compiler estimates, summed over the rows of each operation.
+
+    ``peak`` is the most multiply-accumulates of the device in a cycle, 0 if unknown.
+    """
+    found = []
+    for name, title, how in (
+        ("cycles", "Cycles", "estimated"), ("macs", "MACs", "computed"),
+        ("staging_bytes", "SRAM [bytes]", "estimated"),
+        ("external_cycles", "Cycles outside SRAM", "estimated"),
+    ):  # fmt: skip
+        amounts = [float(getattr(row.row, name)) for row in rows]
+        values = _summed([row.owner for row in rows], amounts)
+        exact = _summed([row.device for row in rows], amounts)
+        total = math.fsum(amounts)
+        part = math.fsum(values.values()) / total if total else 1.0
+        device = {DEVICE: exact} if exact else {}
+        found.append(Measure(name, title, how, values, level, "sum", False, part, exact=device))
+    found = [measure for measure in found if any(measure.values.values())]
+    return [*found, *_utilisation(found, peak)]
+
+
+def traced(result: SimulationResult, rows: Sequence[CompiledRow], level: str) -> list[Measure]:
+    """Return what a simulator measured of each operation, and how far the estimate was off."""
+    pairs = [
+        (row, found) for row, found in zip(rows, result.traced, strict=False)
+        if (row.row.name, row.row.operator) == (found.name, found.operator)
+        and found.cycles is not None
+    ]  # fmt: skip
+    if not pairs:
+        return []
+
+    def measure(
+        name: str, title: str, merge: Merge, amounts: Sequence[float], middle: float | None = None
+    ) -> Measure:
+        values = _summed([row.owner for row, _ in pairs], amounts)
+        exact = _summed([row.device for row, _ in pairs], amounts)
+        log = False if middle is None else None
+        return Measure(name, title, "measured", values, level, merge, log, middle=middle,
+                       exact={DEVICE: exact} if exact else {})  # fmt: skip
+
+    cycles = [found.cycles or 0.0 for _, found in pairs]
+    more = [found.difference or 0.0 for _, found in pairs]
+    return [
+        measure("measured", "FVP cycles", "sum", cycles),
+        measure("more", "FVP cycles above the estimate", "farthest", more, 0.0),
+    ]
+
+
+def _utilisation(found: Sequence[Measure], peak: int) -> list[Measure]:
+    """Return what part of the device's multiply-accumulates each operation uses [%].
+
+    MACs / (cycles x MACs of the device per cycle), both from Vela's rows; MACs per cycle where the
+    device is unknown.
+    """
+    known = {measure.id: measure for measure in found}
+    if not {"cycles", "macs"} <= known.keys():
+        return []
+    cycles, macs = known["cycles"], known["macs"]
+    factor = 100.0 / peak if peak else 1.0
+    exact = {
+        level: _ratio(macs.exact[level], cycles.exact[level], factor)
+        for level in macs.exact.keys() & cycles.exact.keys()
+    }
+    values = _ratio(macs.values, cycles.values, factor)
+    title = "Utilisation [%]" if peak else "MACs per cycle"
+    return [Measure("use", title, "estimated", values, cycles.level, "highest", False, exact=exact)]
+
+
+def _ratio(
+    over: Mapping[str, float], under: Mapping[str, float], factor: float
+) -> dict[str, float]:
+    return {name: factor * value / under[name] for name, value in over.items() if under.get(name)}
+
+
+def differences(mine: Sequence[Measure], others: Sequence[Measure]) -> list[Measure]:
+    """Return how much more each number is than in another run, on a scale that turns at zero."""
+    known = {measure.id: measure for measure in others}
+    found = []
+    for measure in mine:
+        other = known.get(measure.id)
+        if other is None or measure.level != other.level:
+            continue
+        values = {
+            name: value - other.values[name]
+            for name, value in measure.values.items()
+            if math.isfinite(value) and math.isfinite(other.values.get(name, math.nan))
+        }
+        if values:
+            title = f"{measure.title}, more than beside"
+            found.append(
+                Measure(f"{measure.id}_more", title, measure.how, values, measure.level, "farthest",
+                        middle=0.0)
+            )  # fmt: skip
+    return found
+
+
+def _summed(names: Sequence[str | None], amounts: Sequence[float]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, amount in zip(names, amounts, strict=True):
+        if name is not None:
+            found[name] = found.get(name, 0.0) + amount
+    return found
+
+
+def owners(rows: Sequence[VelaOperation], lineage: Lineage) -> tuple[str | None, ...]:
+    """Return the float operation that each row belongs to, as its module and operator tell."""
+    if lineage.first not in lineage.levels:
+        return (None,) * len(rows)
+    return attribute([(row.module, row.operator) for row in rows], lineage.levels[lineage.first])
+
+
+def chips(lineage: Lineage, level: str, nodes: Mapping[str, Effective]) -> dict[str, Effective]:
+    """Return the config of every operation of a level, told by the float operation it was."""
+    snapshot = lineage.levels.get(level)
+    found: dict[str, Effective] = {}
+    for node in snapshot.nodes if snapshot else ():
+        key = lineage.key(level, node.id) if node.kind == "call" else None
+        if key is not None and key.role == "operation" and key.root in nodes:
+            found[node.id] = nodes[key.root]
+    return found
+
+
+def reasons(
+    prepared: PrepareResult | None,
+    lowered: LowerResult | None,
+    lineage: Lineage,
+    level: str,
+    nodes: Mapping[str, Effective],
+) -> dict[str, str]:
+    """Return why operations of a level are not as they were wanted.
+
+    They were left in float although a rule asks for more, or they stay on the CPU.
+    """
+    found: dict[str, str] = {}
+    for note in prepared.annotations if prepared else ():
+        wanted = nodes.get(note.origin)
+        if note.reason and not note.quantized and wanted and wanted.label != "float":
+            for node_id in _same(lineage, PREPARED, note.node, level):
+                found[node_id] = f"Not quantized: {note.reason}"
+    for left in lowered.cpu_nodes if lowered else ():
+        for node_id in _same(lineage, EDGE, left.node, level):
+            before = f"{found[node_id]}\n" if node_id in found else ""
+            found[node_id] = f"{before}On the CPU: {left.reason}"
+    return found
+
+
+def _same(lineage: Lineage, source: str, node_id: str, level: str) -> frozenset[str]:
+    return lineage.translate(source, [node_id], level, with_owners=False)
+
+
+Result = TypeVar("Result", bound=Frozen)
+READINGS_KEPT = 12
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """What is asked: the level that shows, and all that is known to answer from.
+
+    ``files`` has the graph of every level there is, ``results`` the folder of every stage's
+    current result, ``first`` the float program, which is read elsewhere already. ``against`` has
+    the results of a run that stands beside.
+    """
+
+    level: str
+    files: Mapping[str, Path]
+    results: Mapping[str, Path]
+    first: GraphSnapshot | None
+    nodes: Mapping[str, Effective] = field(default_factory=dict)
+    rules: Sequence[Rule] = ()
+    dropped: Sequence[NumbersFile] = ()
+    against: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The answer: how levels relate, and what is told about the operations of the one that shows.
+
+    ``chips`` and ``tips`` are the config of each operation, short and in words; ``numbers`` has
+    the values of each measure.
+    """
+
+    level: str = FLOAT
+    lineage: Lineage = field(default_factory=lambda: Lineage({}))
+    chips: Mapping[str, str] = field(default_factory=dict)
+    tips: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    rows: tuple[CompiledRow, ...] | None = None
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+    numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+class Surveyor:
+    """Answers inquiries. Files are read once; used from one thread at a time."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[Path, int], GraphSnapshot | WorkbenchError] = {}
+        self._results: dict[Path, Frozen | None] = {}
+        self._lineage = Lineage({})
+
+    def snapshot(self, path: Path) -> GraphSnapshot | WorkbenchError:
+        """Return the graph of a file, or why it cannot be had."""
+        # A damaged result is computed anew in the same folder.
+        key = (path, path.stat().st_mtime_ns if path.is_file() else 0)
+        if key not in self._read:
+            while len(self._read) >= READINGS_KEPT:
+                del self._read[next(iter(self._read))]
+            try:
+                self._read[key] = GraphSnapshot.load(path)
+            except WorkbenchError as error:
+                self._read[key] = error
+        return self._read[key]
+
+    def answer(self, inquiry: Inquiry, outdated: Callable[[], bool]) -> Survey:
+        """Return what results tell.
+
+        Raises:
+            Cancelled: a newer inquiry waits.
+        """
+        from workbench.results import EvaluateResult, LowerResult, PrepareResult, SimulationResult
+
+        level, lineage = inquiry.level, self._relate(inquiry, outdated)
+        lowered = self._result(LowerResult, inquiry.results, "lower")
+        prepared = self._result(PrepareResult, inquiry.results, "prepare")
+        evaluated = self._result(EvaluateResult, inquiry.results, "evaluate")
+        _stop_if(outdated)
+        rows = compiled_rows(lowered, lineage)
+        found = quality(evaluated, lineage) if evaluated else []
+        found += cost(rows or (), lineage.first, _peak(lowered))
+        simulated = self._result(SimulationResult, inquiry.results, "run")
+        if simulated is not None:
+            found += traced(simulated, rows or (), lineage.first)
+        if inquiry.against:
+            found += differences(found, self._against(inquiry, lineage))
+        found += [m for numbers in inquiry.dropped for m in numbers_of(numbers, lineage, level)]
+        _stop_if(outdated)
+        mine = self._configs(inquiry, lineage)
+        known = lineage.levels[level].nodes_by_id if level in lineage.levels else {}
+        tips = {i: why(e, inquiry.rules, known[i].module) for i, e in mine.items() if i in known}
+        return Survey(
+            level, lineage, {i: e.chip for i, e in mine.items()}, tips,
+            reasons(prepared, lowered, lineage, level, inquiry.nodes), rows,
+            {m.id: m for m in found}, {m.id: m.at(level, lineage) for m in found},
+        )  # fmt: skip
+
+    def _against(self, inquiry: Inquiry, lineage: Lineage) -> list[Measure]:
+        """Return the numbers of the run beside, told by module: its TOSA is another program."""
+        from workbench.results import EvaluateResult, LowerResult
+
+        lowered = self._result(LowerResult, inquiry.against, "lower")
+        evaluated = self._result(EvaluateResult, inquiry.against, "evaluate")
+        rows = compiled_rows(lowered, lineage, by_name=False)
+        return [
+            *(quality(evaluated, lineage) if evaluated else ()),
+            *cost(rows or (), lineage.first, _peak(lowered)),
+        ]
+
+    def _configs(self, inquiry: Inquiry, lineage: Lineage) -> Mapping[str, Effective]:
+        if inquiry.level != FLOAT:
+            return chips(lineage, inquiry.level, inquiry.nodes)
+        return float_configs(inquiry.first, inquiry.nodes)
+
+    def _relate(self, inquiry: Inquiry, outdated: Callable[[], bool]) -> Lineage:
+        """Return how the levels relate; what cannot be read is left out."""
+        levels: dict[str, GraphSnapshot] = {}
+        for level in LEVELS_BY_ID:
+            _stop_if(outdated)
+            read: object = inquiry.first if level == FLOAT else None
+            if level != FLOAT and level in inquiry.files and inquiry.first is not None:
+                read = self.snapshot(inquiry.files[level])
+            if isinstance(read, GraphSnapshot):
+                levels[level] = read
+        known = self._lineage.levels
+        if list(known) != list(levels) or any(known[s] is not levels[s] for s in levels):
+            self._lineage = Lineage(levels)
+        return self._lineage
+
+    def _result(self, kind: type[Result], folders: Mapping[str, Path], stage: str) -> Result | None:
+        from workbench.results import load_result
+
+        folder = folders.get(stage)
+        if folder is None:
+            return None
+        if folder not in self._results:
+            while len(self._results) >= READINGS_KEPT:
+                del self._results[next(iter(self._results))]
+            try:
+                self._results[folder] = load_result(kind, folder)
+            except WorkbenchError:
+                return None
+        found = self._results[folder]
+        return found if isinstance(found, kind) else None
+
+
+def float_configs(
+    snapshot: GraphSnapshot | None, nodes: Mapping[str, Effective]
+) -> dict[str, Effective]:
+    """Return the config of every operation of the float program."""
+    calls = [n.id for n in snapshot.nodes if n.kind == "call"] if snapshot else []
+    return {node_id: nodes[node_id] for node_id in calls if node_id in nodes}
+
+
+def numbers_of(numbers: NumbersFile, lineage: Lineage, level: str) -> list[Measure]:
+    """Return the columns of a file that was dropped, by the level whose operations it names."""
+    found = []
+    for title, values in numbers.columns.items():
+        at = lineage.level_of(values, level) or level
+        name = measure_id(title)
+        is_split = any(v < 0 for v in values.values()) and any(v > 0 for v in values.values())
+        middle = 0.0 if is_split else None
+        found.append(
+            Measure(name, title, f"from {numbers.name}", dict(values), at,
+                    "highest" if middle is None else "farthest",
+                    None if middle is not None else False, middle=middle)
+        )  # fmt: skip
+    return found
+
+
+def measure_id(title: str) -> str:
+    """Return the name by which a column can be searched, e.g. ``latency_ms``."""
+    return re.sub(r"\W+", "_", title.strip().lower()).strip("_") or "number"
+
+
+def _stop_if(outdated: Callable[[], bool]) -> None:
+    if outdated():
+        raise Cancelled
+
+
+def _peak(lowered: LowerResult | None) -> int:
+    """Return how much the device that was compiled for can do in a cycle."""
+    return macs_per_cycle(lowered.target) if lowered is not None else 0

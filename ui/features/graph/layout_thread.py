@@ -1,0 +1,119 @@
+"""Trees, layouts and scenes are made here, off the window's thread; stale ones are dropped."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QRectF, Signal
+
+from ui.features.graph.scene import Scene
+from ui.shared.background import OrderThread, give_way
+from workbench.errors import Cancelled
+from workbench.graph.hierarchy import Hierarchy
+from workbench.graph.layout import Layout
+from workbench.graph.snapshot import collection_paused
+
+if TYPE_CHECKING:
+    from workbench.graph.hierarchy import Shape
+    from workbench.graph.snapshot import GraphSnapshot
+
+LAYOUTS_KEPT = 6
+KEPT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to draw. ``expanded`` None opens the graph at a readable depth.
+
+    ``everything`` opens all groups. ``area`` is what shows now; it is made ready to paint.
+    ``shape`` is how operations are grouped.
+    """
+
+    snapshot: GraphSnapshot
+    expanded: frozenset[str] | None = None
+    everything: bool = False
+    area: QRectF = field(default_factory=QRectF)
+    shape: Shape = "modules"
+
+
+class LayoutThread(OrderThread[Order]):
+    """Runs while there is something to lay out. A newer order cancels the older one."""
+
+    finished_scene = Signal(object, object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._order: Order | None = None
+        self._running: Order | None = None
+        # Taking a large scene apart takes long: the last ones are kept here, not to die elsewhere.
+        self._made: list[Scene] = []
+        self._layouts: OrderedDict[tuple[int, Shape], Layout] = OrderedDict()
+
+    def submit(self, order: Order) -> None:
+        """Lay this out next; forget what was asked for before."""
+        self._accept(partial(setattr, self, "_order", order))
+
+    def cancel(self) -> None:
+        """Forget the order that waits or runs."""
+        with self._lock:
+            self._forget()
+
+    def _newest(self) -> Order | None:
+        self._running = self._order
+        return self._running
+
+    def _forget(self) -> None:
+        self._order = None
+
+    def _work(self, order: Order) -> None:
+        with collection_paused():
+            scene = self._make(order)
+            if scene is not None and self._take(order):
+                self._made.append(scene)
+                self.finished_scene.emit(order, scene)
+                while len(self._made) > KEPT:
+                    self._made.pop(0).forget()
+                scene.prepare(self._has_order)
+
+    def _take(self, order: Order) -> bool:
+        """Tell whether an order is still wanted, and call it done."""
+        with self._lock:
+            is_current = self._order is order
+            if is_current:
+                self._order = None
+            return is_current
+
+    def _make(self, order: Order) -> Scene | None:
+        layout = self._layout(order.snapshot, order.shape)
+        hierarchy = layout.hierarchy
+        expanded = hierarchy.opening() if order.expanded is None else order.expanded
+        if order.everything:
+            expanded = frozenset(hierarchy.groups)
+        try:
+            placement = layout.arrange(expanded)
+        except Cancelled:
+            return None
+        scene = Scene(placement)
+        scene.visible_cells(order.area)
+        return scene
+
+    def _layout(self, snapshot: GraphSnapshot, shape: Shape) -> Layout:
+        key = (id(snapshot), shape)
+        if key not in self._layouts:
+            layout = Layout(Hierarchy(snapshot, shape), self._is_outdated)
+            self._layouts[key] = layout
+            while len(self._layouts) > LAYOUTS_KEPT:
+                self._layouts.popitem(last=False)
+        self._layouts.move_to_end(key)
+        return self._layouts[key]
+
+    def _has_order(self) -> bool:
+        give_way()
+        return self._order is not None or self._is_stopped
+
+    def _is_outdated(self) -> bool:
+        give_way()
+        return self._order is not self._running

@@ -1,0 +1,214 @@
+"""Where an operation comes from and what became of it: one row, level after level."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QToolButton, QWidget
+
+from ui.features.graph.graph_results import DEVICE, EDGE, CompiledRow
+from workbench.graph.labels import elide, local_name
+from workbench.graph.lineage import How, Lineage
+
+ARROW = "\u2192"
+HERE = "LineageHere"
+# How much of the chain shows beside the stop that one is at [px].
+AROUND_PX = 220
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One place on the rail. ``target`` is what is emitted on a click; empty cannot be clicked."""
+
+    title: str
+    text: str
+    tip: str = ""
+    target: str = ""
+    is_here: bool = False
+
+
+class LineageRail(QScrollArea):
+    """A chain of stops.
+
+    Signals:
+        asked: the target of the stop that was clicked.
+    """
+
+    asked = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("LineageRail")
+        self.setAccessibleName("Lineage of the selected operation")
+        self.setFrameShape(QScrollArea.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        self._stops: tuple[Stop, ...] | None = None
+        self.show_stops(())
+
+    def show_stops(self, stops: Sequence[Stop]) -> None:
+        """Show a chain; nothing for an empty one."""
+        if self._stops == tuple(stops):
+            return
+        self._stops = tuple(stops)
+        body = QWidget()
+        row = QHBoxLayout(body)
+        row.setContentsMargins(4, 2, 4, 2)
+        row.setSpacing(4)
+        for number, stop in enumerate(self._stops):
+            if number:
+                arrow = QLabel(ARROW, body)
+                arrow.setObjectName("Hint")
+                row.addWidget(arrow)
+            self._add(row, body, stop)
+        row.addStretch(1)
+        here = body.findChild(QToolButton, HERE)
+        self.setWidget(body)
+        self.setFixedHeight(
+            body.sizeHint().height() + self.horizontalScrollBar().sizeHint().height()
+        )
+        self.setVisible(bool(self._stops))
+        if here is not None:
+            QTimer.singleShot(0, here, lambda: self.ensureWidgetVisible(here, AROUND_PX, 0))
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Move along the chain, whichever way the wheel turns."""
+        turn = event.angleDelta()
+        bar = self.horizontalScrollBar()
+        bar.setValue(bar.value() - (turn.x() or turn.y()))
+
+    def texts(self) -> list[str]:
+        """Return what the rail says, stop by stop."""
+        return [f"{stop.title} {stop.text}".strip() for stop in self._stops or ()]
+
+    def _add(self, row: QHBoxLayout, body: QWidget, stop: Stop) -> None:
+        if stop.title:
+            title = QLabel(stop.title, body)
+            title.setObjectName("Hint")
+            row.addWidget(title)
+        if not stop.target:
+            label = QLabel(stop.text, body)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            label.setToolTip(stop.tip)
+            label.setEnabled(False)
+            label.setContentsMargins(4, 0, 4, 0)
+            row.addWidget(label)
+            return
+        button = QToolButton(body)
+        button.setText(elide(stop.text))
+        button.setToolTip(stop.tip or stop.text)
+        button.setAccessibleName(f"{stop.title} {stop.text}".strip())
+        button.setObjectName(HERE if stop.is_here else "")
+        font = button.font()
+        font.setBold(stop.is_here)
+        button.setFont(font)
+        button.clicked.connect(lambda _=False, target=stop.target: self.asked.emit(target))
+        row.addWidget(button)
+
+
+SOURCE = "source"
+MANY = 200
+NAME_LENGTH = 19
+_NAMES_SHOWN = 2
+_WEIGHTS = {"parameter", "constant"}
+_HOW: dict[How, str] = {
+    "same": "chosen",
+    "origin": "told by the origin that the exporter recorded",
+    "name": "told by its name, operator and module",
+    "order": "told by its module, its operator and its place among them",
+    "owner": "exists only at other levels: this is the operation that it belongs to",
+    "inside": "the operations inside of the delegate",
+}
+_UNMATCHED = (
+    "Nothing at this level has it as its origin: it was fused into another operation, or removed."
+)
+
+
+def stops(
+    lineage: Lineage,
+    level: str,
+    chosen: Collection[str],
+    titles: Sequence[tuple[str, str]],
+    rows: Sequence[CompiledRow] | None,
+    here: str = "",
+) -> list[Stop]:
+    """Return the chain of the chosen operations; empty if nothing is chosen, or far too much.
+
+    Args:
+        lineage: The levels there are.
+        level: The level that the choice was made at.
+        chosen: Ids of operations of that level.
+        titles: Every level and what to call it.
+        rows: The compiled program; None if there is none yet.
+        here: The level that shows now.
+    """
+    if not chosen or len(chosen) > MANY or level not in lineage.levels:
+        return []
+    # A module's weights are not what became of it.
+    known = lineage.levels[level].nodes_by_id
+    chosen = [n for n in chosen if n not in known or known[n].kind not in _WEIGHTS] or chosen
+    found = [_stop(lineage, level, chosen, other, title) for other, title in titles]
+    found = [replace(stop, is_here=bool(here) and stop.target == here) for stop in found]
+    roots = lineage.translate(level, chosen, lineage.first)
+    found.append(_compiled(roots, chosen if level == DEVICE else (), rows))
+    found.extend(_source(lineage, roots or chosen))
+    return found
+
+
+def _stop(lineage: Lineage, level: str, chosen: Collection[str], other: str, title: str) -> Stop:
+    if other not in lineage.levels:
+        return Stop(title, "not yet", "Run that far.")
+    matches = [lineage.counterparts(level, node_id, other) for node_id in sorted(chosen)]
+    nodes = tuple(dict.fromkeys(node for match in matches for node in match.nodes))
+    lost = sum(not match.nodes for match in matches)
+    if not nodes:
+        return Stop(title, "none", _UNMATCHED)
+    hows = list(dict.fromkeys(match.how for match in matches if match.nodes))
+    text = ", ".join(elide(local_name(node), NAME_LENGTH) for node in nodes)
+    if len(nodes) > _NAMES_SHOWN:
+        text = f"{len(nodes)} operations"
+    if hows == ["owner"]:
+        text = f"({text})"
+    if lost:
+        text += f", {lost} without"
+    tip = "; ".join(_HOW[how] for how in hows if how)
+    return Stop(title, text, f"{', '.join(nodes[:12])}\n{tip}", other)
+
+
+def _compiled(
+    roots: Collection[str], chosen: Collection[str], rows: Sequence[CompiledRow] | None
+) -> Stop:
+    """Return what Vela made of it: of chosen operators of the device these rows alone."""
+    if rows is None:
+        return Stop("Vela", "not yet", "Lower the program first.")
+    mine = [row for row in rows if row.device in chosen] if chosen else []
+    how = "named as the TOSA operator" if mine else "told by their TOSA operators or their module"
+    mine = mine or [row for row in rows if row.owner in roots]
+    if not mine:
+        tip = (
+            "No row of the compiler's table can be told to be of it: fused, removed or on the CPU."
+        )
+        return Stop("Vela", "none of its own", tip)
+    cycles = sum(row.row.cycles for row in mine)
+    named = ", ".join(row.row.operator for row in mine)
+    text = named if len(mine) <= _NAMES_SHOWN else f"{len(mine)} operations"
+    tip = f"{named}\nestimated by Vela; {how}"
+    target = DEVICE if any(row.device for row in mine) else EDGE
+    return Stop("Vela", f"{text}, {cycles:,} cycles", tip, target)
+
+
+def _source(lineage: Lineage, roots: Collection[str]) -> Iterator[Stop]:
+    nodes = lineage.levels[lineage.first].nodes_by_id
+    lines = dict.fromkeys(nodes[r].source for r in sorted(roots) if r in nodes and nodes[r].source)
+    if lines:
+        first = next(iter(lines))
+        more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+        yield Stop(
+            "", first.partition(" ")[0] + more,
+            "\n".join(list(lines)[:12]) + "\nA click copies the line's place.",
+            f"{SOURCE}:{first.partition(' ')[0]}",
+        )  # fmt: skip

@@ -1,0 +1,160 @@
+"""Where the arrow keys lead, and which pairs of items a selection joins."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+
+from ui.features.graph.marks import number_text
+from workbench.graph.hierarchy import ROOT
+
+if TYPE_CHECKING:
+    from ui.features.graph.marks import Marks
+    from ui.features.graph.scene import Scene
+    from workbench.graph.hierarchy import Hierarchy
+    from workbench.graph.snapshot import QParams, TensorInfo
+
+
+JOINTS_SHOWN = 400
+
+
+def walk(scene: Scene, current: str | None, key: Qt.Key) -> str | None:
+    """Return the item that an arrow key leads to.
+
+    Down and up follow edges; down on an open group enters it, and up from its first child leaves
+    it. Left and right go to the neighbours in the same row of the same group.
+    """
+    if current is None or not scene.has(current):
+        return next(iter(scene.hierarchy.groups[ROOT].children), None)
+    if key == Qt.Key.Key_Down:
+        if scene.is_open(current):
+            return scene.hierarchy.groups[current].children[0]
+        return _follow(scene, current, forwards=True)
+    if key == Qt.Key.Key_Up:
+        found = _follow(scene, current, forwards=False)
+        parent = scene.hierarchy.parent.get(current)
+        return found or (parent if scene.has(parent) else None)
+    return _neighbour(scene, current, 1 if key == Qt.Key.Key_Right else -1)
+
+
+def _follow(scene: Scene, current: str, *, forwards: bool) -> str | None:
+    """Return the first item at the other end of an edge; leave the group if there is none."""
+    item: str | None = current
+    while item is not None and scene.has(item):
+        for route in scene.routes_of(item):
+            if forwards and route.source == item:
+                return route.target
+            if not forwards and route.target == item:
+                return route.source
+        if not forwards:
+            return None
+        item = scene.hierarchy.parent.get(item)
+    return None
+
+
+def _neighbour(scene: Scene, current: str, direction: int) -> str | None:
+    rect = scene.rect(current)
+    siblings = scene.hierarchy.groups[scene.hierarchy.parent[current]].children
+    best: tuple[float, str] | None = None
+    for sibling in siblings:
+        other = scene.rect(sibling)
+        distance = (other.center().x() - rect.center().x()) * direction
+        in_row = other.top() < rect.bottom() and rect.top() < other.bottom()
+        if sibling != current and in_row and distance > 0 and (not best or distance < best[0]):
+            best = (distance, sibling)
+    return best[1] if best else None
+
+
+def joints(scene: Scene, selected: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of visible items between which selected operations' tensors flow."""
+    hierarchy, expanded = scene.hierarchy, scene.placement.insides
+    snapshot = hierarchy.snapshot
+    found: dict[tuple[str, str], None] = {}
+    for node_id in selected:
+        edges = (*snapshot.inputs_of.get(node_id, ()), *snapshot.outputs_of.get(node_id, ()))
+        for edge in edges:
+            if hierarchy.owner.get(edge.source) != edge.source:
+                continue
+            source = hierarchy.shown(edge.source, expanded)
+            target = hierarchy.shown(edge.target, expanded)
+            if source and target and source != target:
+                found[source, target] = None
+        if len(found) > JOINTS_SHOWN:
+            break
+    return tuple(found)
+
+
+def trace(scene: Scene, selected: frozenset[str], *, forwards: bool) -> frozenset[str]:
+    """Return a selection with all it is made from, or with all that is made from it."""
+    snapshot = scene.hierarchy.snapshot
+    edges = snapshot.outputs_of if forwards else snapshot.inputs_of
+    found, waiting = set(selected), list(selected)
+    while waiting:
+        for edge in edges.get(waiting.pop(), ()):
+            other = edge.target if forwards else edge.source
+            if other not in found:
+                found.add(other)
+                waiting.append(other)
+    return frozenset(found)
+
+
+LONGEST = 200
+ATTRIBUTES_SHOWN = 8
+OUTPUTS_SHOWN = 4
+_HIDDEN = ("origin", "debug_handle", "target")
+
+
+def grid_text(grid: QParams) -> str:
+    """Return a quantization grid in words, e.g. ``8 bit, scale 0.0078, zero point -3``."""
+    if len(grid.scale) == 1:
+        steps = f"scale {grid.scale[0]:.4g}, zero point {grid.zero_point[0]}"
+    else:
+        low, high = min(grid.scale), max(grid.scale)
+        steps = f"scale {low:.3g} to {high:.3g} in {len(grid.scale)} channels of axis {grid.axis}"
+    return f"{grid.bits} bit, codes {grid.qmin} to {grid.qmax}, {steps}"
+
+
+def tensor_line(info: TensorInfo) -> str:
+    """Return a tensor's shape, type and grid in one line."""
+    grid = f" ({grid_text(info.qparams)})" if info.qparams else ""
+    return f"{info.shape_text} {info.dtype}{grid}"
+
+
+def lines(item: str, hierarchy: Hierarchy, marks: Marks) -> list[str]:
+    """Return everything there is to say about an item, most important first."""
+    node = hierarchy.node(item)
+    if node is None:
+        group = hierarchy.groups[item]
+        found = [f"{group.label}: {hierarchy.subtitle(item)}"]
+        found += [f"module {group.module}"] if group.module else []
+        twins = len(hierarchy.twins(item))
+        found += [f"one of {twins} blocks of the same structure"] if twins > 1 else []
+    else:
+        found = [f"{node.op} ({node.id})"]
+        found += [f"module {node.module}"] if node.module else []
+        found += [f"output {tensor_line(info)}" for info in node.outputs[:OUTPUTS_SHOWN]]
+        shown = [(k, v) for k, v in node.attrs.items() if k not in _HIDDEN]
+        found += [f"{name}: {value}" for name, value in shown[:ATTRIBUTES_SHOWN]]
+        found += [node.source] if node.source else []
+    chip = marks.chip(item, hierarchy)
+    if item in marks.tooltips:
+        found.append(marks.tooltips[item])
+    elif chip is not None:
+        found.append(f"precision {chip.text}")
+    amount = marks.amount(item, hierarchy)
+    if amount is not None and marks.overlay is not None:
+        found.append(f"{marks.overlay.title}: {number_text(amount)}")
+    if sign := marks.difference(item, hierarchy):
+        kind = marks.differences.get(item)
+        found.append(marks.words.get(item) or f"{kind or sign} against the graph beside")
+    reason = marks.reason(item, hierarchy)
+    found += [reason] if reason else []
+    return [line if len(line) <= LONGEST else line[:LONGEST] + "…" for line in found]
+
+
+def tooltip(item: str, hierarchy: Hierarchy, marks: Marks) -> str:
+    """Return the tooltip as rich text; nothing of the model is taken for markup."""
+    first, *others = (escape(line) for line in lines(item, hierarchy, marks))
+    return f"<b>{first}</b>" + "".join(f"<br>{line}" for line in others)

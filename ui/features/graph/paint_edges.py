@@ -1,0 +1,226 @@
+"""Lines between boxes: plain from afar, curved with shapes and arrows from nearby."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPainterPath, QPen, QPolygonF, QStaticText
+
+from ui.features.graph.picture import CLOSE, bottom_middle, top_middle
+from ui.features.graph.scene import SHORT, curve, pieces
+from workbench.graph.labels import dtype_label, elide
+from workbench.graph.layout import STUB_LENGTH
+
+if TYPE_CHECKING:
+    from ui.features.graph.palette import Palette
+    from ui.features.graph.picture import Picture
+    from ui.features.graph.scene import Cell, Line, Piece, Scene
+    from workbench.graph.hierarchy import Hierarchy
+    from workbench.graph.layout import Route
+
+LABELS_FROM = 0.7
+# Lines from row to row of this length fill the gap between two boxes from afar [px].
+SEEN_PX = 2.5
+ARROW = 4.0
+# How far arrow heads and words reach out of the ends of lines [px of the drawing].
+NEAR = 24.0
+
+
+class _Ways:
+    """Pieces of lines, each one once: edges of one tensor share most of their way."""
+
+    def __init__(self) -> None:
+        self.lines: list[QLineF] = []
+        self.curves = QPainterPath()
+        self._seen: set[tuple[float, float, float, float]] = set()
+
+    def add(self, piece: Piece) -> None:
+        """Add a piece, unless it is there."""
+        if piece.key in self._seen:
+            return
+        self._seen.add(piece.key)
+        if piece.line is not None:
+            self.lines.append(piece.line)
+        elif piece.curve is not None:
+            start, *bows = piece.curve
+            self.curves.moveTo(start)
+            self.curves.cubicTo(*bows)
+
+
+class EdgePainter:
+    """Paints the routes of a picture."""
+
+    def __init__(self, palette: Palette) -> None:
+        self._palette = palette
+
+    def paint_far(self, painter: QPainter, cells: list[Cell], scale: float) -> None:
+        """Draw the line pieces of the cells as they are, but for those too short to be seen."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+        painter.setPen(self._palette.faint_edge)
+        for cell in cells:
+            if cell.lines:
+                painter.drawLines(cell.lines)
+            if cell.short_lines and scale * SHORT >= SEEN_PX:
+                painter.drawLines(cell.short_lines)
+
+    def paint_near(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
+        """Draw curves, with arrow heads and shapes where they can be read."""
+        area, still = picture.area, picture.progress >= 1.0
+        north, south = area.top(), area.bottom()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
+        painter.setPen(self._palette.edge)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        labels: dict[str, tuple[Route, list[QPointF]]] = {}
+        ways = _Ways()
+        heads: list[tuple[QPointF, float]] = []
+        stubs: dict[str, list[QPointF]] = {}
+        for line in _lines(cells, area if still else None):
+            route, points = line.route, line.points() if still else self._points(picture, line)
+            if not still and not _bounds(points).intersects(area):
+                continue
+            if route.is_stub:
+                self._stub(painter, picture, route, points)
+                stubs.setdefault(route.source, []).append(points[0])
+                continue
+            for piece in line.pieces() if still else pieces(points):
+                if piece.south >= north and piece.north <= south:
+                    ways.add(piece)
+            if north - NEAR <= points[-1].y() <= south + NEAR:
+                heads.append((points[-1], -ARROW if route.is_reversed else ARROW))
+            if north - NEAR <= points[0].y() <= south + NEAR:
+                labels.setdefault(route.source, (route, points))
+        painter.drawLines(ways.lines)
+        painter.drawPath(ways.curves)
+        if picture.camera.scale >= CLOSE:
+            self._arrows(painter, heads)
+            self._beginnings(painter, picture, stubs)
+        if picture.camera.scale >= LABELS_FROM:
+            self._labels(painter, picture, list(labels.values()))
+
+    def _points(self, picture: Picture, line: Line) -> list[QPointF]:
+        route = line.route
+        if picture.progress >= 1.0:
+            return line.points()
+        ends = [bottom_middle(picture.rect(route.source)), top_middle(picture.rect(route.target))]
+        return ends if not route.is_reversed else line.points()
+
+    def _arrows(self, painter: QPainter, heads: list[tuple[QPointF, float]]) -> None:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._palette.edge.color())
+        for tip, size in heads:
+            x, y = tip.x(), tip.y() - 1.6 * size
+            painter.drawPolygon(QPolygonF([tip, QPointF(x - size, y), QPointF(x + size, y)]))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+
+    def _labels(
+        self, painter: QPainter, picture: Picture, starts: list[tuple[Route, list[QPointF]]]
+    ) -> None:
+        """Write shapes and types of tensors beside the places where they leave their boxes."""
+        found: list[tuple[QPointF, QStaticText]] = []
+        for route, points in starts:
+            text = tensor_text(picture.scene, route)
+            if not text:
+                continue
+            static = self._palette.static_text(text, is_title=False)
+            x, y = points[0].x(), points[0].y()
+            goes_right = max(points[-1].x(), points[min(2, len(points) - 1)].x()) > x + 2
+            left = x - 5 - static.size().width() if goes_right else x + 5
+            found.append((QPointF(left, y + 3), static))
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._palette.veil)
+        painter.drawRects([QRectF(place, static.size()) for place, static in found])
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setFont(self._palette.small_font)
+        painter.setPen(self._palette.muted)
+        for place, static in found:
+            painter.drawStaticText(place, static)
+
+    def _stub(
+        self, painter: QPainter, picture: Picture, route: Route, points: list[QPointF]
+    ) -> None:
+        """Draw the two loose ends of a line that is too long to follow."""
+        start, end = points[0], points[-1]
+        painter.drawLine(start, QPointF(start.x(), start.y() + STUB_LENGTH))
+        painter.drawLine(QPointF(end.x() - 10, end.y() - STUB_LENGTH), end)
+        if picture.camera.scale >= CLOSE:
+            title = elide(picture.scene.hierarchy.title(route.source), 16)
+            static = self._palette.static_text(f"from {title}", is_title=False)
+            painter.setFont(self._palette.small_font)
+            painter.setPen(self._palette.muted)
+            painter.drawStaticText(
+                QPointF(end.x() - static.size().width() - 14, end.y() - STUB_LENGTH - 8), static
+            )
+            painter.setPen(self._palette.edge)
+
+    def _beginnings(
+        self, painter: QPainter, picture: Picture, stubs: dict[str, list[QPointF]]
+    ) -> None:
+        """Say where the loose ends below boxes lead to."""
+        painter.setFont(self._palette.small_font)
+        painter.setPen(self._palette.muted)
+        for source, places in stubs.items():
+            targets = [r.target for r in picture.scene.routes_of(source) if r.is_stub]
+            targets = [target for target in targets if target != source]
+            title = elide(picture.scene.hierarchy.title(targets[0]), 16)
+            text = f"to {title}" if len(targets) == 1 else f"to {len(targets)} places"
+            static = self._palette.static_text(text, is_title=False)
+            painter.drawStaticText(places[0] + QPointF(6, STUB_LENGTH - 4), static)
+
+    def paint_joints(self, painter: QPainter, picture: Picture) -> None:
+        """Draw what the selection reads and writes over everything else, across borders."""
+        if not picture.joints:
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(QPen(self._palette.accent))
+        area = picture.area
+        for source, target in picture.joints:
+            line = picture.scene.line_between(source, target)
+            points = [bottom_middle(picture.rect(source)), top_middle(picture.rect(target))]
+            if line is not None and not line.route.is_stub:
+                points = self._points(picture, line)
+            if _bounds(points).intersects(area):
+                painter.drawPath(curve(points))
+
+
+def tensor_text(scene: Scene, route: Route) -> str:
+    """Return ``1x3x8x8 f32`` for the tensor of a route, and how many more go along."""
+    key = (route.source, route.target)
+    if key not in scene.tensor_texts:
+        scene.tensor_texts[key] = _tensor_text(scene.hierarchy, route)
+    return scene.tensor_texts[key]
+
+
+def _tensor_text(hierarchy: Hierarchy, route: Route) -> str:
+    group = hierarchy.groups[hierarchy.parent[route.source]]
+    link = group.links.get((route.source, route.target))
+    if link is None:
+        return ""
+    source, output = link.tensors[0]
+    outputs = hierarchy.snapshot.nodes_by_id[source].outputs
+    if output >= len(outputs):
+        return ""
+    info = outputs[output]
+    grid = info.qparams
+    bits = f" {grid.bits} bit" if grid and f"int{grid.bits}" not in info.dtype else ""
+    more = f" +{len(link.tensors) - 1}" if len(link.tensors) > 1 else ""
+    return f"{info.shape_text} {dtype_label(info.dtype)}{bits}{more}"
+
+
+def _lines(cells: list[Cell], area: QRectF | None) -> list[Line]:
+    """Return the lines of cells, each one once; with an area those that may show there."""
+    found = {id(line.route): line for cell in cells for line in cell.routes}
+    if area is None:
+        return list(found.values())
+    west, north, east, south = area.left(), area.top(), area.right(), area.bottom()
+    return [
+        line
+        for line in found.values()
+        if line.south >= north and line.north <= south and line.east >= west and line.west <= east
+    ]
+
+
+def _bounds(points: list[QPointF]) -> QRectF:
+    xs, ys = [p.x() for p in points], [p.y() for p in points]
+    return QRectF(min(xs) - 2, min(ys) - 2, max(xs) - min(xs) + 4, max(ys) - min(ys) + 4)

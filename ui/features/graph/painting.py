@@ -1,0 +1,290 @@
+"""One painting of a graph, on a window, an image or a drawing file."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QImage, QImageWriter, QPainter, QPixmap
+from PySide6.QtSvg import QSvgGenerator
+
+from ui.features.graph.paint_boxes import BoxPainter
+from ui.features.graph.paint_edges import EdgePainter
+from ui.features.graph.paint_headers import READABLE, HeaderPainter
+from ui.features.graph.paint_overlays import ChromePainter
+from ui.features.graph.palette import Palette
+from ui.features.graph.picture import FAR, MANY, TINY
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from pathlib import Path
+
+    from ui.features.graph.picture import Camera, Picture
+    from ui.shared.theme import Theme
+
+
+class GraphPainter:
+    """Paints pictures in one theme."""
+
+    def __init__(self, theme: Theme) -> None:
+        self.palette = Palette(theme)
+        self._boxes = BoxPainter(self.palette)
+        self._edges = EdgePainter(self.palette)
+        self._headers = HeaderPainter(self.palette)
+        self._chrome = ChromePainter(self.palette, self._boxes)
+
+    def paint(self, painter: QPainter, picture: Picture, *, with_map: bool = True) -> None:
+        """Paint everything: ground, open groups, lines, boxes, headers, legend and map."""
+        self.paint_scene(painter, picture)
+        self.paint_over(painter, picture, with_map=with_map)
+
+    def paint_scene(self, painter: QPainter, picture: Picture) -> bool:
+        """Paint what moves with the camera; return whether it was painted as from afar."""
+        whole = QRectF(0, 0, picture.size.width(), picture.size.height())
+        painter.fillRect(whole, QColor(self.palette.theme.background))
+        painter.save()
+        _through(painter, picture)
+        is_far = self._paint_scene(painter, picture)
+        painter.restore()
+        return is_far
+
+    def paint_over(self, painter: QPainter, picture: Picture, *, with_map: bool = True) -> None:
+        """Paint what stays in the window or follows the mouse: headers, outlines, legend, map."""
+        painter.save()
+        _through(painter, picture)
+        if picture.camera.scale >= READABLE:
+            self._headers.paint(painter, picture)
+        self._boxes.paint_pointers(painter, picture)
+        painter.restore()
+        self._chrome.paint_legend(painter, picture)
+        if with_map:
+            self._chrome.paint_map(painter, picture)
+
+    def paint_empty(self, painter: QPainter, rect: QRect, *, is_waiting: bool) -> None:
+        """Paint the ground alone, and say so if a drawing is on its way."""
+        painter.fillRect(rect, QColor(self.palette.theme.background))
+        if is_waiting:
+            painter.setPen(self.palette.muted)
+            painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, "Drawing the graph …")
+
+    def _paint_scene(self, painter: QPainter, picture: Picture) -> bool:
+        scene, area = picture.scene, picture.area
+        cells = scene.visible_cells(area)
+        self._boxes.paint_frames(painter, picture, cells)
+        is_far = picture.is_far
+        if is_far is None:
+            count = sum(len(cell.items) for cell in cells)
+            is_far = picture.camera.scale < FAR or count > 8 * MANY
+        shown: list[str] = []
+        still = picture.progress >= 1.0
+        if not is_far:
+            # A box may stand elsewhere while it moves.
+            shown = [
+                item
+                for cell in cells
+                for item, rect in cell.items
+                if (rect if still else picture.rect(item)).intersects(area)
+            ]
+            is_far = len(shown) > MANY and picture.is_far is None
+        if is_far:
+            if picture.camera.scale >= TINY:
+                self._edges.paint_far(painter, cells, picture.camera.scale)
+            self._boxes.paint_far(painter, picture, cells)
+            shown = [item for item in picture.selected if scene.has(item)]
+        else:
+            self._edges.paint_near(painter, picture, cells)
+            self._boxes.paint_near(painter, picture, shown)
+        self._edges.paint_joints(painter, picture)
+        self._boxes.paint_outlines(painter, picture, shown)
+        if not is_far:
+            self._boxes.paint_words(painter, picture, shown)
+        return is_far
+
+
+def _through(painter: QPainter, picture: Picture) -> None:
+    """Let a painter paint in places of the drawing."""
+    painter.scale(picture.camera.scale, picture.camera.scale)
+    painter.translate(-picture.camera.x, -picture.camera.y)
+
+
+def has_room(picture: Picture) -> bool:
+    """Tell whether few enough items show that moving them one by one stays smooth."""
+    return len(picture.scene.items_in(picture.area)) <= MANY // 2
+
+
+SLOW_S = 0.004
+# How far words and tags reach out of boxes and lines, but for a few [px of the drawing].
+ACROSS, DOWN = 140.0, 40.0
+EXACT_PX = 0.02
+LEAST_SHARE, LARGEST_ZOOM = 0.3, 4.0
+
+
+class Backing:
+    """Keeps one painting of the scene. ``is_due`` tells that a better one is, given time."""
+
+    def __init__(self, graph: GraphPainter) -> None:
+        self._graph = graph
+        self._image = QPixmap()
+        self._camera: Camera | None = None
+        self._key: Hashable = None
+        self._is_far = False
+        self._cost = 0.0
+        self._is_rough = False
+        self.is_due = False
+
+    def paint(self, painter: QPainter, picture: Picture, ratio: float) -> None:
+        """Paint the scene of a picture.
+
+        Args:
+            painter: Of the window.
+            picture: What shows.
+            ratio: Pixels of the screen for each of the window's.
+        """
+        key = (
+            picture.scene.number, picture.marks.version, picture.selected, picture.joints,
+            picture.size.toTuple(), ratio,
+        )  # fmt: skip
+        if picture.progress < 1.0:
+            self._camera = None
+            self._graph.paint_scene(painter, picture)
+            return
+        shift = self._shift(picture.camera, ratio) if key == self._key else None
+        if shift is not None:
+            self._move(picture, *shift, ratio)
+        elif key == self._key and self._may_be_rough(picture):
+            self._show_rough(painter, picture)
+            return
+        else:
+            self._key = key
+            self._repaint(picture, ratio)
+        painter.drawPixmap(QPointF(0, 0), self._image)
+
+    def refine(self) -> None:
+        """Paint all of it at the next frame."""
+        self._key, self.is_due = None, False
+
+    def _may_be_rough(self, picture: Picture) -> bool:
+        """Tell whether what is there serves for a moment: it is near, and painting takes long."""
+        if self._camera is None or self._cost < SLOW_S:
+            return False
+        known, wanted = self._camera.shown(picture.size), picture.area
+        both = known.intersected(wanted)
+        share = both.width() * both.height() / max(wanted.width() * wanted.height(), 1e-9)
+        return share >= LEAST_SHARE and wanted.width() * LARGEST_ZOOM >= known.width()
+
+    def _shift(self, camera: Camera, ratio: float) -> tuple[int, int] | None:
+        """Return how far the drawing moved, in whole pixels of the screen; None if not just so."""
+        old = self._camera
+        if old is None or old.scale != camera.scale or self._is_rough:
+            return None
+        across = (old.x - camera.x) * camera.scale * ratio
+        down = (old.y - camera.y) * camera.scale * ratio
+        dx, dy = round(across), round(down)
+        if abs(across - dx) > EXACT_PX or abs(down - dy) > EXACT_PX:
+            return None
+        if abs(dx) >= self._image.width() // 2 or abs(dy) >= self._image.height() // 2:
+            return None
+        return dx, dy
+
+    def _repaint(self, picture: Picture, ratio: float) -> None:
+        start = time.thread_time()
+        size = (picture.size * ratio).toSize()
+        if self._image.size() != size:
+            self._image = QPixmap(size)
+        self._image.setDevicePixelRatio(ratio)
+        painter = QPainter(self._image)
+        self._is_far = self._graph.paint_scene(painter, picture)
+        painter.end()
+        self._camera, self._is_rough, self.is_due = picture.camera, False, False
+        self._cost = time.thread_time() - start
+
+    def _move(self, picture: Picture, dx: int, dy: int, ratio: float) -> None:
+        if dx == 0 and dy == 0:
+            return
+        width, height = self._image.width(), self._image.height()
+        self._image.scroll(dx, dy, QRect(0, 0, width, height))
+        strips = []
+        if dx:
+            strips.append(QRectF(0 if dx > 0 else width + dx, 0, abs(dx), height))
+        if dy:
+            strips.append(QRectF(0, 0 if dy > 0 else height + dy, width, abs(dy)))
+        painter = QPainter(self._image)
+        for strip in strips:
+            clip = QRectF(strip.topLeft() / ratio, strip.size() / ratio)
+            self._paint_strip(painter, picture, clip)
+        painter.end()
+        self._camera, self.is_due = picture.camera, True
+
+    def _paint_strip(self, painter: QPainter, picture: Picture, clip: QRectF) -> None:
+        camera = picture.camera
+        corner = camera.to_scene(clip.topLeft())
+        part = QRectF(corner, clip.size() / camera.scale).adjusted(-ACROSS, -DOWN, ACROSS, DOWN)
+        painter.save()
+        painter.setClipRect(clip)
+        self._graph.paint_scene(painter, replace(picture, part=part, is_far=self._is_far))
+        painter.restore()
+
+    def _show_rough(self, painter: QPainter, picture: Picture) -> None:
+        """Show what was painted at another scale, where it belongs now."""
+        old, now = self._camera or picture.camera, picture.camera
+        whole = QRectF(0, 0, picture.size.width(), picture.size.height())
+        painter.fillRect(whole, QColor(self._graph.palette.theme.background))
+        corner = now.to_window(QPointF(old.x, old.y))
+        factor = now.scale / old.scale
+        painter.drawPixmap(
+            QRectF(corner, picture.size * factor), self._image, QRectF(self._image.rect())
+        )
+        self._is_rough, self.is_due = True, True
+
+
+SHARPNESS = 2
+
+
+def _still(picture: Picture) -> Picture:
+    """Return the picture without what is only there for the mouse."""
+    return replace(picture, hovered=None, current=None, origins={}, progress=1.0)
+
+
+def write_png(graph: GraphPainter, picture: Picture, path: Path) -> None:
+    """Write a picture as PNG.
+
+    Raises:
+        WorkbenchError: the file cannot be written.
+    """
+    size = picture.size.toSize()
+    image = QImage(size * SHARPNESS, QImage.Format.Format_RGB32)
+    image.setDevicePixelRatio(SHARPNESS)
+    painter = QPainter(image)
+    graph.paint(painter, _still(picture), with_map=False)
+    painter.end()
+    if not QImageWriter(str(path), b"png").write(image):
+        raise _unwritable(path)
+
+
+def write_svg(graph: GraphPainter, picture: Picture, path: Path) -> None:
+    """Write a picture as SVG.
+
+    Raises:
+        WorkbenchError: the file cannot be written.
+    """
+    try:
+        path.touch()
+    except OSError as error:
+        raise _unwritable(path) from error
+    size: QSize = picture.size.toSize()
+    generator = QSvgGenerator()
+    generator.setFileName(str(path))
+    generator.setSize(size)
+    generator.setViewBox(QRect(0, 0, size.width(), size.height()))
+    generator.setTitle(f"Graph, level {picture.scene.hierarchy.snapshot.level}")
+    painter = QPainter(generator)
+    graph.paint(painter, _still(picture), with_map=False)
+    painter.end()
+
+
+def _unwritable(path: Path) -> Exception:
+    place = Place(kind="file", id=path.name)
+    return failure(f"'{path.name}' cannot be written.", "Choose a folder you may write to.", place)

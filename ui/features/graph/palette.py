@@ -1,0 +1,165 @@
+"""Pens, brushes, fonts and family colours of the drawing, made once per theme."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QBrush, QColor, QFont, QFontMetricsF, QPen, QStaticText
+
+from workbench.graph.labels import operator_name
+
+if TYPE_CHECKING:
+    from ui.shared.theme import Theme
+    from workbench.graph.snapshot import Node
+
+TITLE_SIZE, SMALL_SIZE, LARGE_SIZE = 12, 11, 22
+TEXTS_KEPT = 20_000
+
+# The signs of kept searches, a letter and a colour each; the colours are Okabe and Ito's, for
+# colour-blind readers (2008).
+HITS = (
+    "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999",
+)  # fmt: skip
+
+LETTERS = "ABCDEFGH"
+
+_FAMILIES = {
+    "conv": "product", "linear": "product", "mm": "product", "matmul": "product",
+    "attention": "product", "bmm": "product", "embedding": "product",
+    "norm": "norm", "relu": "activation", "gelu": "activation", "sigmoid": "activation",
+    "tanh": "activation", "softmax": "activation", "silu": "activation", "hardswish": "activation",
+    "hardtanh": "activation", "elu": "activation", "pool": "pool", "mean": "pool", "max": "pool",
+    "add": "arithmetic", "mul": "arithmetic", "sub": "arithmetic", "div": "arithmetic",
+    "sum": "arithmetic", "cat": "arithmetic", "sqrt": "arithmetic", "pow": "arithmetic",
+}  # fmt: skip
+# Muted hues: the loud ones are left to precision and to overlays.
+_HUES = {"product": 215, "norm": 275, "activation": 35, "pool": 165, "arithmetic": 95}
+
+
+def family(node: Node) -> str:
+    """Return the kind of work that an operation does, for its colour."""
+    return node.kind if node.kind != "call" else _family_of(node.op)
+
+
+@lru_cache(maxsize=4096)
+def _family_of(op: str) -> str:
+    name = operator_name(op).lower()
+    return next((group for part, group in _FAMILIES.items() if part in name), "other")
+
+
+class Palette:
+    """Everything a painter needs that depends on the theme alone."""
+
+    def __init__(self, theme: Theme) -> None:
+        self.theme = theme
+        self.title_font = _font(TITLE_SIZE, QFont.Weight.DemiBold)
+        self.small_font = _font(SMALL_SIZE, QFont.Weight.Normal)
+        self.large_font = _font(LARGE_SIZE, QFont.Weight.DemiBold)
+        self.border = _pen(theme.border)
+        self.edge = _pen(theme.edge)
+        self.faint_edge = _pen(_blend(theme.edge, theme.background, 0.45))
+        self.accent = _pen(theme.accent, 2.0)
+        self.current = _pen(theme.accent, 2.0, Qt.PenStyle.DashLine)
+        self.text = QColor(theme.text)
+        self.muted = QColor(theme.muted)
+        stripes = QColor(theme.warning)
+        stripes.setAlpha(110)
+        self.hatch = QBrush(stripes, Qt.BrushStyle.BDiagPattern)
+        self.veil = QColor(theme.background)
+        self.veil.setAlpha(140)
+        self.node = QColor(theme.raised)
+        self.pill = QColor(theme.surface)
+        self.group = QColor(_blend(theme.accent, theme.group, 0.10))
+        self.shades = [QColor(_blend(theme.text, theme.background, k)) for k in (0.025, 0.055)]
+        self._families: dict[str, QColor] = {}
+        self._family_names: dict[str, str] = {}
+        self._texts: dict[tuple[str, int], QStaticText] = {}
+
+    def family_name(self, name: str) -> str:
+        """Return the colour of a family of operations as ``#rrggbb``."""
+        if name not in self._family_names:
+            self._family_names[name] = self.family(name).name()
+        return self._family_names[name]
+
+    def family(self, name: str) -> QColor:
+        """Return the colour of a family of operations."""
+        if name not in self._families:
+            self._families[name] = self._family(name)
+        return self._families[name]
+
+    def difference(self, sign: str) -> QColor:
+        """Return the colour of a difference by its sign; the sign is always written too."""
+        theme = self.theme
+        named = {"+": theme.good, "\u2212": theme.bad}
+        return QColor(named.get(sign[:1], theme.warning) if " " not in sign else theme.warning)
+
+    def _family(self, name: str) -> QColor:
+        theme = self.theme
+        if name in _HUES:
+            return QColor.fromHsl(_HUES[name], 90, 135 if theme.dark else 140)
+        named = {
+            "input": theme.good, "output": theme.good, "delegate": theme.accent,
+            "control": theme.accent, "observer": theme.precision_colour("uint8"),
+            "quantize": theme.precision_colour("a8w8"),
+            "dequantize": theme.precision_colour("a8w8"),
+        }  # fmt: skip
+        return QColor(named.get(name, theme.muted))
+
+    def static_text(self, text: str, *, is_title: bool) -> QStaticText:
+        """Return a laid-out text; the same object for the same words."""
+        return self._static(text, self.title_font if is_title else self.small_font)
+
+    def fitting_text(self, text: str, room: float, *, is_title: bool) -> QStaticText:
+        """Return a text cut to a width [px], for scripts wider than their number of letters."""
+        found = self.static_text(text, is_title=is_title)
+        if found.size().width() <= room:
+            return found
+        metrics = QFontMetricsF(self.title_font if is_title else self.small_font)
+        cut = metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(room, 0.0))
+        return self.static_text(cut, is_title=is_title)
+
+    def large_text(self, text: str) -> QStaticText:
+        """Return a text laid out to be read from further away."""
+        return self._static(text, self.large_font)
+
+    def _static(self, text: str, font: QFont) -> QStaticText:
+        key = (text, font.pixelSize())
+        found = self._texts.get(key)
+        if found is None:
+            if len(self._texts) > TEXTS_KEPT:
+                self._texts.clear()
+            found = self._texts[key] = QStaticText(text)
+            found.setTextFormat(Qt.TextFormat.PlainText)
+            found.prepare(font=font)
+        return found
+
+
+def ink_on(colour: QColor) -> QColor:
+    """Return black or white, whichever reads better on a colour."""
+    light = 0.299 * colour.red() + 0.587 * colour.green() + 0.114 * colour.blue()
+    return QColor("#0d1117") if light > 140 else QColor("#ffffff")
+
+
+def _font(size: int, weight: QFont.Weight) -> QFont:
+    font = QFont()
+    font.setPixelSize(size)
+    font.setWeight(weight)
+    font.setHintingPreference(QFont.HintingPreference.PreferNoHinting)
+    return font
+
+
+def _pen(colour: str, width: float = 1.0, style: Qt.PenStyle = Qt.PenStyle.SolidLine) -> QPen:
+    pen = QPen(QColor(colour), width, style)
+    pen.setCosmetic(True)
+    return pen
+
+
+def _blend(over: str, under: str, part: float) -> str:
+    a, b = QColor(over), QColor(under)
+    return QColor(
+        round(a.red() * part + b.red() * (1 - part)),
+        round(a.green() * part + b.green() * (1 - part)),
+        round(a.blue() * part + b.blue() * (1 - part)),
+    ).name()

@@ -1,0 +1,134 @@
+"""All that one painting of the graph depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF, QSizeF
+
+if TYPE_CHECKING:
+    from ui.features.graph.marks import Marks
+    from ui.features.graph.scene import Scene
+
+
+TINY, FAR, CLOSE = 0.02, 0.25, 0.45
+MANY = 700
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A scene through a camera, with marks, selection and what moves.
+
+    ``joints`` are pairs of items that a selected operation reads from or writes to.
+    ``progress`` is 1.0 when everything stands where the scene has it; below that, items in
+    ``origins`` are on their way from there. ``part`` is the piece of the drawing to be painted, all
+    that shows if None; ``is_far`` says how, if that is decided already.
+    """
+
+    scene: Scene
+    camera: Camera
+    size: QSizeF
+    marks: Marks
+    selected: frozenset[str] = frozenset()
+    current: str | None = None
+    hovered: str | None = None
+    joints: tuple[tuple[str, str], ...] = ()
+    origins: dict[str, QRectF] = field(default_factory=dict)
+    progress: float = 1.0
+    part: QRectF | None = None
+    is_far: bool | None = None
+
+    @property
+    def area(self) -> QRectF:
+        """The part of the drawing that shows, or is to be painted."""
+        return self.camera.shown(self.size) if self.part is None else self.part
+
+    def rect(self, item: str) -> QRectF:
+        """Return where an item is at this moment."""
+        rect = self.scene.rect(item)
+        origin = self.origins.get(item)
+        if self.progress >= 1.0 or origin is None:
+            return rect
+        back = 1.0 - self.progress
+        return QRectF(
+            rect.x() + (origin.x() - rect.x()) * back,
+            rect.y() + (origin.y() - rect.y()) * back,
+            rect.width() + (origin.width() - rect.width()) * back,
+            rect.height() + (origin.height() - rect.height()) * back,
+        )
+
+    def is_selected(self, item: str) -> bool:
+        """Tell whether an operation, or anything in a closed group, is selected."""
+        if item not in self.scene.hierarchy.groups:
+            return item in self.selected
+        return bool(self.selected) and any(
+            leaf in self.selected for leaf in self.scene.hierarchy.leaves(item)
+        )
+
+
+def bottom_middle(rect: QRectF) -> QPointF:
+    """Return where lines leave a box."""
+    return QPointF(rect.center().x(), rect.bottom())
+
+
+def top_middle(rect: QRectF) -> QPointF:
+    """Return where lines enter a box."""
+    return QPointF(rect.center().x(), rect.top())
+
+
+SMALLEST, LARGEST = 0.004, 4.0
+FIT_MARGIN = 24.0
+READABLE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Camera:
+    """Scale, and the point of the drawing at the window's upper left corner."""
+
+    scale: float = 1.0
+    x: float = 0.0
+    y: float = 0.0
+
+    def to_scene(self, point: QPointF) -> QPointF:
+        """Return the place in the drawing under a place in the window."""
+        return QPointF(point.x() / self.scale + self.x, point.y() / self.scale + self.y)
+
+    def to_window(self, point: QPointF) -> QPointF:
+        """Return the place in the window where a place of the drawing shows."""
+        return QPointF((point.x() - self.x) * self.scale, (point.y() - self.y) * self.scale)
+
+    def shown(self, size: QSizeF) -> QRectF:
+        """Return the part of the drawing that a window of that size shows."""
+        return QRectF(self.x, self.y, size.width() / self.scale, size.height() / self.scale)
+
+    def zoomed(self, factor: float, anchor: QPointF) -> Camera:
+        """Return the camera after zooming, with what is under ``anchor`` left in place."""
+        scale = min(max(self.scale * factor, SMALLEST), LARGEST)
+        place = self.to_scene(anchor)
+        return Camera(scale, place.x() - anchor.x() / scale, place.y() - anchor.y() / scale)
+
+    def panned(self, dx: float, dy: float) -> Camera:
+        """Return the camera after the drawing was pushed by that many window pixels."""
+        return Camera(self.scale, self.x - dx / self.scale, self.y - dy / self.scale)
+
+    def centred(self, rect: QRectF, size: QSizeF) -> Camera:
+        """Return the camera with the middle of ``rect`` in the middle of the window."""
+        middle = rect.center()
+        return Camera(
+            self.scale,
+            middle.x() - size.width() / 2 / self.scale,
+            middle.y() - size.height() / 2 / self.scale,
+        )
+
+
+def fit(rect: QRectF, size: QSizeF, smallest: float = SMALLEST) -> Camera:
+    """Return the camera that shows all of ``rect``, or its top if that would be too small."""
+    width, height = max(rect.width(), 1.0), max(rect.height(), 1.0)
+    room = QSizeF(size.width() - 2 * FIT_MARGIN, size.height() - 2 * FIT_MARGIN)
+    scale = min(room.width() / width, room.height() / height, 1.25)
+    if scale >= smallest:
+        return Camera(max(scale, SMALLEST)).centred(rect, size)
+    scale = min(max(smallest, SMALLEST), max(room.width() / width, SMALLEST))
+    left = rect.center().x() - size.width() / 2 / scale
+    return Camera(scale, left, rect.top() - FIT_MARGIN / scale)

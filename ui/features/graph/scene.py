@@ -1,0 +1,349 @@
+"""A placement made ready for painting and for the mouse.
+
+The drawing is divided into square cells. A cell is filled when it is first looked at, so that a
+change of the layout costs only what shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count, pairwise
+from typing import TYPE_CHECKING, Literal
+
+from PySide6.QtCore import QLineF, QPointF, QRectF
+from PySide6.QtGui import QPainterPath
+
+from workbench.graph.hierarchy import ROOT
+from workbench.graph.layout import HEADER, STUB_LENGTH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from workbench.graph.hierarchy import Hierarchy
+    from workbench.graph.layout import GroupLayout, Placement, Point, Route
+
+
+SIDE = 40.0
+CURVE = 0.45
+STRAIGHT = 0.5
+
+
+class Piece:
+    """One way. ``key`` tells it from others; ``north`` and ``south`` are its reach downwards.
+
+    A straight one has a ``line``, a bowed one the four points of a Bezier ``curve``.
+    """
+
+    __slots__ = ("curve", "key", "line", "north", "south")
+
+    def __init__(self, start: QPointF, end: QPointF) -> None:
+        x, y, to_x, to_y = start.x(), start.y(), end.x(), end.y()
+        self.key = (x, y, to_x, to_y)
+        self.north, self.south = (y, to_y) if y <= to_y else (to_y, y)
+        self.line: QLineF | None = None
+        self.curve: tuple[QPointF, QPointF, QPointF, QPointF] | None = None
+        if abs(x - to_x) < STRAIGHT:
+            self.line = QLineF(start, end)
+        else:
+            bow = (to_y - y) * CURVE
+            self.curve = (start, QPointF(x, y + bow), QPointF(to_x, to_y - bow), end)
+
+
+def pieces(points: list[QPointF]) -> list[Piece]:
+    """Return the ways between corners."""
+    return [Piece(start, end) for start, end in pairwise(points)]
+
+
+def curve(points: list[QPointF]) -> QPainterPath:
+    """Return a smooth way through corners: vertical where it leaves and enters a row."""
+    path = QPainterPath(points[0])
+    for piece in pieces(points):
+        if piece.curve is None:
+            path.lineTo(piece.line.p2() if piece.line else points[-1])
+        else:
+            path.cubicTo(*piece.curve[1:])
+    return path
+
+
+class Line:
+    """A route, the corner of the drawing that it is relative to, and the room that it takes."""
+
+    __slots__ = ("_pieces", "_points", "east", "left", "north", "route", "south", "top", "west")
+
+    def __init__(self, route: Route, left: float, top: float) -> None:
+        self.route, self.left, self.top = route, left, top
+        self._points: list[QPointF] | None = None
+        self._pieces: list[Piece] | None = None
+        (x, y), (to_x, to_y) = route.points[0], route.points[-1]
+        self.north, self.south = (top + y, top + to_y) if y <= to_y else (top + to_y, top + y)
+        if len(route.points) > 4:
+            xs = [point[0] for point in route.points]
+            x, to_x = min(xs), max(xs)
+        elif x > to_x:
+            x, to_x = to_x, x
+        self.west, self.east = left + x - SIDE, left + to_x + SIDE
+
+    def points(self) -> list[QPointF]:
+        """Return the corners of the route in the drawing."""
+        if self._points is None:
+            self._points = [QPointF(self.left + x, self.top + y) for x, y in self.route.points]
+        return self._points
+
+    def pieces(self) -> list[Piece]:
+        """Return the ways from corner to corner, as they are drawn from nearby."""
+        if self._pieces is None:
+            self._pieces = pieces(self.points())
+        return self._pieces
+
+    def crosses(self, area: QRectF) -> bool:
+        """Tell, cheaply, whether the route may show in a part of the drawing."""
+        return (
+            self.south >= area.top()
+            and self.north <= area.bottom()
+            and self.east >= area.left()
+            and self.west <= area.right()
+        )
+
+
+CELL = 2000.0
+SHORT = 45.0
+TOGGLE = 26.0
+# Where the loose ends of a line and their words are, against the line's own ends.
+STUB_ABOVE = QRectF(-130, -STUB_LENGTH - 10, 134, STUB_LENGTH + 8)
+STUB_BELOW = QRectF(-4, 2, 134, STUB_LENGTH + 10)
+
+Part = Literal["node", "group", "header", "toggle", "ports"]
+
+
+_NUMBERS = count()
+
+
+@dataclass(slots=True)
+class Cell:
+    """What stands in one square: boxes and line pieces once, open groups wherever they reach."""
+
+    items: list[tuple[str, QRectF]] = field(default_factory=list)
+    frames: list[str] = field(default_factory=list)
+    lines: list[QLineF] = field(default_factory=list)
+    short_lines: list[QLineF] = field(default_factory=list)
+    routes: list[Line] = field(default_factory=list)
+    batches: dict[str, list[QRectF]] | None = None
+    batched_for: int = 0
+
+
+def is_direct(points: tuple[Point, ...]) -> bool:
+    """Tell whether a line has no bends between its own two rows."""
+    if len(points) > 4:
+        return False
+    return len(points) < 4 or (points[0][0] == points[1][0] and points[2][0] == points[3][0])
+
+
+class Scene:
+    """One placement in absolute coordinates, as far as somebody looks.
+
+    ``number`` tells it from other scenes without holding it.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        self.number = next(_NUMBERS)
+        self.placement = placement
+        self.hierarchy: Hierarchy = placement.hierarchy
+        self.bounds = QRectF(0, 0, placement.width, placement.height)
+        self.tensor_texts: dict[tuple[str, str], str] = {}
+        self._cells: dict[tuple[int, int], Cell] = {}
+        self._rects: dict[str, QRectF] = {ROOT: QRectF(self.bounds)}
+
+    def has(self, item: str | None) -> bool:
+        """Tell whether an item is drawn."""
+        return item is not None and self.placement.shows(item)
+
+    def is_open(self, item: str) -> bool:
+        """Tell whether an item is an open group."""
+        return item in self.placement.insides
+
+    @property
+    def expanded(self) -> frozenset[str]:
+        """The open groups, without the whole graph."""
+        return frozenset(self.placement.insides) - {ROOT}
+
+    def rect(self, item: str) -> QRectF:
+        """Return where an item is drawn."""
+        found = self._rects.get(item)
+        if found is None:
+            parent = self.hierarchy.parent[item]
+            origin = self.rect(parent)
+            x, y, width, height = self.placement.insides[parent].boxes[item]
+            found = self._rects[item] = QRectF(origin.x() + x, origin.y() + y, width, height)
+        return found
+
+    def routes_of(self, item: str) -> Iterator[Route]:
+        """Return the routes that start or end at an item."""
+        inside = self.placement.insides[self.hierarchy.parent[item]]
+        return (route for route in inside.routes if item in (route.source, route.target))
+
+    def line_between(self, source: str, target: str) -> Line | None:
+        """Return the line from one item to another, if both are children of one group."""
+        parent = self.hierarchy.parent[source]
+        if self.hierarchy.parent[target] != parent:
+            return None
+        origin = self.rect(parent)
+        for route in self.placement.insides[parent].routes:
+            if route.source == source and route.target == target:
+                return Line(route, origin.x(), origin.y())
+        return None
+
+    def visible_cells(self, area: QRectF) -> list[Cell]:
+        """Return the cells that may show in a part of the drawing."""
+        wide = area.adjusted(-CELL / 4, -CELL / 4, CELL / 4, CELL / 4).intersected(self.bounds)
+        if wide.isEmpty():
+            return []
+        return [
+            self._cell(column, row)
+            for column in range(int(wide.left() // CELL), int(wide.right() // CELL) + 1)
+            for row in range(int(wide.top() // CELL), int(wide.bottom() // CELL) + 1)
+        ]
+
+    def _cell(self, column: int, row: int) -> Cell:
+        found = self._cells.get((column, row))
+        if found is not None:
+            return found
+        cell = Cell()
+        bounds = QRectF(column * CELL, row * CELL, CELL, CELL)
+        waiting = [(self.placement.insides[ROOT], 0.0, 0.0)]
+        while waiting:
+            inside, left, top = waiting.pop()
+            self._add_boxes(cell, bounds, inside, left, top, waiting)
+            north, south = bounds.top() - top, bounds.bottom() - top
+            for route in inside.routes:
+                start, end = route.points[0][1], route.points[-1][1]
+                if (start <= south or end <= south) and (start >= north or end >= north):
+                    line = Line(route, left, top)
+                    if line.crosses(bounds):
+                        _add_line(cell, line, bounds)
+        # Only a full cell is put where another thread may find it.
+        self._cells[column, row] = cell
+        return cell
+
+    def prepare(self, cancelled: Callable[[], bool]) -> None:
+        """Fill all cells ahead of time, until told to stop."""
+        for row in range(int(self.bounds.bottom() // CELL) + 1):
+            for column in range(int(self.bounds.right() // CELL) + 1):
+                if cancelled():
+                    return
+                self._cell(column, row)
+
+    def forget(self) -> None:
+        """Take apart bit by bit what was made ready; who looks after all makes it again.
+
+        To let go of a large scene at once would hold up every thread.
+        """
+        for cell in list(self._cells):
+            self._cells.pop(cell, None)
+        for item in list(self._rects):
+            if item != ROOT:
+                self._rects.pop(item, None)
+
+    def _add_boxes(
+        self,
+        cell: Cell,
+        bounds: QRectF,
+        inside: GroupLayout,
+        left: float,
+        top: float,
+        waiting: list[tuple[GroupLayout, float, float]],
+    ) -> None:
+        west, north = bounds.x() - left, bounds.y() - top
+        east, south = west + CELL, north + CELL
+        insides = self.placement.insides
+        for item, (x, y, width, height) in inside.boxes.items():
+            if y >= south or y + height < north or x >= east or x + width < west:
+                continue
+            if item in insides:
+                cell.frames.append(item)
+                waiting.append((insides[item], left + x, top + y))
+            elif west <= x + width / 2 < east and north <= y + height / 2 < south:
+                cell.items.append((item, QRectF(left + x, top + y, width, height)))
+
+    def items_in(self, area: QRectF) -> list[str]:
+        """Return the boxes, operations and closed groups, that a rectangle touches."""
+        return [
+            item
+            for cell in self.visible_cells(area)
+            for item, rect in cell.items
+            if rect.intersects(area)
+        ]
+
+    def frames_in(self, area: QRectF) -> list[str]:
+        """Return the open groups that a rectangle touches, the outer ones first."""
+        names = {name for cell in self.visible_cells(area) for name in cell.frames}
+        shown = [name for name in names if self.rect(name).intersects(area)]
+        return sorted(shown, key=self.hierarchy.depth.__getitem__)
+
+    def stub_at(self, point: QPointF) -> tuple[str, tuple[str, ...]] | None:
+        """Return the loose end at a place: the item it is of, and those its line leads to."""
+        starts: dict[str, list[str]] = {}
+        for cell in self.visible_cells(QRectF(point.x() - 1, point.y() - 1, 2, 2)):
+            for line in cell.routes:
+                if not line.route.is_stub:
+                    continue
+                start, *_, end = line.points()
+                if STUB_ABOVE.translated(end).contains(point):
+                    return line.route.target, (line.route.source,)
+                if STUB_BELOW.translated(start).contains(point):
+                    starts.setdefault(line.route.source, []).append(line.route.target)
+        found = next(iter(starts.items()), None)
+        return (found[0], tuple(dict.fromkeys(found[1]))) if found else None
+
+    def hit(self, point: QPointF) -> tuple[str, Part] | None:
+        """Return what the mouse means at a place of the drawing; None for empty ground."""
+        around = QRectF(point.x() - 1, point.y() - 1, 2, 2)
+        for item in self.items_in(around):
+            rect = self.rect(item)
+            if rect.contains(point):
+                if item not in self.hierarchy.groups:
+                    return item, "node"
+                return item, "toggle" if point.x() < rect.left() + TOGGLE else "group"
+        for item in reversed(self.frames_in(around)):
+            rect = self.rect(item)
+            if rect.contains(point):
+                if point.y() > rect.top() + HEADER:
+                    return None
+                return item, "toggle" if point.x() < rect.left() + TOGGLE else "header"
+        return None
+
+
+def _add_line(cell: Cell, line: Line, bounds: QRectF) -> None:
+    """Add a route to a cell, and those of its pieces that lie there."""
+    cell.routes.append(line)
+    if line.route.is_stub:
+        return
+    points = line.route.points
+    if is_direct(points):
+        points = (points[0], points[-1])
+    x, y = line.left + points[0][0], line.top + points[0][1]
+    for next_x, next_y in points[1:]:
+        to_x, to_y = line.left + next_x, line.top + next_y
+        if abs(to_y - y) > CELL or abs(to_x - x) > CELL:
+            piece = _clipped(x, y, to_x, to_y, bounds)
+            if piece is not None:
+                cell.lines.append(piece)
+        elif bounds.contains((x + to_x) / 2, (y + to_y) / 2):
+            is_short = abs(to_y - y) + abs(to_x - x) <= SHORT
+            (cell.short_lines if is_short else cell.lines).append(QLineF(x, y, to_x, to_y))
+        x, y = to_x, to_y
+
+
+def _clipped(x: float, y: float, to_x: float, to_y: float, bounds: QRectF) -> QLineF | None:
+    """Return the part of a long line that belongs to a cell, cut along its longer side."""
+    across, down = to_x - x, to_y - y
+    if abs(down) >= abs(across):
+        ends = ((bounds.top() - y) / down, (bounds.bottom() - y) / down)
+    else:
+        ends = ((bounds.left() - x) / across, (bounds.right() - x) / across)
+    start, end = max(0.0, min(ends)), min(1.0, max(ends))
+    if start >= end:
+        return None
+    middle = (start + end) / 2
+    if not bounds.contains(x + across * middle, y + down * middle):
+        return None
+    return QLineF(x + across * start, y + down * start, x + across * end, y + down * end)

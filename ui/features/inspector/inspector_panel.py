@@ -1,0 +1,288 @@
+"""The inspector: everything known about what is chosen, and why it is as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import escape
+
+from PySide6.QtCore import QMimeData, QUrl
+from PySide6.QtWidgets import QTextBrowser, QVBoxLayout
+
+from ui.shared.explanations import call_text, why
+from ui.shared.panel import Panel
+from ui.shared.theme import Theme
+from ui.state.selection import Selected
+from workbench.errors import WorkbenchError
+from workbench.graph.snapshot import Node, TensorInfo
+from workbench.project.configs import AnyConfig, DynamicConfig, PluginConfig, QuantConfig
+from workbench.project.model import Project, Rule
+from workbench.targets import target_of
+
+Facts = list[tuple[str, str]]
+
+_NARROWEST_PX = 220
+# A place where a line may break, without width.
+_BREAK = "\u200b"
+# Tags, which stay as they are, and words too long for a line.
+_LONG = re.compile(r"<[^>]*>|[^\s<>]{19,}")
+_JOINTS = re.compile(r"([_./])(?=[A-Za-z])")
+
+
+class _Page(QTextBrowser):
+    """Text whose long names may break at their joints; what is copied has no marks of that."""
+
+    def createMimeDataFromSelection(self) -> QMimeData:
+        data = super().createMimeDataFromSelection()
+        text = QMimeData()
+        text.setText(data.text().replace(_BREAK, ""))
+        return text
+
+
+class InspectorPanel(Panel):
+    """A page of facts; names are links that choose what they name."""
+
+    panel_id = "inspector"
+
+    def build(self) -> None:
+        self.page = _Page(self)
+        self.page.setMinimumWidth(_NARROWEST_PX)
+        self.page.setAccessibleName("Inspector")
+        self.page.setOpenLinks(False)
+        self.page.anchorClicked.connect(self._on_link_clicked)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(self.page)
+
+    def refresh(self) -> None:
+        self.render_selection(self.context.selection.value)
+
+    def set_theme(self, theme: Theme) -> None:
+        del theme
+        self.render_selection(self.context.selection.value)
+
+    def render_selection(self, selected: Selected) -> None:
+        project = self.context.document.project
+        parts: list[str] = []
+        if project is None:
+            parts = ["<p>Nothing is open.</p>"]
+        elif selected.rule:
+            parts = list(self._rule(project, selected.rule))
+        elif len(selected.nodes) == 1 and not selected.modules:
+            parts = list(self._node(project, next(iter(selected.nodes))))
+        elif len(selected.modules) == 1:
+            parts = list(self._module(project, next(iter(selected.modules))))
+        elif selected.nodes or selected.modules:
+            count = len(selected.nodes or selected.modules)
+            what = "operations" if selected.nodes else "modules"
+            parts = [f"<h3>{count} {what}</h3>"]
+            parts += self._mixture(selected)
+        else:
+            parts = list(self._project(project))
+        self.page.setHtml(self._dressed("".join(parts)))
+
+    def _dressed(self, body: str) -> str:
+        theme = self.context.theme
+        return (
+            f"<style>h3 {{ color: {theme.text}; font-size: 15px; margin: 4px 0 6px 0; }}"
+            f"h4 {{ color: {theme.muted}; font-size: 12px; margin: 12px 0 2px 0; }}"
+            f"td {{ padding: 2px 10px 2px 0; }} td.k {{ color: {theme.muted}; }}"
+            f"a {{ color: {theme.accent}; text-decoration: none; }}"
+            f"p {{ margin: 3px 0; }} p.warn {{ color: {theme.warning}; }}</style>{body}"
+        )
+
+    def _project(self, project: Project) -> Iterator[str]:
+        yield f"<h3>{escape(project.name)}</h3>"
+        facts: Facts = [("Model", escape(project.model.spec))]
+        data = project.calibration
+        facts.append(("Calibration", escape(data.spec) if data else "the example input only"))
+        own = project.evaluation.data
+        facts.append(("Evaluation", escape(own.spec) if own else "as calibration"))
+        if project.evaluation.metric:
+            facts.append(("Metric", escape(project.evaluation.metric)))
+        snapshot = self.context.outline.snapshot
+        if snapshot is not None and snapshot.modules:
+            facts.append(("Modules", str(len(snapshot.modules))))
+            facts.append(("Operations", str(sum(n.kind == "call" for n in snapshot.nodes))))
+            facts.append(("Parameters", f"{snapshot.modules[0].parameters:,}"))
+        yield _table(facts)
+        yield "<h4>Target</h4>"
+        yield _table(self._target(project))
+        if project.notes:
+            yield f"<h4>Notes</h4><p>{escape(project.notes)}</p>"
+
+    def _target(self, project: Project) -> Facts:
+        try:
+            target = target_of(project.target.id)
+        except WorkbenchError:
+            return [("Device", escape(project.target.id))]
+        folder = self.context.document.folder
+        choice = target.complete(project.target, folder)
+        facts: Facts = [("Board", escape(project.board))] if project.board else []
+        titles = {variant.id: variant.title for variant in target.variants}
+        facts += [("Device", escape(titles[choice.id]))]
+        facts += [(escape(k), escape(v)) for k, v in target.figures(choice, folder).items()]
+        for option in target.options(choice, folder):
+            value = choice.options.get(option.name)
+            if value not in {None, "", False}:
+                known = {each.value: each.title for each in option.choices}
+                shown = "yes" if value is True else known.get(value, str(value))
+                facts.append((escape(option.title), escape(shown)))
+        return facts
+
+    def _module(self, project: Project, path: str) -> Iterator[str]:
+        snapshot = self.context.outline.snapshot
+        module = snapshot.modules_by_path.get(path) if snapshot else None
+        yield f"<h3>{escape(path or 'whole model')}</h3>"
+        if module is None or snapshot is None:
+            yield "<p>The exported model has no such module.</p>"
+            return
+        inside = self.context.outline.nodes_of(frozenset([path]))
+        calls = sum(node.id in inside and node.kind == "call" for node in snapshot.nodes)
+        yield _table([
+            ("Type", escape(module.type_name)),
+            ("Parameters", f"{module.parameters:,}"),
+            ("Operations", str(calls)),
+        ])  # fmt: skip
+        effective = self.context.outline.effective(path)
+        if effective is not None:
+            yield "<h4>Precision</h4>"
+            yield f"<p>{escape(why(effective, project.rules, path))}</p>"
+            yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
+        if (group := self.context.outline.groups.get(path)) is not None:
+            links = ", ".join(_link("module", member) for member in group.members)
+            yield f"<h4>Fused group</h4><p>{links} become one operator.</p>"
+
+    def _node(self, project: Project, node_id: str) -> Iterator[str]:
+        snapshot = self.context.outline.snapshot
+        node = snapshot.nodes_by_id.get(node_id) if snapshot else None
+        yield f"<h3>{escape(node_id)}</h3>"
+        if node is None or snapshot is None:
+            yield "<p>An operation that exists only after quantization or lowering.</p>"
+            return
+        facts: Facts = [("Operator", escape(node.op))]
+        if node.module:
+            facts.append(("Module", _link("module", node.module)))
+        if node.source:
+            facts.append(("Line", escape(node.source)))
+        facts += [("Output", _tensor(tensor)) for tensor in node.outputs]
+        facts += [(escape(k), escape(v)) for k, v in node.attrs.items()]
+        yield _table(facts)
+        effective = self.context.outline.resolution.nodes.get(node_id)
+        if effective is not None and node.kind == "call":
+            yield f"<h4>Precision</h4><p>{escape(why(effective, project.rules, node.module))}</p>"
+            yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
+        yield from self._truth(node)
+        for title, others in (
+            ("Reads", snapshot.producers(node_id)), ("Read by", snapshot.consumers(node_id)),
+        ):  # fmt: skip
+            links = ", ".join(_link("node", other.id) for other in others[:12])
+            if links:
+                yield f"<h4>{title}</h4><p>{links}</p>"
+
+    def _truth(self, node: Node) -> Iterator[str]:
+        """Yield what the quantizer and the compiler did with a node."""
+        from workbench.results import EvaluateResult, LowerResult, PrepareResult
+
+        prepared = self.context.load(PrepareResult, "prepare")
+        for note in prepared.annotations if prepared else ():
+            if note.origin == node.id:
+                done = f"quantized as {note.config}" if note.quantized else "left in float"
+                reason = f": {note.reason}" if note.reason else ""
+                yield f"<h4>Quantizer</h4><p>{escape(done + reason)}</p>"
+        evaluated = self.context.load(EvaluateResult, "evaluate")
+        mine = [t for t in evaluated.tensors if t.origin == node.id] if evaluated else []
+        if mine and mine[-1].sqnr_db is not None:
+            yield f"<h4>Quality</h4><p>SQNR {mine[-1].sqnr_db:.1f} dB</p>"
+        lowered = self.context.load(LowerResult, "lower")
+        for left in lowered.cpu_nodes if lowered else ():
+            if node.id == left.node or (node.module and node.module == left.module):
+                yield f'<p class="warn">{escape(left.node)} on the CPU: {escape(left.reason)}</p>'
+
+    def _rule(self, project: Project, rule_id: str) -> Iterator[str]:
+        rule = next((r for r in project.rules if r.id == rule_id), None)
+        if rule is None:
+            yield "<p>The rule is gone.</p>"
+            return
+        yield f"<h3>{escape(call_text(rule, project.label_of(rule)))}</h3>"
+        count = self.context.outline.resolution.counts.get(rule_id)
+        facts: Facts = [("Switched", "on" if rule.enabled else "off")]
+        if count is not None:
+            facts.append(("Wins", str(count.wins)))
+            facts.append(("Loses to stronger rules", str(count.loses)))
+        yield _table(facts)
+        config = project.config_of(rule)
+        yield "<h4>Config</h4>"
+        yield _table(_config_facts(config)) if config else "<p>float: not quantized</p>"
+        won = [p for p, e in self.context.outline.resolution.modules.items() if e.rule == rule_id]
+        if won:
+            links = ", ".join(_link("module", path) for path in won[:30])
+            more = f" and {len(won) - 30} more" if len(won) > 30 else ""
+            yield f"<h4>Decides</h4><p>{links}{more}</p>"
+
+    def _mixture(self, selected: Selected) -> Iterator[str]:
+        resolution = self.context.outline.resolution
+        known = resolution.nodes if selected.nodes else resolution.modules
+        labels: dict[str, int] = {}
+        for name in selected.nodes or selected.modules:
+            if name in known:
+                label = known[name].label
+                labels[label] = labels.get(label, 0) + 1
+        yield _table([(escape(label), str(count)) for label, count in sorted(labels.items())])
+
+    def _rules_named(self, project: Project, rule_ids: list[str]) -> Iterator[str]:
+        known: dict[str, Rule] = {rule.id: rule for rule in project.rules}
+        for rule_id in rule_ids:
+            if rule_id in known:
+                rule = known[rule_id]
+                text = call_text(rule, project.label_of(rule))
+                yield f'<p><a href="rule:{escape(rule_id)}">{escape(text)}</a></p>'
+
+    def _on_link_clicked(self, url: QUrl) -> None:
+        kind, _, name = url.toString().partition(":")
+        if kind == "module":
+            self.context.selection.choose_modules([name])
+        elif kind == "node":
+            self.context.selection.choose_nodes([name])
+        elif kind == "rule":
+            self.context.selection.choose_rule(name)
+
+
+def _table(facts: Facts) -> str:
+    rows = (
+        f'<tr><td class="k">{key}</td><td>{_LONG.sub(_breakable, value)}</td></tr>'
+        for key, value in facts
+    )
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _breakable(word: re.Match[str]) -> str:
+    text = word[0]
+    return text if text.startswith("<") else _JOINTS.sub(rf"\1{_BREAK}", text)
+
+
+def _link(kind: str, name: str) -> str:
+    return f'<a href="{kind}:{escape(name)}">{escape(name or "whole model")}</a>'
+
+
+def _tensor(tensor: TensorInfo) -> str:
+    return escape(f"{tensor.shape_text} {tensor.dtype}")
+
+
+def _config_facts(config: AnyConfig) -> Facts:
+    if isinstance(config, PluginConfig):
+        return [("From a plug-in", escape(config.reference))]
+    if isinstance(config, DynamicConfig):
+        return [("Weights", config.dynamic), ("Activations", f"{config.dynamic}, range per call")]
+    if not isinstance(config, QuantConfig):
+        form = "as MASE computes it" if config.mase_compatible else "textbook"
+        given = ((escape(name), escape(str(v))) for name, v in config.parameters.items())
+        return [("Number format", escape(config.scheme)), ("Form", form), *given]
+    activation, weight = config.activation, config.weight
+    return [
+        ("Activations", activation.dtype),
+        ("Zero point", "0 (symmetric)" if activation.symmetric else "any (affine)"),
+        ("Range from", activation.observer.kind.replace("_", " ")),
+        ("Weights", f"{weight.bits} bit"),
+        ("Weight scales", "one per channel" if weight.per_channel else "one per tensor"),
+    ]

@@ -1,0 +1,320 @@
+"""Memory: what lies where and when on the device, what makes the peak, what a runtime must give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
+
+from ui.features.memory.sram_budget import SramBudget
+from ui.shared.figure_cards import Card, FigureCards
+from ui.shared.figure_table import BarDelegate, Column, FigureTableModel, FigureView, Role
+from ui.shared.figures import DASH, size
+from ui.shared.forms import WrappedLabel
+from ui.shared.memory_plot import MemoryPlot
+from ui.shared.result_panel import ResultPanel, Shown, StageFrame
+from ui.shared.study_controller import StudyDesk
+from ui.shared.theme import Theme
+from ui.state.model_index import inside
+from ui.state.selection import Selected
+from workbench.analysis.memory import fullest_step
+from workbench.deploy.boards import Filling, Fit, of_results, sentence
+from workbench.errors import WorkbenchError
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+from workbench.results import LiveRange, LowerResult, PackageResult
+from workbench.studies.sweep import SweepResult, asked, positions
+from workbench.targets import target_of
+
+
+class BoardFit(QLabel):
+    """A few lines; hidden where there is no board."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWordWrap(True)
+        self.setTextFormat(Qt.TextFormat.RichText)
+        self.setAccessibleName("Fits the board")
+        self.hide()
+
+    def render_fit(self, fit: Fit | None, theme: Theme) -> None:
+        """Show another verdict; None is no board."""
+        self.setVisible(fit is not None)
+        if fit is None:
+            return
+        colour = theme.bad if not fit.fits else theme.warning if fit.doubts else theme.good
+        verdict = f'<span style="color:{colour}">{escape(sentence(fit))}</span>'
+        shown = [f for f in fit.fillings if f.demands or not fit.fits]
+        places = " \u00b7 ".join(escape(_line(f)) for f in shown)
+        self.setText(f"{verdict}<br>{places}" if places else verdict)
+        self.setToolTip("\n".join(
+            f"{d.what}: {size(d.bytes)} in {f.name}, {d.origin}"
+            for f in fit.fillings for d in f.demands
+        ))  # fmt: skip
+
+
+def _line(filling: Filling) -> str:
+    room = "size not known" if filling.bytes is None else size(filling.bytes)
+    doubt = " (not confirmed)" if filling.bytes is not None and not filling.confirmed else ""
+    what = ", ".join(f"{d.what} {size(d.bytes)}" for d in filling.demands)
+    return f"{filling.name}: {size(filling.used)} of {room}{doubt}{f' ({what})' if what else ''}"
+
+
+_USAGES = {
+    "OpLocal": "activation", "OpBuffering": "weights, copied ahead", "GraphInput": "input",
+    "GraphOutput": "output", "Constant": "constant",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LiveRow:
+    """A tensor, its part of the largest one, and whether it is there when most is taken."""
+
+    tensor: LiveRange
+    share: float
+    at_peak: bool
+
+
+def usage(tensor: LiveRange) -> str:
+    """Return what a tensor is for, in words."""
+    return _USAGES.get(tensor.usage, tensor.usage)
+
+
+def describe_tensor(tensor: LiveRange) -> str:
+    """Return a tensor in lines."""
+    where = f"in {tensor.module}" if tensor.module else "of no module"
+    return "\n".join((
+        tensor.name, f"{usage(tensor)}, {where}", f"{size(tensor.bytes)} at {tensor.address:#x}",
+        f"steps {tensor.start} to {tensor.end}",
+    ))  # fmt: skip
+
+
+LIVE_COLUMNS: tuple[Column[LiveRow], ...] = (
+    Column("At peak", lambda r: "\u25cf" if r.at_peak else "", None,
+           "There while most of the memory is taken"),
+    Column("Size", lambda r: size(r.tensor.bytes), lambda r: r.tensor.bytes,
+           "Estimated by Vela", lambda r: r.share),
+    Column("Tensor", lambda r: r.tensor.name),
+    Column("Module", lambda r: r.tensor.module),
+    Column("For", lambda r: usage(r.tensor)),
+    Column("From step", lambda r: str(r.tensor.start), lambda r: r.tensor.start),
+    Column("To step", lambda r: str(r.tensor.end), lambda r: r.tensor.end),
+    Column("Address", lambda r: f"{r.tensor.address:#x}", lambda r: r.tensor.address),
+)  # fmt: skip
+
+
+class LiveTableModel(FigureTableModel[LiveRow]):
+    """All tensors of one memory."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(LIVE_COLUMNS, lambda row: describe_tensor(row.tensor), parent)
+
+
+NO_MEMORY = "Where tensors lie on the device, and when, appears here once it has been compiled."
+_SHARE = 1
+
+
+class MemoryPanel(ResultPanel):
+    """A picture of one memory of one delegate, its tensors in a table, figures above."""
+
+    panel_id = "memory"
+
+    def build_frames(self) -> None:
+        self._shown: tuple[LiveRange, ...] = ()
+        self._places: dict[str, tuple[LiveRange, ...]] = {}
+        self._key: tuple[Path, bool] | None = None
+        self._fitted: tuple[tuple[Path, str, TargetChoice] | None, Fit | None] = (None, None)
+        context = self.context
+        self.desk = StudyDesk(
+            "budget", SweepResult, context.document, context.runner, context.session.cache, self
+        )
+        self.desk.changed.connect(lambda: self._mark("state"))
+        self.frames["lower"] = StageFrame("Estimates", NO_MEMORY, self._make, self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(self.frames["lower"])
+
+    def set_theme(self, theme: Theme) -> None:
+        if self.has("lower"):
+            self.plot.set_theme(theme)
+            self._key = None
+            self.show_results()
+
+    def show_results(self) -> None:
+        lowered = self.read_program()
+        self.show_frame("lower", lowered)
+        if lowered is None:
+            return
+        self._show_cards(lowered)
+        self.fit.render_fit(self._fit(lowered), self.context.theme)
+        self._show_budget()
+        key = (lowered.folder, lowered.current)
+        if key != self._key:
+            self._key = key
+            self._show_memories(lowered)
+
+    def render_selection(self, selected: Selected) -> None:
+        if not self.has("lower"):
+            return
+        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        places = [n for n, t in enumerate(self._shown) if inside(t.module, modules)]
+        self.plot.choose(places)
+        shown = [self.model.shown_at(place) for place in places]
+        if selected.origin != self.panel_id or set(shown) != set(self.table.chosen_rows()):
+            self.table.choose_rows(shown, reveal=selected.origin != self.panel_id)
+
+    def _make(self, content: QWidget) -> None:
+        self.cards = FigureCards(content)
+        self.fit = BoardFit(content)
+        self.budget = SramBudget(content)
+        self.budget.estimate_asked.connect(self._on_estimate_asked)
+        self.budget.chosen.connect(self._on_budget_chosen)
+        self.memory = QComboBox(content)
+        self.memory.setAccessibleName("Memory")
+        self.memory.activated.connect(lambda _index: self._show_memory())
+        self.note = WrappedLabel(parent=content)
+        self.note.setObjectName("Hint")
+        self.plot = MemoryPlot(lambda n: describe_tensor(self._shown[n]), content)
+        self.plot.tensor_chosen.connect(lambda place, _adds: self._choose([place]))
+        self.model = LiveTableModel(content)
+        self.table = FigureView("Tensors in memory", self.model, content)
+        self.table.setItemDelegateForColumn(
+            _SHARE, BarDelegate(lambda: self.context.theme, Role.SHARE, self.table)
+        )
+        self.table.rows_chosen.connect(
+            lambda rows: self._choose([self.model.place_of(row) for row in rows])
+        )
+        row = QHBoxLayout()
+        row.addWidget(self.memory)
+        row.addWidget(self.note, 1)
+        split = QSplitter(Qt.Orientation.Vertical, content)
+        split.addWidget(self.plot)
+        split.addWidget(self.table)
+        split.setSizes([420, 220])
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.setSpacing(6)
+        layout.addWidget(self.cards)
+        layout.addWidget(self.fit)
+        layout.addWidget(self.budget)
+        layout.addLayout(row)
+        layout.addWidget(split, 1)
+
+    def _show_cards(self, lowered: Shown[LowerResult]) -> None:
+        origin = f"estimated (Vela {lowered.value.vela_version})"
+        package = self.read(PackageResult, "package")
+        needs = package.value if package is not None and package.current else None
+        most = max((r.scratch_bytes for r in lowered.value.vela), default=None)
+        self.cards.render_cards(
+            [
+                Card("Peak SRAM", size(_most(lowered.value)), origin,
+                     "Of the delegate that takes most"),
+                Card("Scratch", size(most), origin, "What the program asks for at run time"),
+                Card("Constants", size(sum(r.flash_bytes for r in lowered.value.vela)), origin,
+                     "Weights, biases and commands"),
+                Card("Method pool", size(needs.method_pool_bytes) if needs else DASH,
+                     "of the program", "Planned buffers and structures that the runtime loads"),
+                Card("Scratch pool", size(needs.scratch_pool_bytes) if needs else DASH,
+                     "of the program", "What the runtime must give for scratch"),
+            ],
+            self.context.theme, stale=not lowered.current,
+        )  # fmt: skip
+
+    def _fit(self, lowered: Shown[LowerResult]) -> Fit | None:
+        """Return how the program fits the project's board; None while it is out of date."""
+        project, folder = self.context.document.project, self.context.document.folder
+        if project is None or not project.board or not lowered.current:
+            return None
+        key = (lowered.folder, project.board, project.target)
+        if self._fitted[0] != key:
+            try:
+                self._fitted = (key, of_results(project, folder, lowered.folder))
+            except (OSError, WorkbenchError):
+                return None
+        return self._fitted[1]
+
+    def _show_budget(self) -> None:
+        """Show what is known of programs with less SRAM on the project's device."""
+        project, folder = self.context.document.project, self.context.document.folder
+        if project is None:
+            return
+        present = target_of(project.target.id).complete(project.target, folder)
+        self.desk.options = asked(present)
+        self.desk.look()
+        found = self.desk.found if self.desk.is_current else None
+        job = self.desk.job
+        working = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
+        points = positions(found.points, present) if found and not job else []
+        tool = found.tool if found else ""
+        problem = next((p.problem for p in found.points if p.problem), "") if found else ""
+        self.budget.render_points(points, present, tool, working=working, problem=problem)
+
+    def _on_estimate_asked(self) -> None:
+        if self.desk.job is not None:
+            self.desk.pause()
+        else:
+            self.desk.start()
+
+    def _on_budget_chosen(self, choice: TargetChoice) -> None:
+        limit = choice.options.get("arena_cache_bytes")
+        what = "Take the SRAM limit away"
+        if choice.options["optimise"] == "Size":
+            what = "Optimise for size"
+        elif isinstance(limit, int):
+            what = f"Limit SRAM to {size(limit)}"
+        self.context.document.apply(what, lambda project: edits.set_target(project, choice))
+
+    def _show_memories(self, lowered: Shown[LowerResult]) -> None:
+        several = len(lowered.value.vela) > 1
+        self._places = {}
+        for report in lowered.value.vela:
+            for memory in dict.fromkeys(t.memory for t in report.tensors):
+                name = f"Delegate {report.delegate}, {memory}" if several else memory
+                self._places[name] = tuple(t for t in report.tensors if t.memory == memory)
+        chosen = self.memory.currentText()
+        self.memory.clear()
+        self.memory.addItems(list(self._places))
+        if chosen in self._places:
+            self.memory.setCurrentText(chosen)
+        self.plot.set_stale(not lowered.current)
+        self.table.set_look(self.context.theme, stale=not lowered.current)
+        self._show_memory()
+
+    def _show_memory(self) -> None:
+        self._shown = self._places.get(self.memory.currentText(), ())
+        fullest = fullest_step(self._shown)
+        self.plot.render_tensors(self._shown, fullest)
+        self.model.set_rows(_rows(self._shown, fullest))
+        self.note.setText(_sentence(self._shown, fullest))
+        self.render_selection(self.context.selection.value)
+
+    def _choose(self, places: Sequence[int]) -> None:
+        modules = {self._shown[place].module for place in places} - {""}
+        self.context.selection.choose_modules(sorted(modules), self.panel_id)
+        self.plot.choose(places)
+        self.table.choose_rows([self.model.shown_at(p) for p in places], reveal=True)
+
+
+def _most(lowered: LowerResult) -> int | None:
+    return max((report.sram_bytes for report in lowered.vela), default=None)
+
+
+def _rows(tensors: Sequence[LiveRange], fullest: int) -> list[LiveRow]:
+    largest = max((t.bytes for t in tensors), default=1)
+    return [LiveRow(t, t.bytes / largest, t.start <= fullest <= t.end) for t in tensors]
+
+
+def _sentence(tensors: Sequence[LiveRange], fullest: int) -> str:
+    if not tensors:
+        return "Vela put no tensor in a memory."
+    top = max(t.address + t.bytes for t in tensors)
+    there = sorted((t for t in tensors if t.start <= fullest <= t.end), key=lambda t: -t.bytes)
+    named = ", ".join(f"{t.module or t.name} ({size(t.bytes)})" for t in there[:3])
+    return (
+        f"Peak {size(top)}. Most is taken at step {fullest}, by {named}. Orange: weights copied "
+        "ahead of their use."
+    )

@@ -1,0 +1,115 @@
+"""What less SRAM costs: a slider through the programs that Vela could make, and one to use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSlider, QWidget
+
+from ui.shared.figures import milliseconds, size
+from workbench.project.model import TargetChoice
+from workbench.studies.sweep import SweepPoint
+
+_SLIDER_PX = 220
+_HINT = "Vela alone estimates this program with less SRAM; nothing is lowered again."
+
+
+class SramBudget(QWidget):
+    """A row: estimate, a slider from least to most SRAM, its figures, and Use.
+
+    Signals:
+        estimate_asked: the positions are wanted, or no longer.
+        chosen: the ``TargetChoice`` of the position to be used.
+    """
+
+    estimate_asked = Signal()
+    chosen = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._points: list[SweepPoint] = []
+        self._present: TargetChoice | None = None
+        self._tool = ""
+        self.estimate = QPushButton("What if less SRAM?", self)
+        self.estimate.setToolTip(_HINT)
+        self.estimate.clicked.connect(self.estimate_asked)
+        self.caption = QLabel("SRAM budget", self)
+        self.slider = QSlider(Qt.Orientation.Horizontal, self)
+        self.slider.setAccessibleName("SRAM budget")
+        self.slider.setMinimumWidth(_SLIDER_PX)
+        self.slider.setPageStep(1)
+        self.slider.setTickPosition(QSlider.TickPosition.TicksBelow)
+        self.slider.valueChanged.connect(self._show_position)
+        self.figures = QLabel(self)
+        self.figures.setWordWrap(True)
+        self.take = QPushButton("Use it", self)
+        self.take.clicked.connect(self._on_take)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(8)
+        layout.addWidget(self.estimate)
+        layout.addWidget(self.caption)
+        layout.addWidget(self.slider)
+        layout.addWidget(self.figures, 1)
+        layout.addWidget(self.take)
+        self.render_points([], None, "")
+
+    @property
+    def point(self) -> SweepPoint | None:
+        """The position on show."""
+        return self._points[self.slider.value()] if self._points else None
+
+    def render_points(
+        self, points: Sequence[SweepPoint], present: TargetChoice | None, tool: str, *,
+        working: str = "", problem: str = "",
+    ) -> None:  # fmt: skip
+        """Show positions by SRAM.
+
+        Args:
+            points: Each with its estimate; the last takes the most SRAM.
+            present: The project's complete choice.
+            tool: Who estimated.
+            working: What is being done meanwhile; "" is nothing.
+            problem: Why there are no positions.
+        """
+        moved = list(points) != self._points
+        before = self.point
+        self._points, self._present, self._tool = list(points), present, tool
+        self.estimate.setText("Stop" if working else "What if less SRAM?")
+        self.estimate.setVisible(bool(working) or not points)
+        for widget in (self.caption, self.slider, self.take):
+            widget.setVisible(bool(points))
+        if moved and points:
+            self.slider.setRange(0, len(points) - 1)
+            targets = [point.target for point in points]
+            wanted = present if present in targets else before.target if before else None
+            self.slider.setValue(targets.index(wanted) if wanted in targets else len(points) - 1)
+        self._show_position()
+        if not points:
+            self.figures.setText(working or problem or _HINT)
+
+    def _show_position(self) -> None:
+        point = self.point
+        if point is None or point.totals is None:
+            return
+        totals, quickest = (
+            point.totals,
+            min(p.totals.cycles_total for p in self._points if p.totals),
+        )
+        more = totals.cycles_total / quickest - 1 if quickest else 0.0
+        limit = point.target.options.get("arena_cache_bytes")
+        way = "optimised for size"
+        if point.target.options["optimise"] != "Size":
+            way = f"limit {size(limit)}" if isinstance(limit, int) else "no limit"
+        is_present = point.target == self._present
+        self.figures.setText(
+            f"SRAM {size(totals.sram_bytes)}, {milliseconds(totals.inference_ms)} "
+            f"({f'+{more:.1%} cycles' if more else 'the quickest'}), {way}"
+            f"{', as now' if is_present else ''}; estimated ({self._tool})"
+        )
+        self.take.setEnabled(not is_present)
+
+    def _on_take(self) -> None:
+        if self.point is not None:
+            self.chosen.emit(self.point.target)

@@ -1,0 +1,267 @@
+"""The module tree: what each module is, what it gets and why; the place to assign precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QSortFilterProxyModel, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QLineEdit,
+    QMenu,
+    QPushButton,
+    QStackedLayout,
+    QTreeView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.chip import ChipDelegate, chip_width
+from ui.shared.explanations import differences, why
+from ui.shared.module_tree import Column, ModuleTreeModel, Role
+from ui.shared.panel import Panel
+from ui.shared.precision_menu import PrecisionMenu
+from ui.shared.result_panel import StageNote
+from ui.shared.theme import Theme
+from ui.state.selection import Selected
+
+EMPTY_TEXT = "The modules appear here once the model has been exported."
+_LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 58, Column.PARAMETERS: 58}
+_PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 16, 170, 120, 14
+
+
+class ModuleTree(QTreeView):
+    """A tree that tells which preset key was pressed.
+
+    Signals:
+        preset_key_pressed: a number from 1 to 9.
+        menu_asked: a context menu is wanted at a global position.
+    """
+
+    preset_key_pressed = Signal(int)
+    menu_asked = Signal(object)
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._wanted: dict[Column, int] = {}
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        digit = event.key() - Qt.Key.Key_0
+        if 1 <= digit <= 9 and event.modifiers() in {
+            Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier,
+        }:  # fmt: skip
+            self.preset_key_pressed.emit(digit)
+        else:
+            super().keyPressEvent(event)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        self.menu_asked.emit(event.globalPos())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._share_width()
+
+    def set_widths(self, wanted: Mapping[Column, float]) -> None:
+        """Say how wide the texts of the columns are [px]."""
+        self._wanted = {column: int(width) + _PAD_PX for column, width in wanted.items()}
+        self._share_width()
+
+    def _share_width(self) -> None:
+        """Give every column its text; where room lacks, shorten types, then names, then configs."""
+        given = {c: min(max(w, _LEAST_PX[c]), _WIDEST_PX) for c, w in self._wanted.items()}
+        room = self.viewport().width()
+        for column in (Column.TYPE, Column.MODULE, Column.CONFIG) if given else ():
+            over = sum(given.values()) - room
+            given[column] = max(_LEAST_PX[column], given[column] - max(over, 0))
+        for column, width in given.items():
+            rest = max(room - sum(given.values()), 0) if column == Column.MODULE else 0
+            self.header().resizeSection(column, width + rest)
+
+
+class ModulesPanel(Panel):
+    """Tree, filter and the button that assigns."""
+
+    panel_id = "modules"
+
+    def build(self) -> None:
+        self.model = ModuleTreeModel(self)
+        self._proxy = QSortFilterProxyModel(self)
+        self._proxy.setSourceModel(self.model)
+        self._proxy.setRecursiveFilteringEnabled(True)
+        self._proxy.setAutoAcceptChildRows(True)
+        self._proxy.setFilterRole(Role.PATH)
+        self._proxy.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
+        self.filter = QLineEdit(self)
+        self.filter.setPlaceholderText("Filter modules")
+        self.filter.setAccessibleName("Filter modules")
+        self.filter.setClearButtonEnabled(True)
+        self.filter.textEdited.connect(self._on_filter_edited)
+        self._precisions = PrecisionMenu(self.context, self)
+        self._build_tree()
+        self._empty = StageNote(EMPTY_TEXT, self)
+        self._empty.run_asked.connect(self.context.run_to)
+        self._empty.follow(self.context.session, "export")
+        self.assign = QPushButton("Set precision", self)
+        self.assign.setAccessibleName("Set precision of the chosen modules")
+        self.assign.setToolTip("Or press 1 to 9 in the tree")
+        self.assign.setMenu(QMenu(self.assign))
+        self.assign.menu().aboutToShow.connect(lambda: self._fill_menu(self.assign.menu()))
+        self._arrange()
+        self._shown: tuple[object, ...] = ()
+        self._widths = dict.fromkeys(Column, 0.0)
+        self._differing: dict[str, str] = {}
+
+    def refresh(self) -> None:
+        modules = self.context.outline.modules
+        if self._shown != modules:
+            self._shown = modules
+            self.model.set_modules(modules)
+            self._measure_modules()
+            self.tree.expandToDepth(1)
+        self._stack.setCurrentIndex(1 if modules else 0)
+        self._show_configs()
+
+    def render_selection(self, selected: Selected) -> None:
+        paths = selected.modules or self.context.outline.modules_of(selected.nodes)
+        self.assign.setEnabled(bool(paths))
+        if selected.origin == self.panel_id:
+            return
+        items = QItemSelection()
+        first = None
+        for path in sorted(paths):
+            index = self._proxy.mapFromSource(self.model.index_of(path))
+            if index.isValid():
+                items.select(index, index)
+                first = first or index
+        flag = QItemSelectionModel.SelectionFlag
+        chooser = self.tree.selectionModel()
+        chooser.selectionChanged.disconnect(self._on_selection_changed)
+        chooser.select(items, flag.ClearAndSelect | flag.Rows)
+        chooser.selectionChanged.connect(self._on_selection_changed)
+        if first is not None:
+            self.tree.scrollTo(first)
+
+    def set_theme(self, theme: Theme) -> None:
+        del theme
+        self.tree.viewport().update()
+
+    def chosen(self) -> list[str]:
+        """Return the modules chosen in the tree or elsewhere."""
+        selected = self.context.selection.value
+        return sorted(selected.modules or self.context.outline.modules_of(selected.nodes))
+
+    def _build_tree(self) -> None:
+        self.tree = ModuleTree(self)
+        self.tree.setModel(self._proxy)
+        self.tree.setAccessibleName("Modules")
+        self.tree.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.tree.setUniformRowHeights(True)
+        self.tree.setIndentation(_INDENT_PX)
+        self.tree.setItemDelegateForColumn(
+            Column.CONFIG, ChipDelegate(lambda: self.context.theme, self.tree)
+        )
+        header = self.tree.header()
+        header.setStretchLastSection(False)
+        header.setMinimumSectionSize(48)
+        self.tree.selectionModel().selectionChanged.connect(self._on_selection_changed)
+        self.tree.preset_key_pressed.connect(self._on_preset_key)
+        self.tree.menu_asked.connect(self._on_menu_asked)
+
+    def _arrange(self) -> None:
+        body = QWidget(self)
+        self._stack = QStackedLayout(body)
+        self._stack.addWidget(self._empty)
+        self._stack.addWidget(self.tree)
+        row = QHBoxLayout()
+        row.setContentsMargins(6, 6, 6, 6)
+        row.setSpacing(6)
+        row.addWidget(self.filter, 1)
+        row.addWidget(self.assign)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.setSpacing(0)
+        layout.addLayout(row)
+        layout.addWidget(body, 1)
+
+    def annotate(self) -> None:
+        from workbench.results import PrepareResult
+
+        prepared = self.context.load(PrepareResult, "prepare")
+        nodes = self.context.outline.resolution.nodes
+        self._differing = differences(prepared.annotations, nodes) if prepared else {}
+        self._show_configs()
+
+    def _show_configs(self) -> None:
+        project = self.context.document.project
+        resolution = self.context.outline.resolution
+        rules = project.rules if project else ()
+        reasons = {path: why(e, rules, path) for path, e in resolution.modules.items()}
+        self.model.set_configs(resolution.modules, reasons, self._differing)
+        self._fit_columns()
+
+    def _measure_modules(self) -> None:
+        """Measure names, types and parameters, which stay while configs change."""
+        metrics = self.tree.fontMetrics()
+        self._widths = dict.fromkeys(Column, 0.0)
+        for module in self.context.outline.modules:
+            first = self.model.index_of(module.path)
+            for column in (Column.MODULE, Column.TYPE, Column.PARAMETERS):
+                text = str(first.siblingAtColumn(column).data() or "")
+                step = _INDENT_PX * (module.path.count(".") + 2) if column == Column.MODULE else 0
+                width = float(metrics.horizontalAdvance(text)) + step
+                self._widths[column] = max(self._widths[column], width)
+
+    def _fit_columns(self) -> None:
+        """Make room for the chips that there are, beside everything else."""
+        paths = self.context.outline.resolution.modules
+        chips = {self.model.index_of(p).siblingAtColumn(Column.CONFIG).data() for p in paths}
+        wide = (chip_width(str(chip or ""), self.tree.font()) for chip in chips)
+        # Names deep down, below closed parents, leave types their room.
+        names = min(self._widths[Column.MODULE], _NAMES_PX)
+        config = max(wide, default=0.0)
+        self.tree.set_widths({**self._widths, Column.MODULE: names, Column.CONFIG: config})
+
+    def _on_filter_edited(self, text: str) -> None:
+        self._proxy.setFilterFixedString(text)
+        if text:
+            self.tree.expandAll()
+
+    def _on_selection_changed(self) -> None:
+        rows = self.tree.selectionModel().selectedRows()
+        paths = [self.model.path_of(self._proxy.mapToSource(row)) for row in rows]
+        self.context.selection.choose_modules([p for p in paths if p is not None], self.panel_id)
+
+    def _on_preset_key(self, number: int) -> None:
+        chosen = frozenset(self.chosen())
+        self.context.assigner.by_key(number, Selected(modules=chosen))
+
+    def _on_menu_asked(self, position: object) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._fill_menu(menu)
+        menu.popup(position)  # type: ignore[arg-type]
+
+    def _fill_menu(self, menu: QMenu) -> None:
+        menu.clear()
+        paths = self.chosen()
+        if self.context.document.project is None or not paths:
+            menu.addAction("Choose modules first").setEnabled(False)
+            return
+        self._precisions.fill(menu, Selected(modules=frozenset(paths)))
+        if len(paths) == 1:
+            self._fill_single(menu, paths[0])
+
+    def _fill_single(self, menu: QMenu, path: str) -> None:
+        group = self.context.outline.groups.get(path)
+        if group is not None:
+            menu.addSeparator()
+            choose = menu.addAction(f"Choose the fused group {group.name}")
+            choose.triggered.connect(lambda: self.context.selection.choose_modules(group.matches))
+        module = next((m for m in self.context.outline.modules if m.path == path), None)
+        if module is None:
+            return
+        menu.addSeparator()
+        name = module.type_name.rpartition(".")[2]
+        self._precisions.fill_type(menu.addMenu(f"Set every {name}"), module.type_name)

@@ -1,0 +1,126 @@
+"""A program's parts as a tree: inputs, outputs, delegates with what Vela packed, named data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
+
+from ui.features.program_viewer.program_contents import Contents
+from ui.features.program_viewer.program_tables import shape_text
+from ui.shared.figures import count, size
+from workbench.errors import WorkbenchError
+from workbench.pte import npu_commands, vela_stream
+from workbench.pte.description import in_words
+from workbench.pte.npu_commands import region_name
+from workbench.pte.program import Delegate, Method, Value
+
+_MOST = 500
+# With more delegates their parts stay folded.
+_OPENED = 3
+_BLOCKS = {
+    "cmd_data": "commands of the NPU", "weight_data": "weights and biases, as Vela encoded them",
+    "scratch_size": "size of the scratch, as a number", "inputs": "where the inputs lie",
+    "outputs": "where the outputs lie",
+}  # fmt: skip
+Row = tuple[str, str, str]
+
+
+class PartsView(QTreeWidget):
+    """Read-only; every branch tells at most a few hundred parts and how many more there are."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName("Parts of the program")
+        self.setHeaderLabels(["Part", "Size", "What it is"])
+        self.setUniformRowHeights(True)
+        self.setEditTriggers(QTreeWidget.EditTrigger.NoEditTriggers)
+        header = self.header()
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(1, QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionsMovable(False)
+
+    def render_method(self, contents: Contents, method: Method) -> None:
+        """Show the parts of one method, and the data that all methods share."""
+        self.clear()
+        for title, indices in (("Inputs", method.inputs), ("Outputs", method.outputs)):
+            self._branch(title, [_value_row(n, v) for n, v in enumerate(method.tensors(indices))])
+        title = f"Delegates ({len(method.delegates)})" if method.delegates else "Delegates"
+        delegates = self._add(None, (title, "", "" if method.delegates else "none: all on the CPU"))
+        for number, delegate in enumerate(method.delegates[:_MOST]):
+            self._add_delegate(delegates, number, delegate)
+        named = contents.program.named
+        if named:
+            self._branch("Named data", [(name, size(n), "") for name, n in named.items()])
+        self.expandToDepth(0 if len(method.delegates) > _OPENED else 1)
+
+    def _add_delegate(self, under: QTreeWidgetItem, number: int, delegate: Delegate) -> None:
+        held = size(len(delegate.data))
+        parts, what = _delegate_parts(delegate)
+        item = self._add(under, (f"{number}: {delegate.backend or '(no name)'}", held, what))
+        for row in parts[:_MOST]:
+            self._add(item, row)
+        if delegate.specs:
+            specs = self._add(item, ("Compile options", "", f"{len(delegate.specs)}"))
+            for key, value in list(delegate.specs.items())[:_MOST]:
+                self._add(specs, (key, "", value[:_MOST].decode("utf-8", "replace")))
+
+    def _branch(self, title: str, rows: Iterable[Row]) -> None:
+        listed = list(rows)
+        item = self._add(None, (f"{title} ({len(listed)})", "", "" if listed else "none"))
+        for row in listed[:_MOST]:
+            self._add(item, row)
+        if len(listed) > _MOST:
+            self._add(item, (f"and {len(listed) - _MOST:,} more", "", ""))
+
+    def _add(self, under: QTreeWidgetItem | None, row: Row) -> QTreeWidgetItem:
+        item = QTreeWidgetItem(list(row))
+        item.setTextAlignment(1, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        for column, text in enumerate(row):
+            item.setToolTip(column, text)
+        if under is None:
+            self.addTopLevelItem(item)
+        else:
+            under.addChild(item)
+        return item
+
+
+def _value_row(number: int, value: Value) -> Row:
+    return (str(number), size(value.bytes) if value.bytes else "", in_words(value))
+
+
+def _delegate_parts(delegate: Delegate) -> tuple[list[Row], str]:
+    """Return the rows of a delegate, and what it is in a sentence."""
+    if delegate.backend != vela_stream.ETHOS_U:
+        return [], "for another backend than Ethos-U; its data is not decoded"
+    found = vela_stream.blocks(delegate.data)
+    rows = [
+        (name, size(len(block.data)), _block_words(block))
+        for name, block in found.items()
+        if not name.startswith("vela_")
+    ]
+    for side in ("inputs", "outputs"):
+        for number, port in enumerate(vela_stream.ports(found, side)):
+            place = f"{region_name(port.region)} at {port.offset:#x}"
+            rows.append(
+                (f"{side[:-1]} {number}", size(port.bytes), f"{shape_text(port.shape)} in {place}")
+            )
+    rows.append(("scratch", size(vela_stream.scratch_bytes(found)), "asked for at run time"))
+    return rows, _made_for(vela_stream.commands(found))
+
+
+def _block_words(block: vela_stream.Block) -> str:
+    if block.external:
+        return f"lies beside the program as {block.key}"
+    return _BLOCKS.get(block.name, "")
+
+
+def _made_for(commands: memoryview | None) -> str:
+    if commands is None:
+        return "an Ethos-U; its commands lie beside the program"
+    try:
+        head = npu_commands.made_for(commands)
+    except WorkbenchError as error:
+        return error.infos[0].message
+    return f"{head[0]}-{head[1]}" if head[0] else f"an Ethos-U, {count(len(commands))} bytes"

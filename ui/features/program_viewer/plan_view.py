@@ -1,0 +1,111 @@
+"""Where a method's tensors lie in its planned buffers, and during which instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
+
+from ui.features.program_viewer.program_tables import PLAN_COLUMNS, shape_text
+from ui.shared.figure_table import FigureTableModel, FigureView
+from ui.shared.figures import size
+from ui.shared.memory_plot import MemoryPlot
+from ui.shared.theme import Theme
+from workbench.analysis.memory import fullest_step
+from workbench.pte.description import Planned, planned
+from workbench.pte.program import Method
+from workbench.results import LiveRange
+
+NO_PLAN = "The memory plan of this method places no tensor."
+
+
+class PlanView(QWidget):
+    """A picture of one memory, and its tensors in a table."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._all: tuple[Planned, ...] = ()
+        self._shown: tuple[Planned, ...] = ()
+        self._buffers: tuple[int, ...] = ()
+        self.memory = QComboBox(self)
+        self.memory.setAccessibleName("Memory of the method")
+        self.memory.activated.connect(lambda _index: self._show())
+        self.note = QLabel("", self)
+        self.note.setObjectName("Hint")
+        self.plot = MemoryPlot(
+            lambda n: _describe(self._shown[n]), self,
+            step="instruction", origin="of the program",
+        )  # fmt: skip
+        self.plot.tensor_chosen.connect(lambda place, _adds: self._choose([place]))
+        self.model = FigureTableModel(PLAN_COLUMNS, _describe, self)
+        self.table = FigureView("Planned tensors", self.model, self)
+        self.table.rows_chosen.connect(
+            lambda rows: self.plot.choose(self.model.place_of(row) for row in rows)
+        )
+        head = QHBoxLayout()
+        head.addWidget(self.memory)
+        head.addWidget(self.note, 1)
+        split = QSplitter(Qt.Orientation.Vertical, self)
+        split.addWidget(self.plot)
+        split.addWidget(self.table)
+        split.setSizes([320, 260])
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 8, 8, 4)
+        layout.addLayout(head)
+        layout.addWidget(split, 1)
+
+    def render_method(self, method: Method) -> None:
+        """Show the plan of another method."""
+        self._all, self._buffers = tuple(planned(method)), method.planned
+        self.memory.clear()
+        for number in sorted({each.memory for each in self._all}):
+            self.memory.addItem(f"Memory {number}", number)
+        self.memory.setVisible(self.memory.count() > 1)
+        self._show()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+        self.plot.set_theme(theme)
+        self.table.set_look(theme, stale=False)
+
+    def _show(self) -> None:
+        number = self.memory.currentData()
+        self._shown = tuple(each for each in self._all if each.memory == number)
+        ranges = [_live(each) for each in self._shown]
+        fullest = fullest_step(ranges)
+        self.plot.setVisible(bool(ranges))
+        self.plot.render_tensors(ranges, fullest)
+        self.model.set_rows(self._shown)
+        self.note.setText(self._sentence(number, fullest) if ranges else NO_PLAN)
+
+    def _sentence(self, number: int, fullest: int) -> str:
+        place = number - 1
+        given = self._buffers[place] if 0 <= place < len(self._buffers) else 0
+        return (
+            f"A buffer of {size(max(given, 0))} is planned; most of it is taken at instruction "
+            f"{fullest}. Inputs are there from the start, outputs to the end."
+        )
+
+    def _choose(self, places: Sequence[int]) -> None:
+        self.plot.choose(places)
+        self.table.choose_rows(_places(self.model, places), reveal=True)
+
+
+def _places(model: FigureTableModel[Planned], places: Iterable[int]) -> list[int]:
+    return [model.shown_at(place) for place in places]
+
+
+def _live(each: Planned) -> LiveRange:
+    return LiveRange(
+        name=f"value {each.index}", module="", memory=str(each.memory), usage=each.role,
+        start=each.first, end=each.last, address=each.address, bytes=each.bytes,
+    )  # fmt: skip
+
+
+def _describe(each: Planned) -> str:
+    return "\n".join((
+        f"value {each.index}, {each.role}", f"{each.dtype} {shape_text(each.shape)}",
+        f"{size(each.bytes)} at {each.address:#x} in memory {each.memory}",
+        f"instructions {each.first} to {each.last}",
+    ))  # fmt: skip

@@ -1,0 +1,67 @@
+"""A ``.pte`` as it was read: the file, its digest and the decoded program."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench.errors import Place, WorkbenchError, failure
+from workbench.pte import npu_commands, vela_stream
+from workbench.pte.description import memory_of
+from workbench.pte.npu_commands import CommandStream, NpuTensor
+from workbench.pte.program import Delegate, Program, decode
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A file and what is in it."""
+
+    path: Path
+    bytes: int
+    sha256: str
+    program: Program
+
+
+@dataclass(frozen=True)
+class NpuCode:
+    """What a delegate has the NPU do, and the tensors it touches."""
+
+    stream: CommandStream
+    tensors: tuple[NpuTensor, ...]
+
+
+def read(path: Path) -> Contents | WorkbenchError:
+    """Return what is in a file, or why nothing can be told; nothing is raised across threads."""
+    where = Place(kind="file", id=str(path))
+    try:
+        data = path.read_bytes()
+        program = decode(data)
+        # What a damaged part makes impossible is said now, not when somebody turns to it.
+        for method in (program.method(), *program.methods):
+            memory_of(method)
+            method.tensors((*method.inputs, *method.outputs))
+    except OSError as error:
+        return failure(
+            f"{path.name} cannot be read: {error.strerror or error}.", "Choose another file.", where
+        )
+    except WorkbenchError as error:
+        first = error.infos[0]
+        return failure(f"{path.name}: {first.message}", first.hint, where)
+    return Contents(path, len(data), hashlib.sha256(data).hexdigest(), program)
+
+
+def npu_code(delegate: Delegate) -> NpuCode | WorkbenchError | None:
+    """Return a delegate's commands; None where it has none, or an error where they are damaged."""
+    if delegate.backend != vela_stream.ETHOS_U:
+        return None
+    try:
+        blocks = vela_stream.blocks(delegate.data)
+        commands = vela_stream.commands(blocks)
+        if commands is None:
+            return None
+        stream = npu_commands.decode(commands)
+        ports = (vela_stream.ports(blocks, side) for side in ("inputs", "outputs"))
+        return NpuCode(stream, tuple(npu_commands.tensors(stream, *ports)))
+    except WorkbenchError as error:
+        return error

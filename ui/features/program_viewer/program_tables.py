@@ -1,0 +1,113 @@
+"""The tables of a program's window: NPU commands and tensors, instructions, constants, kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ui.shared.figure_table import Column
+from ui.shared.figures import DASH, count, size
+from workbench.pte.description import Constant, Instruction, Planned
+from workbench.pte.npu_commands import Command, NpuTensor, Operation
+
+_USES_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class CommandRow:
+    """A command, and the operation that it starts; None for a setting."""
+
+    command: Command
+    operation: Operation | None
+
+    @property
+    def words(self) -> str:
+        """What it means, where that can be said."""
+        return str(self.operation) if self.operation is not None else ""
+
+    def says(self, wanted: str) -> bool:
+        """Return whether its line holds a text in small letters."""
+        line = f"{self.command.offset:#08x} {self.command.name} {self.command.text} {self.words}"
+        return wanted in line.casefold()
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """A kernel and how often the method calls it."""
+
+    name: str
+    calls: int
+
+
+def describe_command(row: CommandRow) -> str:
+    """Return a command in lines."""
+    lines = [row.command.name, f"at {row.command.offset:#x}, value {row.command.value:#x}"]
+    if row.operation is not None:
+        lines += [row.words]
+        lines += [f"reads {area}, {size(area.bytes)}" for area in row.operation.reads]
+        lines += [f"writes {area}, {size(area.bytes)}" for area in row.operation.writes]
+    return "\n".join(lines)
+
+
+def describe_tensor(tensor: NpuTensor) -> str:
+    """Return a tensor of the NPU in lines."""
+    return "\n".join((
+        tensor.name, f"{size(tensor.area.bytes)} in {tensor.place}",
+        f"written by {_offsets(tensor.written)}", f"read by {_offsets(tensor.read)}",
+        "The stream names places: what is written there later is another tensor.",
+    ))  # fmt: skip
+
+
+def _offsets(offsets: tuple[int, ...]) -> str:
+    shown = ", ".join(f"{offset:#x}" for offset in offsets[:_USES_SHOWN])
+    more = f" and {len(offsets) - _USES_SHOWN} more" if len(offsets) > _USES_SHOWN else ""
+    return f"{shown}{more}" if offsets else "nothing here"
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """Return a shape, ``1 x 8 x 8``."""
+    return " \u00d7 ".join(map(str, shape)) if shape else DASH
+
+
+COMMAND_COLUMNS: tuple[Column[CommandRow], ...] = (
+    Column("Offset", lambda r: f"{r.command.offset:#08x}", lambda r: r.command.offset,
+           "Place in the command stream [bytes]"),
+    Column("Command", lambda r: r.command.name),
+    Column("Value", lambda r: r.command.text, lambda r: r.command.value),
+    Column("What the NPU does", lambda r: r.words),
+)  # fmt: skip
+NPU_TENSOR_COLUMNS: tuple[Column[NpuTensor], ...] = (
+    Column("Tensor", lambda r: r.name),
+    Column("Place", lambda r: r.place),
+    Column("Size", lambda r: size(r.area.bytes), lambda r: r.area.bytes,
+           "Of inputs and outputs their own; of others what their lines or columns span"),
+    Column("Written", lambda r: count(len(r.written)), lambda r: len(r.written),
+           "Operations that write it"),
+    Column("Read", lambda r: count(len(r.read)), lambda r: len(r.read), "Operations that read it"),
+)  # fmt: skip
+INSTRUCTION_COLUMNS: tuple[Column[Instruction], ...] = (
+    Column("#", lambda r: str(r.number), lambda r: r.number, "Order in which they run"),
+    Column("Kind", lambda r: r.kind),
+    Column("What runs", lambda r: r.name or DASH),
+    Column("Values", lambda r: ";  ".join(r.values)),
+)  # fmt: skip
+PLAN_COLUMNS: tuple[Column[Planned], ...] = (
+    Column("Value", lambda r: str(r.index), lambda r: r.index, "Number of the value"),
+    Column("For", lambda r: r.role),
+    Column("Type", lambda r: r.dtype),
+    Column("Shape", lambda r: shape_text(r.shape)),
+    Column("Size", lambda r: size(r.bytes), lambda r: r.bytes),
+    Column("Memory", lambda r: str(r.memory), lambda r: r.memory),
+    Column("Address", lambda r: f"{r.address:#x}", lambda r: r.address),
+    Column("From", lambda r: str(r.first), lambda r: r.first, "First instruction that touches it"),
+    Column("To", lambda r: str(r.last), lambda r: r.last, "Last instruction that touches it"),
+)  # fmt: skip
+CONSTANT_COLUMNS: tuple[Column[Constant], ...] = (
+    Column("Buffer", lambda r: str(r.index), lambda r: r.index),
+    Column("Size", lambda r: size(r.bytes), lambda r: r.bytes),
+    Column("Type", lambda r: r.dtype or DASH),
+    Column("Shape", lambda r: shape_text(r.shape)),
+)  # fmt: skip
+KERNEL_COLUMNS: tuple[Column[KernelRow], ...] = (
+    Column("Kernel the runtime must have", lambda r: r.name),
+    Column("Calls", lambda r: count(r.calls), lambda r: r.calls, "Instructions that call it"),
+)  # fmt: skip

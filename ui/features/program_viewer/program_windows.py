@@ -1,0 +1,69 @@
+"""Opening programs: one window for each file, beside whatever project is open."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QWidget
+
+from ui.features.program_viewer.program_contents import Contents, read
+from ui.shared.appearance import Appearance
+from ui.shared.background import Background
+from ui.state.notices import Notices
+from workbench.errors import WorkbenchError
+
+SUFFIXES = (".pte", ".bpte")
+
+
+class Programs(QObject):
+    """Reads files beside the window and keeps what shows them.
+
+    Signals:
+        dropped: paths that were dropped on a program's window.
+    """
+
+    dropped = Signal(object)
+
+    def __init__(self, appearance: Appearance, notices: Notices, window: QWidget) -> None:
+        super().__init__(window)
+        self._appearance, self._notices, self._window = appearance, notices, window
+        self._background = Background(self)
+        self._background.done.connect(self._on_read)
+        self.windows: dict[Path, QWidget] = {}
+
+    def open(self, path: Path) -> None:
+        """Show what is in a file, or say in a sentence why not."""
+        whole = path.absolute()
+        self._background.submit(str(whole), lambda _outdated: read(whole))
+
+    def stop(self) -> None:
+        """Close every window."""
+        self._background.stop()
+        for window in tuple(self.windows.values()):
+            window.close()
+
+    def _on_read(self, _topic: str, found: object) -> None:
+        from ui.features.program_viewer.program_window import ProgramWindow
+
+        if isinstance(found, WorkbenchError):
+            self._notices.error(found)
+            return
+        assert isinstance(found, Contents)
+        window = self.windows.get(found.path)
+        if isinstance(window, ProgramWindow):
+            window.render_contents(found)
+        else:
+            window = ProgramWindow(found, self._appearance, self._window)
+            window.closed.connect(partial(self._on_closed, found.path))
+            window.dropped.connect(self.dropped)
+            self.windows[found.path] = window
+        window.show()
+        window.raise_()
+        window.activateWindow()
+
+    def _on_closed(self, path: Path) -> None:
+        window = self.windows.pop(path, None)
+        if window is not None:
+            window.deleteLater()

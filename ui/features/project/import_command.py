@@ -1,0 +1,106 @@
+"""Takes over a command line of ExecuTorch's aot_arm_compiler as a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QFormLayout,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.forms import PathField, make_primary
+from workbench.errors import WorkbenchError
+from workbench.project.model import PROJECT_SUFFIX
+from workbench.script.aot_arm_compiler import Taken, take_command, write_taken
+
+_EXAMPLE = "python -m executorch.backends.arm.scripts.aot_arm_compiler -m net.py -d -q"
+
+
+class TakeCommandDialog(QDialog):
+    """A command, a folder and a name; says at once what is wrong or left out.
+
+    Signals:
+        made: the path of the project that was written.
+    """
+
+    made = Signal(object)
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Take over a command line")
+        self.command = QPlainTextEdit(self)
+        self.command.setAccessibleName("Command")
+        self.command.setPlaceholderText(_EXAMPLE)
+        self.command.setFixedHeight(96)
+        self.command.textChanged.connect(self._show)
+        self.folder = PathField("Folder", "", self, kind="folder")
+        self.folder.edited.connect(self._show)
+        self.name = QLineEdit("net", self)
+        self.name.setAccessibleName("Name")
+        self.name.textChanged.connect(self._show)
+        self.told = QLabel(self)
+        self.told.setObjectName("Hint")
+        self.told.setWordWrap(True)
+        self.told.setMinimumHeight(110)
+        self.told.setAlignment(Qt.AlignmentFlag.AlignTop)
+        kinds = QDialogButtonBox.StandardButton
+        self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
+        self.ok = self.buttons.button(kinds.Ok)
+        self.ok.setText("Make the project")
+        make_primary(self.ok)
+        self.buttons.accepted.connect(self._on_accepted)
+        self.buttons.rejected.connect(self.reject)
+        form = QFormLayout()
+        form.setHorizontalSpacing(14)
+        form.addRow("Command", self.command)
+        form.addRow("Folder of the model", self.folder)
+        form.addRow("Name of the project", self.name)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(16, 14, 16, 14)
+        layout.setSpacing(10)
+        layout.addLayout(form)
+        layout.addWidget(self.told, 1)
+        layout.addWidget(self.buttons)
+        self.setMinimumWidth(640)
+        self._show()
+
+    def _show(self, *_: object) -> None:
+        taken, problem = self._read()
+        self.ok.setEnabled(taken is not None)
+        self.told.setText("\n".join(taken.notes) if taken is not None else problem)
+
+    def _read(self) -> tuple[Taken | None, str]:
+        command, folder = self.command.toPlainText().strip(), self.folder.text()
+        if not command:
+            return None, "Paste the command line; its paths start in the folder of the model."
+        if not folder or not Path(folder).is_dir():
+            return None, "Name the folder of the model: the project is written there."
+        if not self.name.text().strip().isidentifier():
+            return None, "The name gives a Python file its name: letters, digits and _."
+        try:
+            return take_command(command, Path(folder), self.name.text().strip()), ""
+        except WorkbenchError as error:
+            return None, " ".join(f"{info.message} {info.hint}".strip() for info in error.infos)
+
+    def _on_accepted(self) -> None:
+        taken, problem = self._read()
+        if taken is None:
+            self.told.setText(problem)
+            return
+        path = Path(self.folder.text()) / f"{self.name.text().strip()}{PROJECT_SUFFIX}"
+        try:
+            write_taken(taken, path)
+        except WorkbenchError as error:
+            self.told.setText(f"{error.infos[0].message} {error.infos[0].hint}")
+            return
+        self.made.emit(path)
+        self.accept()

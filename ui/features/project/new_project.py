@@ -1,0 +1,404 @@
+"""File, New: a model, its inputs, data, and a target; only valid combinations can be made."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QFormLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.forms import PathField, TallForm, make_primary
+from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
+from ui.state.assigner import preset_ids, preset_title
+from ui.state.document import translated
+from ui.state.relocate import relative_to
+from workbench.deploy import boards
+from workbench.deploy.boards import load
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.project.edits import assign
+from workbench.project.model import (
+    DataSource,
+    Evaluation,
+    ModelSource,
+    Preprocess,
+    Project,
+    TargetChoice,
+    Tokenization,
+)
+from workbench.project.sources import TEXT_SUFFIX, missing
+from workbench.targets import target_of
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The texts of the form; paths as typed, absolute or relative to ``folder``."""
+
+    folder: Path
+    target: TargetChoice
+    name: str = ""
+    model: str = ""
+    attribute: str = ""
+    shapes: str = ""
+    weights: str = ""
+    data: str = ""
+    size: str = ""
+    mean: str = "0"
+    std: str = "1"
+    labels: str = ""
+    tokenizer: str = ""
+    length: int = 0
+    metric: str = ""
+    preset: str = "a8w8"
+    board: str = ""
+
+
+def callables_of(path: Path) -> list[str]:
+    """Return the functions, then the classes, that a Python file defines; nothing is run."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return []
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    names = functions + [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    return [name for name in names if not name.startswith("_")]
+
+
+def parse_shapes(text: str) -> tuple[tuple[int, ...], ...]:
+    """Return shapes from e.g. ``1x3x224x224; 1x10``.
+
+    Raises:
+        ValueError: a part is not a shape.
+    """
+    shapes = []
+    for part in filter(None, (p.strip() for p in text.split(";"))):
+        if not re.fullmatch(r"\d+([x\u00d7]\d+)*", part):
+            raise ValueError(part)
+        shapes.append(tuple(int(size) for size in re.split(r"[x\u00d7]", part)))
+    return tuple(shapes)
+
+
+def build(draft: Draft) -> Project:
+    """Return the project that a draft describes.
+
+    Raises:
+        WorkbenchError: everything that is wrong with it, each with its field.
+    """
+    problems: list[ErrorInfo] = []
+    if not draft.model:
+        problems.append(_problem("model.spec", "Choose a model."))
+    try:
+        shapes = parse_shapes(draft.shapes)
+    except ValueError as error:
+        shapes = ()
+        problems.append(_problem("model.input_shapes", f"{error} is not a shape like 1x3x224x224."))
+    preprocess = None
+    if draft.size:
+        try:
+            preprocess = _preprocess(draft)
+        except ValueError:
+            message = "Size is e.g. 224x224; mean and standard deviation are numbers."
+            problems.append(_problem("calibration.preprocess", message))
+    if problems:
+        raise WorkbenchError(problems)
+    try:
+        project = _assemble(draft, shapes, preprocess)
+    except ValidationError as error:
+        raise translated(error) from None
+    problems = list(target_of(project.target.id).check(project.target, draft.folder))
+    problems += boards.problems(project, draft.folder)
+    if (lacking := missing(project, draft.folder)) is not None:
+        problems += lacking.infos
+    if problems:
+        raise WorkbenchError(problems)
+    return project
+
+
+def _assemble(
+    draft: Draft, shapes: tuple[tuple[int, ...], ...], preprocess: Preprocess | None
+) -> Project:
+    spec = _relative(draft.model, draft.folder)
+    if spec.endswith(".py"):
+        spec = f"{spec}:{draft.attribute}"
+    data = None
+    if draft.data:
+        spec_of_data = _relative(draft.data, draft.folder)
+        if draft.length:
+            tokenizer = _relative(draft.tokenizer, draft.folder) if draft.tokenizer else ""
+            tokens = Tokenization(tokenizer=tokenizer, length=draft.length)
+            data = DataSource(spec=spec_of_data, tokens=tokens)
+        else:
+            labels = _relative(draft.labels, draft.folder) if draft.labels else None
+            data = DataSource(spec=spec_of_data, labels=labels, preprocess=preprocess)
+    weights = _relative(draft.weights, draft.folder) if draft.weights else None
+    project = Project(
+        name=draft.name or Path(draft.model.split(":")[0]).stem or "project",
+        model=ModelSource(spec=spec, input_shapes=shapes, weights=weights),
+        calibration=data,
+        evaluation=Evaluation(metric=draft.metric or None),
+        target=target_of(draft.target.id).complete(draft.target, draft.folder),
+        board=draft.board,
+    )
+    return assign(project, "global", "", draft.preset)
+
+
+def _preprocess(draft: Draft) -> Preprocess:
+    (size,) = parse_shapes(draft.size)
+    height, width = size
+    mean = tuple(float(part) for part in draft.mean.split(","))
+    std = tuple(float(part) for part in draft.std.split(","))
+    return Preprocess(size=(height, width), mean=mean, std=std)
+
+
+def _relative(text: str, folder: Path) -> str:
+    head, colon, attribute = text.rpartition(":")
+    code = bool(colon) and attribute.isidentifier() and head.endswith(".py")
+    name = head if code else text
+    path = Path(name)
+    if path.is_absolute():
+        name = relative_to(path, folder)
+    return f"{name}:{attribute}" if code else name
+
+
+def _problem(option: str, message: str) -> ErrorInfo:
+    return ErrorInfo(message=message, where=Place(kind="option", id=option))
+
+
+FIRST_TARGET = TargetChoice(id="ethos-u55-128")
+MODELS = "Models (*.pt2 *.py)"
+DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
+
+
+class NewProjectDialog(QDialog):
+    """Asks for everything a project needs; says at once what is missing.
+
+    Signals:
+        made: the ``Project`` and the folder its paths start at.
+    """
+
+    made = Signal(object, object)
+
+    def __init__(self, model: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("New project")
+        self._touched, self._board = bool(model), ""
+        self._build()
+        self.target.render_choice(FIRST_TARGET)
+        self.target.chosen.connect(lambda _: self._check())
+        if model:
+            self.model.set_text(model)
+        self._check()
+        self.setMinimumWidth(620)
+        self.model.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    @property
+    def folder(self) -> Path:
+        """Where the project's paths start: beside the model, once that is a file."""
+        path = Path(self.model.text().rpartition(".py:")[0] or self.model.text())
+        return path.parent if path.is_absolute() else Path.cwd()
+
+    def draft(self) -> Draft:
+        """Return what the form holds."""
+        return Draft(
+            folder=self.folder,
+            board=self._board,
+            target=self.target.choice or FIRST_TARGET,
+            name=self.name.text().strip(),
+            model=self.model.text(),
+            attribute=self.attribute.currentText(),
+            shapes=self.shapes.text().strip(),
+            weights=self.weights.text(),
+            data=self.data.text(),
+            size=self.picture_size.text().strip() if self._wants_pictures() else "",
+            mean=self.mean.text().strip(),
+            std=self.std.text().strip(),
+            labels=self.labels.text(),
+            tokenizer=self.tokenizer.text() if self._wants_text() else "",
+            length=self.length.value() if self._wants_text() else 0,
+            metric=self.quality_metric.text().strip(),
+            preset=str(self.preset.currentData()),
+        )
+
+    def _build(self) -> None:
+        self.name = self._line("Name", "as the model's file")
+        self.model = PathField("Model", MODELS, self)
+        self.model.line.setPlaceholderText("FILE.pt2, FILE.py or package.module:callable")
+        self.attribute = QComboBox(self)
+        self.attribute.setAccessibleName("Callable that returns the model")
+        self.attribute.activated.connect(lambda _: self._check())
+        self.shapes = self._line("Input shapes", "e.g. 1x3x224x224; empty if the model says so")
+        self.weights = PathField("Weights", "Weights (*.safetensors *.pt *.pth)", self)
+        self.weights.line.setPlaceholderText("optional")
+        self.data = PathField("Calibration data", DATA, self, kind="either")
+        self.data.line.setPlaceholderText("optional; without any, the example input alone")
+        self.picture_size = self._line("Picture size", "224x224")
+        self.mean, self.std = self._line("Mean", "0"), self._line("Standard deviation", "1")
+        self.mean.setText("0")
+        self.std.setText("1")
+        self.tokenizer = PathField("Tokenizer", "Tokenizers (*.json *.py)", self)
+        self.tokenizer.line.setPlaceholderText("tokenizer.json or FILE.py:callable; else bytes")
+        self.length = QSpinBox(self)
+        self.length.setAccessibleName("Tokens in a sequence")
+        self.length.setToolTip("At most the context that the decoder's caches hold")
+        self.length.setRange(1, 1 << 20)
+        self.length.setValue(Tokenization().length)
+        self.labels = PathField("Labels", "Labels (*.npy *.npz *.pt)", self)
+        self.labels.line.setPlaceholderText("optional, for top-1 and top-5")
+        self.quality_metric = self._line("Metric", "optional: FILE.py:callable")
+        self.preset = QComboBox(self)
+        self.preset.setAccessibleName("Precision to start with")
+        self.board = BoardBox(self)
+        self.board.chosen.connect(self._on_board_chosen)
+        self.target = TargetForm(self)
+        for path in (self.model, self.weights, self.data, self.labels, self.tokenizer):
+            path.edited.connect(self._on_edited)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        pictures = QHBoxLayout()
+        for field in (self.picture_size, self.mean, self.std):
+            pictures.addWidget(field)
+        self._form = QFormLayout()
+        self._form.setVerticalSpacing(7)
+        self._form.setHorizontalSpacing(10)
+        self._form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+        rows: tuple[tuple[str, QWidget], ...] = (
+            ("Model", self.model), ("Callable", self.attribute), ("Input shapes", self.shapes),
+            ("Weights", self.weights), ("Name", self.name), ("Calibration data", self.data),
+        )  # fmt: skip
+        for title, row in rows:
+            self._form.addRow(self._label(title), row)
+        self._pictures = QWidget(self)
+        self._pictures.setLayout(pictures)
+        pictures.setContentsMargins(0, 0, 0, 0)
+        self._form.addRow("Size, mean, deviation", self._pictures)
+        self._form.addRow("Tokenizer", self.tokenizer)
+        self._form.addRow("Tokens in a sequence", self.length)
+        self._form.addRow("Labels", self.labels)
+        self._form.addRow("Metric", self.quality_metric)
+        self._form.addRow("Start with", self.preset)
+        self._build_bottom()
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(18, 16, 18, 14)
+        layout.setSpacing(10)
+        layout.addWidget(TallForm(self._built_fields(), self), 1)
+        layout.addWidget(self._problems)
+        layout.addWidget(self.buttons)
+
+    def _built_fields(self) -> QWidget:
+        heading = QLabel("Target", self)
+        heading.setObjectName("Subheading")
+        form = QWidget(self)
+        fields = QVBoxLayout(form)
+        fields.setContentsMargins(0, 0, 0, 0)
+        fields.setSpacing(10)
+        fields.addLayout(self._form)
+        board = QFormLayout()
+        board.setHorizontalSpacing(10)
+        board.addRow(self._label("Board"), self.board)
+        fields.addWidget(heading)
+        fields.addLayout(board)
+        fields.addWidget(self.target)
+        fields.addStretch(1)
+        return form
+
+    def _build_bottom(self) -> None:
+        self._problems = QLabel(self)
+        self._problems.setObjectName("Reason")
+        self._problems.setWordWrap(True)
+        self._problems.setMinimumHeight(36)
+        self._problems.setAlignment(Qt.AlignmentFlag.AlignTop)
+        kinds = QDialogButtonBox.StandardButton
+        self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
+        self.buttons.button(kinds.Ok).setText("Create")
+        make_primary(self.buttons.button(kinds.Ok))
+        self.buttons.accepted.connect(self._on_accepted)
+        self.buttons.rejected.connect(self.reject)
+
+    def _label(self, title: str) -> QLabel:
+        label = QLabel(title, self)
+        label.setMinimumWidth(LABELS_PX)
+        return label
+
+    def _line(self, title: str, hint: str) -> QLineEdit:
+        line = QLineEdit(self)
+        line.setAccessibleName(title)
+        line.setPlaceholderText(hint)
+        line.textEdited.connect(self._on_edited)
+        return line
+
+    def _wants_pictures(self) -> bool:
+        path = Path(self.data.text())
+        return bool(self.data.text()) and (self.folder / path).is_dir()
+
+    def _wants_text(self) -> bool:
+        return self.data.text().endswith(TEXT_SUFFIX)
+
+    def _on_edited(self) -> None:
+        self._touched = True
+        self._check()
+
+    def _check(self) -> None:
+        path = self.folder / self.model.text()
+        self.target.set_folder(self.folder)
+        self.board.render_board(self._board, self.folder)
+        is_code = self.model.text().endswith(".py")
+        self._form.setRowVisible(self.attribute, is_code)
+        self._form.setRowVisible(self._pictures, self._wants_pictures())
+        for row in (self.tokenizer, self.length):
+            self._form.setRowVisible(row, self._wants_text())
+        self._form.setRowVisible(self.labels, not self._wants_text())
+        names = callables_of(path) if is_code else []
+        if names != [self.attribute.itemText(i) for i in range(self.attribute.count())]:
+            self.attribute.clear()
+            self.attribute.addItems(names)
+        self._offer_presets()
+        problem = ""
+        try:
+            build(self.draft())
+        except WorkbenchError as error:
+            problem = "\n".join(info.message for info in error.infos)
+        self._problems.setText(problem if self._touched else "")
+        self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not problem)
+
+    def _offer_presets(self) -> None:
+        """Offer the configs that the target takes."""
+        choice = self.target.choice or FIRST_TARGET
+        names = preset_ids(None, device=choice.id)
+        if names != [self.preset.itemData(row) for row in range(self.preset.count())]:
+            self.preset.clear()
+            for name in names:
+                self.preset.addItem(preset_title(name), name)
+
+    def _on_board_chosen(self, name: str) -> None:
+        self._touched = True
+        try:
+            if name:
+                choice = self.target.choice or FIRST_TARGET
+                made = boards.choice_for(name, load(name, self.folder), self.folder, choice)
+                self.target.render_choice(made, self.folder)
+        except WorkbenchError as error:
+            self._problems.setText("\n".join(info.message for info in error.infos))
+            return
+        self._board = name
+        self.board.render_board(name, self.folder)
+        self._check()
+
+    def _on_accepted(self) -> None:
+        self.made.emit(build(self.draft()), self.folder)
+        self.accept()

@@ -1,0 +1,122 @@
+"""Begins a project with a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QFormLayout,
+    QLabel,
+    QLineEdit,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.forms import PathField, make_primary
+from workbench.errors import WorkbenchError
+from workbench.project.model import PROJECT_SUFFIX
+from workbench.project.recipes import Recipe, begin, recipes
+
+
+class RecipeDialog(QDialog):
+    """What to begin with, where, and under which name.
+
+    Signals:
+        made: the path of the project that was written.
+    """
+
+    made = Signal(object)
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("New from a recipe")
+        self._recipes = recipes()
+        self.recipe = self._choice("Recipe")
+        for name, recipe in self._recipes.items():
+            self.recipe.addItem(recipe.title, name)
+        self.recipe.activated.connect(self._on_recipe_chosen)
+        self.mode, self.scope = self._choice("Mode"), self._choice("Scope")
+        self.scope.setToolTip("full: everything is quantized; linear: nn.Linear alone")
+        self.folder = PathField("Folder", "", self, kind="folder")
+        self.folder.edited.connect(self._show)
+        self.name = QLineEdit(self)
+        self.name.setAccessibleName("Name")
+        self.name.textEdited.connect(self._show)
+        self.words, self.problem = QLabel(self), QLabel(self)
+        for label in (self.words, self.problem):
+            label.setWordWrap(True)
+            label.setObjectName("Hint")
+        kinds = QDialogButtonBox.StandardButton
+        self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
+        self.ok = self.buttons.button(kinds.Ok)
+        self.ok.setText("Begin")
+        make_primary(self.ok)
+        self.buttons.accepted.connect(self._on_accepted)
+        self.buttons.rejected.connect(self.reject)
+        self._form = self._laid_out()
+        self.setMinimumWidth(520)
+        self._on_recipe_chosen()
+
+    def _choice(self, name: str) -> QComboBox:
+        box = QComboBox(self)
+        box.setAccessibleName(name)
+        return box
+
+    def _laid_out(self) -> QFormLayout:
+        form = QFormLayout()
+        form.setHorizontalSpacing(14)
+        for title, field in (
+            ("Recipe", self.recipe), ("Mode", self.mode), ("Scope", self.scope),
+            ("Folder", self.folder), ("Name", self.name),
+        ):  # fmt: skip
+            form.addRow(title, field)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(16, 14, 16, 14)
+        layout.setSpacing(10)
+        layout.addLayout(form)
+        layout.addWidget(self.words)
+        layout.addWidget(self.problem)
+        layout.addWidget(self.buttons)
+        return form
+
+    @property
+    def _chosen(self) -> Recipe:
+        return self._recipes[str(self.recipe.currentData())]
+
+    def _on_recipe_chosen(self, *_: object) -> None:
+        self.name.setText(self._chosen.id)
+        for box, offered in ((self.mode, self._chosen.modes), (self.scope, self._chosen.scopes)):
+            box.clear()
+            box.addItems(list(offered))
+            self._form.setRowVisible(box, bool(offered))
+        self.words.setText(
+            f"{self._chosen.description} It runs at once, with {self._chosen.begins_with}; you "
+            "replace them in the files that are written beside it."
+        )
+        self._show()
+        QTimer.singleShot(0, self, self.adjustSize)
+
+    def _show(self, *_: object) -> None:
+        folder, name = self.folder.text(), self.name.text().strip()
+        problem = ""
+        if not folder or not Path(folder).is_dir():
+            problem = "Name a folder that is there."
+        elif not name.isidentifier():
+            problem = "The name gives a Python file its name: letters, digits and _."
+        self.problem.setText(problem)
+        self.ok.setEnabled(not problem)
+
+    def _on_accepted(self) -> None:
+        path = Path(self.folder.text()) / f"{self.name.text().strip()}{PROJECT_SUFFIX}"
+        try:
+            begin(self._chosen, path, mode=self.mode.currentText(), scope=self.scope.currentText())
+        except WorkbenchError as error:
+            self.problem.setText(f"{error.infos[0].message} {error.infos[0].hint}")
+            return
+        self.made.emit(path)
+        self.accept()

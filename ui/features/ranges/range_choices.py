@@ -1,0 +1,276 @@
+"""What other methods would give a tensor; one of them can be taken for more than one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from ui.shared.figure_table import FigureView
+from ui.shared.range_table import (
+    Arrays,
+    ChoiceOfRange,
+    ChosenTableModel,
+    Decided,
+    MethodTableModel,
+    method_title,
+)
+from ui.shared.theme import Theme
+from ui.state.document import Document
+from workbench.analysis.ranges import Choice, RangeTaker, methods_of
+from workbench.project import edits
+from workbench.project.configs import FixedRange, MethodId, MethodScope, RangeMethod
+from workbench.project.model import Project
+from workbench.results import TensorRange
+
+USE = (
+    "Have this method take the ranges, now and whenever data, weights or precision change. "
+    "Narrower choices and ranges fixed by hand stay."
+)
+
+
+class MethodsView(QWidget):
+    """A table of methods, and for what to take the chosen one.
+
+    Signals:
+        previewed: the ``Choice`` that was picked.
+        method_asked: its method, and "tensor", "module" or "all".
+    """
+
+    previewed = Signal(object)
+    method_asked = Signal(str, str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.model = MethodTableModel(self)
+        self.table = FigureView("Ranges by method", self.model, self)
+        self.table.rows_chosen.connect(self._on_rows_chosen)
+        self.scope = QComboBox(self)
+        self.scope.setAccessibleName("Where to use the method")
+        self.use = QPushButton("Use", self)
+        self.use.setToolTip(USE)
+        self.use.clicked.connect(self._on_use)
+        self.why = QLabel(self)
+        self.why.setObjectName("Hint")
+        self.why.setWordWrap(True)
+        self.why.hide()
+        self._offer = QWidget(self)
+        row = QHBoxLayout(self._offer)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(QLabel("Use for", self))
+        row.addWidget(self.scope, 1)
+        row.addWidget(self.use)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 4, 0, 0)
+        layout.setSpacing(4)
+        layout.addWidget(self.why)
+        layout.addWidget(self.table, 1)
+        layout.addWidget(self._offer)
+        layout.addStretch(0)
+
+    def render_choices(self, offered: Sequence[Choice], module: str, why: str = "") -> None:
+        """Show what the methods give another tensor, and the module it stands in.
+
+        Args:
+            offered: A choice for each method.
+            module: Where the tensor stands.
+            why: Why there is nothing to choose from, in words.
+        """
+        self.why.setText(why)
+        self.why.setVisible(bool(why))
+        self.table.setVisible(not why)
+        self._offer.setVisible(not why)
+        self.model.set_rows(offered)
+        kept = self.scope.currentData()
+        self.scope.clear()
+        self.scope.addItem("this tensor", "tensor")
+        if module:
+            self.scope.addItem(f"all of {module}", "module")
+        self.scope.addItem("all activations", "all")
+        self.scope.setCurrentIndex(max(0, self.scope.findData(kept)))
+        self.use.setEnabled(False)
+
+    def set_theme(self, theme: Theme, *, stale: bool) -> None:
+        """Take on the colours of a theme."""
+        self.table.set_look(theme, stale=stale)
+
+    def _chosen(self) -> Choice | None:
+        rows = self.table.chosen_rows()
+        return self.model.row_at(rows[0]) if rows else None
+
+    def _on_rows_chosen(self) -> None:
+        choice = self._chosen()
+        self.use.setEnabled(choice is not None)
+        if choice is not None:
+            self.previewed.emit(choice)
+
+    def _on_use(self) -> None:
+        choice = self._chosen()
+        if choice is not None:
+            self.method_asked.emit(choice.method, str(self.scope.currentData()))
+
+
+NOTHING = "Nothing is chosen: all ranges are those that calibration finds."
+
+
+class ChosenView(QWidget):
+    """A table of ranges given in numbers and of methods, the strongest first.
+
+    Signals:
+        tensor_chosen: a node.
+        free_asked: ``ChoiceOfRange`` values.
+    """
+
+    tensor_chosen = Signal(str)
+    free_asked = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.model = ChosenTableModel(self)
+        self.table = FigureView("Choices of ranges", self.model, self)
+        self.table.rows_chosen.connect(self._on_rows_chosen)
+        self.empty = QLabel(NOTHING, self)
+        self.empty.setObjectName("Hint")
+        self.empty.setWordWrap(True)
+        self.free = QPushButton("Free chosen", self)
+        self.free.clicked.connect(lambda: self.free_asked.emit(self._picked()))
+        self.free_all = QPushButton("Free all", self)
+        self.free_all.clicked.connect(lambda: self.free_asked.emit(self._choices))
+        self._choices: list[ChoiceOfRange] = []
+        row = QHBoxLayout()
+        row.addStretch(1)
+        row.addWidget(self.free)
+        row.addWidget(self.free_all)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 4, 0, 0)
+        layout.setSpacing(4)
+        layout.addWidget(self.empty)
+        layout.addWidget(self.table, 1)
+        layout.addLayout(row)
+
+    def render_project(self, project: Project | None) -> None:
+        """Show what a project chooses."""
+        methods = project.range_methods if project is not None else ()
+        fixed = project.ranges if project is not None else ()
+        ordered = sorted(methods, key=lambda m: m.strength, reverse=True)
+        choices: list[ChoiceOfRange] = [*fixed, *ordered]
+        if choices != self._choices:
+            self._choices = choices
+            self.model.set_rows(choices)
+            self.free.setEnabled(False)
+        self.empty.setVisible(not choices)
+        for part in (self.table, self.free, self.free_all):
+            part.setVisible(bool(choices))
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+        self.table.set_look(theme, stale=False)
+
+    def _picked(self) -> list[ChoiceOfRange]:
+        return [self._choices[self.model.place_of(row)] for row in self.table.chosen_rows()]
+
+    def _on_rows_chosen(self, _rows: Sequence[int]) -> None:
+        picked = self._picked()
+        self.free.setEnabled(bool(picked))
+        if len(picked) == 1 and (tensor := self.model.tensor_of(picked[0])):
+            self.tensor_chosen.emit(tensor)
+
+
+class RangeDecisions(QObject):
+    """Knows each decided range; a method's search takes some milliseconds a tensor, so it waits.
+
+    Signals:
+        changed: all that was still searched for is known.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._taker = RangeTaker()
+        self._due: list[tuple[TensorRange, str]] = []
+        self._arrays: Arrays = {}
+        self._more = QTimer(self, interval=0)
+        self._more.timeout.connect(self._on_time_to_search)
+
+    def of(
+        self, rows: Sequence[TensorRange], arrays: Arrays, project: Project | None
+    ) -> dict[str, Decided]:
+        """Return what is decided by node; what must be searched for is not known yet."""
+        self._due, self._arrays = [], arrays
+        self._more.stop()
+        if project is None:
+            return {}
+        found = {
+            tensor: Decided("", "tensor", ends) for tensor, ends in project.fixed_ranges().items()
+        }
+        for row, chosen in methods_of(rows, project):
+            method = chosen.method
+            is_known = self._taker.knows(row, arrays, method)
+            ends = self._taker.take(row, arrays, method) if is_known else None
+            found[row.node] = Decided(method, chosen.scope, ends, is_known)
+            if not is_known:
+                self._due.append((row, method))
+        if self._due:
+            self._more.start()
+        return found
+
+    def _on_time_to_search(self) -> None:
+        if self._due:
+            row, method = self._due.pop()
+            self._taker.take(row, self._arrays, method)
+            return
+        self._more.stop()
+        self.changed.emit()
+
+
+class RangeVerbs(QObject):
+    """Fixes and frees ranges, chooses methods for them, and leaves samples out."""
+
+    def __init__(self, document: Document, parent: QObject) -> None:
+        super().__init__(parent)
+        self._document = document
+
+    def fix(self, tensor: str, low: float, high: float) -> None:
+        """Give a tensor a range of its own."""
+        self._document.apply(
+            f"Fix the range of {tensor}", lambda p: edits.fix_range(p, tensor, low, high)
+        )
+
+    def free(self, tensors: Sequence[str]) -> None:
+        """Give tensors back the range that calibration finds."""
+        named = tensors[0] if len(tensors) == 1 else f"{len(tensors)} tensors"
+        self._document.apply(f"Free the range of {named}", lambda p: edits.free_ranges(p, tensors))
+
+    def take_back(self, choices: Sequence[ChoiceOfRange]) -> None:
+        """Undo choices, in numbers or by method, in one step."""
+        fixed = [each.tensor for each in choices if isinstance(each, FixedRange)]
+        methods = [each for each in choices if isinstance(each, RangeMethod)]
+        named = [*fixed, *(method.place for method in methods)]
+        many = f"{len(named)} choices" if len(named) != 1 else f"the range of {named[0]}"
+
+        def edit(project: Project) -> Project:
+            kept = tuple(r for r in project.ranges if r.tensor not in fixed)
+            return edits.drop_methods(edits.revise(project, ranges=kept), methods)
+
+        self._document.apply(f"Free {many}", edit)
+
+    def take(self, method: MethodId, scope: MethodScope, chosen: TensorRange) -> None:
+        """Have a method take the range of a tensor, of all in its "module", or of "all"."""
+        match = {"all": "", "module": chosen.module, "tensor": chosen.node}[scope]
+        place = RangeMethod(scope=scope, match=match, method=method).place
+        self._document.apply(
+            f"Take the range of {place} by {method_title(method)}",
+            lambda p: edits.choose_method(p, scope, match, method),
+        )
+
+    def drop(self, samples: Sequence[int]) -> None:
+        """Leave samples out of calibration."""
+        self._document.apply(
+            f"Leave out sample {samples[0]}", lambda p: edits.drop_samples(p, samples)
+        )
+
+    def restore(self, samples: Sequence[int]) -> None:
+        """Calibrate on samples that were left out."""
+        self._document.apply("Take samples back", lambda p: edits.restore_samples(p, samples))

@@ -1,0 +1,276 @@
+"""Calibration's ranges: all tensors at once, one of them large, and all figures in a table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.features.ranges.range_choices import RangeDecisions, RangeVerbs
+from ui.shared.figure_table import FigureView
+from ui.shared.range_drawing import legend_of, series_of
+from ui.shared.range_table import (
+    Arrays,
+    Channels,
+    RangeRow,
+    RangeTableModel,
+    describe,
+    range_rows,
+    read_channels,
+    read_histograms,
+)
+from ui.shared.result_panel import ResultPanel, StageFrame, chosen_nodes
+from ui.shared.theme import Theme
+from ui.state.selection import Selected
+from workbench.errors import WorkbenchError
+from workbench.project.configs import MethodId, MethodScope
+from workbench.results import EXAMPLE_ONLY, CalibrateResult, EvaluateResult
+
+EMPTY_TEXT = "Ranges appear here once calibration has seen data."
+EXAMPLE_TEXT = (
+    "These ranges come from the example input only, so they say little about real data. "
+    "Give the project calibration data, and calibrate again."
+)
+STAGE = "calibrate"
+_SLICE_S = 0.006
+
+
+class RangesPanel(ResultPanel):
+    """Range plot, tensor plot and table over one selection."""
+
+    panel_id = "ranges"
+
+    def build_frames(self) -> None:
+        self.verbs = RangeVerbs(self.context.document, self)
+        self.decisions = RangeDecisions(self)
+        self.decisions.changed.connect(self._on_decided)
+        self._rows: list[RangeRow] = []
+        self._arrays: Arrays = {}
+        self._channels: Channels = {}
+        self._reading: Iterator[Channels] = iter(())
+        self._more = QTimer(self, interval=0)
+        self._more.timeout.connect(self._on_time_to_read)
+        self._shown: tuple[Path | None, Path | None, bool, object] | None = None
+        self._large: int | None = None
+        self.frames[STAGE] = StageFrame("Ranges", EMPTY_TEXT, self._make_content, self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(self.frames[STAGE])
+
+    def set_theme(self, theme: Theme) -> None:
+        if self.has(STAGE):
+            self.plot.set_theme(theme)
+            self.side.set_theme(theme, stale=bool(self._shown and not self._shown[2]))
+            self._show_legend()
+            self.table.set_look(theme, stale=bool(self._shown and not self._shown[2]))
+
+    def show_results(self) -> None:
+        shown = self.read(CalibrateResult, STAGE)
+        self.show_frame(STAGE, shown)
+        if shown is None:
+            return
+        evaluated = self.read(EvaluateResult, "evaluate")
+        quality = evaluated if evaluated is not None and evaluated.current else None
+        project = self.context.document.project
+        decides = (project.ranges, project.range_methods, project.calibration) if project else ()
+        seen = (shown.folder, quality.folder if quality else None, shown.current, decides)
+        self.side.render_project(project)
+        if seen == self._shown:
+            return
+        if self._shown is None or self._shown[0] != shown.folder:
+            self._arrays = self._read_histograms(shown.folder)
+        self._shown = seen
+        decided = self.decisions.of(shown.value.ranges, self._arrays, project)
+        self._rows = range_rows(
+            shown.value, self._arrays, quality.value if quality else None, decided
+        )
+        self._channels = {}
+        self._reading = read_channels(shown.folder, self._rows)
+        self._more.start()
+        self.model.set_rows(self._rows)
+        self.plot.render_series(series_of(self._rows, self._channels, self._arrays))
+        self._show_legend()
+        self._large = None
+        for part in (self.plot, self.side.editor.tensor):
+            part.set_stale(not shown.current)
+        self.table.set_look(self.context.theme, stale=not shown.current)
+        samples = shown.value.samples
+        times = f"{samples} sample{'s' if samples != 1 else ''}"
+        on = shown.value.calibrated_on
+        self.origin.setText(f"Measured on host (PyTorch): {times} of {on}")
+        self.warning.setVisible(on == EXAMPLE_ONLY)
+
+    def _show_legend(self) -> None:
+        labels = [row.label for row in self._rows if row.is_known]
+        self.legend.setText(legend_of(self.context.theme, labels))
+
+    def render_selection(self, selected: Selected) -> None:
+        if not self.has(STAGE):
+            return
+        places = self._places(selected)
+        self.plot.choose(places)
+        shown = [self.model.shown_at(place) for place in places]
+        is_mine = selected.origin == self.panel_id
+        if not is_mine or set(shown) != set(self.table.chosen_rows()):
+            self.table.choose_rows(shown, reveal=True)
+        if places and not is_mine:
+            self.plot.reveal(places[0])
+        self._show_large(places[0] if places else None)
+
+    def _make_content(self, content: QWidget) -> None:
+        from ui.features.ranges.range_plot import RangePlot
+
+        self.plot = RangePlot(lambda place: describe(self._rows[place]), content)
+        self.plot.tensors_chosen.connect(self._on_tensors_chosen)
+        self.model = RangeTableModel(self)
+        self.table = FigureView("Ranges of all tensors", self.model, content)
+        self.table.rows_chosen.connect(self._on_rows_chosen)
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self._built_warning(content))
+        layout.addLayout(self._built_bar(content))
+        layout.addWidget(self._built_split(content), 1)
+
+    def _built_warning(self, parent: QWidget) -> QFrame:
+        self.warning = QFrame(parent)
+        self.warning.setObjectName("Banner")
+        label = QLabel(EXAMPLE_TEXT, self.warning)
+        label.setWordWrap(True)
+        row = QHBoxLayout(self.warning)
+        row.setContentsMargins(10, 4, 10, 4)
+        row.addWidget(label)
+        self.warning.hide()
+        return self.warning
+
+    def _built_bar(self, parent: QWidget) -> QGridLayout:
+        self.origin = QLabel(parent)
+        self.origin.setObjectName("Hint")
+        self.legend = QLabel(parent)
+        self.legend.setTextFormat(Qt.TextFormat.RichText)
+        self.legend.setToolTip(
+            "Drag to choose tensors, Ctrl+click to add one, turn the wheel to zoom, "
+            "Shift+drag to move"
+        )
+        self.log = QCheckBox("Logarithmic values", parent)
+        self.log.setToolTip("Logarithmic to both sides of zero")
+        self.log.clicked.connect(self.plot.set_log)
+        rows = QGridLayout()
+        rows.setContentsMargins(8, 4, 8, 2)
+        rows.addWidget(self.origin, 0, 0, 1, 2)
+        rows.addWidget(self.legend, 1, 0)
+        rows.addWidget(self.log, 1, 1)
+        rows.setColumnStretch(0, 1)
+        return rows
+
+    def _built_split(self, parent: QWidget) -> QSplitter:
+        all_of_them = QSplitter(Qt.Orientation.Vertical, parent)
+        split = QSplitter(Qt.Orientation.Horizontal, parent)
+        for splitter, parts in (
+            (all_of_them, (self.plot, self.table)),
+            (split, (all_of_them, self._built_side(parent))),
+        ):
+            for part, stretch in zip(parts, (5, 3), strict=True):
+                splitter.addWidget(part)
+                splitter.setStretchFactor(splitter.count() - 1, stretch)
+                splitter.setCollapsible(splitter.count() - 1, False)
+        all_of_them.setSizes([420, 240])
+        split.setSizes([600, 380])
+        return split
+
+    def _built_side(self, parent: QWidget) -> QWidget:
+        from ui.features.ranges.tensor_view import TensorSide
+
+        side = self.side = TensorSide(parent)
+        side.editor.fix_asked.connect(self.verbs.fix)
+        side.editor.free_asked.connect(self.verbs.free)
+        side.methods.method_asked.connect(self._on_method_asked)
+        side.samples.drop_asked.connect(self.verbs.drop)
+        side.samples.restore_asked.connect(self.verbs.restore)
+        side.chosen.free_asked.connect(self.verbs.take_back)
+        side.chosen.tensor_chosen.connect(self._on_tensor_named)
+        return side
+
+    def _show_large(self, place: int | None) -> None:
+        if place is not None and place == self._large:
+            return
+        self._large = place
+        if place is None:
+            self.side.render_nothing()
+            return
+        self.side.render_tensor(
+            self._rows[place], place, self._arrays, self._channels,
+            self.context.document.project, self.context.theme,
+        )  # fmt: skip
+
+    def _on_method_asked(self, method: MethodId, scope: MethodScope) -> None:
+        if self._large is not None:
+            self.verbs.take(method, scope, self._rows[self._large].tensor)
+
+    def _on_decided(self) -> None:
+        """Show what methods have found meanwhile."""
+        if self._shown is not None:
+            self._shown = (self._shown[0], None, False, None)
+            self.annotate()
+
+    def _places(self, selected: Selected) -> list[int]:
+        """Return which tensors are chosen, by themselves or by their nodes and modules."""
+        rows = enumerate(self._rows)
+        if selected.tensors:
+            return [place for place, row in rows if row.tensor.id in selected.tensors]
+        nodes = chosen_nodes(selected, self.context.outline)
+        if not nodes:
+            return []
+        return [place for place, row in rows if row.tensor.origin in nodes]
+
+    def _read_histograms(self, folder: Path) -> Arrays:
+        try:
+            return read_histograms(folder)
+        except WorkbenchError as error:
+            self.context.notices.error(error)
+            return {}
+
+    def _on_time_to_read(self) -> None:
+        """Read channels for a few milliseconds; show them when all are there."""
+        until = time.perf_counter() + _SLICE_S
+        try:
+            for some in self._reading:
+                self._channels |= some
+                if time.perf_counter() > until:
+                    return
+        except WorkbenchError as error:
+            if self._arrays:
+                self.context.notices.error(error)
+        self._more.stop()
+        if self._channels:
+            chosen = self._places(self.context.selection.value)
+            self.plot.render_channels(series_of(self._rows, self._channels, self._arrays))
+            self.plot.choose(chosen)
+            self._large = None
+            self._show_large(chosen[0] if chosen else None)
+
+    def _on_tensors_chosen(self, places: Sequence[int]) -> None:
+        snapshot = self.context.outline.snapshot
+        tensors = [self._rows[place].tensor for place in places]
+        nodes = {tensor.origin for tensor in tensors}
+        nodes &= snapshot.nodes_by_id.keys() if snapshot is not None else nodes - {""}
+        ids = [tensor.id for tensor in tensors]
+        self.context.selection.choose_tensors(ids, nodes, self.panel_id)
+
+    def _on_tensor_named(self, name: str) -> None:
+        self._on_tensors_chosen([place for place, row in enumerate(self._rows) if row.node == name])
+
+    def _on_rows_chosen(self, shown: Sequence[int]) -> None:
+        self._on_tensors_chosen([self.model.place_of(row) for row in shown])

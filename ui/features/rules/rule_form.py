@@ -1,0 +1,157 @@
+"""The form that adds a rule of any kind, with names to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from PySide6.QtCore import QStringListModel, Qt, Signal
+from PySide6.QtGui import QStandardItemModel
+from PySide6.QtWidgets import (
+    QComboBox,
+    QCompleter,
+    QGridLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QWidget,
+)
+
+from ui.state.assigner import Offer
+from workbench.project.model import RULE_CALLS, RuleKind
+
+KINDS: tuple[tuple[RuleKind, str, str], ...] = (
+    ("module_name", "Module and all inside it", "features.3"),
+    ("module_type", "Every module of a type", "torch.nn.modules.conv.Conv2d"),
+    ("global", "Whole model", ""),
+    ("io", "Inputs and outputs", ""),
+    ("node_target", "Every node of an operator", "aten.conv2d.default"),
+    ("node_name", "One node of the graph", "conv2d_3"),
+    ("pattern", "Nodes and modules by a pattern", "layers_[0-3].*"),
+    ("finder", "What a plug-in finds", "finders.py:FirstLayers"),
+    ("quantizer", "A plug-in's quantizer", ""),
+)
+
+
+_SHOWN_LETTERS = 16
+
+
+class RuleForm(QWidget):
+    """Asks for kind, match and config of a new rule.
+
+    Signals:
+        asked: kind, match, and the name of the config ("" for a custom one).
+    """
+
+    asked = Signal(str, str, str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._names: Mapping[RuleKind, Sequence[str]] = {}
+        self._offers: Callable[[RuleKind], list[Offer]] = lambda _: []
+        self._words = QStringListModel(self)
+        self._build()
+        self._on_kind_activated()
+
+    @property
+    def rule_kind(self) -> RuleKind:
+        """The chosen kind."""
+        return KINDS[self.kind.currentIndex()][0]
+
+    def render_choices(
+        self,
+        names: Mapping[RuleKind, Sequence[str]],
+        offers: Callable[[RuleKind], list[Offer]],
+    ) -> None:
+        """Offer names to match, and for each kind the configs."""
+        self._names, self._offers = names, offers
+        self._show_kind()
+
+    def prefill(self, kind: RuleKind, match: str) -> None:
+        """Start a rule for something that was chosen elsewhere."""
+        self.kind.setCurrentIndex([k for k, _, _ in KINDS].index(kind))
+        self._on_kind_activated()
+        self.match.setText(match)
+
+    def _build(self) -> None:
+        self.kind = QComboBox(self)
+        self.kind.setAccessibleName("What the rule speaks of")
+        for kind, words, _ in KINDS:
+            self.kind.addItem(words)
+            row = self.kind.count() - 1
+            self.kind.setItemData(row, RULE_CALLS[kind], Qt.ItemDataRole.ToolTipRole)
+        self.kind.activated.connect(self._on_kind_activated)
+        self.match = QLineEdit(self)
+        self.match.setAccessibleName("Match")
+        completer = QCompleter(self._words, self)
+        completer.setFilterMode(Qt.MatchFlag.MatchContains)
+        completer.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
+        self.match.setCompleter(completer)
+        self.match.textEdited.connect(self._show_ready)
+        self.match.returnPressed.connect(self._on_add)
+        completer.activated.connect(self._show_ready)
+        self.config = QComboBox(self)
+        self.config.setAccessibleName("Config")
+        self.config.activated.connect(self._show_ready)
+        self.add = QPushButton("Add rule", self)
+        self.add.setProperty("primary", True)
+        self.add.clicked.connect(self._on_add)
+        # Long words are for the open list; the field beside wants room too.
+        shortest = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        for combo in (self.kind, self.config):
+            combo.setSizeAdjustPolicy(shortest)
+            combo.setMinimumContentsLength(_SHOWN_LETTERS)
+        self._call = QLabel(self)
+        self._call.setObjectName("Hint")
+        layout = QGridLayout(self)
+        layout.setContentsMargins(8, 8, 8, 8)
+        layout.setSpacing(6)
+        layout.addWidget(self.kind, 0, 0)
+        layout.addWidget(self.match, 0, 1)
+        layout.addWidget(self.config, 1, 0)
+        layout.addWidget(self.add, 1, 1)
+        layout.addWidget(self._call, 2, 0, 1, 2)
+        layout.setColumnStretch(0, 1)
+        layout.setColumnStretch(1, 1)
+
+    def _on_kind_activated(self) -> None:
+        self.match.clear()
+        self._show_kind()
+
+    def _show_kind(self) -> None:
+        kind, _, example = KINDS[self.kind.currentIndex()]
+        self._words.setStringList(list(self._names.get(kind, ())))
+        self.match.setEnabled(bool(example))
+        self.match.setPlaceholderText(f"e.g. {example}" if example else "everything")
+        self.match.setToolTip(self.match.placeholderText())
+        chosen = self.config.currentData()
+        self.config.clear()
+        model = self.config.model()
+        assert isinstance(model, QStandardItemModel)
+        for offer in self._offers(kind):
+            self.config.addItem(offer.title, offer.config)
+            model.item(self.config.count() - 1).setEnabled(not offer.refusal)
+            model.item(self.config.count() - 1).setToolTip(offer.refusal)
+        if kind != "quantizer":
+            self.config.addItem("Custom\u2026", "")
+        row = self.config.findData(chosen) if chosen else 0
+        if 0 <= row < self.config.count() and model.item(row).isEnabled():
+            self.config.setCurrentIndex(row)
+        self._show_ready()
+
+    def _show_ready(self) -> None:
+        kind, _, example = KINDS[self.kind.currentIndex()]
+        match = self.match.text().strip()
+        is_named = bool(match) or not example
+        self.add.setEnabled(is_named and self.config.count() > 0)
+        self.add.setToolTip("" if is_named else f"Say what it speaks of, e.g. {example}")
+        self.config.setToolTip(self.config.currentText())
+        if not self.config.count():
+            self._call.setText("No plug-in has a quantizer: Edit, Plug-ins\u2026")
+            return
+        quoted = f'"{match}", ' if match else "\u2026, " if example else ""
+        self._call.setText(f"{RULE_CALLS[kind]}({quoted}\u2026)")
+
+    def _on_add(self) -> None:
+        if self.add.isEnabled():
+            config = str(self.config.currentData() or "")
+            self.asked.emit(self.rule_kind, self.match.text().strip(), config)

@@ -1,0 +1,259 @@
+"""The rule stack: every assignment visible, in order of strength, with what it wins and loses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QLabel,
+    QMenu,
+    QStackedLayout,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.features.rules.rule_form import RuleForm
+from ui.features.rules.rule_stack import (
+    RuleRow,
+    RuleStackModel,
+    RuleView,
+    call_position,
+    shown_order,
+)
+from ui.shared.explanations import rule_name, rule_numbers
+from ui.shared.panel import Panel
+from ui.shared.precision_menu import ask_config
+from ui.shared.theme import Theme, icon
+from ui.state.assigner import Offer, first_config, offers, refusal
+from ui.state.selection import Selected
+from workbench.project import edits
+from workbench.project.configs import Config, PluginConfig
+from workbench.project.model import Rule, RuleKind
+from workbench.project.plugins import offered
+
+EMPTY_TEXT = (
+    "No rules yet: everything stays in float.\nAdd one below, or choose modules and press 1."
+)
+
+
+class RulesPanel(Panel):
+    """The stack, its buttons and the form for a new rule."""
+
+    panel_id = "rules"
+
+    def build(self) -> None:
+        self.model = RuleStackModel(self)
+        self.model.moved.connect(self._on_moved)
+        self.model.switched.connect(self._on_switched)
+        self.view = RuleView(lambda: self.context.theme, self)
+        self.view.setModel(self.model)
+        self.view.delete_asked.connect(self._on_delete_asked)
+        self.view.raise_asked.connect(self._on_raise_asked)
+        self.view.doubleClicked.connect(lambda index: self._edit(index.row()))
+        self.view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.view.customContextMenuRequested.connect(self._on_menu_asked)
+        self.view.selectionModel().selectionChanged.connect(self._on_selection_changed)
+        self.form = RuleForm(self)
+        self.form.asked.connect(self._on_rule_asked)
+        self._tools: dict[str, QToolButton] = {}
+        self._arrange()
+
+    def refresh(self) -> None:
+        project = self.context.document.project
+        rules = project.rules if project else ()
+        counts = self.context.outline.resolution.counts
+        known = bool(self.context.outline.modules)
+        numbers = rule_numbers(rules)
+        rows = []
+        for rule in shown_order(rules):
+            assert project is not None
+            count = counts.get(rule.id) if known else None
+            trouble = refusal(project, rule.kind, rule.config)
+            if not trouble and count is not None and rule.enabled and not count.wins:
+                trouble = "matches nothing" if not count.matched else "never wins"
+            label = project.label_of(rule)
+            rows.append(RuleRow(rule, numbers[rule.id], label, count, trouble))
+        self.model.set_rows(rows)
+        self._stack.setCurrentIndex(1 if rows else 0)
+        fixed, methods = (len(project.ranges), len(project.range_methods)) if project else (0, 0)
+        said = [f"{fixed} range{'s' if fixed != 1 else ''} fixed"] if fixed else []
+        said += [f"{methods} method{'s' if methods != 1 else ''} for ranges"] if methods else []
+        self.ranges.setText(f"{', '.join(said)}: see Ranges")
+        self.ranges.setVisible(bool(said))
+        self.form.setEnabled(project is not None)
+        self.form.render_choices(self._names(), self._offers)
+        self._show_tools()
+
+    def render_selection(self, selected: Selected) -> None:
+        if selected.origin == self.panel_id:
+            return
+        row = self.model.row_of(selected.rule)
+        chooser = self.view.selectionModel()
+        chooser.selectionChanged.disconnect(self._on_selection_changed)
+        if row >= 0:
+            self.view.setCurrentIndex(self.model.index(row))
+        else:
+            self.view.clearSelection()
+        chooser.selectionChanged.connect(self._on_selection_changed)
+        self._show_tools()
+
+    def set_theme(self, theme: Theme) -> None:
+        names = {"up": "chevron-up", "down": "chevron-down"}
+        for name, button in self._tools.items():
+            if name in names:
+                button.setIcon(icon(f"{names[name]}-{theme.name}", theme.text))
+            else:
+                button.setIcon(icon(name, theme.text))
+        self.view.viewport().update()
+
+    def _arrange(self) -> None:
+        bar = QHBoxLayout()
+        bar.setContentsMargins(8, 4, 6, 4)
+        hint = QLabel("Strongest first", self)
+        hint.setObjectName("Hint")
+        bar.addWidget(hint, 1)
+        for name, words, act in (
+            ("up", "Make stronger (Alt+Up)", lambda: self._raise_current(1)),
+            ("down", "Make weaker (Alt+Down)", lambda: self._raise_current(-1)),
+            ("delete", "Delete the rule (Del)", self._delete_current),
+        ):
+            button = QToolButton(self)
+            button.setToolTip(words)
+            button.setAccessibleName(words)
+            button.clicked.connect(act)
+            self._tools[name] = button
+            bar.addWidget(button)
+        self.ranges = QLabel(self)
+        self.ranges.setObjectName("Hint")
+        self.ranges.setContentsMargins(8, 2, 8, 2)
+        empty = QLabel(EMPTY_TEXT, self)
+        empty.setObjectName("Hint")
+        empty.setWordWrap(True)
+        empty.setMargin(16)
+        empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        body = QWidget(self)
+        self._stack = QStackedLayout(body)
+        self._stack.addWidget(empty)
+        self._stack.addWidget(self.view)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.setSpacing(0)
+        layout.addLayout(bar)
+        layout.addWidget(body, 1)
+        layout.addWidget(self.ranges)
+        layout.addWidget(self.form)
+
+    def _names(self) -> Mapping[RuleKind, Sequence[str]]:
+        document, snapshot = self.context.document, self.context.outline.snapshot
+        found = offered(document.project, document.folder, "finder")
+        finders: Mapping[RuleKind, Sequence[str]] = {"finder": [item.reference for item in found]}
+        if snapshot is None:
+            return finders
+        calls = [node for node in snapshot.nodes if node.kind == "call"]
+        return {
+            "module_name": [m.path for m in snapshot.modules if m.path],
+            "module_type": sorted({m.type_name for m in snapshot.modules}),
+            "node_target": sorted({node.op for node in calls}),
+            "node_name": [node.id for node in calls],
+            **finders,
+        }
+
+    def _offers(self, kind: RuleKind) -> list[Offer]:
+        return offers(self.context.document.project, self.context.document.folder, kind)
+
+    def _current(self) -> Rule | None:
+        rows = self.view.selectionModel().selectedIndexes()
+        return self.model.rule_at(rows[0].row()) if rows else None
+
+    def _show_tools(self) -> None:
+        for button in self._tools.values():
+            button.setEnabled(self._current() is not None)
+
+    def _on_selection_changed(self) -> None:
+        rule = self._current()
+        self.context.selection.choose_rule(rule.id if rule else "", self.panel_id)
+        self._show_tools()
+
+    def _on_rule_asked(self, kind: RuleKind, match: str, preset: str) -> None:
+        if preset:
+            if self.context.assigner.rule(kind, match, preset):
+                self.form.match.clear()
+            return
+        project = self.context.document.project
+        if project is not None:
+            self._ask_config(kind, match, first_config(project))
+
+    def _ask_config(self, kind: RuleKind, match: str, config: Config) -> None:
+        subject = rule_name(Rule(id="new", kind=kind, match=match, config=config))
+        give = partial(self.context.assigner.rule, kind, match)
+        ask_config(self.context, self, subject, kind, config, give)
+
+    def _edit(self, row: int) -> None:
+        project, rule = self.context.document.project, self.model.rule_at(row)
+        if project is not None and rule is not None:
+            config = project.config_of(rule)
+            own = first_config(project) if isinstance(config, PluginConfig | None) else config
+            if rule.kind != "quantizer":
+                self._ask_config(rule.kind, rule.match, own)
+
+    def _on_moved(self, rule_id: str, row: int) -> None:
+        project = self.context.document.project
+        if project is None:
+            return
+        rule = edits.find_rule(project, rule_id)
+        position = call_position(project.rules, rule_id, row)
+        self.context.document.apply(
+            f"Move rule {rule_name(rule)}", lambda p: edits.move_rule(p, rule_id, position)
+        )
+        self.context.selection.choose_rule(rule_id)
+
+    def _on_switched(self, rule_id: str, on: bool) -> None:
+        project = self.context.document.project
+        if project is not None:
+            name = rule_name(edits.find_rule(project, rule_id))
+            self.context.document.apply(
+                f"Switch rule {name} {'on' if on else 'off'}",
+                lambda p: edits.enable_rule(p, rule_id, enabled=on),
+            )
+
+    def _on_delete_asked(self, row: int) -> None:
+        if (rule := self.model.rule_at(row)) is not None:
+            self.context.document.apply(
+                f"Delete rule {rule_name(rule)}", lambda p: edits.remove_rule(p, rule.id)
+            )
+
+    def _on_raise_asked(self, row: int, places: int) -> None:
+        rule = self.model.rule_at(row)
+        before = row - places if places > 0 else row - places + 1
+        if rule is not None and 0 <= before <= self.model.rowCount():
+            self._on_moved(rule.id, before)
+
+    def _raise_current(self, places: int) -> None:
+        self._on_raise_asked(self.view.currentIndex().row(), places)
+
+    def _delete_current(self) -> None:
+        self._on_delete_asked(self.view.currentIndex().row())
+
+    def _on_menu_asked(self, position: QPoint) -> None:
+        row = self.view.indexAt(position).row()
+        rule = self.model.rule_at(row)
+        if rule is None:
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.setToolTipsVisible(True)
+        change = menu.addAction("Change precision\u2026", lambda: self._edit(row))
+        if rule.kind == "quantizer":
+            change.setEnabled(False)
+            change.setToolTip("A plug-in's quantizer decides precision by itself")
+        words = "Switch off" if rule.enabled else "Switch on"
+        menu.addAction(words).triggered.connect(
+            lambda: self._on_switched(rule.id, not rule.enabled)
+        )
+        menu.addSeparator()
+        menu.addAction("Delete").triggered.connect(lambda: self._on_delete_asked(row))
+        menu.popup(self.view.viewport().mapToGlobal(position))

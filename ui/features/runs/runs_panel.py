@@ -1,0 +1,195 @@
+"""Runs: what was evaluated or simulated, as a table and as a trade-off; two compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSplitter, QVBoxLayout, QWidget
+
+from ui.shared.figure_table import FigureView
+from ui.shared.panel import Panel
+from ui.shared.run_table import SIMULATED, ChangeTableModel, RunRow, RunTableModel, describe_run
+from ui.shared.theme import Theme
+from ui.shared.tradeoff_plot import Dot, TradeoffPlot
+from workbench.history.comparison import (
+    difference,
+    estimate_warning,
+    front_of,
+    lowered_of,
+    module_changes,
+    newest_accuracy,
+    point_of,
+    rules_line,
+)
+from workbench.history.runs import Run
+from workbench.project.edits import DECIDED, restore_rules
+from workbench.project.model import Project
+from workbench.targets import why_unestimated
+
+NO_RUNS = "No run yet. Every configuration that is evaluated or simulated is kept here."
+NO_RESTORE = "Choose one run whose rules are not those of now"
+NO_COST = "Compile a configuration to see its accuracy over its cycles."
+_KINDS = {"rules": "Rule", "figures": "Figure", "modules": "Module", "layers": "Layer",
+          "versions": "Version"}  # fmt: skip
+NO_PAIR = "Choose two runs to compare them."
+
+
+class RunsPanel(Panel):
+    """Table, trade-off and difference of the project's runs."""
+
+    panel_id = "runs"
+
+    def build(self) -> None:
+        self._runs: tuple[Run, ...] = ()
+        self._dots: tuple[int, ...] = ()
+        self.note = _hint("", self)
+        self.restore = QPushButton("Restore this run's rules", self)
+        self.restore.clicked.connect(self._on_restore)
+        self.model = RunTableModel(self)
+        self.table = FigureView("Runs", self.model, self)
+        self.table.rows_chosen.connect(self._on_rows_chosen)
+        self.plot = TradeoffPlot("Accuracy over cycles", self._describe, self)
+        self.plot.dot_chosen.connect(self._on_dot_chosen)
+        self.plot_note = _hint(NO_COST, self)
+        self.changes = ChangeTableModel(self)
+        self.change_table = FigureView("Difference of two runs", self.changes, self)
+        self.change_note = _hint(NO_PAIR, self)
+        self._lay_out()
+        self.context.history.changed.connect(self._on_changed)
+
+    def refresh(self) -> None:
+        self._show_runs()
+
+    def set_theme(self, theme: Theme) -> None:
+        self.plot.set_theme(theme)
+        for table in (self.table, self.change_table):
+            table.set_look(theme, stale=False)
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.addWidget(self.note, 1)
+        head.addWidget(self.restore)
+        left = _stack(self, head, self.table)
+        plot = _stack(self, self.plot_note, self.plot)
+        changes = _stack(self, self.change_note, self.change_table)
+        right = QSplitter(Qt.Orientation.Vertical, self)
+        for part in (plot, changes):
+            right.addWidget(part)
+            right.setCollapsible(right.count() - 1, False)
+        right.setSizes([320, 220])
+        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split.addWidget(left)
+        split.addWidget(right)
+        split.setSizes([520, 420])
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(split)
+
+    def _on_changed(self) -> None:
+        self._mark("state")
+
+    def _show_runs(self) -> None:
+        runs = self.context.history.runs
+        if runs != self._runs or not runs:
+            chosen = {run.number for run in self._chosen()}
+            self._runs = runs
+            best = front_of(runs)
+            self.model.set_rows(RunRow(run, run.number in best) for run in runs)
+            is_simulated = any(run.simulated is not None for run in runs)
+            for column in SIMULATED:
+                self.table.setColumnHidden(column, not is_simulated)
+            self._show_dots(best)
+            places = [i for i, run in enumerate(runs) if run.number in chosen]
+            self.table.choose_rows([self.model.shown_at(i) for i in places], reveal=False)
+        total = len(runs)
+        self.note.setText(f"{total} run{'s' if total != 1 else ''}" if runs else NO_RUNS)
+        self._show_chosen()
+
+    def _show_dots(self, best: set[int]) -> None:
+        name = newest_accuracy(self._runs)
+        points = [point_of(run) if run.accuracy_name == name else None for run in self._runs]
+        self._dots = tuple(i for i, point in enumerate(points) if point is not None)
+        dots = [
+            Dot(*point, on_front=run.number in best)
+            for run, point in zip(self._runs, points, strict=True)
+            if point is not None
+        ]
+        unit = f"{name} [dB]" if name == "SQNR" else name
+        self.plot.render_dots(dots, f"{unit}, measured on host")
+        self.plot.setVisible(bool(dots))
+        text = "Larger dots need more SRAM; the line is the Pareto front. Drag the dashed limits."
+        project = self.context.document.project
+        why = why_unestimated(project.target.id) if project is not None else ""
+        self.plot_note.setText(text if dots else why or NO_COST)
+
+    def _chosen(self) -> list[Run]:
+        rows = [self.model.row_at(row) for row in self.table.chosen_rows()]
+        found = [row.run for row in rows if row is not None]
+        return sorted(found, key=lambda run: run.number)
+
+    def _show_chosen(self) -> None:
+        chosen = self._chosen()
+        numbers = {run.number for run in chosen}
+        self.plot.choose(d for d, i in enumerate(self._dots) if self._runs[i].number in numbers)
+        project = self.context.document.project
+        can = len(chosen) == 1 and project is not None and _differs(chosen[0], project)
+        self.restore.setEnabled(can)
+        self.restore.setToolTip("" if can else NO_RESTORE)
+        is_pair = len(chosen) == 2
+        self.change_table.setVisible(is_pair)
+        if not is_pair:
+            self.change_note.setText(rules_line(chosen[0]) if len(chosen) == 1 else NO_PAIR)
+            return
+        first, second = chosen
+        note = f"Run {first.number} and run {second.number}. {estimate_warning(first, second)}"
+        self.change_note.setText(note.strip())
+        parts = dict(difference(first, second).parts)
+        lowered = [lowered_of(run, self.context.session.cache) for run in chosen]
+        if lowered[0] is not None and lowered[1] is not None:
+            parts["modules"] = tuple(module_changes(lowered[0], lowered[1]))
+        self.changes.set_rows((_KINDS[kind], c) for kind in _KINDS for c in parts.get(kind, ()))
+
+    def _describe(self, dot: int) -> str:
+        return describe_run(self._runs[self._dots[dot]])
+
+    def _on_rows_chosen(self, _rows: Sequence[int]) -> None:
+        self._show_chosen()
+
+    def _on_dot_chosen(self, dot: int, adds: bool) -> None:
+        row = self.model.shown_at(self._dots[dot])
+        rows = {row} ^ set(self.table.chosen_rows()) if adds else {row}
+        self.table.choose_rows(rows, reveal=True)
+        self._show_chosen()
+
+    def _on_restore(self) -> None:
+        (run,) = self._chosen()
+        self.context.document.apply(
+            f"Restore the rules of run {run.number}",
+            lambda project: restore_rules(project, run),
+        )
+
+
+def _differs(run: Run, project: Project) -> bool:
+    return any(getattr(run, name) != getattr(project, name) for name in DECIDED)
+
+
+def _hint(text: str, parent: QWidget) -> QLabel:
+    label = QLabel(text, parent)
+    label.setObjectName("Hint")
+    label.setWordWrap(True)
+    return label
+
+
+def _stack(parent: QWidget, head: QWidget | QHBoxLayout, body: QWidget) -> QWidget:
+    made = QWidget(parent)
+    layout = QVBoxLayout(made)
+    layout.setContentsMargins(8, 6, 8, 4)
+    layout.setSpacing(4)
+    if isinstance(head, QWidget):
+        layout.addWidget(head)
+    else:
+        layout.addLayout(head)
+    layout.addWidget(body, 1)
+    layout.addStretch(0)
+    return made

@@ -1,0 +1,332 @@
+"""One sample at one tensor: float, quantized and integer side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSpinBox,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.chart import Chart, pen
+from ui.shared.figures import decibel, figure
+from ui.shared.panel import Panel
+from ui.shared.study_controller import StudyDesk
+from ui.shared.theme import Theme
+from ui.state.selection import Selected
+from workbench.results import EvaluateResult
+from workbench.studies.documents import study_folder
+from workbench.studies.sample import SampleTensor, load_values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+STUDY = "sample"
+SIDES = ("float", "quantized", "integer")
+TITLES = {
+    "float": "Float", "quantized": "Quantized (PyTorch)", "integer": "Integer (TOSA model)",
+}  # fmt: skip
+EMPTY_TEXT = "Choose a tensor in the graph, the tree or a table, and press Show."
+_MOST_SAMPLES = 1_000_000
+
+
+class SamplePanel(Panel):
+    """Asks the engine for one tensor of one sample, and draws what it finds."""
+
+    panel_id = "sample"
+
+    def build(self) -> None:
+
+        context = self.context
+        self.desk = StudyDesk(STUDY, SampleTensor, context.document, context.runner,
+                              context.session.cache, self)  # fmt: skip
+        self.desk.changed.connect(lambda: self._mark("state"))
+        self._tensor = ""
+        self._values: dict[str, NDArray[Any]] = {}
+        self.sample = QSpinBox(self)
+        self.sample.setRange(0, _MOST_SAMPLES)
+        self.sample.setAccessibleName("Number of the sample")
+        self.channel = QSpinBox(self)
+        self.channel.setRange(-1, 0)
+        self.channel.setSpecialValueText("all")
+        self.channel.setValue(-1)
+        self.channel.setAccessibleName("Channel")
+        self.channel.valueChanged.connect(self._draw)
+        self.difference = QCheckBox("Difference to float", self)
+        self.difference.clicked.connect(self._draw)
+        self.chosen = QLabel(EMPTY_TEXT, self)
+        self.chosen.setWordWrap(True)
+        self.show_button = QPushButton("Show", self)
+        self.show_button.clicked.connect(self._on_show)
+        self.note = QLabel(self)
+        self.note.setObjectName("Hint")
+        self.note.setWordWrap(True)
+        self.note.setContentsMargins(8, 0, 8, 0)
+        self.maps = {side: HeatMap(TITLES[side], self) for side in SIDES}
+        self.titles = {side: QLabel(TITLES[side], self) for side in SIDES}
+        self.histogram = SidesPlot(SIDES, self)
+        self._arrange()
+
+    def refresh(self) -> None:
+        if self.desk.options:
+            self.desk.look()
+        job, found = self.desk.job, self.desk.found
+        self._show_ready()
+        self.show_button.setText("Running\u2026" if job is not None else "Show")
+        if found is None:
+            self.note.setText("")
+            self._values = {}
+        else:
+            folder = study_folder(self.context.session.cache, self.desk.key)
+            self._values = load_values(folder)
+            shape = "\u00d7".join(map(str, found.shape))
+            text = f"{found.tensor} of sample {found.sample}, {shape}. {found.note}"
+            former = "" if self.desk.is_current else " Of a former configuration."
+            self.note.setText(text.strip() + former)
+            channels = int(np.prod(found.shape[1:-2])) if len(found.shape) > 3 else 1
+            self.channel.setRange(-1, max(channels - 1, 0))
+        self._draw()
+
+    def render_selection(self, selected: Selected) -> None:
+        node = self._node_of(selected)
+        name = self._tensor_of(node) if node else ""
+        if name and name != self._tensor:
+            self._tensor = name
+            self.chosen.setText(f"Tensor {self._tensor}")
+        self._show_ready()
+
+    def _show_ready(self) -> None:
+        self.show_button.setEnabled(bool(self._tensor) and self.desk.job is None)
+        self.show_button.setToolTip("" if self._tensor else EMPTY_TEXT)
+
+    def _node_of(self, selected: Selected) -> str:
+        """Return the chosen operation, or the last one of the chosen modules; "" for none."""
+        outline = self.context.outline
+        if selected.nodes or outline.snapshot is None:
+            return min(selected.nodes, default="")
+        inside = outline.nodes_of(selected.modules - {""})
+        calls = (n.id for n in outline.snapshot.nodes if n.id in inside and n.kind == "call")
+        return max(enumerate(calls), default=(0, ""))[1]
+
+    def _tensor_of(self, node: str) -> str:
+        """Return the tensor that an operation of the float program makes."""
+        measured = self.context.load(EvaluateResult, "evaluate")
+        tensors = measured.tensors if measured is not None else ()
+        found = [tensor.tensor for tensor in tensors if tensor.origin == node]
+        return found[-1] if found else node
+
+    def look_at(self, sample: int) -> None:
+        """Show a sample at the chosen tensor, or at the last one compared if none is chosen."""
+        self.sample.setValue(sample)
+        measured = self.context.load(EvaluateResult, "evaluate")
+        if not self._tensor and measured is not None and measured.tensors:
+            self.context.selection.choose_nodes([measured.tensors[-1].origin])
+            self.render_selection(self.context.selection.value)
+        if self.show_button.isEnabled():
+            self._on_show()
+
+    def set_theme(self, theme: Theme) -> None:
+
+        for side, colour in colours_of(theme).items():
+            self.maps[side].set_theme(theme)
+            self.titles[side].setStyleSheet(f"color: {colour};")
+        self.histogram.set_theme(theme)
+
+    def _arrange(self) -> None:
+        bar = QHBoxLayout()
+        bar.setContentsMargins(8, 4, 8, 2)
+        bar.setSpacing(8)
+        left: tuple[QWidget, ...] = (QLabel("Sample", self), self.sample, self.show_button)
+        right: tuple[QWidget, ...] = (QLabel("Channel", self), self.channel, self.difference)
+        for part in left:
+            bar.addWidget(part)
+        bar.addWidget(self.chosen, 1)
+        for part in right:
+            bar.addWidget(part)
+        sides = QWidget(self)
+        row = QHBoxLayout(sides)
+        row.setContentsMargins(8, 0, 8, 0)
+        for side in SIDES:
+            column = QVBoxLayout()
+            column.addWidget(self.titles[side])
+            column.addWidget(self.maps[side], 1)
+            row.addLayout(column, 1)
+        split = QSplitter(Qt.Orientation.Vertical, self)
+        for number, half in enumerate((sides, self.histogram)):
+            split.addWidget(half)
+            split.setStretchFactor(number, 2 - number)
+            split.setCollapsible(number, False)
+        split.setSizes([430, 210])
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.setSpacing(2)
+        layout.addLayout(bar)
+        layout.addWidget(self.note)
+        layout.addWidget(split, 1)
+
+    def _draw(self) -> None:
+
+        values = self._values
+        is_difference = self.difference.isChecked() and "float" in values
+        shown = {s: v - values["float"] if is_difference else v for s, v in values.items()}
+        drawn = [v for s, v in shown.items() if not (is_difference and s == "float")]
+        limits = (
+            (min(float(v.min()) for v in drawn), max(float(v.max()) for v in drawn))
+            if drawn else (0.0, 1.0)
+        )  # fmt: skip
+        channel = self.channel.value() if self.channel.value() >= 0 else None
+        for side in SIDES:
+            is_reference = is_difference and side == "float"
+            self.maps[side].setVisible(side in shown and not is_reference)
+            self.titles[side].setVisible(bool(values) and not is_reference)
+            self.titles[side].setText(self._title(side))
+            if side in shown:
+                picture = picture_of(shown[side], channel)
+                self.maps[side].render_values(picture, limits, is_square=min(picture.shape) > 1)
+        self.histogram.setVisible(bool(values))
+        self.histogram.render_sides(shown, limits)
+
+    def _title(self, side: str) -> str:
+        values = self._values
+        if side not in values:
+            return f"{TITLES[side]}: none"
+        if side == "float" or "float" not in values:
+            return TITLES[side]
+        error = (values[side] - values["float"]).astype(np.float64)
+        signal, noise = (
+            float(np.square(values["float"], dtype=np.float64).sum()),
+            float(np.square(error).sum()),
+        )
+        sqnr = 10 * np.log10(signal / noise) if noise > 0 and signal > 0 else None
+        return f"{TITLES[side]}: {decibel(sqnr)}, max error {figure(float(np.abs(error).max()))}"
+
+    def _on_show(self) -> None:
+        lowered = self.context.result("lower") is not None
+        self.desk.options = {
+            "sample": self.sample.value(), "tensor": self._tensor, "integer": lowered,
+        }  # fmt: skip
+        self.desk.start()
+        self._mark("state")
+
+
+# Viridis (van der Walt and Smith, 2015) at nine places: even steps of lightness, colour-blind-safe.
+_VIRIDIS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962",
+            "#addc30", "#fde725")  # fmt: skip
+
+
+def picture_of(values: NDArray[np.float32], channel: int | None) -> NDArray[np.float32]:
+    """Return rows and columns [H, W] of a tensor; without a channel all of them as a mosaic.
+
+    The first axis is the batch; a tensor with one axis more is one row, or one row a vector.
+    """
+    inner = values[0] if values.ndim > 1 and values.shape[0] == 1 else values
+    if inner.ndim < 2:
+        return inner.reshape(1, -1)
+    if inner.ndim == 2:
+        return inner
+    planes = inner.reshape(-1, *inner.shape[-2:])
+    if channel is not None:
+        plane: NDArray[np.float32] = planes[min(channel, len(planes) - 1)]
+        return plane
+    count, height, width = planes.shape
+    across = math.ceil(math.sqrt(count))
+    down = -(-count // across)
+    mosaic = np.full((down * across, height, width), np.nan, np.float32)
+    mosaic[:count] = planes
+    rows = mosaic.reshape(down, across, height, width).transpose(0, 2, 1, 3)
+    return rows.reshape(down * height, across * width)
+
+
+class HeatMap(Chart):
+    """A picture with its own colours; ``limits`` are the values of the two ends."""
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(name, "", "", parent)
+        self.values = np.zeros((0, 0), np.float32)
+        self._image = pg.ImageItem(axisOrder="row-major")
+        self._image.setColorMap(pg.ColorMap(np.linspace(0, 1, len(_VIRIDIS)), list(_VIRIDIS)))
+        self.plot.addItem(self._image)
+        self.plot.hideAxis("left")
+        self.plot.hideAxis("bottom")
+        self.box.invertY(True)
+        self.box.setMouseEnabled(x=True, y=True)
+        self.tell = self._tell
+
+    def render_values(
+        self, values: NDArray[np.float32], limits: tuple[float, float], *, is_square: bool
+    ) -> None:
+        """Show other values [H, W]."""
+        self.values = values
+        low, high = limits
+        self._image.setImage(values, levels=(low, high if high > low else low + 1.0))
+        height, width = values.shape
+        self.box.setAspectLocked(is_square)
+        self.box.setRange(xRange=(0, width), yRange=(0, height), padding=0.01)
+
+    def restyle(self, theme: Theme) -> None:
+        self.view.setBackground(theme.background)
+
+    def _tell(self, place: QPointF) -> str:
+        row, column = math.floor(place.y()), math.floor(place.x())
+        height, width = self.values.shape
+        if not (0 <= row < height and 0 <= column < width):
+            return ""
+        value = self.values[row, column]
+        return "" if np.isnan(value) else f"row {row}, column {column}: {value:.5g}"
+
+
+BINS = 128
+
+
+class SidesPlot(Chart):
+    """One outline a side, in the side's colour."""
+
+    def __init__(self, sides: tuple[str, ...], parent: QWidget | None = None) -> None:
+        super().__init__("Values by side", "value", "elements, log10(1 + n)", parent)
+        self._curves = {side: pg.PlotCurveItem([0.0, 1.0], [0.0], stepMode="center")
+                        for side in sides}  # fmt: skip
+        for curve in self._curves.values():
+            self.plot.addItem(curve, ignoreBounds=True)
+
+    def render_sides(
+        self, values: Mapping[str, NDArray[np.float32]], limits: tuple[float, float]
+    ) -> None:
+        """Show other values."""
+        low, high = limits if limits[1] > limits[0] else (limits[0] - 0.5, limits[0] + 0.5)
+        most = 1.0
+        for side, curve in self._curves.items():
+            curve.setVisible(side in values)
+            if side in values:
+                counts, edges = np.histogram(values[side], BINS, (low, high))
+                heights = np.log10(1.0 + counts)
+                most = max(most, float(heights.max()))
+                curve.setData(edges, heights)
+        self.box.setLimits(xMin=low, xMax=high, minXRange=(high - low) / 1e4)
+        self.box.setXRange(low, high, padding=0)
+        self.box.setYRange(0.0, most * 1.06, padding=0)
+
+    def restyle(self, theme: Theme) -> None:
+        colours = colours_of(theme)
+        for side, curve in self._curves.items():
+            curve.setPen(pen(colours[side]))
+
+
+def colours_of(theme: Theme) -> dict[str, str]:
+    """Return the colour of each side."""
+    return {
+        "float": theme.precision_colour("float"), "quantized": theme.precision_colour("a8w8"),
+        "integer": theme.precision_colour("a16w8"),
+    }  # fmt: skip

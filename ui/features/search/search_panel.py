@@ -1,0 +1,296 @@
+"""Search: precisions for every module under limits, the front to move along, one step to apply."""
+
+from __future__ import annotations
+
+import os
+
+from pydantic import JsonValue
+from PySide6.QtCore import QLocale, Qt
+from PySide6.QtGui import QDoubleValidator
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QSlider,
+    QSpinBox,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.figures import count, size
+from ui.shared.panel import Panel
+from ui.shared.study_controller import StudyDesk
+from ui.shared.theme import Theme
+from ui.shared.tradeoff_plot import Dot, TradeoffPlot
+from workbench.studies.search import DEFAULT_TRIALS, Candidate, SearchResult, with_choices
+from workbench.targets import why_unestimated
+
+_KIB = 1024.0
+_FIELD_PX = 74
+
+
+class LimitForm(QWidget):
+    """Limits, and below them how much to try; an empty limit asks for nothing."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        rows = QVBoxLayout(self)
+        rows.setContentsMargins(0, 0, 0, 0)
+        self._row = QHBoxLayout()
+        rows.addLayout(self._row)
+        self.accuracy = self._field("Accuracy \u2265", "Metric, else top-1 from 0 to 1, else dB")
+        self.cycles = self._field("Cycles \u2264", "Estimated by Vela")
+        self.sram = self._field("SRAM [KiB] \u2264", "Peak, estimated by Vela")
+        self._row.addStretch(1)
+        self._row = QHBoxLayout()
+        rows.addLayout(self._row)
+        self.trials = self._spin(("trial", "trials"), 1, 10_000, DEFAULT_TRIALS)
+        cores = os.cpu_count() or 1
+        self.workers = self._spin(("process", "processes"), 1, cores, 1)
+        self.workers.setToolTip(f"Engines that evaluate at once; {cores} cores here")
+        self._row.addStretch(1)
+
+    def options(self) -> dict[str, JsonValue]:
+        """Return the options of the study."""
+        sram = _number(self.sram)
+        return {
+            "accuracy": _number(self.accuracy),
+            "cycles": _number(self.cycles),
+            "sram": None if sram is None else sram * _KIB,
+            "trials": self.trials.value(),
+            "workers": self.workers.value(),
+        }
+
+    def _field(self, label: str, meaning: str) -> QLineEdit:
+        field = QLineEdit(self)
+        field.setPlaceholderText("any")
+        field.setToolTip(meaning)
+        field.setAccessibleName(label)
+        field.setFixedWidth(_FIELD_PX)
+        check = QDoubleValidator(0.0, 1e12, 6, field)
+        check.setLocale(QLocale.c())
+        field.setValidator(check)
+        self._row.addWidget(QLabel(label, self))
+        self._row.addWidget(field)
+        return field
+
+    def _spin(self, words: tuple[str, str], least: int, most: int, value: int) -> QSpinBox:
+        one, many = words
+        spin = QSpinBox(self)
+        spin.setRange(least, most)
+        spin.setValue(value)
+        spin.setAccessibleName(many.capitalize())
+        spin.setSuffix(f" {many if value != 1 else one}")
+        spin.valueChanged.connect(lambda now: spin.setSuffix(f" {many if now != 1 else one}"))
+        self._row.addWidget(spin)
+        return spin
+
+
+def _number(field: QLineEdit) -> float | None:
+    return float(field.text()) if field.hasAcceptableInput() else None
+
+
+NOTHING = (
+    "Each candidate is quantized, measured and compiled: first the most sensitive modules one "
+    "after the other, then what Optuna proposes."
+)
+
+
+class SearchPanel(Panel):
+    """Candidates over cycles; a slider moves along the Pareto front."""
+
+    panel_id = "search"
+
+    def build(self) -> None:
+        context = self.context
+        self._dots: list[Candidate] = []
+        self._front: list[Candidate] = []
+        self._chosen: Candidate | None = None
+        self._kept: set[tuple[str, int]] = set()
+        self.desk = StudyDesk(
+            "search", SearchResult, context.document, context.runner, context.session.cache, self
+        )
+        self.desk.changed.connect(self._on_found)
+        context.document.opened.connect(self._kept.clear)
+        self.limits = LimitForm(self)
+        self.start = QPushButton("Search", self)
+        self.start.clicked.connect(self._on_start)
+        self.note = _text(self, hint=True)
+        self.plot = TradeoffPlot("Candidates over cycles", self._describe, self, has_limits=False)
+        self.plot.dot_chosen.connect(lambda dot, _adds: self._choose(self._dots[dot]))
+        self.slider = QSlider(Qt.Orientation.Horizontal, self)
+        self.slider.setAccessibleName("Along the Pareto front")
+        self.slider.valueChanged.connect(self._on_moved)
+        self._lay_out()
+
+    def refresh(self) -> None:
+        self.desk.options = self.limits.options()
+        self.desk.look()
+        self._keep()
+        self._show_found()
+
+    def set_theme(self, theme: Theme) -> None:
+        self.plot.set_theme(theme)
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.addWidget(self.start)
+        head.addWidget(self.limits)
+        head.addStretch(1)
+        left = QWidget(self)
+        column = QVBoxLayout(left)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.plot, 1)
+        along = QHBoxLayout()
+        for text in ("quick", "accurate"):
+            label = QLabel(text, left)
+            label.setObjectName("Hint")
+            along.addWidget(label)
+        along.insertWidget(1, self.slider, 1)
+        column.addLayout(along)
+        side = QWidget(self)
+        self.title = QLabel(side)
+        self.title.setObjectName("Subheading")
+        self.about = _text(side)
+        self.apply = QPushButton("Apply these rules", side)
+        self.apply.clicked.connect(self._on_apply)
+        column = QVBoxLayout(side)
+        column.setContentsMargins(10, 4, 0, 0)
+        for widget in (self.title, self.about, self.apply):
+            column.addWidget(widget)
+        column.addStretch(1)
+        split = QSplitter(Qt.Orientation.Horizontal, self)
+        for number, part in enumerate((left, side)):
+            split.addWidget(part)
+            split.setCollapsible(number, False)
+        split.setSizes([620, 280])
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.addLayout(head)
+        layout.addWidget(self.note)
+        layout.addWidget(split, 1)
+
+    def _on_found(self) -> None:
+        self._keep()
+        self._mark("state")
+
+    def _keep(self) -> None:
+        """Have every candidate that came since stand among the runs, however many came at once."""
+        found, project, key = self.desk.found, self.desk.studied, self.desk.key
+        if found is None or project is None:
+            return
+        new = [each for each in found.candidates if (key, each.number) not in self._kept]
+        if new:
+            self._kept.update((key, each.number) for each in new)
+            made = [with_choices(project, found.units, each.choices) for each in new]
+            self.context.history.keep(made, self.context.document.folder, "search")
+
+    def _show_found(self) -> None:
+        found, job = self.desk.found, self.desk.job
+        self.start.setText("Pause" if job else "Go on" if found and found.candidates else "Search")
+        project = self.context.document.project
+        why = why_unestimated(project.target.id) if project is not None else ""
+        self.start.setEnabled(not why)
+        self.start.setToolTip(why)
+        self.note.setText(why or self._sentence(found))
+        self._dots = found.measured() if found is not None else []
+        self._front = found.front() if found is not None else []
+        numbers = {each.number for each in self._front}
+        name = self._dots[0].accuracy_name if self._dots else "accuracy"
+        dots = [
+            Dot(c.accuracy or 0.0, float(c.cycles or 0), float(c.sram_bytes or 0),
+                on_front=c.number in numbers, is_faint=not c.is_within)
+            for c in self._dots
+        ]  # fmt: skip
+        self.plot.render_dots(dots, f"{name}, measured on host")
+        self.plot.render_trail([i for i, c in enumerate(self._dots) if c.origin == "staircase"])
+        self.plot.set_stale(found is not None and not self.desk.is_current)
+        self.slider.setRange(0, max(len(self._front) - 1, 0))
+        self.slider.setEnabled(len(self._front) > 1)
+        kept = {c.number: c for c in self._dots}
+        chosen = kept.get(self._chosen.number) if self._chosen else None
+        self._choose(chosen or (found.best() if found is not None else None))
+
+    def _sentence(self, found: SearchResult | None) -> str:
+        job = self.desk.job
+        if found is None:
+            doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}" if job else ""
+            return doing or NOTHING
+        failed = len(found.candidates) - len(found.measured())
+        said = f"{len(found.candidates)} of {found.total} candidates"
+        said += f", {failed} could not be made" if failed else ""
+        best = found.best()
+        text = f"best within limits: candidate {best.number}" if best else "none keeps the limits"
+        former = "" if self.desk.is_current else "For a former configuration: "
+        return (
+            f"{former}{said}; {text}. The dashed trail gives up the worst "
+            "modules one by one; faint dots break a limit."
+        )
+
+    def _choose(self, candidate: Candidate | None) -> None:
+        self._chosen = candidate
+        self.plot.choose([i for i, c in enumerate(self._dots) if c is candidate])
+        numbers = [each.number for each in self._front]
+        if candidate is not None and candidate.number in numbers:
+            self.slider.blockSignals(True)
+            self.slider.setValue(numbers.index(candidate.number))
+            self.slider.blockSignals(False)
+        self.title.setText(f"Candidate {candidate.number}" if candidate else "No candidate yet")
+        self.about.setText("\n".join(self._lines(candidate)) if candidate else "")
+        can_apply = candidate is not None and self.desk.is_current
+        self.apply.setEnabled(can_apply)
+        former = candidate is not None and not self.desk.is_current
+        why = "Found for a former configuration: search again" if former else "Search first"
+        self.apply.setToolTip("" if can_apply else why)
+
+    def _lines(self, candidate: Candidate) -> list[str]:
+        labels = self.context.outline.resolution.modules
+        lines = [
+            f"{candidate.accuracy_name} {candidate.accuracy or 0:.4g}, measured on host",
+            f"{count(candidate.cycles)} cycles, SRAM {size(candidate.sram_bytes)}, estimated",
+            f"{candidate.cpu_nodes} operators on the CPU, which no cycle counts",
+            "keeps all limits" if candidate.is_within else "breaks a limit",
+            "",
+            "Differs from the rules now:",
+        ]
+        found = self.desk.found
+        units = {unit.name: unit for unit in found.units} if found else {}
+        changed = []
+        for name, config in candidate.choices.items():
+            now = labels.get(units[name].matches[0]) if name in units else None
+            if now is None or now.label != config:
+                changed.append(f"{name}: {now.label if now else '?'} \u2192 {config}")
+        return lines + (changed or ["nothing"])
+
+    def _describe(self, dot: int) -> str:
+        candidate = self._dots[dot]
+        return "\n".join((f"Candidate {candidate.number}", *self._lines(candidate)[:4]))
+
+    def _on_moved(self, place: int) -> None:
+        if 0 <= place < len(self._front):
+            self._choose(self._front[place])
+
+    def _on_start(self) -> None:
+        if self.desk.job is not None:
+            self.desk.pause()
+            return
+        self.desk.options = self.limits.options()
+        self.desk.start()
+
+    def _on_apply(self) -> None:
+        found, candidate = self.desk.found, self._chosen
+        if found is not None and candidate is not None:
+            self.context.document.apply(
+                f"Apply candidate {candidate.number}",
+                lambda project: with_choices(project, found.units, candidate.choices),
+            )
+
+
+def _text(parent: QWidget, *, hint: bool = False) -> QLabel:
+    label = QLabel(parent)
+    label.setWordWrap(True)
+    if hint:
+        label.setObjectName("Hint")
+    return label

@@ -1,0 +1,258 @@
+"""Sensitivity: what each module costs in quality, worst first, and what sparing it would take."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSpinBox,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.bar_plot import ModuleBars
+from ui.shared.candidate_preview import Trial
+from ui.shared.figures import count, decibel, percent
+from ui.shared.panel import Panel
+from ui.shared.quality_cards import quality_origin
+from ui.shared.study_controller import StudyDesk
+from ui.shared.theme import Theme
+from ui.state.assigner import preset_ids
+from ui.state.selection import Selected
+from workbench.studies.sensitivity import (
+    DEFAULT_SAMPLES,
+    SensitivityResult,
+    UnitSensitivity,
+    give,
+)
+from workbench.text import plural
+
+NOTHING = "Every module is measured alone quantized and alone in float, on one converted program."
+CHOICES = ("a16w8", "float", "a8w8", "a8w4")
+VIEWS = ("Gain when it alone is float", "Noise when it alone is quantized")
+_FLOOR_DB = 100.0
+
+
+class SensitivityPanel(Panel):
+    """Bars of modules; the chosen one can be tried in another precision and turned into a rule."""
+
+    panel_id = "sensitivity"
+
+    def build(self) -> None:
+        context = self.context
+        self._shown: list[UnitSensitivity] = []
+        self._chosen: UnitSensitivity | None = None
+        self.desk = StudyDesk(
+            "sensitivity", SensitivityResult, context.document, context.runner,
+            context.session.cache, self,
+        )  # fmt: skip
+        self.trial = Trial(context.document, context.runner, context.history, self)
+        self.desk.changed.connect(lambda: self._mark("state"))
+        self.trial.changed.connect(self._show_trial)
+        self._make_head()
+        self.bars = ModuleBars("Sensitivity of modules", "gain [dB]", self._describe, self)
+        self.bars.bar_chosen.connect(self._on_bar_chosen)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.setSpacing(4)
+        layout.addLayout(self._head)
+        layout.addWidget(self.note)
+        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split.addWidget(self.bars)
+        split.addWidget(self._built_side())
+        split.setSizes([640, 260])
+        for number in (0, 1):
+            split.setCollapsible(number, False)
+        layout.addWidget(split, 1)
+
+    def refresh(self) -> None:
+        self._offer_configs()
+        self.desk.options = {"samples": self.samples.value()}
+        self.desk.look()
+        self._show_found()
+
+    def _offer_configs(self) -> None:
+        """Offer what the target takes, what is tried most first."""
+        project = self.context.document.project
+        known = preset_ids(project)
+        wanted = [name for name in CHOICES if name in known]
+        offered = wanted if len(wanted) > 1 else [*wanted, *known]
+        names = list(dict.fromkeys(offered))
+        if names != [self.config.itemText(row) for row in range(self.config.count())]:
+            self.config.clear()
+            self.config.addItems(names)
+
+    def set_theme(self, theme: Theme) -> None:
+        self.bars.set_theme(theme)
+
+    def render_selection(self, selected: Selected) -> None:
+        places = [
+            i for i, u in enumerate(self._shown)
+            if selected.modules & set(u.unit.matches) or u is self._chosen
+        ]  # fmt: skip
+        self.bars.choose(places)
+
+    def _make_head(self) -> None:
+        self.measure = QPushButton("Measure", self)
+        self.measure.clicked.connect(self._on_measure)
+        self.samples = QSpinBox(self)
+        self.samples.setRange(1, 100_000)
+        self.samples.setValue(DEFAULT_SAMPLES)
+        self.samples.setSuffix(" samples")
+        self.samples.setAccessibleName("Samples to measure on")
+        self.view = QComboBox(self)
+        self.view.addItems(VIEWS)
+        self.view.setAccessibleName("What the bars show")
+        self.view.activated.connect(lambda _index: self._show_found())
+        self.note = QLabel(self)
+        self.note.setObjectName("Hint")
+        self.note.setWordWrap(True)
+        self._head = QHBoxLayout()
+        for widget in (self.measure, self.samples, self.view):
+            self._head.addWidget(widget)
+        self._head.addStretch(1)
+
+    def _built_side(self) -> QWidget:
+        side = QWidget(self)
+        self.title = QLabel("Choose a module", side)
+        self.title.setObjectName("Subheading")
+        self.title.setWordWrap(True)
+        self.about = _lines(side)
+        self.config = QComboBox(side)
+        self.config.setAccessibleName("Precision to try")
+        self.attempt = QPushButton("Try it", side)
+        self.attempt.setToolTip("Quantize, measure and compile a copy; the project stays as it is")
+        self.attempt.clicked.connect(self._on_try)
+        self.outcome = _lines(side)
+        self.make_rule = QPushButton("Make it a rule", side)
+        self.make_rule.clicked.connect(self.trial.apply)
+        row = QHBoxLayout()
+        row.addWidget(self.config, 1)
+        row.addWidget(self.attempt)
+        layout = QVBoxLayout(side)
+        layout.setContentsMargins(10, 4, 0, 0)
+        layout.setSpacing(8)
+        for widget in (self.title, self.about):
+            layout.addWidget(widget)
+        layout.addLayout(row)
+        layout.addWidget(self.outcome)
+        layout.addWidget(self.make_rule)
+        layout.addStretch(1)
+        return side
+
+    def _show_found(self) -> None:
+        found, job = self.desk.found, self.desk.job
+        has_more = found is not None and self.desk.is_current and found.samples > 0
+        self.measure.setText("Pause" if job else "Go on" if has_more else "Measure")
+        is_done = has_more and found is not None and found.samples >= self.samples.value()
+        self.measure.setEnabled(bool(job) or not is_done)
+        self.measure.setToolTip("Measured; ask for more samples to go on" if is_done else "")
+        self.note.setText(self._sentence(found))
+        if found is None:
+            self._shown = []
+            self.bars.render_bars([], np.zeros(0))
+        else:
+            self._show_bars(found)
+        self.bars.set_stale(found is not None and not self.desk.is_current)
+        self._show_unit()
+
+    def _sentence(self, found: SensitivityResult | None) -> str:
+        job = self.desk.job
+        doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
+        if found is None:
+            return doing or NOTHING
+        said = (
+            f"Whole model {decibel(found.quantized.sqnr_db)} over "
+            f"{plural(found.samples, 'sample')} of {found.data}, "
+            f"{quality_origin(self.context.document.project)}."
+        )
+        if not self.desk.is_current:
+            said = f"For a former configuration: {said[0].lower()}{said[1:]}"
+        return f"{said} {doing}".strip()
+
+    def _show_bars(self, found: SensitivityResult) -> None:
+        gains = self.view.currentIndex() == 0
+        value = {u.unit.name: self._value(found, u, gains=gains) for u in found.units}
+        self._shown = sorted(found.units, key=lambda u: -value[u.unit.name])
+        lengths = np.asarray([value[u.unit.name] for u in self._shown])
+        self.bars.set_unit("gain in SQNR [dB]" if gains else f"noise [dB over -{_FLOOR_DB:g} dB]")
+        self.bars.render_bars([u.unit.name for u in self._shown], lengths)
+        self.render_selection(self.context.selection.value)
+
+    def _value(self, found: SensitivityResult, unit: UnitSensitivity, *, gains: bool) -> float:
+        if gains:
+            return found.gain_db(unit) or 0.0
+        alone = unit.only.sqnr_db
+        return 0.0 if alone is None else max(_FLOOR_DB - alone, 0.0)
+
+    def _describe(self, row: int) -> str:
+        return "\n".join((self._shown[row].unit.name, *self._about(self._shown[row])))
+
+    def _about(self, unit: UnitSensitivity) -> list[str]:
+        found = self.desk.found
+        assert found is not None
+        lines = [
+            f"alone quantized: {decibel(unit.only.sqnr_db)}",
+            f"alone in float: {decibel(unit.without.sqnr_db)} "
+            f"(gain {decibel(found.gain_db(unit))})",
+        ]
+        if found.labelled and found.samples:
+            share = found.samples
+            lines.append(
+                f"top-1 alone quantized {percent(unit.only.hits / share)}, "
+                f"alone in float {percent(unit.without.hits / share)}"
+            )
+        return [*lines, f"{count(unit.unit.weights)} weights"]
+
+    def _show_unit(self) -> None:
+        unit = self._chosen
+        current = {u.unit.name: u for u in self._shown}
+        unit = self._chosen = current.get(unit.unit.name) if unit is not None else None
+        self.title.setText(unit.unit.name if unit else "Choose a module")
+        self.about.setText("\n".join(self._about(unit)) if unit else "")
+        self._show_trial()
+
+    def _show_trial(self) -> None:
+        unit = self._chosen
+        self.attempt.setEnabled(unit is not None and not self.trial.is_running)
+        self.outcome.setText(self.trial.sentence())
+        candidate = self.trial.candidate
+        self.make_rule.setText(candidate.label if candidate else "Make it a rule")
+        fits = self.trial.fits and not self.trial.is_running
+        self.make_rule.setEnabled(fits)
+        self.make_rule.setToolTip("" if fits else "Try a precision first")
+
+    def _on_measure(self) -> None:
+        if self.desk.job is not None:
+            self.desk.pause()
+            return
+        self.desk.options = {"samples": self.samples.value()}
+        self.desk.start()
+
+    def _on_bar_chosen(self, row: int) -> None:
+        self._chosen = self._shown[row]
+        self._show_unit()
+        if self._chosen.unit.kind == "module_name":
+            self.context.selection.choose_modules(self._chosen.unit.matches, self.panel_id)
+        else:
+            self.context.selection.choose_nodes(self._chosen.unit.matches, self.panel_id)
+        self.render_selection(self.context.selection.value)
+
+    def _on_try(self) -> None:
+        project, unit, config = (
+            self.context.document.project, self._chosen, self.config.currentText(),
+        )  # fmt: skip
+        if project is not None and unit is not None:
+            self.trial.begin(f"Set {unit.unit.name} to {config}", give(project, unit.unit, config))
+
+
+def _lines(parent: QWidget) -> QLabel:
+    label = QLabel(parent)
+    label.setWordWrap(True)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return label

@@ -1,0 +1,81 @@
+"""The lines of a text file of any length: found once, read when they are looked at."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QAbstractListModel, QObject, Qt
+
+from ui.shared.log_lines import ROOT, AnyIndex, Role
+
+_CHUNK = 8 << 20
+_LONGEST = 2000
+
+
+class TextFileModel(QAbstractListModel):
+    """One row a line. ``level`` tells how loud a line is.
+
+    A file that cannot be read has no lines. Eight bytes a line are kept, and no text.
+    """
+
+    def __init__(self, level: Callable[[str], str], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._level = level
+        self._text: mmap.mmap | bytes = b""
+        self._starts: NDArray[np.int64] = np.zeros(1, np.int64)
+
+    def open(self, path: Path) -> None:
+        """Show another file; the one before is closed."""
+        self.beginResetModel()
+        self._close()
+        try:
+            with path.open("rb") as file:
+                self._text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError):
+            # An empty file cannot be mapped.
+            self._text = b""
+        self._starts = _line_starts(self._text)
+        self.endResetModel()
+
+    def close(self) -> None:
+        """Show nothing."""
+        self.beginResetModel()
+        self._close()
+        self.endResetModel()
+
+    def rowCount(self, parent: AnyIndex = ROOT) -> int:
+        return 0 if parent.isValid() else len(self._starts) - 1
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid() or not 0 <= index.row() < self.rowCount():
+            return None
+        shown = {Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole}
+        if role not in shown and role not in {Qt.ItemDataRole.AccessibleTextRole, Role.LEVEL}:
+            return None
+        line = self._line(index.row())
+        return self._level(line) if role == Role.LEVEL else line
+
+    def _line(self, row: int) -> str:
+        begin, end = int(self._starts[row]), int(self._starts[row + 1])
+        data = self._text[begin : min(end, begin + _LONGEST)]
+        return data.decode("utf-8", "replace").rstrip("\r\n").replace("\r", " ").replace("\0", " ")
+
+    def _close(self) -> None:
+        if isinstance(self._text, mmap.mmap):
+            self._text.close()
+        self._text, self._starts = b"", np.zeros(1, np.int64)
+
+
+def _line_starts(text: mmap.mmap | bytes) -> NDArray[np.int64]:
+    """Return where each line begins, and the end of the last one."""
+    found = [np.zeros(1, np.int64)]
+    for at in range(0, len(text), _CHUNK):
+        piece = np.frombuffer(text[at : at + _CHUNK], np.uint8)
+        found.append(np.flatnonzero(piece == ord("\n")) + at + 1)
+    starts = np.concatenate(found)
+    return starts if starts[-1] == len(text) else np.append(starts, len(text))

@@ -1,0 +1,216 @@
+"""What a run on a simulator told, in tabs: sentences, outputs, operations, events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QTabWidget, QVBoxLayout, QWidget
+
+from ui.shared.bar_plot import DifferencePlot
+from ui.shared.figure_table import Column, FigureTableModel, FigureView
+from ui.shared.figures import DASH, count, percent
+from ui.shared.theme import Theme
+from ui.state.model_index import inside
+from workbench.results import RuntimeEvent, SimulationResult, TracedOperation
+
+
+def excess(row: TracedOperation) -> float | None:
+    """Return how much longer than estimated it took, as part of the estimate."""
+    more = row.difference
+    return None if more is None or not row.estimated else more / row.estimated
+
+
+def _signed(value: float | None) -> str:
+    return DASH if value is None else f"{'+' if value > 0 else ''}{count(value)}"
+
+
+def _signed_percent(value: float | None) -> str:
+    return DASH if value is None else f"{'+' if value > 0 else ''}{percent(value, 0)}"
+
+
+def _describe(row: TracedOperation) -> str:
+    lines = (
+        f"{row.operator}  {row.name}",
+        row.module or "not matched to a module",
+        f"{count(row.estimated)} cycles estimated (Vela)",
+        f"{count(row.cycles)} cycles measured (FVP)" if row.cycles is not None
+        else "not measured: its commands were read together with those of another operation",
+    )  # fmt: skip
+    return "\n".join(lines)
+
+
+TRACED_COLUMNS: tuple[Column[TracedOperation], ...] = (
+    Column("Operator", lambda r: r.operator),
+    Column("Module", lambda r: r.module or DASH),
+    Column("Estimated", lambda r: count(r.estimated), lambda r: r.estimated,
+           "Cycles of one inference, estimated by Vela"),
+    Column("Measured", lambda r: count(r.cycles) if r.cycles is not None else DASH,
+           lambda r: r.cycles, "Cycles of one inference on the simulator, a mean"),
+    Column("Difference", lambda r: _signed(r.difference), lambda r: r.difference,
+           "Measured less estimated"),
+    Column("Part", lambda r: _signed_percent(excess(r)), excess,
+           "The difference as part of the estimate"),
+    Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
+    Column("Name", lambda r: r.name),
+)  # fmt: skip
+
+
+_KINDS = {"cpu": "CPU kernel", "npu": "NPU delegate", "runtime": "Runtime"}
+EVENT_COLUMNS: tuple[Column[RuntimeEvent], ...] = (
+    Column("Event", lambda r: r.name),
+    Column("Where", lambda r: _KINDS.get(r.kind, r.kind)),
+    Column("CPU cycles", lambda r: count(r.cycles), lambda r: r.cycles,
+           "Of one call, a mean; a delegate's with the wait for the NPU"),
+    Column("Calls", lambda r: count(r.calls), lambda r: r.calls),
+)  # fmt: skip
+
+
+class EventTableModel(FigureTableModel[RuntimeEvent]):
+    """What the runtime recorded."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(EVENT_COLUMNS, lambda r: f"{r.name}\nmeasured (FVP, ETDump)", parent)
+
+
+@dataclass(frozen=True)
+class SampleRow:
+    """One sample: how far its outputs are off [LSB], and whether the greatest is the same."""
+
+    number: int
+    to_reference: int
+    to_quantized: int
+    same_argmax: bool
+
+
+def sample_rows(result: SimulationResult) -> list[SampleRow]:
+    """Return a row for each sample whose outputs were compared."""
+    reference, quantized = result.against_reference, result.against_quantized
+    return [
+        SampleRow(number, *figures)
+        for number, figures in enumerate(
+            zip(reference.sample_max_lsb, quantized.sample_max_lsb, quantized.sample_argmax,
+                strict=False), 1,
+        )
+    ]  # fmt: skip
+
+
+SAMPLE_COLUMNS: tuple[Column[SampleRow], ...] = (
+    Column("Sample", lambda r: str(r.number), lambda r: r.number),
+    Column("TOSA", lambda r: str(r.to_reference), lambda r: r.to_reference,
+           "Largest difference to the TOSA reference model [LSB of the output]"),
+    Column("Quantized", lambda r: str(r.to_quantized), lambda r: r.to_quantized,
+           "Largest difference to the quantized model [LSB of the output]"),
+    Column("Arg-max", lambda r: "same" if r.same_argmax else "other", None,
+           "Whether the greatest output is the quantized model's"),
+)  # fmt: skip
+
+
+class SampleTableModel(FigureTableModel[SampleRow]):
+    """All samples that were run."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(SAMPLE_COLUMNS, lambda r: f"Sample {r.number}\nmeasured (FVP)", parent)
+
+
+class TracedTableModel(FigureTableModel[TracedOperation]):
+    """All operations that were traced."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(TRACED_COLUMNS, _describe, parent)
+
+
+_DIFFERENCE, _DELEGATE = 4, 6
+TOLD, OUTPUTS, OPERATIONS, EVENTS = range(4)
+
+
+class SimulationView(QTabWidget):
+    """Four tabs; those with nothing in them are hidden.
+
+    Signals:
+        modules_chosen: the modules of the operations that were chosen.
+    """
+
+    modules_chosen = Signal(list)
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setDocumentMode(True)
+        self.text = QLabel()
+        self.traced = TracedTableModel(self)
+        self.traced_table = FigureView("Cycles of each operation", self.traced, self)
+        self.traced_table.rows_chosen.connect(self._on_operations_chosen)
+        self.traced_table.sortByColumn(_DIFFERENCE, Qt.SortOrder.DescendingOrder)
+        self.events = EventTableModel(self)
+        self.event_table = FigureView("Recorded events", self.events, self)
+        self.addTab(self._told(), "What it told")
+        self.addTab(self._outputs(), "Outputs")
+        self.addTab(self.traced_table, "Estimated and measured")
+        self.addTab(self.event_table, "Recorded events")
+
+    def render_result(
+        self, value: SimulationResult, text: str, theme: Theme, *, stale: bool
+    ) -> None:
+        """Show a run; ``text`` are its sentences."""
+        self.text.setText(text)
+        self.traced.set_rows(value.traced)
+        self.events.set_rows(value.events)
+        self.samples.set_rows(sample_rows(value))
+        for table in (self.traced_table, self.event_table, self.sample_table):
+            table.set_look(theme, stale=stale)
+        for plot, found in (
+            (self.to_reference, value.against_reference),
+            (self.to_quantized, value.against_quantized),
+        ):
+            plot.set_theme(theme)
+            plot.render_counts(found.histogram)
+            plot.set_stale(stale)
+        self.setTabVisible(OUTPUTS, bool(value.against_reference.elements))
+        self.setTabVisible(OPERATIONS, bool(value.traced))
+        self.setTabVisible(EVENTS, bool(value.events))
+        several = len({row.delegate for row in value.traced}) > 1
+        self.traced_table.setColumnHidden(_DELEGATE, not several)
+
+    def choose_modules(self, modules: frozenset[str]) -> None:
+        """Mark the operations of modules."""
+        rows = [
+            shown for shown in range(self.traced.rowCount())
+            if (row := self.traced.row_at(shown)) and row.module and inside(row.module, modules)
+        ]  # fmt: skip
+        self.traced_table.choose_rows(rows, reveal=True)
+
+    def _told(self) -> QScrollArea:
+        self.text.setWordWrap(True)
+        self.text.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        scroll = QScrollArea(self)
+        scroll.setWidget(self.text)
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QScrollArea.Shape.NoFrame)
+        scroll.viewport().setAutoFillBackground(False)
+        self.text.setAutoFillBackground(False)
+        return scroll
+
+    def _outputs(self) -> QSplitter:
+        self.to_reference = DifferencePlot("TOSA reference model", self)
+        self.to_quantized = DifferencePlot("quantized model", self)
+        self.samples = SampleTableModel(self)
+        self.sample_table = FigureView("Samples", self.samples, self)
+        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split.addWidget(self.sample_table)
+        for title, plot in (
+            ("Differences to the TOSA reference model", self.to_reference),
+            ("Differences to the quantized model", self.to_quantized),
+        ):
+            page = QWidget(split)
+            layout = QVBoxLayout(page)
+            layout.setContentsMargins(6, 6, 0, 0)
+            layout.addWidget(QLabel(title, page))
+            layout.addWidget(plot, 1)
+        split.setSizes([430, 270, 270])
+        return split
+
+    def _on_operations_chosen(self, shown: Sequence[int]) -> None:
+        rows = [self.traced.row_at(number) for number in shown]
+        self.modules_chosen.emit([row.module for row in rows if row is not None and row.module])

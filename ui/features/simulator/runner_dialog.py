@@ -1,0 +1,129 @@
+"""Asks what a runner is to be built for, and from which checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QFormLayout,
+    QLabel,
+    QLineEdit,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.forms import PathField, make_primary
+from workbench.deploy.simulators.runner_build import SCRIPT, SETUP
+
+_PLACEMENTS = (
+    ("semihosting", "From a file, when it runs: for any program (semihosting)"),
+    ("embedded", "Built in: for this program alone"),
+    ("address", "At an address in memory"),
+)
+_SETUP_MISSING = (
+    "Its tools were not set up: run examples/arm/setup.sh in it and accept Arm's licence yourself."
+)
+
+
+class RunnerDialog(QDialog):
+    """A short form.
+
+    Signals:
+        wanted: the options of the study ``runner``.
+    """
+
+    wanted = Signal(dict)
+
+    def __init__(self, target: str, memory_mode: str, checkout: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Build a runner")
+        self.checkout = PathField("ExecuTorch checkout", "", self, kind="folder")
+        self.checkout.set_text(checkout)
+        self.checkout.edited.connect(self._show_state)
+        self.placement = QComboBox(self)
+        for name, title in _PLACEMENTS:
+            self.placement.addItem(title, name)
+        self.placement.currentIndexChanged.connect(self._show_state)
+        self.address = QLineEdit("0x62000000", self)
+        self.address.setAccessibleName("Address")
+        self.address.textEdited.connect(self._show_state)
+        self.etdump = QCheckBox("Record events for ExecuTorch's inspector (ETDump)", self)
+        self.state = QLabel(self)
+        self.state.setObjectName("Hint")
+        self.state.setWordWrap(True)
+        kinds = QDialogButtonBox.StandardButton
+        self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
+        self.build = self.buttons.button(kinds.Ok)
+        self.build.setText("Build")
+        make_primary(self.build)
+        self.buttons.accepted.connect(self._on_accepted)
+        self.buttons.rejected.connect(self.reject)
+        self._lay_out(target, memory_mode)
+        self._show_state()
+
+    def _lay_out(self, target: str, memory_mode: str) -> None:
+        title = QLabel(f"{target}, {memory_mode}", self)
+        title.setObjectName("Subheading")
+        words = QLabel(
+            "ExecuTorch's own script builds it in the background, with memory pools computed from "
+            "the compiled program. It takes some minutes the first time.", self,
+        )  # fmt: skip
+        words.setWordWrap(True)
+        self.form = QFormLayout()
+        self.form.setHorizontalSpacing(14)
+        self.form.setVerticalSpacing(8)
+        self.form.addRow("ExecuTorch checkout", self.checkout)
+        self.form.addRow("The program comes", self.placement)
+        self.form.addRow("Address", self.address)
+        self.form.addRow("", self.etdump)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(16, 14, 16, 14)
+        layout.setSpacing(12)
+        for part in (title, words):
+            layout.addWidget(part)
+        layout.addLayout(self.form)
+        layout.addWidget(self.state)
+        layout.addWidget(self.buttons)
+        self.setMinimumWidth(580)
+
+    def _show_state(self, *_: object) -> None:
+        is_address = self.placement.currentData() == "address"
+        self.form.setRowVisible(self.address, is_address)
+        problem = _problem(self.checkout.text())
+        if is_address and not problem and not _is_address(self.address.text()):
+            problem = "An address is written as 0x62000000."
+        self.state.setText(problem)
+        self.state.setVisible(bool(problem))
+        self.build.setEnabled(not problem)
+        QTimer.singleShot(0, self, self.adjustSize)
+
+    def _on_accepted(self) -> None:
+        self.wanted.emit({
+            "checkout": self.checkout.text(),
+            "wanted": self.placement.currentData(),
+            "address": self.address.text().strip(),
+            "etdump": self.etdump.isChecked(),
+        })  # fmt: skip
+        self.accept()
+
+
+def _problem(checkout: str) -> str:
+    if not checkout:
+        return "Name the folder of an ExecuTorch checkout (git clone, tag v1.5.1)."
+    folder = Path(checkout).expanduser()
+    if not (folder / SCRIPT).is_file():
+        return f"This is no ExecuTorch checkout: {SCRIPT} is missing."
+    return "" if (folder / SETUP).is_file() else _SETUP_MISSING
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return text.strip().startswith("0x") and 0 < int(text, 16) < 1 << 32
+    except ValueError:
+        return False

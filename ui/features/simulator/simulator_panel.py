@@ -1,0 +1,365 @@
+"""Simulator: what this machine has to run programs with, the run as it goes, and what it gave."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import JsonValue
+from PySide6.QtCore import QSortFilterProxyModel, Qt, Signal
+from PySide6.QtGui import QFontDatabase
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QFileDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QListView,
+    QProgressBar,
+    QPushButton,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.features.simulator.run_log import TextFileModel
+from ui.features.simulator.run_view import SimulationView
+from ui.features.simulator.runner_dialog import RunnerDialog
+from ui.shared.chip import LineDelegate
+from ui.shared.figure_cards import FigureCards
+from ui.shared.log_lines import Role
+from ui.shared.result_panel import ResultPanel, StageFrame
+from ui.shared.simulation_text import simulation_cards, simulation_text
+from ui.shared.theme import Theme
+from ui.state.jobs import Job
+from ui.state.selection import Selected
+from workbench.deploy.simulators.compatibility import Setup, read_runner, runner_for
+from workbench.deploy.simulators.discovery import (
+    MachineSettings,
+    adopt_runner,
+    device_of,
+    find,
+    load_settings,
+    save_settings,
+)
+from workbench.deploy.simulators.log_parser import level_of
+from workbench.deploy.simulators.runner_build import known_checkouts
+from workbench.errors import WorkbenchError
+from workbench.pipeline.plan import simulator_setup
+from workbench.project.model import Project
+from workbench.results import SimulationResult
+from workbench.targets import target_of
+
+
+class MachineBar(QWidget):
+    """Two lines with a path each, and a switch.
+
+    Signals:
+        simulator_chosen: path of a simulator.
+        runner_chosen: path of a runner.
+        fast_switched: whether cycles are given up for speed.
+        build_asked: a runner is to be built.
+        build_stopped: the build that runs is not wanted any more.
+        trace_switched: whether the cycles of each operation are traced.
+    """
+
+    simulator_chosen = Signal(str)
+    runner_chosen = Signal(str)
+    fast_switched = Signal(bool)
+    trace_switched = Signal(bool)
+    build_asked = Signal()
+    build_stopped = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        grid = QGridLayout(self)
+        grid.setContentsMargins(8, 6, 8, 0)
+        grid.setHorizontalSpacing(10)
+        grid.setVerticalSpacing(4)
+        grid.setColumnStretch(1, 1)
+        self.simulator, self.choose_simulator = self._line(grid, 0, "Simulator")
+        self.runner, self.choose_runner = self._line(grid, 1, "Runner")
+        self.build = QPushButton("Build\u2026", self)
+        self.build.setToolTip("Build one from an ExecuTorch checkout")
+        self.build.clicked.connect(self._on_build_clicked)
+        grid.addWidget(self.build, 1, 3)
+        self._is_building = False
+        self.choose_simulator.clicked.connect(
+            lambda: self._ask("Simulator (FVP)", self.simulator_chosen.emit)
+        )
+        self.choose_runner.clicked.connect(
+            lambda: self._ask("Runner (arm_executor_runner)", self.runner_chosen.emit)
+        )
+        self.fast = QCheckBox("Functional only: quicker, no cycles", self)
+        self.fast.clicked.connect(self.fast_switched)
+        self.trace = QCheckBox("Cycles of each operation (PMU trace)", self)
+        self.trace.clicked.connect(self.trace_switched)
+        switches = QHBoxLayout()
+        switches.setSpacing(18)
+        for switch in (self.fast, self.trace):
+            switches.addWidget(switch)
+        switches.addStretch(1)
+        grid.addLayout(switches, 2, 1, 1, 3)
+        self.hint = QLabel(self)
+        self.hint.setObjectName("Hint")
+        self.hint.setWordWrap(True)
+        grid.addWidget(self.hint, 3, 0, 1, 4)
+        self.progress = QProgressBar(self)
+        self.progress.setAccessibleName("Building a runner")
+        self.progress.setFormat("Building a runner: %p %")
+        self.progress.hide()
+        grid.addWidget(self.progress, 4, 0, 1, 4)
+
+    def render_machine(
+        self, simulator: Path | None, runner: Path | None, hint: str, *, fast: bool, trace: bool
+    ) -> None:
+        """Show what there is; None is what is missing."""
+        self.simulator.setText(_short(simulator) or "not found")
+        self.simulator.setToolTip(str(simulator or ""))
+        self.runner.setText(_short(runner) or "none named for this target")
+        self.runner.setToolTip(str(runner or ""))
+        self.fast.setChecked(fast)
+        self.trace.setChecked(trace and not fast)
+        self.trace.setEnabled(not fast)
+        self.trace.setToolTip("A functional run has no cycles to trace" if fast else "")
+        self.hint.setText(hint)
+        self.hint.setVisible(bool(hint))
+
+    def render_build(self, share: float | None) -> None:
+        """Show how far a build is, in [0, 1]; None when none runs."""
+        self._is_building = share is not None
+        self.build.setText("Stop" if self._is_building else "Build\u2026")
+        self.build.setAccessibleName("Stop building" if self._is_building else "Build a runner")
+        self.progress.setVisible(self._is_building)
+        self.progress.setValue(round(100 * (share or 0.0)))
+
+    def _on_build_clicked(self) -> None:
+        (self.build_stopped if self._is_building else self.build_asked).emit()
+
+    def _line(self, grid: QGridLayout, row: int, title: str) -> tuple[QLabel, QPushButton]:
+        name, value = QLabel(title, self), QLabel(self)
+        value.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        value.setMinimumWidth(80)
+        button = QPushButton("Choose\u2026", self)
+        button.setAccessibleName(f"Choose {title.lower()}")
+        for column, part in enumerate((name, value, button)):
+            grid.addWidget(part, row, column)
+        return value, button
+
+    def _ask(self, title: str, chosen: object) -> None:
+        dialog = QFileDialog(self, title, str(Path.home()))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.fileSelected.connect(chosen)
+        dialog.open()
+
+
+def _short(path: Path | None) -> str:
+    """Return the end of a path: runners all have the same name, their folders tell them apart."""
+    if path is None:
+        return ""
+    return str(path) if len(path.parts) <= 3 else f"\u2026/{'/'.join(path.parts[-2:])}"
+
+
+NOTHING = (
+    "The program runs on Arm's simulator here: its outputs are compared with the quantized model "
+    "and the TOSA reference model, its cycles with Vela's estimate."
+)
+LOG_FILE = "uart.log"
+
+
+class SimulatorPanel(ResultPanel):
+    """The machine above, figures and sentences in the middle, the serial port below."""
+
+    panel_id = "simulator"
+
+    def build_frames(self) -> None:
+        self.machine = MachineBar(self)
+        self.machine.simulator_chosen.connect(self._on_simulator_chosen)
+        self.machine.runner_chosen.connect(self._on_runner_chosen)
+        self.machine.fast_switched.connect(
+            lambda on: self._change(lambda s: s.model_copy(update={"fast": on}))
+        )
+        self.machine.trace_switched.connect(
+            lambda on: self._change(lambda s: s.model_copy(update={"trace": on}))
+        )
+        self.machine.build_asked.connect(self._on_build_asked)
+        self._build_job = self._running = ""
+        self._shown_log: Path | None = None
+        self.machine.build_stopped.connect(lambda: self.context.runner.cancel(self._build_job))
+        self.context.runner.job_changed.connect(self._on_job_changed)
+        self.frames["run"] = StageFrame("Measurements", NOTHING, self._make, self)
+        split = QSplitter(Qt.Orientation.Vertical, self)
+        split.addWidget(self.frames["run"])
+        split.addWidget(self._make_log())
+        split.setSizes([420, 160])
+        split.setCollapsible(0, False)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(self.machine)
+        layout.addWidget(split, 1)
+
+    def refresh(self) -> None:
+        super().refresh()
+        self._show_machine()
+
+    def set_theme(self, theme: Theme) -> None:
+        self.log.viewport().update()
+        if self.has("run"):
+            self.show_results()
+
+    def show_results(self) -> None:
+        shown = self.read(SimulationResult, "run")
+        self.show_frame("run", shown)
+        if shown is None:
+            return
+        cards = simulation_cards(shown.value)
+        self.cards.render_cards(cards, self.context.theme, stale=not shown.current)
+        log = f"Everything that was printed: {shown.folder / LOG_FILE}"
+        self._show_printed(shown.folder / LOG_FILE)
+        text = f"{simulation_text(shown.value)}\n{log}"
+        self.view.render_result(
+            shown.value, text, self.context.theme, stale=not shown.current
+        )  # fmt: skip
+
+    def _show_printed(self, log: Path) -> None:
+        """Show all that a finished run printed; while one runs, what comes in."""
+        if self._running or log == self._shown_log:
+            return
+        self._shown_log = log
+        self._printed.open(log)
+        self.log.setModel(self._printed)
+
+    def _show_live(self) -> None:
+        self._shown_log = None
+        self.log.setModel(self._live)
+        self._printed.close()
+
+    def render_selection(self, selected: Selected) -> None:
+        if not self.has("run") or selected.origin == self.panel_id:
+            return
+        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        self.view.choose_modules(modules)
+
+    def _make(self, content: QWidget) -> None:
+        self.cards = FigureCards(content)
+        self.view = SimulationView(content)
+        self.view.modules_chosen.connect(
+            lambda modules: self.context.selection.choose_modules(modules, self.panel_id)
+        )
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.setSpacing(8)
+        layout.addWidget(self.cards)
+        layout.addWidget(self.view, 1)
+
+    def _make_log(self) -> QListView:
+        self._live = QSortFilterProxyModel(self)
+        self._live.setSourceModel(self.context.log)
+        self._live.setFilterRole(Role.STAGE)
+        self._live.setFilterRegularExpression("^run$")
+        self._printed = TextFileModel(level_of, self)
+        self.log = QListView(self)
+        self.log.setModel(self._live)
+        self.log.setAccessibleName("Serial port of the simulator")
+        self.log.setUniformItemSizes(True)
+        font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+        font.setPixelSize(12)
+        self.log.setFont(font)
+        self.log.setItemDelegate(LineDelegate(lambda: self.context.theme, Role.LEVEL, self.log))
+        self._live.rowsInserted.connect(self.log.scrollToBottom)
+        return self.log
+
+    def _show_machine(self) -> None:
+        project = self.context.document.project
+        if project is None:
+            return
+        try:
+            is_simulated = "run" in target_of(project.target.id).stages
+        except WorkbenchError:
+            is_simulated = False
+        self.machine.setVisible(is_simulated)
+        if not is_simulated:
+            return
+        found = simulator_setup(project)
+        hint = "" if isinstance(found, Setup) else f"{found.message} {found.hint}"
+        settings, installed, runner = MachineSettings(), None, None
+        with contextlib.suppress(WorkbenchError):
+            settings = load_settings()
+            device = device_of(project.target.id)
+            installed = find(device.simulator, settings)
+            runner = runner_for(device, _memory_mode(project), settings)
+        self.machine.render_machine(
+            installed.path if installed else None, runner.path if runner else None, hint,
+            fast=settings.fast, trace=settings.trace,
+        )  # fmt: skip
+
+    def _on_simulator_chosen(self, path: str) -> None:
+        project = self.context.document.project
+        if project is None:
+            return
+
+        def put(settings: MachineSettings) -> MachineSettings:
+            family = device_of(project.target.id).family
+            return settings.model_copy(update={"simulators": {**settings.simulators, family: path}})
+
+        self._change(put)
+
+    def _on_runner_chosen(self, path: str) -> None:
+        try:
+            adopt_runner(read_runner(Path(path)).path)
+        except WorkbenchError as error:
+            self.context.notices.error(error)
+        self._machine_changed()
+
+    def _on_build_asked(self) -> None:
+        project = self.context.document.project
+        if project is None:
+            return
+        named = load_settings().executorch
+        (checkout,) = known_checkouts(named)
+        dialog = RunnerDialog(
+            project.target.id, _memory_mode(project),
+            str(checkout) if named or checkout.is_dir() else "", self,
+        )  # fmt: skip
+        dialog.wanted.connect(self._on_build_wanted)
+        dialog.open()
+
+    def _on_build_wanted(self, options: dict[str, JsonValue]) -> None:
+        checkout = str(options["checkout"])
+        self._change(lambda s: s.model_copy(update={"executorch": checkout}))
+        project = self.context.document.project
+        if project is not None:
+            self.context.runner.run_study("runner", project, self.context.document.folder, options)
+
+    def _on_job_changed(self, job: Job) -> None:
+        is_run = not job.study and job.stage == "run"
+        if is_run and not job.over and self._running != job.id:
+            self._running = job.id
+            self._show_live()
+        elif job.over and self._running == job.id:
+            self._running = ""
+            self.show_results()
+        if job.study == "runner":
+            self._build_job = job.id
+            self.machine.render_build(None if job.over else job.progress or 0.0)
+            if job.state == "done":
+                self._machine_changed()
+
+    def _change(self, edit: Callable[[MachineSettings], MachineSettings]) -> None:
+        """Change what is remembered of this machine, and plan again."""
+        try:
+            save_settings(edit(load_settings()))
+        except WorkbenchError as error:
+            self.context.notices.error(error)
+        self._machine_changed()
+
+    def _machine_changed(self) -> None:
+        self._show_machine()
+        self.context.session.machine_changed.emit()
+
+
+def _memory_mode(project: Project) -> str:
+    choice = target_of(project.target.id).complete(project.target)
+    return str(choice.options.get("memory_mode", ""))

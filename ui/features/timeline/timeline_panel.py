@@ -1,0 +1,254 @@
+"""Timeline: one inference on CPU, NPU and memories, and the sums of any stretch of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from ui.features.timeline.timeline_plot import TimelinePlot
+from ui.shared.cost_table import OperationRow, describe_operation, operation_rows
+from ui.shared.figures import count, percent
+from ui.shared.result_panel import ResultPanel, Shown, StageFrame
+from ui.shared.simulation_text import origin_of
+from ui.shared.theme import Theme
+from ui.state.model_index import inside
+from ui.state.selection import Selected
+from workbench.analysis.timeline import CpuStop, Timeline, is_trace_of, timeline
+from workbench.errors import WorkbenchError
+from workbench.graph.labels import operator_name
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.results import GRAPH_FILE, CpuNode, LowerResult, SimulationResult
+from workbench.text import plural
+
+_MOST_LINES = 12
+
+
+def origin_sentence(lowered: LowerResult, shown: Timeline, origin: str) -> str:
+    """Return what the lanes show and what nobody knows.
+
+    ``origin`` is how the cycles came about, e.g. ``estimated (Vela 5.1.0)``.
+    """
+    where = f"{lowered.target}, {lowered.system_config}, {lowered.memory_mode}"
+    said = [f"{origin[:1].upper()}{origin[1:]} for {where}."]
+    if shown.is_measured:
+        said.append("A mean over the inferences. Memories are not measured by operation.")
+        without = sum(1 for span in shown.spans if span.measured is None)
+        if without:
+            without_length = plural(without, "operation")
+            said.append(f"Not measured by itself, so without a length here: {without_length}.")
+    elif shown.spans:
+        said.append(
+            "Darker: computing. When in an operation a memory is busy is not known: it is drawn "
+            "from the start."
+        )
+    else:
+        said.append("Nothing runs on the NPU.")
+    if shown.stops:
+        said.append("\u25c6 operators on the CPU: Vela does not say how long they take.")
+    if shown.unplaced:
+        number = len(shown.unplaced)
+        said.append(f"Of {count(number)} on the CPU it is not known when they run.")
+    return " ".join(said)
+
+
+def sums_sentence(shown: Timeline, places: Sequence[int], nodes: Sequence[CpuNode]) -> str:
+    """Return the figures of operations, and how many operators on the CPU; "" for nothing."""
+    said = []
+    if places:
+        sums = shown.sums(places)
+        kind = "measured" if shown.is_measured else "estimated"
+        parts = [
+            f"{plural(sums.operations, 'operation')} on the NPU: {count(sums.cycles)} cycles "
+            f"{kind}, {percent(sums.share)} of all"
+        ]
+        if shown.is_measured:
+            parts.append(f"{count(sums.estimated)} estimated")
+        parts.append(f"computing {count(sums.npu)}, SRAM {count(sums.sram)}, external memory "
+                     f"{count(sums.external)} cycles estimated")  # fmt: skip
+        parts.append(f"{count(sums.macs)} MACs")
+        most_first = sorted(sums.bounds.items(), key=lambda pair: -pair[1])
+        if most_first:
+            parts.append("bound by " + ", ".join(f"{what} ({count(n)})" for what, n in most_first))
+        said.append("; ".join(parts) + ".")
+    if nodes:
+        names = ", ".join(dict.fromkeys(operator_name(node.op) for node in nodes[:_MOST_LINES]))
+        said.append(f"{plural(len(nodes), 'operator')} on the CPU, length unknown: {names}.")
+    return " ".join(said)
+
+
+def describe_stop(stop: CpuStop) -> str:
+    """Return what the CPU does at a stop, in lines."""
+    lines = [f"{plural(len(stop.nodes), 'operator')} on the CPU, length unknown"]
+    for node in stop.nodes[:_MOST_LINES]:
+        lines.append(f"{operator_name(node.op)}  {node.module}".rstrip())
+        if node.reason:
+            lines.append(f"    {node.reason}")
+    if len(stop.nodes) > _MOST_LINES:
+        lines.append(f"and {count(len(stop.nodes) - _MOST_LINES)} more")
+    return "\n".join(lines)
+
+
+NO_TIMELINE = "When everything runs on the device appears here once it has been compiled."
+KEYS = (
+    "Drag for the sums of a stretch; click for an operation. W S zoom at the pointer, A D move, "
+    "F shows all."
+)
+ESTIMATED, MEASURED = range(2)
+
+
+class TimelinePanel(ResultPanel):
+    """Where the figures come from, the lanes, and the sums of what is chosen."""
+
+    panel_id = "timeline"
+
+    def build_frames(self) -> None:
+        self._rows: list[OperationRow] = []
+        self._key: tuple[Path, Path | None, bool] | None = None
+        self._lowered: Shown[LowerResult] | None = None
+        self._run: SimulationResult | None = None
+        self._program: GraphSnapshot | None = None
+        self._chosen: list[int] = []
+        self._stops: list[int] = []
+        self.frames["lower"] = StageFrame("Estimates", NO_TIMELINE, self._make, self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(self.frames["lower"])
+
+    def set_theme(self, theme: Theme) -> None:
+        if self.has("lower"):
+            self.plot.set_theme(theme)
+
+    def show_results(self) -> None:
+        lowered = self.read_program()
+        self.show_frame("lower", lowered)
+        if lowered is None:
+            return
+        run = self.read(SimulationResult, "run")
+        is_of_it = (
+            run is not None and run.current and lowered.current
+            and is_trace_of(run.value.traced, lowered.value)
+        )  # fmt: skip
+        key = (lowered.folder, run.folder if run and is_of_it else None, lowered.current)
+        if key != self._key:
+            self._key = key
+            self._lowered, self._run = lowered, run.value if run and is_of_it else None
+            self._show_choices(lowered.value)
+            self._show_program(lowered)
+            self._show_timeline()
+
+    def render_selection(self, selected: Selected) -> None:
+        if not self.has("lower") or selected.origin == self.panel_id:
+            return
+        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        places = [
+            r.place for r in self._rows
+            if r.operation.module and inside(r.operation.module, modules)
+        ]  # fmt: skip
+        self.plot.leave_stretch()
+        self._sum_up(places, [
+            number for number, stop in enumerate(self.plot.timeline.stops)
+            if any(node.node in selected.nodes for node in stop.nodes)
+        ])  # fmt: skip
+
+    def _make(self, content: QWidget) -> None:
+        self.origin = QLabel(content)
+        self.origin.setObjectName("Hint")
+        self.origin.setWordWrap(True)
+        self.cycles = QComboBox(content)
+        self.cycles.setAccessibleName("Cycles")
+        self.cycles.activated.connect(lambda _index: self._show_timeline())
+        self.plot = TimelinePlot(self._describe_span, self._describe_stop, content)
+        self.plot.span_chosen.connect(self._on_span_chosen)
+        self.plot.stop_chosen.connect(self._on_stop_chosen)
+        self.plot.stretch_chosen.connect(self._on_stretch_chosen)
+        self.sums = QLabel(content)
+        self.sums.setWordWrap(True)
+        self.sums.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.sums.setMinimumHeight(2 * self.sums.fontMetrics().lineSpacing())
+        self.sums.setAlignment(Qt.AlignmentFlag.AlignTop)
+        row = QHBoxLayout()
+        row.addWidget(self.cycles, 0, Qt.AlignmentFlag.AlignTop)
+        row.addWidget(self.origin, 1)
+        layout = QVBoxLayout(content)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.setSpacing(6)
+        layout.addLayout(row)
+        layout.addWidget(self.plot, 1)
+        layout.addWidget(self.sums)
+
+    def _show_choices(self, lowered: LowerResult) -> None:
+        chosen = self.cycles.currentIndex()
+        self.cycles.clear()
+        self.cycles.addItem(f"estimated (Vela {lowered.vela_version})")
+        if self._run is not None:
+            self.cycles.addItem(origin_of(self._run))
+        self.cycles.setCurrentIndex(chosen if 0 <= chosen < self.cycles.count() else ESTIMATED)
+        self.cycles.setVisible(self._run is not None)
+
+    def _show_program(self, lowered: Shown[LowerResult]) -> None:
+        self._rows = operation_rows(lowered.value)
+        try:
+            self._program = GraphSnapshot.load(lowered.folder / GRAPH_FILE)
+        except WorkbenchError:
+            self._program = None
+        self.plot.set_stale(not lowered.current)
+
+    def _show_timeline(self) -> None:
+        if self._lowered is None:
+            return
+        lowered = self._lowered.value
+        traced = (
+            self._run.traced if self._run and self.cycles.currentIndex() == MEASURED else ()
+        )  # fmt: skip
+        found = timeline(lowered, self._program, traced)
+        origin = self.cycles.currentText()
+        self.plot.render_timeline(found, origin)
+        self.origin.setText(origin_sentence(lowered, found, origin))
+        self._sum_up([], [])
+        self.render_selection(self.context.selection.value)
+
+    def _sum_up(self, places: Iterable[int], stops: Iterable[int]) -> None:
+        self._chosen, self._stops = list(places), list(stops)
+        self.plot.mark(self._chosen)
+        shown: Timeline = self.plot.timeline
+        nodes = [node for number in self._stops for node in shown.stops[number].nodes]
+        said = sums_sentence(shown, self._chosen, nodes)
+        self.sums.setText(said or KEYS)
+
+    def _choose(self, places: Sequence[int], stops: Sequence[int] = ()) -> None:
+        self._sum_up(places, stops)
+        modules = {self._rows[place].operation.module for place in places} - {""}
+        self.context.selection.choose_modules(sorted(modules), self.panel_id)
+
+    def _on_span_chosen(self, place: int, adds: bool) -> None:
+        self.plot.leave_stretch()
+        self._choose(sorted({*self._chosen} ^ {place}) if adds else [place])
+
+    def _on_stop_chosen(self, number: int) -> None:
+        self.plot.leave_stretch()
+        self._sum_up([], [number])
+        nodes = [node.node for node in self.plot.timeline.stops[number].nodes]
+        self.context.selection.choose_nodes(nodes, self.panel_id)
+
+    def _on_stretch_chosen(self, low: float, high: float, is_over: bool) -> None:
+        shown = self.plot.timeline
+        places, stops = shown.between(low, high), shown.stops_between(low, high)
+        if is_over:
+            self._choose(places, stops)
+        else:
+            self._sum_up(places, stops)
+
+    def _describe_span(self, place: int) -> str:
+        span = self.plot.timeline.spans[place]
+        told = describe_operation(self._rows[place])
+        if not self.plot.timeline.is_measured:
+            return told
+        if span.measured is None:
+            return f"{told}\nno measurement of its own"
+        return f"{told}\n{count(span.measured)} cycles {self.cycles.currentText()}"
+
+    def _describe_stop(self, number: int) -> str:
+        return describe_stop(self.plot.timeline.stops[number])

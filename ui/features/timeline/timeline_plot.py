@@ -1,0 +1,325 @@
+"""One inference along time: a lane each for CPU, NPU, SRAM and external memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pyqtgraph as pg
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPainter
+from PySide6.QtWidgets import QWidget
+
+from ui.shared.chart import Chart, ViewKeys, pen, wash
+from ui.shared.theme import Theme
+from workbench.analysis.timeline import Timeline
+from workbench.graph.labels import operator_name
+
+# Less than this of a column is rounding.
+_NOTHING = 1e-6
+
+
+class LaneBars(pg.GraphicsObject):  # type: ignore[misc]
+    """Bars of one colour in one lane; ascending along x, none over another.
+
+    ``is_solid`` paints every column that has any of a bar as if it were covered.
+    """
+
+    def __init__(self, lane: tuple[float, float], *, is_solid: bool = False) -> None:
+        super().__init__()
+        self._lane, self._is_solid = lane, is_solid
+        self._colour = QColor("black")
+        self._places, self._busy = np.zeros(0), np.zeros(0)
+
+    def set_bars(self, edges: NDArray[np.float64]) -> None:
+        """Show other bars: ``edges`` [bars, 2] are their starts and ends."""
+        self.prepareGeometryChange()
+        self._places = edges.reshape(-1)
+        lengths = edges[:, 1] - edges[:, 0]
+        ends = np.cumsum(lengths)
+        # How much lies covered up to each start and each end; straight in between.
+        self._busy = np.stack([ends - lengths, ends], axis=1).reshape(-1)
+        self.update()
+
+    def set_colour(self, colour: QColor) -> None:
+        """Paint in another colour."""
+        self._colour = colour
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        if not self._places.size:
+            return QRectF()
+        left, right = float(self._places[0]), float(self._places[-1])
+        return QRectF(left, self._lane[0], right - left, self._lane[1] - self._lane[0])
+
+    def paint(self, painter: QPainter, *_rest: Any) -> None:
+        view = self.viewRect()
+        if view is None or not self._places.size:
+            return
+        to_screen = painter.transform()
+        corner = to_screen.map(QPointF(view.left(), self._lane[1]))
+        other = to_screen.map(QPointF(view.right(), self._lane[0]))
+        first, last = int(np.floor(corner.x())), int(np.ceil(other.x()))
+        wide = view.width() / max(other.x() - corner.x(), 1e-9)
+        borders = view.left() + (np.arange(first, last + 1) - corner.x()) * wide
+        covered = np.diff(np.interp(borders, self._places, self._busy)) / wide
+        image = _row(np.ceil(covered - _NOTHING) if self._is_solid else covered, self._colour)
+        painter.save()
+        painter.resetTransform()
+        painter.drawImage(QRectF(first, corner.y(), last - first, other.y() - corner.y()), image)
+        painter.restore()
+
+
+def _row(covered: NDArray[np.float64], colour: QColor) -> QImage:
+    """Return one row of pixels, as opaque as they are covered [0..1]."""
+    alpha = np.clip(covered, 0.0, 1.0) * colour.alphaF()
+    # Little-endian ARGB32 with colours multiplied by alpha: blue, green, red, alpha.
+    parts = np.asarray([colour.blueF(), colour.greenF(), colour.redF(), 1.0])
+    pixels = np.ascontiguousarray(np.rint(255 * alpha[:, None] * parts).astype(np.uint8))
+    made = QImage(
+        pixels.data, len(pixels), 1, 4 * len(pixels), QImage.Format.Format_ARGB32_Premultiplied
+    )
+    return made.copy()
+
+
+_FONT_PX, _PAD_PX, _LEAST_PX = 11, 4.0, 34.0
+
+
+class LaneNames(pg.GraphicsObject):  # type: ignore[misc]
+    """Operator and module of each bar; bars are ascending along x and lie in one lane.
+
+    With ``follows`` a bar that begins left of what is shown has its name where it can be read;
+    else its name goes with its begin.
+    """
+
+    def __init__(self, *, follows: bool) -> None:
+        super().__init__()
+        self._follows = follows
+        self._edges = np.zeros((0, 2))
+        self._texts: tuple[tuple[str, ...], ...] = ()
+        self._lane = (0.0, 1.0)
+        self._colour = QColor("black")
+        self._font = QFont()
+        self._font.setPixelSize(_FONT_PX)
+
+    def set_names(
+        self, edges: NDArray[np.float64], texts: tuple[tuple[str, ...], ...],
+        lane: tuple[float, float],
+    ) -> None:  # fmt: skip
+        """Name other bars: ``edges`` [bars, 2] along x, their two lines, the lane's ends."""
+        self.prepareGeometryChange()
+        self._edges, self._texts, self._lane = edges, texts, lane
+        self.update()
+
+    def set_colour(self, colour: QColor) -> None:
+        """Write in another colour."""
+        self._colour = colour
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        if not len(self._edges):
+            return QRectF()
+        left, right = float(self._edges[0, 0]), float(self._edges[-1, 1])
+        return QRectF(left, self._lane[0], right - left, self._lane[1] - self._lane[0])
+
+    def paint(self, painter: QPainter, *_rest: Any) -> None:
+        view = self.viewRect()
+        if view is None or not len(self._edges):
+            return
+        starts, ends = self._edges.T
+        shown = ((ends if self._follows else starts) > view.left()) & (starts < view.right())
+        to_screen = painter.transform()
+        least = _LEAST_PX / max(abs(to_screen.m11()), 1e-12)
+        wide = np.minimum(ends, view.right()) - np.maximum(starts, view.left()) >= least
+        painter.save()
+        painter.resetTransform()
+        painter.setFont(self._font)
+        painter.setPen(self._colour)
+        metrics = QFontMetricsF(self._font)
+        for place in np.flatnonzero(shown & wide):
+            left, right = max(starts[place], view.left()), min(ends[place], view.right())
+            bar = QRectF(
+                to_screen.map(QPointF(left, self._lane[1])),
+                to_screen.map(QPointF(right, self._lane[0])),
+            )
+            _write(painter, metrics, bar.adjusted(_PAD_PX, _PAD_PX, -_PAD_PX, -_PAD_PX),
+                   self._texts[place])  # fmt: skip
+        painter.restore()
+
+
+def _write(painter: QPainter, metrics: QFontMetricsF, room: QRectF, lines: tuple[str, ...]) -> None:
+    height = metrics.height()
+    for number, line in enumerate(lines):
+        below = (number + 1) * height
+        if below > room.height():
+            return
+        # Modules differ at their ends, operators at their beginnings.
+        side = Qt.TextElideMode.ElideLeft if number else Qt.TextElideMode.ElideRight
+        text = metrics.elidedText(line, side, room.width())
+        place = QPointF(room.left(), room.top() + below - metrics.descent())
+        painter.drawText(place, text)
+
+
+# Both ends of each lane, upwards; what is measured is known of the upper two alone.
+EXTERNAL, SRAM, NPU, CPU = (0.0, 1.0), (1.35, 2.35), (2.7, 4.7), (5.05, 6.05)
+_ABOVE = (2.45, 6.3)
+_ALL = (-0.25, 6.3)
+_LANES = (("CPU", CPU), ("NPU", NPU), ("SRAM", SRAM), ("external\nmemory", EXTERNAL))
+_STOP_PX, _NEAR_PX = 15, 11
+_AIR = 0.02
+_RIM = 0.08
+_UNITS = ((1e6, 1e-6, "million cycles"), (1e4, 1e-3, "thousand cycles"), (0.0, 1.0, "cycles"))
+
+
+class TimelinePlot(Chart):
+    """Bars of operations, places where the CPU works, and what is chosen.
+
+    Signals:
+        span_chosen: place of an operation, and whether it adds to what is chosen.
+        stop_chosen: place of a stop of the CPU.
+        stretch_chosen: cycles from and to, and whether the drag is over.
+    """
+
+    span_chosen = Signal(int, bool)
+    stop_chosen = Signal(int)
+    stretch_chosen = Signal(float, float, bool)
+
+    def __init__(
+        self, describe_span: Callable[[int], str], describe_stop: Callable[[int], str],
+        parent: QWidget | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__("Timeline of one inference", "cycles", "", parent)
+        self.timeline = Timeline()
+        self._describe_span, self._describe_stop = describe_span, describe_stop
+        self._theme: Theme | None = None
+        self.keys = ViewKeys(self)
+        lanes = {"even": NPU, "odd": NPU, "computing": NPU, "sram": SRAM, "external": EXTERNAL}
+        self._bars = {kind: LaneBars(lane) for kind, lane in lanes.items()}
+        self._bars["chosen"] = LaneBars((EXTERNAL[0] - _RIM, NPU[1] + _RIM))
+        self._bars["rim"] = LaneBars((NPU[1] + _RIM, NPU[1] + 2 * _RIM), is_solid=True)
+        self._lines = pg.PlotCurveItem(connect="pairs")
+        self._stops = pg.ScatterPlotItem(symbol="d", size=_STOP_PX, pxMode=True)
+        self._names, self._stop_names = LaneNames(follows=True), LaneNames(follows=False)
+        self._drag = pg.LinearRegionItem(movable=False)
+        self._drag.hide()
+        for item in (*self._bars.values(), self._lines, self._names, self._stop_names,
+                     self._stops, self._drag):  # fmt: skip
+            self.plot.addItem(item, ignoreBounds=True)
+        self.tell = self._tell
+        self.box.picked.connect(self._on_picked)
+        self.box.brushed.connect(self._on_brushed)
+        self._stops.sigClicked.connect(self._on_stop_clicked)
+
+    def render_timeline(self, timeline: Timeline, origin: str) -> None:
+        """Show another inference; ``origin`` says how its cycles came about."""
+        self.timeline = timeline
+        self._draw_spans()
+        self._draw_stops()
+        self.mark([])
+        end = timeline.end or 1.0
+        scale, unit = next((s, u) for least, s, u in _UNITS if end >= least)
+        self.plot.getAxis("bottom").setScale(scale)
+        self.set_label("bottom", f"{unit}, {origin}")
+        lanes = _LANES[:2] if timeline.is_measured else _LANES
+        self.plot.getAxis("left").setTicks([[(sum(y) / 2, name) for name, y in lanes], []])
+        low, high = _ABOVE if timeline.is_measured else _ALL
+        self.box.setYRange(low, high, padding=0)
+        self.keys.set_ends(-_AIR * end, (1 + _AIR) * end)
+        self._drag.hide()
+
+    def mark(self, places: Iterable[int]) -> None:
+        """Mark operations."""
+        found = np.asarray(self.timeline.stretches(places), np.float64).reshape(-1, 2)
+        for kind in ("chosen", "rim"):
+            self._bars[kind].set_bars(found)
+
+    def leave_stretch(self) -> None:
+        """Take the box of the last drag away."""
+        self._drag.hide()
+
+    def restyle(self, theme: Theme) -> None:
+        self._theme = theme
+        fills = {
+            "even": wash(theme.accent, 0.2), "odd": wash(theme.accent, 0.32),
+            "computing": wash(theme.accent, 0.42), "sram": wash(theme.good, 0.6),
+            "external": wash(theme.warning, 0.65), "chosen": wash(theme.text, 0.16),
+            "rim": wash(theme.text, 0.9),
+        }  # fmt: skip
+        for kind, colour in fills.items():
+            self._bars[kind].set_colour(colour)
+        self._lines.setPen(pen(theme.muted, is_dashed=True))
+        self._stops.setBrush(wash(theme.bad))
+        self._stops.setPen(pg.mkPen(None))
+        self._names.set_colour(QColor(theme.text))
+        self._stop_names.set_colour(QColor(theme.muted))
+        self._drag.setBrush(wash(theme.accent, 0.18))
+        for line in self._drag.lines:
+            line.setPen(pen(theme.accent))
+
+    def _draw_spans(self) -> None:
+        spans, edges = self.timeline.spans, self.timeline.edges
+        self._bars["even"].set_bars(edges[::2])
+        self._bars["odd"].set_bars(edges[1::2])
+        texts = tuple((s.operation.operator, s.operation.module) for s in spans)
+        self._names.set_names(edges, texts, NPU)
+        figures = np.asarray([
+            (s.operation.npu_cycles, s.operation.sram_cycles, s.operation.external_cycles)
+            for s in spans
+        ], np.float64).reshape(-1, 3)  # fmt: skip
+        # Figures of Vela do not belong on an axis of measured cycles.
+        shown = slice(0) if self.timeline.is_measured else slice(None)
+        starts = edges[shown, 0]
+        for column, kind in enumerate(("computing", "sram", "external")):
+            ends = starts + figures[shown, column]
+            self._bars[kind].set_bars(np.stack([starts, ends], axis=1))
+
+    def _draw_stops(self) -> None:
+        stops = self.timeline.stops
+        places = np.asarray([stop.at for stop in stops], np.float64)
+        self._stops.setData(x=places, y=np.full(places.size, sum(CPU) / 2))
+        low = _ABOVE[0] if self.timeline.is_measured else _ALL[0]
+        self._lines.setData(
+            x=np.repeat(places, 2), y=np.tile([low, CPU[1]], places.size), connect="pairs"
+        )
+        # A name may reach to the next stop; the last one has the air behind the last operation.
+        ends = np.append(places[1:], self.timeline.end * (1 + _AIR))[: places.size]
+        texts = tuple((f"    {_named(stop.nodes[0].op, len(stop.nodes))}", "") for stop in stops)
+        self._stop_names.set_names(np.stack([places, ends], axis=1), texts, CPU)
+
+    def _stop_at(self, place: QPointF) -> int | None:
+        if place.y() < (NPU[1] + CPU[0]) / 2 or not self.timeline.stops:
+            return None
+        away = [abs(stop.at - place.x()) for stop in self.timeline.stops]
+        nearest = int(np.argmin(away))
+        near = _NEAR_PX * float(self.box.viewPixelSize()[0])
+        return nearest if away[nearest] <= near else None
+
+    def _tell(self, place: QPointF) -> str:
+        stop = self._stop_at(place)
+        if stop is not None:
+            return self._describe_stop(stop)
+        found = self.timeline.at(place.x()) if place.y() < CPU[0] else None
+        return self._describe_span(found) if found is not None else ""
+
+    def _on_picked(self, x: float, y: float, adds: bool) -> None:
+        stop = self._stop_at(QPointF(x, y))
+        found = self.timeline.at(x)
+        if stop is not None:
+            self.stop_chosen.emit(stop)
+        elif found is not None and y < CPU[0]:
+            self.span_chosen.emit(found, adds)
+
+    def _on_stop_clicked(self, _stops: object, points: list[pg.SpotItem], _event: object) -> None:
+        self.stop_chosen.emit(points[0].index())
+
+    def _on_brushed(self, begun: float, now: float, is_over: bool) -> None:
+        low, high = sorted((begun, now))
+        self._drag.setRegion((low, high))
+        self._drag.show()
+        self.stretch_chosen.emit(low, high, is_over)
+
+
+def _named(op: str, count: int) -> str:
+    return f"{count} operators" if count > 1 else operator_name(op)

@@ -1,0 +1,143 @@
+"""Improvers: what may be done to the float weights first, each tried before it is switched on."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.candidate_preview import Trial
+from ui.shared.panel import Panel
+from workbench.pipeline.plan import plan
+from workbench.project import edits
+from workbench.project.configs import IMPROVERS, Improver, ImproverId
+
+if TYPE_CHECKING:
+    from workbench.results import Improvement
+
+_WIDTH_PX = 640
+
+
+class ImproversPanel(Panel):
+    """A switch, a sentence and a try for every improver."""
+
+    panel_id = "improvers"
+
+    def build(self) -> None:
+        context = self.context
+        self.trial = Trial(context.document, context.runner, context.history, self)
+        self.trial.changed.connect(self._show_trial)
+        self._tried: ImproverId | None = None
+        self.switches: dict[ImproverId, QCheckBox] = {}
+        self.tries: dict[ImproverId, QPushButton] = {}
+        self.outcomes: dict[ImproverId, QLabel] = {}
+        body = QWidget(self)
+        body.setMaximumWidth(_WIDTH_PX)
+        column = QVBoxLayout(body)
+        column.setContentsMargins(14, 10, 14, 10)
+        column.setSpacing(4)
+        for improver in IMPROVERS:
+            self._add(improver, body, column)
+        column.addStretch(1)
+        scroll = QScrollArea(self)
+        whole = QWidget(self)
+        row = QHBoxLayout(whole)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(body, 1)
+        row.addStretch(0)
+        scroll.setWidget(whole)
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        for part in (whole, body):
+            part.setAutoFillBackground(False)
+            part.setStyleSheet("background: transparent;")
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.addWidget(scroll)
+
+    def refresh(self) -> None:
+        project = self.context.document.project
+        wanted = project.improvers if project is not None else ()
+        for improver, switch in self.switches.items():
+            switch.setChecked(improver in wanted)
+            switch.setEnabled(project is not None)
+        self._show_trial()
+
+    def _add(self, improver: Improver, body: QWidget, column: QVBoxLayout) -> None:
+        switch = QCheckBox(improver.title, body)
+        switch.clicked.connect(partial(self._on_switched, improver))
+        attempt = QPushButton("Try the other", body)
+        attempt.setAccessibleName(f"Try {improver.title}")
+        attempt.clicked.connect(partial(self._on_try, improver))
+        about = QLabel(improver.description, body)
+        about.setObjectName("Hint")
+        outcome = QLabel(body)
+        outcome.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        for label in (about, outcome):
+            label.setWordWrap(True)
+        head = QHBoxLayout()
+        head.addWidget(switch, 1)
+        head.addWidget(attempt)
+        column.addLayout(head)
+        column.addWidget(about)
+        column.addWidget(outcome)
+        column.addSpacing(12)
+        self.switches[improver.id] = switch
+        self.tries[improver.id] = attempt
+        self.outcomes[improver.id] = outcome
+
+    def _show_trial(self) -> None:
+        project = self.context.document.project
+        for name, attempt in self.tries.items():
+            is_on = project is not None and name in project.improvers
+            attempt.setText("Try without" if is_on else "Try with")
+            attempt.setEnabled(project is not None and not self.trial.is_running)
+            said = self.trial.sentence() if name == self._tried else ""
+            done = next((i.sentence for i in self._improvements(name) if i.improver == name), "")
+            said = "\n".join(text for text in (done, said) if text)
+            self.outcomes[name].setText(said)
+            self.outcomes[name].setVisible(bool(said))
+
+    def _improvements(self, name: ImproverId) -> tuple[Improvement, ...]:
+        """Return what improvers did to the present project, or to the one that was tried."""
+        from workbench.results import PrepareResult, load_result
+
+        project = self.context.document.project
+        candidate = self.trial.candidate if name == self._tried else None
+        if candidate is not None and name in candidate.after.improvers:
+            cache = self.context.session.cache
+            planned = plan(candidate.after, self.context.document.folder, cache).of("prepare")
+            if planned.state != "cached":
+                return ()
+            return load_result(PrepareResult, cache.folder(planned.key)).improvements
+        prepared = self.context.load(PrepareResult, "prepare")
+        is_on = project is not None and name in project.improvers
+        return prepared.improvements if prepared is not None and is_on else ()
+
+    def _on_switched(self, improver: Improver) -> None:
+        on = self.switches[improver.id].isChecked()
+        self.context.document.apply(
+            f"{'Switch on' if on else 'Switch off'} {improver.title.lower()}",
+            lambda project: edits.set_improver(project, improver.id, on=on),
+        )
+        self.refresh()
+
+    def _on_try(self, improver: Improver) -> None:
+        project = self.context.document.project
+        if project is None:
+            return
+        self._tried = improver.id
+        on = improver.id not in project.improvers
+        after = edits.set_improver(project, improver.id, on=on)
+        self.trial.begin(improver.title, after)

@@ -1,1 +1,0 @@
-"""What the graph panel is made of: bar, levels, telling, keeping, comparing."""

@@ -1,1 +1,0 @@
-"""What the panel Numerics is made of."""

@@ -1,1 +1,0 @@
-"""Windows that show what is inside a ``.pte``, of this program or any other."""

@@ -1,1 +1,0 @@
-"""One tensor's range: its histogram, other methods, its samples, and what is fixed."""

@@ -1,0 +1,127 @@
+"""Trying a change before it is made: the real figures of a candidate beside the present ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Signal
+
+from ui.shared.figures import count, size
+from ui.shared.run_table import accuracy_text
+from ui.state.document import Document
+from ui.state.run_history import RunHistory
+from ui.state.runner import Runner
+from workbench.history.runs import Run
+from workbench.project.edits import DECIDED
+from workbench.project.model import Project
+from workbench.targets import target_of
+
+_STAGES = ["evaluate", "lower"]
+# What a run and a project share when the one is of the other.
+_ALIKE = (*DECIDED, "target")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A project that is not the open one yet, and the name of the step that would make it so."""
+
+    label: str
+    before: Project
+    after: Project
+
+
+class Trial(QObject):
+    """Runs a candidate through the engines and finds both runs in the history.
+
+    Signals:
+        changed: the figures or the state are other than before.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self, document: Document, runner: Runner, history: RunHistory, parent: QObject
+    ) -> None:
+        super().__init__(parent)
+        self._document, self._runner, self._history = document, runner, history
+        self.candidate: Candidate | None = None
+        history.changed.connect(self.changed)
+        runner.job_changed.connect(lambda _job: self.changed.emit())
+        document.project_changed.connect(lambda _project: self.changed.emit())
+
+    def begin(self, label: str, after: Project) -> None:
+        """Measure a candidate; nothing of the open project changes."""
+        before = self._document.project
+        if before is None:
+            return
+        self.candidate = Candidate(label, before, after)
+        folder = self._document.folder
+        for project in (before, after):
+            offered = target_of(project.target.id).stages
+            stages = [stage for stage in _STAGES if stage in offered]
+            self._runner.run_until(project, folder, stages, set())
+        self.changed.emit()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether figures are still to come, also from work that had to be allowed first."""
+        if self.candidate is None:
+            return False
+        wanted = (self.candidate.before, self.candidate.after)
+        return any(job.project in wanted for job in self._runner.running)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the candidate can still be made of the open project."""
+        return self.candidate is not None and self.candidate.before == self._document.project
+
+    def runs(self) -> tuple[Run | None, Run | None]:
+        """Return the runs of the present configuration and of the candidate."""
+        if self.candidate is None:
+            return None, None
+        return self._run_of(self.candidate.before), self._run_of(self.candidate.after)
+
+    def apply(self) -> None:
+        """Make the candidate the open project, as one step."""
+        if self.fits and self.candidate is not None:
+            after = self.candidate.after
+            self._document.apply(self.candidate.label, lambda _project: after)
+
+    def sentence(self) -> str:
+        """Say what the candidate gains and costs."""
+        if self.candidate is None:
+            return ""
+        before, after = self.runs()
+        if before is None or after is None:
+            return "Measuring\u2026" if self.is_running else "It could not be measured."
+        lines = _figure("SQNR", before.quality.sqnr_db, after.quality.sqnr_db)
+        if after.accuracy_name != "SQNR":
+            texts = accuracy_text(before), accuracy_text(after)
+            lines.insert(0, f"{after.accuracy_name}: {texts[0]} \u2192 {texts[1]}")
+        if before.cost is None or after.cost is None:
+            lines.append("Compiling\u2026" if self.is_running else "Its cost is not known.")
+        else:
+            a, b = before.cost, after.cost
+            lines.append(f"cycles: {count(a.cycles)} \u2192 {_share(a.cycles, b.cycles)}")
+            lines.append(f"SRAM: {size(a.sram_bytes)} \u2192 {size(b.sram_bytes)}")
+            lines.append(f"operators on the CPU: {a.cpu_nodes} \u2192 {b.cpu_nodes}")
+            lines.append(f"Cost is estimated (Vela {b.vela_version}).")
+        return "\n".join(lines)
+
+    def _run_of(self, project: Project) -> Run | None:
+        fitting = [
+            run
+            for run in self._history.runs
+            if all(getattr(run, name) == getattr(project, name) for name in _ALIKE)
+        ]
+        return fitting[-1] if fitting else None
+
+
+def _figure(name: str, before: float | None, after: float | None) -> list[str]:
+    if before is None or after is None:
+        return []
+    return [f"{name}: {before:.2f} \u2192 {after:.2f} dB ({after - before:+.2f} dB)"]
+
+
+def _share(before: int, after: int) -> str:
+    return f"{count(after)} ({100 * (after - before) / before:+.1f} %)" if before else count(after)

@@ -1,0 +1,299 @@
+"""The plain chart under every plot: theme, axes, hovering, picking and brushing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QKeySequence, QShortcut
+from PySide6.QtWidgets import QToolTip, QVBoxLayout, QWidget
+
+from ui.shared.theme import Theme
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+_TICK_PX = 11
+_LEAST_PX = 120
+_STALE = 0.4
+_AIR = 0.05
+
+
+class BrushBox(pg.ViewBox):  # type: ignore[misc]
+    """Left drag brushes along x, Shift or the middle button moves, the wheel zooms along x.
+
+    Signals:
+        brushed: both ends along x, and whether the drag is over.
+        picked: the place of a click, and whether it adds to what is chosen.
+    """
+
+    brushed = Signal(float, float, bool)
+    picked = Signal(float, float, bool)
+
+    def __init__(self, *, is_upright: bool = True) -> None:
+        super().__init__(enableMenu=False)
+        self.setMouseEnabled(x=is_upright, y=not is_upright)
+        self.setDefaultPadding(0.0)
+
+    def mouseDragEvent(self, event: Any, axis: int | None = None) -> None:
+        held = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+        if event.button() != Qt.MouseButton.LeftButton or held:
+            super().mouseDragEvent(event, axis)
+            return
+        event.accept()
+        begun = self.mapSceneToView(event.buttonDownScenePos())
+        now = self.mapSceneToView(event.scenePos())
+        self.brushed.emit(begun.x(), now.x(), event.isFinish())
+
+    def mouseClickEvent(self, event: Any) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            event.accept()
+            place = self.mapSceneToView(event.scenePos())
+            adds = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+            self.picked.emit(place.x(), place.y(), adds)
+
+
+class Chart(QWidget):
+    """One pair of axes.
+
+    ``tell`` gives the text about the place under the cursor, "" for nothing.
+    """
+
+    def __init__(
+        self, name: str, bottom: str, left: str, parent: QWidget | None = None, *,
+        is_upright: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(parent)
+        self.box = BrushBox(is_upright=is_upright)
+        self.view = pg.PlotWidget(parent=self, viewBox=self.box)
+        self.view.setAccessibleName(name)
+        self.view.setFrameShape(self.view.Shape.NoFrame)
+        self.plot = self.view.getPlotItem()
+        self.plot.hideButtons()
+        self.plot.setMenuEnabled(False)
+        self.plot.disableAutoRange()
+        self.labels = {"bottom": bottom, "left": left}
+        self.tell: Callable[[QPointF], str] = lambda _place: ""
+        self._told = ""
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.view)
+        self.setMinimumSize(_LEAST_PX, _LEAST_PX)
+        # Half of the uppermost tick's label stands above the axis.
+        self.plot.layout.setContentsMargins(1, _TICK_PX // 2 + 1, 1, 1)
+        self.view.scene().sigMouseMoved.connect(self._on_mouse_moved)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+        self.view.setBackground(theme.surface)
+        font = QFont(self.font())
+        font.setPixelSize(_TICK_PX)
+        for side, text in self.labels.items():
+            axis = self.plot.getAxis(side)
+            axis.setPen(pen(theme.border))
+            axis.setTextPen(pen(theme.muted))
+            axis.setStyle(tickFont=font, tickLength=4, autoExpandTextSpace=True)
+            style = {"color": theme.muted, "font-size": f"{_TICK_PX}px"}
+            axis.setLabel(text, siPrefixEnableRanges=(), **style)
+        self.restyle(theme)
+
+    def restyle(self, theme: Theme) -> None:
+        """Give the items the colours of a theme."""
+
+    def set_stale(self, stale: bool) -> None:
+        """Fade what belongs to a former configuration."""
+        self.box.setOpacity(_STALE if stale else 1.0)
+
+    def set_empty(self, *, empty: bool) -> None:
+        """Show no axes while there is nothing to read on them."""
+        self.plot.setVisible(not empty)
+
+    def set_label(self, side: str, text: str) -> None:
+        """Name an axis anew."""
+        if self.labels[side] != text:
+            self.labels[side] = text
+            axis = self.plot.getAxis(side)
+            axis.setLabel(text, siPrefixEnableRanges=(), **axis.labelStyle)
+
+    def reach(self) -> tuple[float, float, float, float]:
+        """Return the shown limits: left, right, bottom, top."""
+        (left, right), (bottom, top) = self.box.viewRange()
+        return left, right, bottom, top
+
+    def set_rise(self, low: float, high: float) -> None:
+        """Show values from ``low`` to ``high`` with a little air."""
+        if not high > low:
+            low, high = low - 0.5, high + 0.5
+        # Room for half a line of text at the least: a tick's label may stand at either end.
+        air = (high - low) * max(_AIR, _TICK_PX / max(self.box.height(), 4.0 * _TICK_PX))
+        self.box.setYRange(low - air, high + air, padding=0)
+
+    def set_run(self, low: float, high: float) -> None:
+        """Show places from ``low`` to ``high`` along x, and let nobody leave them."""
+        self.box.setLimits(xMin=low, xMax=high, minXRange=min(3.0, high - low))
+        self.box.setXRange(low, high, padding=0)
+
+    def _on_mouse_moved(self, position: QPointF) -> None:
+        inside = self.box.sceneBoundingRect().contains(position)
+        text = self.tell(self.box.mapSceneToView(position)) if inside else ""
+        if text != self._told:
+            self._told = text
+            spot = self.view.mapFromScene(position)
+            where = self.view.viewport().mapToGlobal(QPoint(spot.x() + 12, spot.y() + 12))
+            if text:
+                QToolTip.showText(where, text, self.view)
+            else:
+                QToolTip.hideText()
+
+
+def pen(colour: str, *, is_dashed: bool = False) -> Any:
+    """Return a line of one pixel."""
+    style = Qt.PenStyle.DashLine if is_dashed else Qt.PenStyle.SolidLine
+    return pg.mkPen(QColor(colour), width=1, style=style)
+
+
+def wash(colour: str, opacity: float = 1.0) -> QColor:
+    """Return a colour that lets through what is behind it."""
+    made = QColor(colour)
+    made.setAlphaF(opacity)
+    return made
+
+
+_ZOOM, _STEP = 1.3, 0.15
+
+
+class ViewKeys(QObject):
+    """Keys that look at other parts of a chart along x.
+
+    They work while the pointer is over the chart, and while the keyboard is in it.
+    """
+
+    def __init__(self, chart: Chart) -> None:
+        super().__init__(chart)
+        self._chart = chart
+        self._ends = (0.0, 1.0)
+        self._pointer: QPointF | None = None
+        deeds = {
+            "W": partial(self.zoom, 1 / _ZOOM), "S": partial(self.zoom, _ZOOM),
+            "A": partial(self.move, -_STEP), "D": partial(self.move, _STEP), "F": self.fit,
+        }  # fmt: skip
+        self._shortcuts = []
+        for key, deed in deeds.items():
+            shortcut = QShortcut(QKeySequence(key), chart)
+            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            shortcut.activated.connect(deed)
+            self._shortcuts.append(shortcut)
+        chart.view.scene().sigMouseMoved.connect(self._on_moved)
+        chart.view.installEventFilter(self)
+
+    def set_ends(self, low: float, high: float) -> None:
+        """Set what there is to be seen, and show all of it."""
+        self._ends = (low, high)
+        self._chart.set_run(low, high)
+
+    def zoom(self, factor: float) -> None:
+        """Show ``factor`` as much; what is under the pointer stays there."""
+        left, right, _, _ = self._chart.reach()
+        fixed = self._pointed(left, right)
+        self._show(fixed - (fixed - left) * factor, (right - left) * factor)
+
+    def move(self, share: float) -> None:
+        """Show what lies further right by a share of what is shown; further left below 0."""
+        left, right, _, _ = self._chart.reach()
+        self._show(left + share * (right - left), right - left)
+
+    def fit(self) -> None:
+        """Show all."""
+        low, high = self._ends
+        self._show(low, high - low)
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.Enter, QEvent.Type.Leave):
+            is_over = event.type() == QEvent.Type.Enter
+            self._pointer = self._pointer if is_over else None
+            context = (
+                Qt.ShortcutContext.WindowShortcut if is_over
+                else Qt.ShortcutContext.WidgetWithChildrenShortcut
+            )  # fmt: skip
+            for shortcut in self._shortcuts:
+                shortcut.setContext(context)
+        return False
+
+    def _show(self, left: float, width: float) -> None:
+        low, high = self._ends
+        width = min(max(width, min(3.0, high - low)), high - low)
+        left = min(max(left, low), high - width)
+        self._chart.box.setXRange(left, left + width, padding=0)
+
+    def _pointed(self, left: float, right: float) -> float:
+        if self._pointer is None:
+            return (left + right) / 2
+        place = float(self._chart.box.mapSceneToView(self._pointer).x())
+        return min(max(place, left), right)
+
+    def _on_moved(self, position: QPointF) -> None:
+        self._pointer = position
+
+
+_MOST_LABELS = 9
+_LN10 = math.log(10.0)
+
+
+@dataclass(frozen=True)
+class ValueScale:
+    """Maps values to places on an axis.
+
+    ``linear`` is the size below which a symmetric logarithm runs straight; None is a linear axis.
+    """
+
+    linear: float | None = None
+
+    def place(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return where values stand on the axis."""
+        if self.linear is None:
+            return values
+        sizes: NDArray[np.float64] = np.log1p(np.abs(values) / self.linear) / _LN10
+        return np.copysign(sizes, values)
+
+    def value(self, place: float) -> float:
+        """Return the value at a place."""
+        if self.linear is None:
+            return place
+        return math.copysign(math.expm1(min(abs(place), 300.0) * _LN10) * self.linear, place)
+
+    def ticks(self, low: float, high: float) -> list[tuple[float, str]] | None:
+        """Return labelled places between two places; None where the axis knows best."""
+        if self.linear is None:
+            return None
+        first = math.floor(math.log10(self.linear)) + 1
+        reach = max(abs(self.value(low)), abs(self.value(high)), self.linear * 10)
+        decades = list(range(first, math.floor(math.log10(reach)) + 1))
+        stride = max(1, -(-len(decades) // max(_MOST_LABELS // 2, 1)))
+        # Counted from the largest, whose labels stand furthest from those about zero.
+        kept = [10.0**power for power in decades[::-1][::stride]]
+        values = [-value for value in kept] + [0.0] + kept[::-1]
+        places = self.place(np.asarray(values, np.float64))
+        return [
+            (float(place), f"{value:g}")
+            for place, value in zip(places, values, strict=True)
+            if low <= place <= high
+        ]
+
+
+LINEAR = ValueScale()
+
+
+def symmetric_log(limits: NDArray[np.float64]) -> ValueScale:
+    """Return the logarithmic axis on which tensors with these widest values are all visible."""
+    sizes = np.abs(limits)
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    if not sizes.size:
+        return ValueScale(1.0)
+    return ValueScale(10.0 ** (math.floor(math.log10(float(np.percentile(sizes, 10)))) - 2))

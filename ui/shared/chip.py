@@ -1,0 +1,100 @@
+"""The chip that says a precision, in trees, lists and forms: by colour and by text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
+from PySide6.QtWidgets import QListView, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+
+from ui.shared.theme import Theme
+
+HEIGHT_PX = 18.0
+_PAD_PX = 7.0
+AnyIndex = QModelIndex | QPersistentModelIndex
+
+
+def chip_font(font: QFont) -> QFont:
+    """Return the font of chips beside text in ``font``."""
+    small = QFont(font)
+    small.setPixelSize(11)
+    small.setWeight(QFont.Weight.DemiBold)
+    return small
+
+
+def chip_width(label: str, font: QFont) -> float:
+    """Return how wide a chip is [px]."""
+    return QFontMetricsF(chip_font(font)).horizontalAdvance(label) + 2 * _PAD_PX
+
+
+def draw_chip(painter: QPainter, place: QRectF, label: str, theme: Theme) -> None:
+    """Draw a chip at the left of ``place``, cut to its width."""
+    colour = QColor(theme.precision_colour(label))
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    font = painter.font()
+    width = min(chip_width(label, font), place.width())
+    top = place.center().y() - HEIGHT_PX / 2
+    box = QRectF(place.left(), top, width, HEIGHT_PX).adjusted(0.5, 0.5, -0.5, -0.5)
+    fill = QColor(colour)
+    fill.setAlphaF(0.20 if theme.dark else 0.13)
+    painter.setBrush(fill)
+    painter.setPen(QPen(colour, 1.0))
+    painter.drawRoundedRect(box, 4, 4)
+    painter.setFont(chip_font(font))
+    painter.setPen(colour.lighter(125) if theme.dark else colour.darker(115))
+    metrics = QFontMetricsF(painter.font())
+    text = metrics.elidedText(label, Qt.TextElideMode.ElideRight, width - 2 * _PAD_PX + 3)
+    painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
+    painter.restore()
+
+
+class ChipDelegate(QStyledItemDelegate):
+    """Paints a cell's text as a chip; a cell with nothing to say stays empty."""
+
+    def __init__(self, theme: Callable[[], Theme], parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        label = str(index.data(Qt.ItemDataRole.DisplayRole) or "")
+        bare = QStyleOptionViewItem(option)
+        self.initStyleOption(bare, index)
+        bare.text = ""
+        style = bare.widget.style()
+        style.drawControl(style.ControlElement.CE_ItemViewItem, bare, painter, bare.widget)
+        if not label:
+            return
+        painter.save()
+        painter.setFont(bare.font)
+        draw_chip(painter, QRectF(bare.rect).adjusted(4, 0, -4, 0), label, self._theme())
+        painter.restore()
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: AnyIndex) -> QSize:
+        label = str(index.data(Qt.ItemDataRole.DisplayRole) or "")
+        return QSize(round(chip_width(label, option.font)) + 8, round(HEIGHT_PX) + 6)
+
+
+class LineDelegate(QStyledItemDelegate):
+    """Paints one line in the colour of its level."""
+
+    def __init__(self, theme: Callable[[], Theme], level_role: int, parent: QListView) -> None:
+        super().__init__(parent)
+        self._theme, self._level_role = theme, level_role
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        theme = self._theme()
+        level = index.data(self._level_role)
+        colours = {"debug": theme.muted, "warning": theme.warning, "error": theme.bad}
+        bare = QStyleOptionViewItem(option)
+        self.initStyleOption(bare, index)
+        text, bare.text = bare.text, ""
+        style = bare.widget.style()
+        style.drawControl(style.ControlElement.CE_ItemViewItem, bare, painter, bare.widget)
+        painter.save()
+        painter.setFont(bare.font)
+        painter.setPen(QColor(colours.get(str(level), theme.text)))
+        place = bare.rect.adjusted(8, 0, -4, 0)
+        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, text)
+        painter.restore()

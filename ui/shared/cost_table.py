@@ -1,0 +1,198 @@
+"""What the compiled program costs and where it runs: operations, CPU nodes, deliverables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject
+
+from ui.shared.figure_table import Column, FigureTableModel
+from ui.shared.figures import DASH, count, percent, size
+from workbench.graph.labels import operator_name
+from workbench.graph.snapshot import Node
+from workbench.results import CpuNode, Deliverable, LowerResult, VelaOperation
+from workbench.targets import macs_per_cycle
+
+UNMATCHED = "(no module)"
+
+
+@dataclass(frozen=True)
+class OperationRow:
+    """One operation of one delegate; ``share`` is its part of all cycles.
+
+    ``use`` is the part of the device's multiply-accumulates it uses, ``bandwidth`` what it moves
+    in and out of memories [bytes/s], ``node`` what it is in the float program, if that is known.
+    """
+
+    place: int
+    delegate: int
+    operation: VelaOperation
+    share: float | None
+    use: float | None = None
+    bandwidth: float | None = None
+    node: Node | None = None
+
+    @property
+    def line(self) -> str:
+        """Its line of Python."""
+        return self.node.source if self.node else ""
+
+
+@dataclass(frozen=True)
+class ModuleCost:
+    """What the operations inside a module cost together; "" stands for those of no module."""
+
+    module: str
+    cycles: int
+    operations: int
+    share: float | None
+
+    @property
+    def name(self) -> str:
+        """The module, or a word for none."""
+        return self.module or UNMATCHED
+
+
+def operation_rows(
+    lowered: LowerResult, nodes: Mapping[str, Node] | None = None
+) -> list[OperationRow]:
+    """Return the operations of every delegate, in the order they run.
+
+    Args:
+        lowered: The compiled program.
+        nodes: The nodes of the float program by their ids.
+    """
+    pairs = [(report, o) for report in lowered.vela for o in report.operations]
+    total = sum(operation.cycles for _, operation in pairs)
+    peak = macs_per_cycle(lowered.target)
+    rows = []
+    for place, (report, operation) in enumerate(pairs):
+        cycles = operation.cycles
+        clock = report.cycles_total / report.inference_ms * 1e3 if report.inference_ms else 0.0
+        moved = operation.sram_traffic + operation.external_traffic
+        rows.append(
+            OperationRow(
+                place, report.delegate, operation, cycles / total if total else None,
+                operation.macs / (cycles * peak) if cycles and peak and operation.macs else None,
+                moved * clock / cycles if cycles and moved else None,
+                (nodes or {}).get(operation.root),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def roll_up(rows: Iterable[OperationRow], depth: int) -> list[ModuleCost]:
+    """Return cycles by module, names cut to ``depth`` parts, in the order they first run."""
+    cycles: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for row in rows:
+        name = ".".join(row.operation.module.split(".")[:depth])
+        cycles[name] = cycles.get(name, 0) + row.operation.cycles
+        counts[name] = counts.get(name, 0) + 1
+    total = sum(cycles.values())
+    return [
+        ModuleCost(name, spent, counts[name], spent / total if total else None)
+        for name, spent in cycles.items()
+    ]
+
+
+def depths(rows: Iterable[OperationRow]) -> int:
+    """Return how many parts the longest module name has, at least 1."""
+    return max((row.operation.module.count(".") + 1 for row in rows), default=1)
+
+
+def describe_operation(row: OperationRow) -> str:
+    """Return the figures of an operation in lines."""
+    operation = row.operation
+    lines = (
+        f"{operation.operator}  {operation.name}",
+        operation.module or "not matched to a module",
+        f"{count(operation.cycles)} cycles, {percent(row.share)} of all",
+        f"NPU {count(operation.npu_cycles)}, SRAM {count(operation.sram_cycles)}, "
+        f"external memory {count(operation.external_cycles)} cycles",
+        f"bound by {operation.bound}" if operation.bound else "",
+        f"{count(operation.macs)} MACs, {size(operation.staging_bytes)} of SRAM in use",
+        f"{size(operation.sram_traffic)} through SRAM, {size(operation.external_traffic)} through "
+        f"external memory",
+        row.line,
+        f"{operation.tosa}, delegate {row.delegate}".removeprefix(", "),
+        "estimated by Vela",
+    )
+    return "\n".join(line for line in lines if line)
+
+
+OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
+    Column("#", lambda r: str(r.place), lambda r: r.place, "Order in which they run"),
+    Column("Operator", lambda r: r.operation.operator),
+    Column("Module", lambda r: r.operation.module or DASH),
+    Column("Cycles", lambda r: count(r.operation.cycles), lambda r: r.operation.cycles,
+           "Estimated cycles, memory included"),
+    Column("Share", lambda r: percent(r.share), lambda r: r.share, "Part of all cycles",
+           share=lambda r: r.share),
+    Column("MACs", lambda r: count(r.operation.macs), lambda r: r.operation.macs,
+           "Multiply-accumulates"),
+    Column("Bound by", lambda r: r.operation.bound or DASH, None,
+           "What it waits for longest: multiply-accumulates, writing its output, commands, "
+           "decoding weights, or a memory"),
+    Column("Use", lambda r: percent(r.use, 0), lambda r: r.use,
+           "Part of the device's multiply-accumulates, memory waits included"),
+    Column("Bandwidth", lambda r: DASH if r.bandwidth is None else f"{r.bandwidth / 1e9:.2f} GB/s",
+           lambda r: r.bandwidth, "What it moves in and out of all memories"),
+    Column("Weights", lambda r: count(r.operation.weights) if r.operation.weights else DASH,
+           lambda r: r.operation.weights, "Their number, before Vela encodes them"),
+    Column("Encoded", lambda r: size(r.operation.weight_bytes) if r.operation.weight_bytes
+           else DASH, lambda r: r.operation.weight_bytes, "What its weights take once encoded"),
+    Column("NPU cycles", lambda r: count(r.operation.npu_cycles),
+           lambda r: r.operation.npu_cycles, "Without waiting for memories"),
+    Column("SRAM cycles", lambda r: count(r.operation.sram_cycles),
+           lambda r: r.operation.sram_cycles, "Cycles that SRAM is busy"),
+    Column("External cycles", lambda r: count(r.operation.external_cycles),
+           lambda r: r.operation.external_cycles, "Cycles that flash or DRAM is busy"),
+    Column("Staging", lambda r: size(r.operation.staging_bytes),
+           lambda r: r.operation.staging_bytes, "SRAM in use during the operation"),
+    Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
+    Column("TOSA", lambda r: operator_name(r.operation.tosa) or DASH),
+    Column("ATen", lambda r: operator_name(r.node.op) if r.node else DASH),
+    Column("Line", lambda r: r.line or DASH),
+    Column("Name", lambda r: r.operation.name),
+)  # fmt: skip
+CPU_COLUMNS: tuple[Column[CpuNode], ...] = (
+    Column("Operator", lambda r: operator_name(r.op)),
+    Column("Why it stays on the CPU", lambda r: r.reason),
+    Column("Module", lambda r: r.module or DASH),
+    Column("Node", lambda r: r.node),
+)
+FILE_COLUMNS: tuple[Column[Deliverable], ...] = (
+    Column("File", lambda r: r.name),
+    Column("Size", lambda r: size(r.bytes), lambda r: r.bytes, "Measured: the file on disk"),
+    Column("What it is", lambda r: r.purpose),
+    Column("SHA-256", lambda r: r.sha256),
+)
+
+
+SHARE, DELEGATE = (
+    next(place for place, column in enumerate(OPERATION_COLUMNS) if column.title == title)
+    for title in ("Share", "Delegate")
+)
+
+
+class OperationTableModel(FigureTableModel[OperationRow]):
+    """All operations on the NPU."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(OPERATION_COLUMNS, describe_operation, parent)
+
+
+class CpuTableModel(FigureTableModel[CpuNode]):
+    """All operators left on the CPU."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(CPU_COLUMNS, lambda r: f"{r.node}\n{r.op}\n{r.reason}", parent)
+
+
+class FileTableModel(FigureTableModel[Deliverable]):
+    """All files to hand on."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(FILE_COLUMNS, lambda r: f"{r.name}: {r.purpose}\n{r.sha256}", parent)

@@ -1,0 +1,160 @@
+"""Cards with one figure each, which wrap into as many rows as the width asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QFrame, QLabel, QLayout, QLayoutItem, QVBoxLayout, QWidget
+
+from ui.shared.theme import Theme
+
+_GAP_PX = 6
+CARD_PX = 124
+
+
+@dataclass(frozen=True)
+class Card:
+    """A figure, what it is of, and how it came about: measured, computed or estimated."""
+
+    title: str
+    value: str
+    origin: str
+    meaning: str = ""
+
+
+class _Flow(QLayout):
+    """Equal cells from left to right, then down."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._items: list[QLayoutItem] = []
+        self.setContentsMargins(0, 0, 0, 0)
+
+    def addItem(self, item: QLayoutItem) -> None:
+        self._items.append(item)
+
+    def count(self) -> int:
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        _, rows = self._cells(width)
+        return rows * self._row_height() + max(rows - 1, 0) * _GAP_PX
+
+    def sizeHint(self) -> QSize:
+        wide = self._widest()
+        return QSize(wide * min(len(self._items), 4), self._row_height())
+
+    def minimumSize(self) -> QSize:
+        return QSize(self._widest(), self._row_height())
+
+    def setGeometry(self, place: QRect) -> None:
+        super().setGeometry(place)
+        columns, _ = self._cells(place.width())
+        width = (place.width() - (columns - 1) * _GAP_PX) // columns
+        height = self._row_height()
+        for number, item in enumerate(self._items):
+            down, right = divmod(number, columns)
+            left, top = right * (width + _GAP_PX), down * (height + _GAP_PX)
+            item.setGeometry(QRect(place.left() + left, place.top() + top, width, height))
+
+    def _cells(self, width: int) -> tuple[int, int]:
+        fitting = max(1, (width + _GAP_PX) // (self._widest() + _GAP_PX))
+        rows = -(-len(self._items) // fitting)
+        return max(1, -(-len(self._items) // max(rows, 1))), rows
+
+    def _widest(self) -> int:
+        return max((item.sizeHint().width() for item in self._items), default=CARD_PX)
+
+    def _row_height(self) -> int:
+        return max((item.sizeHint().height() for item in self._items), default=0)
+
+
+class _CardView(QFrame):
+    """One card."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setObjectName("Card")
+        self.title, self.value, self.origin = QLabel(self), QLabel(self), QLabel(self)
+        self.title.setObjectName("Hint")
+        self.origin.setObjectName("Hint")
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(9, 5, 9, 6)
+        layout.setSpacing(1)
+        for label in (self.title, self.value, self.origin):
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            layout.addWidget(label)
+
+    def render_card(self, card: Card, style: str) -> None:
+        """Show another figure."""
+        self.title.setText(card.title)
+        self.value.setText(card.value)
+        self.value.setStyleSheet(style)
+        self.origin.setText(card.origin)
+        self.origin.setStyleSheet("font-size: 11px;")
+        self.setToolTip(card.meaning)
+        self.setAccessibleName(f"{card.title}: {card.value}, {card.origin}")
+
+
+class FigureCards(QWidget):
+    """A row of cards."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._flow = _Flow(self)
+        self._views: list[_CardView] = []
+
+    def render_cards(self, cards: Sequence[Card], theme: Theme, *, stale: bool = False) -> None:
+        """Show these cards; figures of a former configuration are grey."""
+        while len(self._views) > len(cards):
+            view = self._views.pop()
+            self._flow.removeWidget(view)
+            view.deleteLater()
+        while len(self._views) < len(cards):
+            view = _CardView(self)
+            self._views.append(view)
+            self._flow.addWidget(view)
+        colour = theme.muted if stale else theme.text
+        style = f"font-size: 17px; font-weight: 600; color: {colour};"
+        for view, card in zip(self._views, cards, strict=True):
+            view.render_card(card, style)
+        self._flow.invalidate()
+        self._take_room()
+
+    def texts(self) -> list[str]:
+        """Return what the cards say, for a reader who does not see."""
+        return [view.accessibleName() for view in self._views]
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        return self._flow.heightForWidth(width)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._take_room()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._take_room()
+
+    def _take_room(self) -> None:
+        """Ask for all rows: a splitter does not ask how high it gets at a width.
+
+        A page behind others has no width of its own yet, and must not make its panel high.
+        """
+        self.setMinimumHeight(self.heightForWidth(self.width()) if self.isVisible() else 0)
+        self.updateGeometry()

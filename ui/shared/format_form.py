@@ -1,0 +1,195 @@
+"""A number format, parameter by parameter, for data, weight and bias apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QGridLayout,
+    QHBoxLayout,
+    QInputDialog,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from workbench.errors import WorkbenchError
+from workbench.project.configs import FormatConfig
+from workbench.targets.formats.parameters import PREFIXES, ROLES, ParameterSpec, Role
+from workbench.targets.formats.schemes import SPECS, spec_of
+
+Refusal = Callable[[FormatConfig], str]
+_HEADS: Mapping[Role, str] = {"data": "Data", "weight": "Weight", "bias": "Bias"}
+_OFFERED = tuple(spec for spec in SPECS if spec.operand)
+FIRST = FormatConfig(scheme="integer", parameters={"width": 8, "frac_width": 4})
+
+
+def typed(text: str) -> Any:
+    """Return what a line of a parameter says: JSON where it is some, else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+class FormatForm(QWidget):
+    """Edits one format.
+
+    Signals:
+        changed: the ``FormatConfig`` as the user has made it.
+        save_asked: a name under which the user wants to keep it.
+    """
+
+    changed = Signal(object)
+    save_asked = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._config = FIRST
+        self._refusal: Refusal = lambda _: ""
+        self._fields: dict[tuple[str, Role], QLineEdit] = {}
+        self._shown = ""
+        self._build()
+        self.render_config(self._config, self._refusal)
+
+    @property
+    def config(self) -> FormatConfig:
+        """What is shown."""
+        return self._config
+
+    def render_config(self, config: FormatConfig, refusal: Refusal) -> None:
+        """Show a format; ``refusal`` says why the target cannot take one, or ""."""
+        self._config, self._refusal = config, refusal
+        try:
+            spec = spec_of(config.scheme)
+        except WorkbenchError:
+            spec = _OFFERED[0]
+        self.scheme.setCurrentIndex(self.scheme.findData(spec.name))
+        self.mase.setChecked(config.mase_compatible)
+        self.mase.setEnabled(spec.mase)
+        self.mase.setToolTip("\n".join(spec.differences) or "MASE computes the same.")
+        if self._shown != spec.name:
+            self._lay_out(spec.parameters)
+            self._shown = spec.name
+        for (name, role), field in self._fields.items():
+            if not field.hasFocus():
+                value = config.parameters.get(
+                    f"{PREFIXES[role]}{name}", config.parameters.get(name)
+                )
+                field.setText("" if value is None else json.dumps(value))
+        reason = refusal(config)
+        self._reason.setText(reason)
+        self._reason.setVisible(bool(reason))
+
+    def _build(self) -> None:
+        self.scheme = QComboBox(self)
+        self.scheme.setAccessibleName("Number format")
+        for spec in _OFFERED:
+            self.scheme.addItem(spec.name, spec.name)
+            row = self.scheme.count() - 1
+            self.scheme.setItemData(row, spec.title, Qt.ItemDataRole.ToolTipRole)
+        self.scheme.activated.connect(self._on_scheme_activated)
+        self.mase = QCheckBox("As MASE computes it", self)
+        self.mase.toggled.connect(self._on_mase_toggled)
+        self._reason = QLabel(self)
+        self._reason.setObjectName("Reason")
+        self._reason.setWordWrap(True)
+        self._grid = QGridLayout()
+        self._grid.setHorizontalSpacing(8)
+        self._grid.setVerticalSpacing(6)
+        save = QPushButton("Save as preset\u2026", self)
+        save.clicked.connect(self._on_save_clicked)
+        bottom = QHBoxLayout()
+        bottom.addWidget(save)
+        bottom.addStretch(1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.scheme)
+        layout.addWidget(self.mase)
+        layout.addLayout(self._grid)
+        layout.addWidget(self._reason)
+        layout.addLayout(bottom)
+
+    def _lay_out(self, parameters: tuple[ParameterSpec, ...]) -> None:
+        """Make a row for each parameter of a scheme, a column for each operand."""
+        while (item := self._grid.takeAt(0)) is not None:
+            if (old := item.widget()) is not None:
+                old.hide()
+                old.deleteLater()
+        self._fields = {}
+        for column, role in enumerate(ROLES, 1):
+            head = QLabel(_HEADS[role], self)
+            head.setObjectName("Hint")
+            self._grid.addWidget(head, 0, column)
+            self._grid.setColumnStretch(column, 1)
+        for row, parameter in enumerate(parameters, 1):
+            label = QLabel(parameter.name, self)
+            label.setToolTip(parameter.meaning)
+            self._grid.addWidget(label, row, 0)
+            for column, role in enumerate(ROLES, 1):
+                self._grid.addWidget(self._field(parameter, role), row, column)
+
+    def _field(self, parameter: ParameterSpec, role: Role) -> QLineEdit:
+        field = QLineEdit(self)
+        field.setAccessibleName(f"{parameter.name} of {role}")
+        field.setToolTip(parameter.meaning)
+        usual = "needed" if parameter.required else json.dumps(parameter.default)
+        field.setPlaceholderText("auto" if usual == "null" else usual)
+        field.setMinimumWidth(64)
+        field.textEdited.connect(partial(self._on_edited, parameter.name, role))
+        self._fields[parameter.name, role] = field
+        return field
+
+    def _on_edited(self, name: str, role: Role, text: str) -> None:
+        given = {
+            f"{PREFIXES[each]}{key}": typed(field.text())
+            for (key, each), field in self._fields.items()
+            if field.text().strip() and (key, each) != (name, role)
+        }
+        if text.strip():
+            given[f"{PREFIXES[role]}{name}"] = typed(text)
+        kept = {k: v for k, v in self._config.parameters.items() if k.startswith("data_out_")}
+        self._take(self._config.model_copy(update={"parameters": {**given, **kept}}))
+
+    def _on_scheme_activated(self, row: int) -> None:
+        spec = _OFFERED[row]
+        known = {p.name for p in spec.parameters}
+        kept = {key: value for key, value in self._config.parameters.items() if _bare(key) in known}
+        mase = self._config.mase_compatible and spec.mase
+        self._take(FormatConfig(scheme=spec.name, parameters=kept, mase_compatible=mase))
+
+    def _on_mase_toggled(self, on: bool) -> None:
+        self._take(self._config.model_copy(update={"mase_compatible": on}))
+
+    def _on_save_clicked(self) -> None:
+        dialog = QInputDialog(self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setWindowTitle("Save as preset")
+        dialog.setLabelText("Name of the preset")
+        dialog.textValueSelected.connect(self._on_name_given)
+        dialog.open()
+
+    def _on_name_given(self, name: str) -> None:
+        if name.strip():
+            self.save_asked.emit(name.strip())
+
+    def _take(self, config: FormatConfig) -> None:
+        if config == self._config:
+            return
+        self.render_config(config, self._refusal)
+        self.changed.emit(config)
+
+
+def _bare(key: str) -> str:
+    for prefix in PREFIXES.values():
+        if key.startswith(prefix):
+            return key.removeprefix(prefix)
+    return key

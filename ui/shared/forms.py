@@ -1,0 +1,159 @@
+"""A line for a path, with a button that opens the file dialog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QMenu,
+    QPushButton,
+    QScrollArea,
+    QWidget,
+)
+
+from workbench.graph.labels import elide
+
+Kind = Literal["file", "folder", "either"]
+
+
+class PathField(QWidget):
+    """Path of a file, of a folder, or of either.
+
+    Signals:
+        edited: the text as the user has made it.
+    """
+
+    edited = Signal(str)
+
+    def __init__(self, title: str, patterns: str, parent: QWidget, *, kind: Kind = "file") -> None:
+        super().__init__(parent)
+        self._title, self._patterns = title, patterns
+        self.line = QLineEdit(self)
+        self.line.setAccessibleName(title)
+        self.line.textEdited.connect(self.edited)
+        self.setFocusProxy(self.line)
+        browse = QPushButton("Choose\u2026", self)
+        browse.setAccessibleName(f"Choose {title.lower()}")
+        if kind == "either":
+            menu = QMenu(browse)
+            menu.addAction("File\u2026").triggered.connect(self._on_file_wanted)
+            menu.addAction("Folder of pictures\u2026").triggered.connect(self._on_folder_wanted)
+            browse.setMenu(menu)
+        else:
+            asked = self._on_file_wanted if kind == "file" else self._on_folder_wanted
+            browse.clicked.connect(asked)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(6)
+        layout.addWidget(self.line, 1)
+        layout.addWidget(browse)
+
+    def text(self) -> str:
+        """Return what is typed."""
+        return self.line.text().strip()
+
+    def set_text(self, text: str) -> None:
+        """Show a path as if the user had typed it."""
+        self.line.setText(text)
+        self.edited.emit(text)
+
+    def _on_file_wanted(self) -> None:
+        self._ask(QFileDialog.FileMode.ExistingFile)
+
+    def _on_folder_wanted(self) -> None:
+        self._ask(QFileDialog.FileMode.Directory)
+
+    def _ask(self, mode: QFileDialog.FileMode) -> None:
+        known = Path(self.text()).parent
+        dialog = QFileDialog(self, self._title, str(known if self.text() else Path.home()))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(mode)
+        if mode == QFileDialog.FileMode.ExistingFile:
+            dialog.setNameFilters([self._patterns, "All files (*)"])
+        dialog.fileSelected.connect(self.set_text)
+        dialog.open()
+
+
+# What a dialog has above and below its form, and what a desktop keeps for itself [px].
+_REST_PX = 210
+_LEAST_PX = 240
+
+
+class TallForm(QScrollArea):
+    """Keeps the buttons of a dialog on the screen."""
+
+    def __init__(self, form: QWidget, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._form = form
+        self.setObjectName("TallForm")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setWidgetResizable(True)
+        self.setWidget(form)
+        form.setAutoFillBackground(False)
+
+    def sizeHint(self) -> QSize:
+        return self._bounded(self._form.sizeHint())
+
+    def minimumSizeHint(self) -> QSize:
+        return self._bounded(self._form.minimumSizeHint())
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:
+            self.updateGeometry()
+        return super().eventFilter(watched, event)
+
+    def _bounded(self, size: QSize) -> QSize:
+        most = max(self.screen().availableSize().height() - _REST_PX, _LEAST_PX)
+        if size.height() <= most:
+            return size
+        return QSize(size.width() + self.verticalScrollBar().sizeHint().width(), most)
+
+
+def make_primary(button: QPushButton) -> None:
+    """Show a button as the expected answer."""
+    button.setProperty("primary", True)
+    button.setDefault(True)
+    button.style().unpolish(button)
+    button.style().polish(button)
+
+
+class WrappedLabel(QLabel):
+    """Asks for all its lines: a splitter does not ask how high a text gets at a width.
+
+    Names that no line can break are shortened; the tooltip has them in full.
+    """
+
+    def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWordWrap(True)
+        self.setText(text)
+
+    def setText(self, text: str) -> None:
+        lines = (" ".join(elide(word) for word in line.split(" ")) for line in text.split("\n"))
+        shown = "\n".join(lines)
+        super().setText(shown)
+        self.setToolTip(text if shown != text else "")
+        self._take_room()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        # Not while the layout is at work: it would miss the change.
+        QTimer.singleShot(0, self, self._take_room)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._take_room()
+
+    def _take_room(self) -> None:
+        is_told = self.isVisible() and bool(self.text())
+        self.setMinimumHeight(self.heightForWidth(self.width()) if is_told else 0)

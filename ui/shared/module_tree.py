@@ -1,0 +1,211 @@
+"""The modules of the model as a tree: type, parameters, and the config each one gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+
+from workbench.graph.labels import natural
+from workbench.graph.snapshot import Module
+from workbench.project.rules import Effective
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+ROOT = QModelIndex()
+WHOLE_MODEL = "whole model"
+
+
+class Column(IntEnum):
+    """Columns of the tree."""
+
+    MODULE = 0
+    CONFIG = 1
+    TYPE = 2
+    PARAMETERS = 3
+
+
+TITLES = {
+    Column.MODULE: "Module",
+    Column.CONFIG: "Config",
+    Column.TYPE: "Type",
+    Column.PARAMETERS: "Params",
+}
+
+
+class Role(IntEnum):
+    """What a row tells beside its text."""
+
+    PATH = Qt.ItemDataRole.UserRole + 1
+    MARK = Qt.ItemDataRole.UserRole + 2
+
+
+# What configs decide of a row. Roles that filters look at are not among them, or every row would
+# be filtered anew.
+_OF_CONFIGS = [
+    Qt.ItemDataRole.DisplayRole,
+    Qt.ItemDataRole.ToolTipRole,
+    Qt.ItemDataRole.AccessibleTextRole,
+    Role.MARK,
+]
+
+
+@dataclass
+class _Row:
+    module: Module
+    parent: _Row | None
+    position: int = 0
+    children: list[_Row] = field(default_factory=list)
+
+
+class ModuleTreeModel(QAbstractItemModel):
+    """Rows from a graph snapshot, configs and their reasons from a resolution."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._rows: dict[str, _Row] = {}
+        self._all: list[_Row] = []
+        self._top: list[_Row] = []
+        self._numbers: dict[int, int] = {}
+        self._configs: Mapping[str, Effective] = {}
+        self._reasons: Mapping[str, str] = {}
+        self._marks: Mapping[str, str] = {}
+
+    def set_modules(self, modules: Sequence[Module]) -> None:
+        """Show other modules."""
+        self.beginResetModel()
+        self._rows, self._all, self._top = {}, [], []
+        for module in _counted(modules):
+            parent = self._rows.get(module.parent) if module.path else None
+            siblings = parent.children if parent else self._top
+            row = _Row(module, parent, len(siblings))
+            siblings.append(row)
+            self._rows[module.path] = row
+            self._all.append(row)
+        self._numbers = {id(row): number for number, row in enumerate(self._all)}
+        self.endResetModel()
+
+    def set_configs(
+        self,
+        configs: Mapping[str, Effective],
+        reasons: Mapping[str, str],
+        marks: Mapping[str, str],
+    ) -> None:
+        """Show other configs: why each is as it is, and where the quantizer thought otherwise."""
+        if (configs, reasons, marks) == (self._configs, self._reasons, self._marks):
+            return
+        self._configs, self._reasons, self._marks = configs, reasons, marks
+        self._tell_changed(QModelIndex())
+
+    def path_of(self, index: AnyIndex) -> str | None:
+        """Return the dotted name of the module in a row."""
+        return self._row(index).module.path if index.isValid() else None
+
+    def index_of(self, path: str) -> QModelIndex:
+        """Return where a module is; an invalid index when it is not there."""
+        row = self._rows.get(path)
+        return QModelIndex() if row is None else self._index(row, 0)
+
+    def index(
+        self,
+        row: int,
+        column: int,
+        parent: AnyIndex = ROOT,
+    ) -> QModelIndex:
+        siblings = self._row(parent).children if parent.isValid() else self._top
+        if not (0 <= row < len(siblings) and 0 <= column < len(Column)):
+            return QModelIndex()
+        return self._index(siblings[row], column)
+
+    def parent(self, index: AnyIndex = ROOT) -> Any:
+        if not index.isValid():
+            return QModelIndex()
+        above = self._row(index).parent
+        return QModelIndex() if above is None else self._index(above, 0)
+
+    def rowCount(self, parent: AnyIndex = ROOT) -> int:
+        if not parent.isValid():
+            return len(self._top)
+        return len(self._row(parent).children) if parent.column() == 0 else 0
+
+    def columnCount(self, parent: AnyIndex = ROOT) -> int:
+        del parent
+        return len(Column)
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if orientation == Qt.Orientation.Horizontal and 0 <= section < len(Column):
+            if role == Qt.ItemDataRole.DisplayRole:
+                return TITLES[Column(section)]
+            if role == Qt.ItemDataRole.TextAlignmentRole and section == Column.PARAMETERS:
+                return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        return None
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid():
+            return None
+        module = self._row(index).module
+        value: Any = None
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                value = self._text(module, Column(index.column()))
+            case Qt.ItemDataRole.ToolTipRole:
+                value = self._tooltip(module)
+            case Qt.ItemDataRole.TextAlignmentRole if index.column() == Column.PARAMETERS:
+                value = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+            case Qt.ItemDataRole.AccessibleTextRole:
+                config = self._configs.get(module.path)
+                label = config.label if config else "no config"
+                value = f"{module.path or WHOLE_MODEL}, {module.type_name}, {label}"
+            case Role.PATH:
+                value = module.path
+            case Role.MARK:
+                value = self._marks.get(module.path, "")
+        return value
+
+    def _text(self, module: Module, column: Column) -> str:
+        config = self._configs.get(module.path)
+        match column:
+            case Column.MODULE:
+                return module.path.rpartition(".")[2] or WHOLE_MODEL
+            case Column.TYPE:
+                return module.type_name.rpartition(".")[2]
+            case Column.PARAMETERS:
+                return f"{module.parameters:,}" if module.parameters else ""
+            case Column.CONFIG:
+                mark = " \u2260" if module.path in self._marks else ""
+                return f"{config.chip}{mark}" if config else ""
+
+    def _tooltip(self, module: Module) -> str:
+        lines = [module.path or WHOLE_MODEL, self._reasons.get(module.path, "")]
+        if mark := self._marks.get(module.path):
+            lines.append(f"The quantizer decided otherwise: {mark}")
+        return "\n".join(line for line in lines if line)
+
+    def _row(self, index: AnyIndex) -> _Row:
+        return self._all[index.internalId()]
+
+    def _index(self, row: _Row, column: int) -> QModelIndex:
+        return self.createIndex(row.position, column, self._numbers[id(row)])
+
+    def _tell_changed(self, parent: QModelIndex) -> None:
+        count = self.rowCount(parent)
+        if not count:
+            return
+        last = self.index(count - 1, len(Column) - 1, parent)
+        self.dataChanged.emit(self.index(0, 0, parent), last, _OF_CONFIGS)
+        for number in range(count):
+            self._tell_changed(self.index(number, 0, parent))
+
+
+def _counted(modules: Sequence[Module]) -> list[Module]:
+    """Return modules that are in the order of text as people count; others as they are.
+
+    Exported programs list their modules in the order of text, models in that of their definition.
+    """
+    if [module.path for module in modules] != sorted(module.path for module in modules):
+        return list(modules)
+    return sorted(modules, key=lambda module: [natural(part) for part in module.path.split(".")])

@@ -1,0 +1,171 @@
+"""What a panel is, and all that it is given."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QPaintEvent, QShowEvent
+from PySide6.QtWidgets import QWidget
+
+from ui.shared.appearance import Appearance
+from ui.shared.job_table import JobTableModel
+from ui.shared.log_lines import LogModel
+from ui.shared.problem_list import ProblemListModel
+from ui.shared.theme import Theme
+from ui.state.assigner import Assigner
+from ui.state.document import Document
+from ui.state.model_index import Outline
+from ui.state.notices import Notices
+from ui.state.run_history import RunHistory
+from ui.state.runner import Runner
+from ui.state.selection import Selected, Selection
+from ui.state.session import Session
+from ui.state.settings import Settings
+from workbench.errors import WorkbenchError
+from workbench.project.frozen import Frozen
+
+Result = TypeVar("Result", bound=Frozen)
+NOTES_MS = 60
+# Panels take what an engine found one after another: all at once would hold up a frame.
+_TURN_MS = 20
+_TURNS = 10
+_turns = itertools.count()
+
+
+@dataclass(frozen=True)
+class PanelContext:
+    """The long-lived objects of the window, as a panel may use them."""
+
+    document: Document
+    session: Session
+    outline: Outline
+    selection: Selection
+    assigner: Assigner
+    runner: Runner
+    history: RunHistory
+    notices: Notices
+    settings: Settings
+    appearance: Appearance
+    log: LogModel
+    jobs: JobTableModel
+    problems: ProblemListModel
+    _loaded: dict[str, tuple[Path, Frozen]] = field(default_factory=dict)
+
+    @property
+    def theme(self) -> Theme:
+        """The present theme."""
+        return self.appearance.theme
+
+    def result(self, stage_id: str) -> Path | None:
+        """Return the folder of a stage's current result; None when there is none."""
+        return self.session.result(stage_id)
+
+    def run_to(self, stage_id: str) -> None:
+        """Run everything up to a stage."""
+        project = self.document.project
+        if project is not None:
+            done = {view.id for view in self.session.stages() if view.state == "cached"}
+            self.runner.run_until(project, self.document.folder, [stage_id], done)
+
+    def load(self, kind: type[Result], stage_id: str) -> Result | None:
+        """Return a stage's current result; None when there is none or it cannot be read."""
+        folder = self.session.result(stage_id)
+        if folder is None:
+            return None
+        known = self._loaded.get(stage_id)
+        if known is not None and known[0] == folder and isinstance(known[1], kind):
+            return known[1]
+        from workbench.results import load_result
+
+        try:
+            loaded = load_result(kind, folder)
+        except WorkbenchError:
+            return None
+        self._loaded[stage_id] = (folder, loaded)
+        return loaded
+
+
+class Panel(QWidget):
+    """One view of the project: renders from values, changes them only on the user's signals.
+
+    Subclasses fill ``build`` and what they show of ``refresh``, ``render_selection``
+    and ``set_theme``. Renders are put together and left out while the panel is hidden.
+    """
+
+    panel_id: ClassVar[str] = ""
+
+    def __init__(self, context: PanelContext, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("PanelBody")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.context = context
+        self._due = {"theme", "state", "selection"}
+        self._soon = QTimer(self, interval=0, singleShot=True)
+        self._soon.timeout.connect(self.flush)
+        turn_ms = _TURN_MS * (next(_turns) % _TURNS)
+        self._turn = QTimer(self, interval=turn_ms, singleShot=True)
+        self._turn.timeout.connect(self.flush)
+        self._notes = QTimer(self, interval=NOTES_MS, singleShot=True)
+        self._notes.timeout.connect(self.annotate)
+        self._unsaid = False
+        self.build()
+        soon, turn = self._soon, self._turn
+        context.document.project_changed.connect(partial(self._mark, "state", soon))
+        context.outline.resolved.connect(partial(self._mark, "state", soon))
+        context.outline.model_changed.connect(partial(self._mark, "state", turn))
+        context.session.results_changed.connect(partial(self._mark, "state", turn))
+        context.selection.changed.connect(partial(self._mark, "selection", soon))
+        context.appearance.changed.connect(partial(self._mark, "theme", soon))
+
+    def build(self) -> None:
+        """Make children, layout and connections; called once."""
+
+    def refresh(self) -> None:
+        """Show the present state; may be called at any time, any number of times."""
+
+    def annotate(self) -> None:
+        """Add what results tell; called a moment after ``refresh``, so that paint comes first."""
+
+    def render_selection(self, selected: Selected) -> None:
+        """Show what is chosen."""
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+
+    def stop(self) -> None:
+        """End what runs beside the window; called before the panel goes."""
+
+    def flush(self) -> None:
+        """Render now what is due."""
+        self._soon.stop()
+        self._turn.stop()
+        due, self._due = self._due, set()
+        if "theme" in due:
+            self.set_theme(self.context.theme)
+        if "state" in due:
+            self.refresh()
+            self._unsaid = True
+            self.update()
+        if due:
+            self.render_selection(self.context.selection.value)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.flush()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self._unsaid:
+            self._unsaid = False
+            self._notes.start()
+
+    def _mark(self, what: str, when: QTimer | None = None, *_values: object) -> None:
+        self._due.add(what)
+        timer = self._soon if when is None else when
+        if self.isVisible() and not timer.isActive():
+            timer.start()

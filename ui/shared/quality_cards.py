@@ -1,0 +1,263 @@
+"""The few figures that stand above all others, as cards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from PySide6.QtCore import QObject
+
+from ui.shared.figure_cards import Card
+from ui.shared.figure_table import Column, FigureTableModel
+from ui.shared.figures import DASH, count, decibel, figure, percent
+from workbench.errors import WorkbenchError
+from workbench.graph.labels import operator_name
+from workbench.project.model import Project
+from workbench.results import (
+    EvaluateResult,
+    FormatMemory,
+    IntegerQuality,
+    OutputQuality,
+    Reading,
+    SampleQuality,
+    TensorQuality,
+    VerifyResult,
+)
+from workbench.results.quality import TextQuality
+from workbench.targets import target_of
+
+SQNR = "Signal to quantization noise; a dash where both are equal or nothing could be compared"
+COSINE = "Cosine between the float and the quantized values"
+SHARE = "Its noise over signal, as a part of the sum of all tensors' noise over signal"
+ERROR = "Greatest absolute difference, in units of the tensor"
+
+
+def cosine_text(value: float | None) -> str:
+    """Return a cosine with the digits in which good ones differ."""
+    return DASH if value is None else f"{value:.6f}"
+
+
+def _output_tip(row: OutputQuality) -> str:
+    return "\n".join((row.name, f"SQNR  {decibel(row.sqnr_db)}",
+                      f"cosine  {cosine_text(row.cosine)}",
+                      f"max error  {figure(row.max_abs_error)}"))  # fmt: skip
+
+
+def describe_quality(row: TensorQuality) -> str:
+    """Return the figures of a tensor in lines."""
+    is_renamed = row.origin and row.origin != row.tensor
+    name = f"{row.tensor}, in {row.origin} of the graph" if is_renamed else row.tensor
+    lines = (name, f"{row.op}  {row.module}".strip(), f"SQNR  {decibel(row.sqnr_db)}",
+             f"cosine  {cosine_text(row.cosine)}",
+             f"max error  {figure(row.max_abs_error)}", "measured on host (PyTorch)")  # fmt: skip
+    return "\n".join(lines)
+
+
+OUTPUT_COLUMNS: tuple[Column[OutputQuality], ...] = (
+    Column("Output", lambda r: r.name),
+    Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
+    Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
+    Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
+)
+TENSOR_COLUMNS: tuple[Column[TensorQuality], ...] = (
+    Column("Tensor", lambda r: r.tensor),
+    Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
+    Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
+    Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
+    Column(
+        "Error share",
+        lambda r: percent(r.error_share),
+        lambda r: r.error_share,
+        SHARE,
+        lambda r: r.error_share,
+    ),
+    Column("Operator", lambda r: operator_name(r.op)),
+    Column("Module", lambda r: r.module or DASH),
+)
+READING_COLUMNS: tuple[Column[Reading], ...] = (
+    Column("Reading", lambda r: f"{r.title} (main)" if r.main else r.title),
+    Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
+    Column("Top-1", lambda r: percent(r.top1), lambda r: r.top1),
+    Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
+    Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
+    Column("What the numbers are", lambda r: r.marks),
+)
+INTEGER_COLUMNS: tuple[Column[IntegerQuality], ...] = (
+    Column("Tensor", lambda r: r.tensor),
+    Column("Equal", lambda r: percent(r.exact), lambda r: r.exact,
+           "Share of elements that are equal bit for bit"),
+    Column("Max LSB", lambda r: str(r.max_lsb), lambda r: r.max_lsb,
+           "Greatest difference in steps of the tensor's grid"),
+    Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
+    Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine),
+    Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
+    Column("Module", lambda r: r.module or DASH),
+)  # fmt: skip
+SAMPLE_COLUMNS: tuple[Column[SampleQuality], ...] = (
+    Column("Sample", lambda r: str(r.sample), lambda r: r.sample, "Its number in the data"),
+    Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
+    Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
+    Column("Label", lambda r: _class(r.label), lambda r: r.label),
+    Column("Float", lambda r: _class(r.float_class), lambda r: r.float_class,
+           "Class that the float model gives"),
+    Column("Quantized", lambda r: _class(r.quantized_class), lambda r: r.quantized_class,
+           "Class that the quantized model gives"),
+)  # fmt: skip
+
+
+class ReadingTableModel(FigureTableModel[Reading]):
+    """Readings of the same model side by side."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(READING_COLUMNS, lambda r: f"{r.title}\n{r.marks}", parent)
+
+
+def divergence_text(value: VerifyResult) -> str:
+    """Return where the integer program first leaves the quantized model, in a sentence."""
+    over = f"over {value.tensor_samples} sample{'s' if value.tensor_samples != 1 else ''}"
+    if not value.first_divergence:
+        return f"All {len(value.tensors)} tensors inside are equal bit for bit, {over}."
+    first = next(t for t in value.tensors if t.tensor == value.first_divergence)
+    module = f" in {first.module}" if first.module else ""
+    return (
+        f"First divergence: {first.tensor}{module}, {percent(1 - first.exact)} of its elements "
+        f"by at most {first.max_lsb} LSB, {over}."
+    )
+
+
+def _class(number: int | None) -> str:
+    return DASH if number is None else str(number)
+
+
+def _integer_tip(row: IntegerQuality) -> str:
+    return "\n".join((row.tensor, f"{row.op}  {row.module}".strip(),
+                      f"equal  {percent(row.exact)}", f"max  {row.max_lsb} LSB",
+                      "computed (TOSA reference model)"))  # fmt: skip
+
+
+def _sample_tip(row: SampleQuality) -> str:
+    return f"Sample {row.sample}: {decibel(row.sqnr_db)} over all outputs"
+
+
+class IntegerTableModel(FigureTableModel[IntegerQuality]):
+    """All tensors inside the integer program."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(INTEGER_COLUMNS, _integer_tip, parent)
+
+
+class SampleTableModel(FigureTableModel[SampleQuality]):
+    """The samples that suffer most."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(SAMPLE_COLUMNS, _sample_tip, parent)
+
+
+class OutputTableModel(FigureTableModel[OutputQuality]):
+    """All outputs of the model."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(OUTPUT_COLUMNS, _output_tip, parent)
+
+
+class QualityTableModel(FigureTableModel[TensorQuality]):
+    """All tensors that exist on both sides."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(TENSOR_COLUMNS, describe_quality, parent)
+
+
+MEASURED = "measured on host (PyTorch)"
+
+COMPUTED = "computed (TOSA model)"
+
+
+def quality_origin(project: Project | None) -> str:
+    """Return how figures of a project's quality come about."""
+    try:
+        return (target_of(project.target.id).emulation if project else "") or MEASURED
+    except WorkbenchError:
+        return MEASURED
+
+
+def quality_cards(
+    value: EvaluateResult, memory: FormatMemory | None = None, source: str = MEASURED
+) -> list[Card]:
+    """Return the cards of an evaluation; figures that do not exist have none.
+
+    Args:
+        value: The evaluation.
+        memory: What values of number formats take.
+        source: How the figures come about, in words.
+    """
+    cards = [
+        Card("SQNR", decibel(value.sqnr_db), source, "All outputs; more is better"),
+        Card("Cosine", cosine_text(value.cosine), source, "1 is the same direction"),
+        Card("Max error", figure(value.max_abs_error), source, "In units of the output"),
+    ]
+    pairs = (
+        ("Top-1", value.top1_float, value.top1_quantized),
+        ("Top-5", value.top5_float, value.top5_quantized),
+    )
+    for name, before, after in pairs:
+        if before is not None and after is not None:
+            text = f"{100 * before:.2f} \u2192 {percent(after)}"
+            cards.append(Card(name, text, source, "Float, then quantized"))
+    if value.metric_name:
+        text = f"{figure(value.metric_float)} \u2192 {figure(value.metric_quantized)}"
+        cards.append(Card(value.metric_name, text, source, "Float, then quantized"))
+    return [*cards, *_text_cards(value.text, "quantized", source), *_memory_cards(memory)]
+
+
+def _text_cards(text: TextQuality | None, side: str, source: str) -> Iterator[Card]:
+    """Yield how a text was read: by the float model, and by what stands in for it."""
+    if text is None:
+        return
+    is_integer = side == "integer"
+    after = text.perplexity_integer if is_integer else text.perplexity_quantized
+    mean, worst = (
+        (text.kl_integer, text.worst_integer) if is_integer
+        else (text.kl_quantized, text.worst_quantized)
+    )  # fmt: skip
+    if after is None or mean is None or worst is None:
+        return
+    over = f"over {count(text.tokens)} tokens of the text"
+    values = f"{text.perplexity_float:.3f} \u2192 {after:.3f}"
+    yield Card("Perplexity", values, source, f"Float, then {side}; less is better; {over}")
+    hint = f"Mean of KL(float || {side}) {over}; at most {worst:.3g}"
+    yield Card("KL divergence", f"{mean:.3g} nats", source, hint)
+
+
+def _memory_cards(memory: FormatMemory | None) -> Iterator[Card]:
+    if memory is None:
+        return
+    pairs = (
+        ("Weights", memory.weight_bits, memory.weight_density),
+        ("What flows", memory.data_bits, memory.data_density),
+    )
+    for name, bits, density in pairs:
+        if bits is not None and density is not None:
+            hint = "Average bits of an element, and how many times smaller than float32"
+            yield Card(name, f"{bits:.2f} bits, {density:.2f}\u00d7", "computed", hint)
+
+
+def verify_cards(value: VerifyResult) -> list[Card]:
+    """Return the cards of a comparison."""
+    exact = value.exact / value.elements if value.elements else None
+    if value.runtime:
+        by = f"computed ({value.runtime})"
+        return [
+            Card("Max difference", figure(value.max_abs_error), by,
+                 "Of the exported file's outputs to the float model's"),
+            Card("Same arg-max", f"{value.argmax_equal} of {value.samples}", by,
+                 "Samples with the same greatest output"),
+            Card("Samples", count(value.samples), by, "Inputs that both have run"),
+        ]  # fmt: skip
+    return [
+        Card("Equal bit for bit", percent(exact), COMPUTED,
+             f"{count(value.exact)} of {count(value.elements)} output elements"),
+        Card("Max difference", f"{value.max_lsb} LSB", COMPUTED, "One LSB is the output's scale"),
+        Card("Same arg-max", f"{value.argmax_equal} of {value.samples}" if value.samples else DASH,
+             COMPUTED, "Samples with the same greatest output"),
+        Card("Samples", count(value.samples), COMPUTED, "Inputs that both have run"),
+        *_text_cards(value.text, "integer", COMPUTED),
+    ]  # fmt: skip

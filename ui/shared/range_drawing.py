@@ -1,0 +1,109 @@
+"""From rows of the range table to what the range plots draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ui.shared.range_table import Arrays, Channels, RangeRow
+from ui.shared.series import RangeSeries, SampleView, TensorView
+from ui.shared.theme import Theme
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_BINS = 256
+
+
+class _Histograms(Mapping[int, tuple["NDArray[np.float64]", float, float]]):
+    """The drawn histograms by place, added up only when one is looked at."""
+
+    def __init__(self, rows: Sequence[RangeRow], arrays: Arrays) -> None:
+        self._rows, self._arrays = rows, arrays
+
+    def __getitem__(self, place: int) -> tuple[NDArray[np.float64], float, float]:
+        index = self._rows[place].tensor.index
+        counts, edges = self._arrays.get("histogram"), self._arrays.get("edges")
+        if counts is None or edges is None or index >= len(counts):
+            raise KeyError(place)
+        return drawn_counts(counts[index]), float(edges[index][0]), float(edges[index][1])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self._rows)))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def series_of(
+    rows: Sequence[RangeRow], channels: Channels, arrays: Arrays | None = None
+) -> RangeSeries:
+    """Return all tensors as the range plot draws them; what is not known is NaN."""
+
+    def known(row: RangeRow, *values: float) -> list[float]:
+        return [v if row.is_known and math.isfinite(v) else math.nan for v in values]
+
+    columns = np.asarray(
+        [
+            known(r, r.tensor.minimum, r.tensor.maximum, r.tensor.p_low, r.tensor.p_high,
+                  *(r.grid or (math.nan, math.nan)), r.step or math.nan)
+            for r in rows
+        ],
+        np.float64,
+    ).reshape(len(rows), 7)  # fmt: skip
+    low, high, p_low, p_high, grid_low, grid_high, step = columns.T
+    return RangeSeries(
+        names=tuple(row.name for row in rows), labels=tuple(row.label for row in rows),
+        is_weight=np.asarray([row.tensor.kind == "weight" for row in rows], bool),
+        low=low, high=high, p_low=p_low, p_high=p_high, grid_low=grid_low, grid_high=grid_high,
+        step=step, channels=channels, histograms=_Histograms(rows, arrays or {}),
+    )  # fmt: skip
+
+
+def tensor_of(row: RangeRow, place: int, arrays: Arrays, channels: Channels) -> TensorView | None:
+    """Return one tensor as it is drawn large; None when calibration kept nothing of it."""
+    counts, edges = arrays.get("histogram"), arrays.get("edges")
+    if counts is None or edges is None or row.tensor.index >= len(counts) or not row.is_known:
+        return None
+    low, high = channels.get(place, (None, None))
+    first, last = edges[row.tensor.index]
+    return TensorView(
+        drawn_counts(counts[row.tensor.index]), (float(first), float(last)), row.grid,
+        row.step or 0.0, row.label, low, high, row.is_editable,
+    )  # fmt: skip
+
+
+def drawn_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the counts of few enough bins to be told apart on a screen."""
+    fine = counts.astype(np.float64)
+    return fine.reshape(_BINS, -1).sum(1) if fine.size % _BINS == 0 else fine
+
+
+def samples_of(arrays: Arrays, index: int) -> SampleView:
+    """Return the extremes of one tensor by sample; none where calibration kept no samples."""
+    low, high = arrays.get("sample_min"), arrays.get("sample_max")
+    if low is None or high is None or index >= len(low):
+        return SampleView()
+    numbers = arrays["samples"].astype(np.int64)
+    return SampleView(numbers, low[index].astype(np.float64), high[index].astype(np.float64))
+
+
+def legend_of(theme: Theme, labels: Iterable[str]) -> str:
+    """Return what the marks of the range plot mean, with the colours of the precisions in it."""
+    words = {"a8w8": "8 bit", "a16w8": "16 bit", "a8w4": "4 bit", "custom": "other formats"}
+    colours: dict[str, list[str]] = {}
+    for label in dict.fromkeys(labels):
+        colours.setdefault(theme.precision_colour(label), []).append(words.get(label, label))
+    marks = [
+        f'<span style="color:{colour}">\u25a0</span> {", ".join(names)}'
+        for colour, names in colours.items()
+    ]
+    marks += [
+        "pale: min to max", "full: 99.8 %",
+        f'<span style="color:{theme.text}">\u2500</span> grid ends',
+        f'<span style="color:{theme.bad}">\u2500</span> one step',
+    ]  # fmt: skip
+    return f'<span style="color:{theme.muted}">' + " &nbsp; ".join(marks) + "</span>"

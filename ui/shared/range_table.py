@@ -1,0 +1,401 @@
+"""What calibration saw, one row per tensor, with what follows from it."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PySide6.QtCore import QObject
+
+from ui.shared.figure_table import Column, FigureTableModel
+from ui.shared.figures import DASH, decibel, figure, percent
+from workbench.analysis.histogram import Grid
+from workbench.analysis.ranges import (
+    METHOD_TITLES,
+    METHODS_BY_ID,
+    WEIGHT_REFUSAL,
+    Choice,
+    histogram_of,
+    observed_grid,
+    scheme_of,
+    title_of,
+)
+from workbench.errors import Place, WorkbenchError, failure
+from workbench.graph.labels import operator_name
+from workbench.project.configs import FixedRange, MethodScope, RangeMethod
+from workbench.results import ARRAYS_FILE, CalibrateResult, EvaluateResult, TensorRange
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+METHOD_COLUMNS: tuple[Column[Choice], ...] = (
+    Column("Method", lambda c: c.title),
+    Column("SQNR", lambda c: decibel(c.sqnr_db), lambda c: c.sqnr_db,
+           "Predicted from the histogram: this tensor's own rounding and clipping alone"),
+    Column("Clipped", lambda c: percent(c.clipped), lambda c: c.clipped,
+           "Share of values the grid cannot reach to within half a step"),
+    Column("Step", lambda c: figure(c.grid.scale), lambda c: c.grid.scale),
+    Column("Min", lambda c: figure(c.minimum), lambda c: c.minimum),
+    Column("Max", lambda c: figure(c.maximum), lambda c: c.maximum),
+)  # fmt: skip
+ChoiceOfRange = FixedRange | RangeMethod
+
+
+def method_title(method: str) -> str:
+    """Return who or what gave a range, in words."""
+    return METHOD_TITLES.get(method, "hand")
+
+
+def _place(chosen: ChoiceOfRange) -> str:
+    return chosen.place if isinstance(chosen, RangeMethod) else chosen.tensor
+
+
+def _by(chosen: ChoiceOfRange) -> str:
+    return method_title(chosen.method if isinstance(chosen, RangeMethod) else "")
+
+
+def _end(chosen: ChoiceOfRange, name: str) -> float | None:
+    return float(getattr(chosen, name)) if isinstance(chosen, FixedRange) else None
+
+
+CHOSEN_COLUMNS: tuple[Column[ChoiceOfRange], ...] = (
+    Column("For", _place, meaning="Numbers beat methods, a tensor its module, a module all"),
+    Column("By", _by),
+    Column("Min", lambda c: figure(_end(c, "minimum")), lambda c: _end(c, "minimum")),
+    Column("Max", lambda c: figure(_end(c, "maximum")), lambda c: _end(c, "maximum")),
+)
+
+
+def _choice_tip(choice: Choice) -> str:
+    known = METHODS_BY_ID.get(choice.method)
+    return known.meaning if known is not None else "What torchao's histogram observer finds"
+
+
+def _chosen_tip(chosen: ChoiceOfRange) -> str:
+    if isinstance(chosen, RangeMethod):
+        return (
+            f"{_place(chosen)}: by {_by(chosen)}, taken anew whenever data, weights or "
+            "precision change"
+        )
+    return f"{chosen.tensor}: fixed by hand"
+
+
+class MethodTableModel(FigureTableModel[Choice]):
+    """What every method would give one tensor."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(METHOD_COLUMNS, _choice_tip, parent)
+
+
+class ChosenTableModel(FigureTableModel[ChoiceOfRange]):
+    """All that the project decides of ranges."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(CHOSEN_COLUMNS, _chosen_tip, parent)
+
+    @staticmethod
+    def tensor_of(chosen: ChoiceOfRange) -> str:
+        """Return the one tensor that a choice is for; "" when it is for more."""
+        if isinstance(chosen, FixedRange):
+            return chosen.tensor
+        return chosen.match if chosen.scope == "tensor" else ""
+
+
+_LABELS = {"int8": "a8w8", "int16": "a16w8", "uint8": "uint8", "int32": "a16w8"}
+_MOST_4_BIT = 7
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What the project decides of one tensor's range.
+
+    ``method`` is "" for numbers given by hand; ``ends`` None where calibration's own range
+    stands, or while the method still searches, which ``is_known`` tells.
+    """
+
+    method: str
+    scope: MethodScope
+    ends: tuple[float, float] | None
+    is_known: bool = True
+
+    @property
+    def who(self) -> str:
+        """Who or what decided, in words."""
+        wider = {"tensor": "", "module": " (module)", "all": " (all)"}[self.scope]
+        return f"{method_title(self.method)}{wider}"
+
+
+@dataclass(frozen=True)
+class RangeRow:
+    """A tensor as it is shown. ``clipped`` and ``outliers`` are None where they cannot be known.
+
+    ``refusal`` says why its range cannot be chosen; "" where it can.
+    """
+
+    tensor: TensorRange
+    name: str
+    node: str
+    outliers: float | None
+    clipped: float | None
+    sqnr_db: float | None
+    decided: Decided | None = None
+    refusal: str = ""
+
+    @property
+    def is_editable(self) -> bool:
+        """Whether its range can be chosen."""
+        return not self.refusal
+
+    @property
+    def effective(self) -> Grid | None:
+        """The grid that holds: of the chosen range if there is one, else calibration's."""
+        if self.decided is not None and not self.decided.is_known:
+            return None
+        if self.decided is not None and self.decided.ends is not None:
+            return scheme_of(self.tensor).grid(*self.decided.ends)
+        return observed_grid(self.tensor) if self.is_known else None
+
+    @property
+    def step(self) -> float | None:
+        """The scale of that grid."""
+        grid = self.effective
+        return grid.scale if grid is not None else None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether calibration reached it."""
+        tensor = self.tensor
+        return (
+            (bool(tensor.format) or 0 < tensor.scale < math.inf)
+            and math.isfinite(tensor.minimum)
+            and math.isfinite(tensor.maximum)
+        )
+
+    @property
+    def width(self) -> float | None:
+        """How far apart the least and the greatest value are."""
+        return self.tensor.maximum - self.tensor.minimum if self.is_known else None
+
+    @property
+    def grid(self) -> tuple[float, float] | None:
+        """The least and the greatest value that the integers stand for."""
+        grid = self.effective
+        return (grid.low, grid.high) if grid is not None else None
+
+    @property
+    def label(self) -> str:
+        """The precision whose colour the tensor has."""
+        if self.tensor.format:
+            return "custom"
+        if self.tensor.kind == "weight" and self.tensor.qmax <= _MOST_4_BIT:
+            return "a8w4"
+        return _LABELS.get(self.tensor.dtype, "custom")
+
+
+def range_rows(
+    calibrated: CalibrateResult,
+    arrays: Mapping[str, NDArray[np.float64]],
+    evaluated: EvaluateResult | None,
+    decided: Mapping[str, Decided] | None = None,
+) -> list[RangeRow]:
+    """Return a row per tensor, in the order of the program; ``decided`` by node."""
+    quality = {t.tensor: t.sqnr_db for t in evaluated.tensors} if evaluated is not None else {}
+    by_id = {tensor.id: tensor for tensor in calibrated.ranges}
+    known = decided or {}
+    rows = []
+    for tensor in calibrated.ranges:
+        again = by_id.get(tensor.node)
+        node = again.node if again is not None else tensor.node
+        is_weight = tensor.kind == "weight"
+        name = title_of(tensor, by_id)
+        is_second = again is not None or tensor.op == "call_module"
+        source = node if again is not None else tensor.origin or node
+        refusal = WEIGHT_REFUSAL if is_weight else _follows(source) if is_second else ""
+        refusal = FORMAT_REFUSAL if tensor.format else refusal
+        refusal = CALL_REFUSAL if tensor.dynamic else refusal
+        mine = known.get(node) if not refusal else None
+        row = RangeRow(tensor, name, node, None, None, None, mine)
+        sqnr_db = None if is_weight or again is not None else quality.get(node)
+        rows.append(
+            RangeRow(
+                tensor, name, node, _outliers(row), _clipped(row, arrays), sqnr_db, mine, refusal,
+            )
+        )  # fmt: skip
+    return rows
+
+
+# Why nobody chooses the range of a number format, in words.
+FORMAT_REFUSAL = (
+    "Its values go to a number format, whose parameters and not a range say what it reaches. "
+    "Formats shows its grid against these values."
+)
+
+
+CALL_REFUSAL = (
+    "Every call takes a range of its own, from that call's values; nobody chooses it. What stands "
+    "here is over all samples; the page Calls shows one range for each."
+)
+
+
+def _follows(node: str) -> str:
+    return (
+        f"This is the second grid of {node}, for a neighbour of another precision. Its range "
+        f"follows that of {node} and is not chosen by itself."
+    )
+
+
+def _outliers(row: RangeRow) -> float | None:
+    inner = row.tensor.p_high - row.tensor.p_low
+    return row.width / inner if row.width is not None and inner > 0 else None
+
+
+def _clipped(row: RangeRow, arrays: Mapping[str, NDArray[np.float64]]) -> float | None:
+    """Return the share of values that the grid cannot reach to within half a step."""
+    grid = row.effective
+    if grid is None or row.tensor.channels > 1:
+        return None
+    half = grid.scale / 2
+    if row.tensor.minimum >= grid.low - half and row.tensor.maximum <= grid.high + half:
+        return 0.0
+    histogram = histogram_of(row.tensor, arrays)
+    return histogram.clipped(grid) if histogram is not None else None
+
+
+def describe(row: RangeRow) -> str:
+    """Return the figures of a tensor in lines."""
+    tensor = row.tensor
+    lines = [
+        f"{row.name}  ({tensor.kind}, {tensor.dtype})",
+        f"{tensor.op}  {tensor.module}".strip(),
+    ]
+    if row.is_known and row.tensor.format:
+        lines.append(f"seen  {figure(tensor.minimum)} to {figure(tensor.maximum)}")
+    if row.is_known and row.grid is not None:
+        each = f", largest of {tensor.channels} channels" if tensor.channels > 1 else ""
+        lines += [
+            f"seen  {figure(tensor.minimum)} to {figure(tensor.maximum)}",
+            f"99.8 %  {figure(tensor.p_low)} to {figure(tensor.p_high)}",
+            f"grid  {figure(row.grid[0])} to {figure(row.grid[1])}",
+            f"step  {figure(row.step)}{each}",
+        ]
+    if tensor.dynamic:
+        lines.append("a range at every call; these ends are over all samples")
+    if tensor.origin and tensor.origin != tensor.node and tensor.kind != "weight":
+        lines.insert(2, f"in {tensor.origin} of the graph")
+    if row.clipped is not None:
+        lines.append(f"outside the grid  {percent(row.clipped)}")
+    if row.sqnr_db is not None:
+        lines.append(f"SQNR  {decibel(row.sqnr_db)}, measured on host")
+    if tensor.problem:
+        lines.append(tensor.problem)
+    return "\n".join(lines)
+
+
+def _dead(row: RangeRow) -> str:
+    tensor = row.tensor
+    return f"{tensor.dead} of {tensor.channels}" if tensor.channels > 1 else DASH
+
+
+def _if_known(row: RangeRow, value: float) -> float | None:
+    return value if row.is_known else None
+
+
+COLUMNS: tuple[Column[RangeRow], ...] = (
+    Column("#", lambda r: str(r.tensor.index), lambda r: r.tensor.index, "Order of the program"),
+    Column("Tensor", lambda r: r.name),
+    Column("Kind", lambda r: r.tensor.kind),
+    Column("Type", lambda r: r.tensor.dtype, meaning="Type of the integers, or number format"),
+    Column("Min", lambda r: figure(_if_known(r, r.tensor.minimum)),
+           lambda r: _if_known(r, r.tensor.minimum), "Least value seen"),
+    Column("Max", lambda r: figure(_if_known(r, r.tensor.maximum)),
+           lambda r: _if_known(r, r.tensor.maximum), "Greatest value seen"),
+    Column("Width", lambda r: figure(r.width), lambda r: r.width, "Max less min"),
+    Column("Step", lambda r: figure(r.step), lambda r: r.step,
+           "Scale of the grid; of weights with channels the largest"),
+    Column("Outlier ratio", lambda r: figure(r.outliers, 3), lambda r: r.outliers,
+           "Width over the width of the middle 99.8 % of the values"),
+    Column("Clipped", lambda r: percent(r.clipped), lambda r: r.clipped,
+           "Share of values more than half a step outside the grid, from the histogram; "
+           "not known where each channel has a grid of its own"),
+    Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db,
+           "Float against quantized, measured on host (PyTorch)"),
+    Column("Zeros", lambda r: percent(r.tensor.zeros), lambda r: r.tensor.zeros,
+           "Share of values that are exactly zero"),
+    Column("Dead", _dead, lambda r: r.tensor.dead if r.tensor.channels > 1 else None,
+           "Channels of which all values are zero"),
+    Column("Chosen", lambda r: r.decided.who if r.decided is not None else "",
+           meaning="Who or what sets the range in place of calibration"),
+    Column("Zero point", lambda r: str(r.effective.zero_point) if r.effective else DASH,
+           lambda r: r.effective.zero_point if r.effective else None,
+           "Integer that stands for 0"),
+    Column("Operator", lambda r: operator_name(r.tensor.op)),
+    Column("Module", lambda r: r.tensor.module or DASH),
+    Column("Observer", lambda r: r.tensor.observer),
+    Column("Problem", lambda r: r.tensor.problem),
+)  # fmt: skip
+
+
+class RangeTableModel(FigureTableModel[RangeRow]):
+    """All observed tensors."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(COLUMNS, describe, parent)
+
+
+Arrays = dict[str, "NDArray[np.float64]"]
+Channels = dict[int, "tuple[NDArray[np.float64], NDArray[np.float64]]"]
+
+_PLAIN = ("histogram", "edges", "samples", "sample_min", "sample_max")
+
+
+def read_histograms(folder: Path) -> Arrays:
+    """Return ``histogram`` [T, B], ``edges`` [T, 2] and the extremes of every sample [T, S].
+
+    Raises:
+        WorkbenchError: the file is missing or damaged.
+    """
+    try:
+        with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
+            return {name: file[name] for name in _PLAIN if name in file}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise _damaged() from error
+
+
+def read_channels(folder: Path, rows: Sequence[RangeRow]) -> Iterator[Channels]:
+    """Yield the least and greatest value of each channel, a tensor at a time, by row.
+
+    There can be many hundreds of small arrays, so the reader may pause between any two.
+
+    Raises:
+        WorkbenchError: the file is missing or damaged.
+    """
+    try:
+        with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
+            names = frozenset(file.files)
+            for place, row in enumerate(rows):
+                keys = [f"channel_{end}/{row.tensor.id}" for end in ("min", "max")]
+                if names.issuperset(keys):
+                    low, high = (_finite(file[key]) for key in keys)
+                    if low.size == high.size:
+                        yield {place: (low, high)}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise _damaged() from error
+
+
+def _damaged() -> WorkbenchError:
+    return failure(
+        "The stored ranges are damaged.",
+        "Run Calibrate again; they will be computed anew.",
+        Place(kind="file", id=ARRAYS_FILE),
+    )
+
+
+def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    flat = values.reshape(-1).astype(np.float64)
+    return np.where(np.isfinite(flat), flat, 0.0)

@@ -1,0 +1,127 @@
+"""Runs, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject
+
+from ui.shared.figure_table import Column, FigureTableModel
+from ui.shared.figures import DASH, count, decibel, percent, size
+from workbench.history.comparison import Change, rules_line
+from workbench.history.runs import Cost, Run
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run, and whether no other beats it."""
+
+    run: Run
+    is_best: bool = False
+
+
+def accuracy_text(run: Run) -> str:
+    """Return the figure that runs are compared by."""
+    if run.accuracy is None:
+        return DASH
+    if run.quality.metric is not None:
+        return f"{run.accuracy:.4g}"
+    return percent(run.accuracy) if run.quality.top1 is not None else decibel(run.accuracy)
+
+
+def _cost(read: Callable[[Cost], float], text: Callable[[float], str]) -> Callable[[RunRow], str]:
+    return lambda row: text(read(row.run.cost)) if row.run.cost is not None else DASH
+
+
+def _value(read: Callable[[Cost], float]) -> Callable[[RunRow], float | None]:
+    return lambda row: read(row.run.cost) if row.run.cost is not None else None
+
+
+def describe_run(run: Run) -> str:
+    """Return a run in lines."""
+    lines = [
+        f"Run {run.number}, {when(run)}",
+        rules_line(run),
+    ]
+    if run.quality.samples:
+        said = f"{run.accuracy_name}  {accuracy_text(run)}"
+        lines.append(f"{said}, measured on host (PyTorch)")
+    if run.cost is not None:
+        lines.append(
+            f"{count(run.cost.cycles)} cycles, SRAM {size(run.cost.sram_bytes)}, "
+            f"estimated (Vela {run.cost.vela_version})"
+        )
+    found = run.simulated
+    if found is not None:
+        cycles = f"{count(found.cycles)} cycles" if found.cycles is not None else "no cycles"
+        lines.append(
+            f"{cycles}, {percent(found.exact)} of outputs equal to TOSA, measured "
+            f"({found.simulator} {found.version})".replace(" )", ")")
+        )
+    return "\n".join(lines)
+
+
+def _measured(run: Run) -> float | None:
+    return run.simulated.cycles if run.simulated is not None else None
+
+
+def _exact(run: Run) -> float | None:
+    return run.simulated.exact if run.simulated is not None else None
+
+
+def when(run: Run) -> str:
+    """Return when a run was first made."""
+    return run.made[:16].replace("T", " ")
+
+
+RUN_COLUMNS: tuple[Column[RunRow], ...] = (
+    Column("Run", lambda r: str(r.run.number), lambda r: r.run.number),
+    Column("Best", lambda r: "\u25cf" if r.is_best else "", None,
+           "No other run is as accurate, as quick and as small at once; "
+           "runs with more operators on the CPU, which Vela does not count, are left out"),
+    Column("Accuracy", lambda r: accuracy_text(r.run), lambda r: r.run.accuracy,
+           "Your metric, else top-1, else SQNR; measured on host (PyTorch)"),
+    Column("SQNR", lambda r: decibel(r.run.quality.sqnr_db), lambda r: r.run.quality.sqnr_db),
+    Column("Cycles", _cost(lambda c: c.cycles, count), _value(lambda c: c.cycles),
+           "Estimated by Vela; a dash until the configuration is compiled"),
+    Column("Measured", lambda r: DASH if _measured(r.run) is None else count(_measured(r.run)),
+           lambda r: _measured(r.run), "NPU cycles measured on the simulator (FVP)"),
+    Column("SRAM", _cost(lambda c: c.sram_bytes, lambda v: size(int(v))),
+           _value(lambda c: c.sram_bytes), "Peak, estimated by Vela"),
+    Column("Rules", lambda r: rules_line(r.run)),
+    Column("Constants", _cost(lambda c: c.flash_bytes, lambda v: size(int(v))),
+           _value(lambda c: c.flash_bytes), "Weights and commands, estimated by Vela"),
+    Column("Equal to TOSA", lambda r: percent(_exact(r.run)), lambda r: _exact(r.run),
+           "Output elements on the simulator equal to the TOSA reference model's"),
+    Column("Target", lambda r: r.run.target.id),
+    Column("Made", lambda r: when(r.run), None, "Coordinated universal time"),
+)  # fmt: skip
+
+# The columns that say nothing until a simulator has run.
+SIMULATED = tuple(
+    place for place, column in enumerate(RUN_COLUMNS)
+    if column.title in {"Measured", "Equal to TOSA"}
+)  # fmt: skip
+
+CHANGE_COLUMNS: tuple[Column[tuple[str, Change]], ...] = (
+    Column("Kind", lambda r: r[0]),
+    Column("What", lambda r: r[1].what),
+    Column("First run", lambda r: r[1].before or DASH),
+    Column("Second run", lambda r: r[1].after or DASH),
+)
+
+
+class RunTableModel(FigureTableModel[RunRow]):
+    """All runs of the project."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(RUN_COLUMNS, lambda row: describe_run(row.run), parent)
+
+
+class ChangeTableModel(FigureTableModel[tuple[str, Change]]):
+    """What differs between two runs."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(CHANGE_COLUMNS, lambda row: f"{row[1].what}\n{row[1].before} \u2192 "
+                         f"{row[1].after}", parent)  # fmt: skip

@@ -1,0 +1,79 @@
+"""A run on a simulator in figures and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ui.shared.figure_cards import Card
+from ui.shared.figures import count, percent, size
+from workbench.results import SimulationResult
+from workbench.results.simulation import Agreement
+
+
+def origin_of(result: SimulationResult) -> str:
+    """Return how the figures came about."""
+    return f"measured (FVP {result.report.version})".replace(" )", ")")
+
+
+def simulation_cards(result: SimulationResult) -> list[Card]:
+    """Return the cards of a run."""
+    origin = origin_of(result)
+    reference, quantized = result.against_reference, result.against_quantized
+    exact = reference.exact / reference.elements if reference.elements else None
+    cards = []
+    if result.cycles is not None:
+        ratio = result.cycles / result.estimated_cycles if result.estimated_cycles else None
+        cards = [
+            Card("NPU cycles", count(result.cycles), origin,
+                 "Of one inference, while the NPU was active"),
+            Card("Of the estimate", percent(ratio, 0), origin,
+                 f"Vela estimated {count(result.estimated_cycles)} cycles"),
+        ]  # fmt: skip
+    samples = Card("Samples", count(result.samples), origin, "Inputs that were run")
+    if not reference.elements:
+        return [*cards, samples]
+    return [
+        *cards,
+        Card("Equal to TOSA", percent(exact), origin,
+             f"{count(reference.exact)} of {count(reference.elements)} output elements equal "
+             "those of the TOSA reference model"),
+        Card("Max difference", f"{quantized.max_lsb} LSB", origin, "To the quantized model"),
+        Card("Same arg-max", f"{quantized.argmax_equal} of {result.samples}", origin,
+             "Samples with the same greatest output as in the quantized model"),
+        samples,
+    ]  # fmt: skip
+
+
+def simulation_text(result: SimulationResult) -> str:
+    """Return what stands below the cards."""
+    return "\n".join(_lines(result))
+
+
+def _lines(result: SimulationResult) -> Iterator[str]:
+    report = result.report
+    yield f"{report.exit_reason} {report.simulator}, {result.runner}, {report.elapsed_s:.1f} s."
+    yield from report.explanation
+    pools = [
+        f"{pool.name} {f'{size(pool.used)} of ' if pool.used is not None else ''}{size(pool.given)}"
+        for pool in report.pools
+    ]
+    if pools:
+        yield f"Pools of the runner: {', '.join(pools)}."
+    if result.against_reference.elements:
+        yield _differences("TOSA reference model", result.against_reference)
+        yield _differences("quantized model", result.against_quantized)
+    else:
+        yield "Outputs were not compared: this runner writes none to files."
+    yield from report.notes
+
+
+def _differences(other: str, found: Agreement) -> str:
+    parts = [f"{number} by {lsb:+d} LSB" for lsb, number in found.histogram.items() if lsb]
+    if not parts:
+        return f"Every output equals that of the {other}."
+    shown = ", ".join(parts[:8]) + (" and others" if len(parts) > 8 else "")
+    worst = max(range(len(found.sample_max_lsb)), key=lambda i: found.sample_max_lsb[i])
+    return (
+        f"Differs from the {other}: {shown}; most in sample {worst + 1} "
+        f"({found.sample_max_lsb[worst]} LSB)."
+    )

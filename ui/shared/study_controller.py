@@ -1,0 +1,118 @@
+"""One study on show: starting, pausing and going on with it, and what it has found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pydantic import JsonValue
+from PySide6.QtCore import QObject, Signal
+
+from ui.state.document import Document
+from ui.state.jobs import Job
+from ui.state.runner import Runner
+from workbench.errors import WorkbenchError
+from workbench.pipeline.cache import Cache
+from workbench.project.frozen import Frozen
+from workbench.project.model import Project
+from workbench.protocol import Event, StudyProgress
+from workbench.studies.documents import load_study, study_folder, study_key
+
+Found = TypeVar("Found", bound=Frozen)
+
+
+class StudyDesk(QObject, Generic[Found]):
+    """Follows one kind of study of the open project.
+
+    ``found`` is what is known for the present configuration; where nothing is, it is what was
+    known for a former one, and ``is_current`` is off.
+
+    Signals:
+        changed: there is more to show, or the study began or ended.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self, study: str, kind: type[Found], document: Document, runner: Runner, cache: Cache,
+        parent: QObject,
+    ) -> None:  # fmt: skip
+        super().__init__(parent)
+        self._study, self._kind, self._document = study, kind, document
+        self._runner, self._cache = runner, cache
+        self._job = ""
+        self._key = ""
+        self._foreign: set[str] = set()
+        self.options: dict[str, JsonValue] = {}
+        self.found: Found | None = None
+        self.studied: Project | None = None
+        self.is_current = False
+        runner.received.connect(self._on_event)
+        runner.job_changed.connect(self._on_job_changed)
+        document.opened.connect(self._forget)
+
+    @property
+    def job(self) -> Job | None:
+        """The job that runs or waits, if there is one."""
+        job = self._runner.job(self._job)
+        return job if job is not None and not job.over else None
+
+    @property
+    def key(self) -> str:
+        """The key of what was found."""
+        return self._key
+
+    def look(self) -> None:
+        """Read what is known for the present configuration."""
+        project = self._document.project
+        if project is None:
+            return
+        try:
+            key = study_key(self._study, project, self._document.folder, self._cache, self.options)
+        except WorkbenchError:
+            self.is_current = False
+            return
+        found = load_study(self._kind, study_folder(self._cache, key))
+        self.is_current = found is not None
+        if found is not None:
+            self._key, self.found, self.studied = key, found, project
+
+    def start(self) -> None:
+        """Begin, or go on with what was found before."""
+        project = self._document.project
+        if project is not None and self.job is None:
+            folder = Path(self._document.folder)
+            self._job = self._runner.run_study(self._study, project, folder, dict(self.options))
+            self.changed.emit()
+
+    def pause(self) -> None:
+        """Stop; what was found stays."""
+        if self.job is not None:
+            self._runner.cancel(self._job)
+
+    def _forget(self) -> None:
+        """Turn to another project; work that goes on for the former one is not shown."""
+        self._foreign.update(job.id for job in self._runner.running)
+        self._job = ""
+        self.found, self.studied, self.is_current, self._key = None, None, False, ""
+        self.changed.emit()
+
+    def _on_event(self, event: Event) -> None:
+        if not isinstance(event, StudyProgress) or event.study != self._study:
+            return
+        if event.job in self._foreign:
+            return
+        job = self._runner.job(event.job)
+        found = load_study(self._kind, study_folder(self._cache, event.key))
+        if job is None or found is None:
+            return
+        self._job = event.job
+        self.found, self.studied, self._key = found, job.project, event.key
+        self.is_current = job.project == self._document.project
+        self.changed.emit()
+
+    def _on_job_changed(self, job: Job) -> None:
+        if job.study == self._study and job.id not in self._foreign:
+            self._job = job.id
+            if job.over:
+                self.changed.emit()

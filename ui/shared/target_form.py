@@ -1,0 +1,311 @@
+"""The target and its options: only combinations that are valid together are offered."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+
+from pydantic import JsonValue
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QStandardItemModel
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QCheckBox,
+    QComboBox,
+    QFileDialog,
+    QFormLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QWidget,
+)
+
+from ui.shared.forms import PathField
+from ui.state.relocate import relative_to
+from workbench.deploy.boards import Board, all_boards
+from workbench.errors import WorkbenchError
+from workbench.project.board_files import SUFFIX
+from workbench.project.model import TargetChoice
+from workbench.targets import TARGETS, target_of
+from workbench.targets.base import OptionSpec
+
+LABELS_PX = 136
+BAR_OPTIONS = ("system_config", "memory_mode")
+
+
+class TargetForm(QWidget):
+    """Combo boxes for a device and its options.
+
+    ``compact`` shows the device and two options in a row, as a tool bar needs them.
+
+    Signals:
+        chosen: the ``TargetChoice`` the user has made, complete and valid.
+    """
+
+    chosen = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None, *, compact: bool = False) -> None:
+        super().__init__(parent)
+        self._compact = compact
+        self._folder: Path | None = None
+        self._choice: TargetChoice | None = None
+        self._device = QComboBox(self)
+        self._device.setAccessibleName("Target")
+        self._device.setToolTip("The device the model is quantized and compiled for")
+        for target in TARGETS:
+            for variant in target.variants:
+                self._device.addItem(variant.title, variant.id)
+        self._device.activated.connect(self._on_device_activated)
+        self._fields: dict[str, QWidget] = {}
+        self._groups: dict[str, QLabel] = {}
+        self._layout: QBoxLayout | QFormLayout
+        if compact:
+            self._layout = QHBoxLayout(self)
+            self._layout.setSpacing(6)
+            self._layout.addWidget(self._device)
+        else:
+            self._layout = QFormLayout(self)
+            self._layout.setHorizontalSpacing(10)
+            self._layout.setVerticalSpacing(7)
+            device = QLabel("Device", self)
+            device.setMinimumWidth(LABELS_PX)
+            self._layout.addRow(device, self._device)
+        self._layout.setContentsMargins(0, 0, 0, 0)
+
+    @property
+    def choice(self) -> TargetChoice | None:
+        """What is shown."""
+        return self._choice
+
+    def set_folder(self, folder: Path) -> None:
+        """Say where the project's relative paths start."""
+        self._folder = folder
+
+    def render_choice(self, choice: TargetChoice, folder: Path | None = None) -> None:
+        """Show a choice with everything filled in that it leaves open.
+
+        Without a ``folder``, where relative paths start, the form keeps the one it knows.
+        """
+        self._folder = folder or self._folder
+        try:
+            target = target_of(choice.id)
+        except WorkbenchError:
+            self._device.setCurrentIndex(-1)
+            return
+        complete = target.complete(choice, self._folder)
+        self._choice = complete
+        self._device.setCurrentIndex(self._device.findData(complete.id))
+        options = target.options(complete, self._folder)
+        shown = [o for o in options if not self._compact or o.name in BAR_OPTIONS]
+        self._show_only({o.name for o in shown}, {o.group for o in shown})
+        for option in shown:
+            self._show(option, complete.options.get(option.name, option.default))
+
+    def _show_only(self, names: set[str], groups: set[str]) -> None:
+        """Hide what other targets have, with its label."""
+        for name, field in self._fields.items():
+            if isinstance(self._layout, QFormLayout):
+                self._layout.setRowVisible(field, name in names)
+            else:
+                field.setVisible(name in names)
+        for group, heading in self._groups.items():
+            heading.setVisible(group in groups)
+
+    def _show(self, option: OptionSpec, value: JsonValue) -> None:
+        field = self._fields.get(option.name) or self._make(option)
+        if isinstance(field, QComboBox):
+            field.clear()
+            for choice in option.choices:
+                field.addItem(choice.title.split(" (")[0].split(": ")[0], choice.value)
+                field.setItemData(field.count() - 1, choice.title, 3)
+            field.setCurrentIndex(field.findData(value))
+            titles = {c.value: c.title for c in option.choices if isinstance(c.value, str)}
+            told = titles.get(value, "") if isinstance(value, str) else ""
+            field.setToolTip(f"{option.title}: {told}\n{option.description}")
+        elif isinstance(field, QCheckBox):
+            field.setChecked(bool(value))
+        elif not field.hasFocus():
+            line = field.line if isinstance(field, PathField) else field
+            assert isinstance(line, QLineEdit)
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            line.setText("" if value is None else text)
+
+    def _make(self, option: OptionSpec) -> QWidget:
+        field: QWidget
+        if option.kind == "choice":
+            combo = QComboBox(self)
+            if self._compact:
+                combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+            combo.activated.connect(partial(self._on_option_activated, option.name, combo))
+            field = combo
+        elif option.kind == "switch":
+            box = QCheckBox(option.title, self)
+            box.clicked.connect(partial(self._take, option.name))
+            field = box
+        elif option.kind == "file":
+            path = PathField(option.title, option.patterns, self)
+            path.edited.connect(partial(self._on_path_edited, option.name))
+            field = path
+        else:
+            line = QLineEdit(self)
+            line.editingFinished.connect(partial(self._on_line_edited, option, line))
+            field = line
+        field.setAccessibleName(option.title)
+        field.setToolTip(option.description)
+        self._fields[option.name] = field
+        if isinstance(self._layout, QFormLayout):
+            if option.group and option.group not in self._groups:
+                heading = self._groups[option.group] = QLabel(option.group, self)
+                heading.setObjectName("Subheading")
+                self._layout.addRow(heading)
+            self._layout.addRow("" if option.kind == "switch" else option.title, field)
+        else:
+            self._layout.addWidget(field)
+        return field
+
+    def _on_device_activated(self, row: int) -> None:
+        options = self._choice.options if self._choice else {}
+        device = str(self._device.itemData(row))
+        choice = TargetChoice(id=device, options=options)
+        self._tell(target_of(device).complete(choice, self._folder))
+
+    def _on_option_activated(self, name: str, combo: QComboBox, row: int) -> None:
+        self._take(name, combo.itemData(row))
+
+    def _on_line_edited(self, option: OptionSpec, line: QLineEdit) -> None:
+        text = line.text().strip()
+        if option.kind not in {"number", "real"}:
+            self._take(option.name, text)
+            return
+        is_number = not text or (text.isdecimal() if option.kind == "number" else _is_real(text))
+        line.setProperty("invalid", not is_number)
+        if is_number:
+            self._take(option.name, _number(option, text))
+        line.style().polish(line)
+
+    def _on_path_edited(self, name: str, text: str) -> None:
+        path = Path(text.strip())
+        if path.is_absolute() and self._folder is not None:
+            text = relative_to(path, self._folder)
+        self._take(name, text.strip())
+
+    def _take(self, name: str, value: JsonValue) -> None:
+        if self._choice is None:
+            return
+        options = {**self._choice.options, name: value}
+        choice = TargetChoice(id=self._choice.id, options=options)
+        self._tell(target_of(choice.id).complete(choice, self._folder))
+
+    def _tell(self, choice: TargetChoice) -> None:
+        if choice != self._choice:
+            self.render_choice(choice)
+            self.chosen.emit(choice)
+
+
+def _is_real(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _number(option: OptionSpec, text: str) -> JsonValue:
+    if not text:
+        return option.default
+    return int(text) if option.kind == "number" else float(text)
+
+
+_OTHER = "\n"
+_TITLE_CHARACTERS = 44
+
+
+class BoardBox(QComboBox):
+    """A combo box of boards; it reads their files only when it is opened.
+
+    Signals:
+        chosen: id of a board or path of its file, relative to the project; "" is no board.
+    """
+
+    chosen = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._board, self._folder = "", Path()
+        self.setAccessibleName("Board")
+        self.setToolTip("The board that the program is for: sets device, memory mode and limits")
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.activated.connect(self._on_activated)
+        self.render_board("", Path())
+
+    def render_board(self, board: str, folder: Path) -> None:
+        """Show the project's board; ``folder`` is where its relative paths start."""
+        self._board, self._folder = board, folder
+        self.clear()
+        self.addItem(_spoken(board), board)
+
+    def showPopup(self) -> None:
+        self.fill()
+        super().showPopup()
+
+    def fill(self) -> None:
+        """Offer no board, every board that is known, and a file."""
+        self.clear()
+        self.addItem(_spoken(""), "")
+        for name, board in all_boards().items():
+            self._add(name, board)
+        if self._board.endswith(SUFFIX):
+            self.addItem(_spoken(self._board), self._board)
+        self.insertSeparator(self.count())
+        self.addItem("From a file\u2026", _OTHER)
+        self.setCurrentIndex(max(self.findData(self._board), 0))
+        self.view().setMinimumWidth(self.view().sizeHintForColumn(0) + 24)
+
+    def _add(self, name: str, board: Board | WorkbenchError) -> None:
+        self.addItem(board.title[:_TITLE_CHARACTERS] if isinstance(board, Board) else name, name)
+        row = self.count() - 1
+        if isinstance(board, Board):
+            self.setItemData(row, _described(board), Qt.ItemDataRole.ToolTipRole)
+            return
+        told = "\n".join(info.message for info in board.infos)
+        self.setItemText(row, f"{name}: cannot be used")
+        self.setItemData(row, told, Qt.ItemDataRole.ToolTipRole)
+        model = self.model()
+        assert isinstance(model, QStandardItemModel)
+        model.item(row).setEnabled(False)
+
+    def _on_activated(self, row: int) -> None:
+        board = str(self.itemData(row) or "")
+        self.render_board(self._board, self._folder)
+        if board == _OTHER:
+            self._ask()
+        elif board != self._board:
+            self.chosen.emit(board)
+
+    def _ask(self) -> None:
+        dialog = QFileDialog(self, "Description of a board", str(self._folder))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.setNameFilter(f"Boards (*{SUFFIX})")
+        dialog.fileSelected.connect(
+            lambda name: self.chosen.emit(relative_to(Path(name), self._folder))
+        )
+        dialog.open()
+
+
+def _spoken(board: str) -> str:
+    return Path(board).stem if board else "No board"
+
+
+def _described(board: Board) -> str:
+    def doubt(confirmed: bool) -> str:
+        return "" if confirmed else " (not confirmed)"
+
+    lines = [board.title]
+    lines += [f"{', '.join(npu.devices)}{doubt(npu.confirmed)}" for npu in board.npu]
+    lines += [
+        f"{m.name}: {f'{m.bytes / 1024:,.0f} KiB' if m.bytes else 'size not known'}"
+        f"{doubt(m.confirmed) if m.bytes else ''}"
+        for m in board.memory
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,180 @@
+"""Accuracy over cycles: a dot for every configuration, as large as its memory, and the front."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, Signal
+from PySide6.QtWidgets import QWidget
+
+from ui.shared.chart import Chart, pen, wash
+from ui.shared.theme import Theme
+
+_SMALLEST_PX, _LARGEST_PX = 8.0, 20.0
+_NEAR_PX = 14.0
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One configuration: its accuracy, its cycles, its peak SRAM [bytes].
+
+    A faint one breaks a limit that the plot's own lines do not show.
+    """
+
+    accuracy: float
+    cycles: float
+    sram: float
+    on_front: bool = False
+    is_faint: bool = False
+
+
+class TradeoffPlot(Chart):
+    """Dots and their front; two lines to drag say what is asked at least and at most.
+
+    Signals:
+        dot_chosen: place of a dot, and whether it adds to what is chosen.
+        limits_changed: the least accuracy and the most cycles, as they were left.
+    """
+
+    dot_chosen = Signal(int, bool)
+    limits_changed = Signal(float, float)
+
+    def __init__(
+        self, name: str, describe: Callable[[int], str], parent: QWidget | None = None, *,
+        has_limits: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(name, "cycles, estimated (Vela)", "accuracy", parent)
+        self.dots: tuple[Dot, ...] = ()
+        self._describe = describe
+        self._has_limits = has_limits
+        self._chosen: frozenset[int] = frozenset()
+        self._theme: Theme | None = None
+        self.box.setMouseEnabled(x=False, y=False)
+        self._front = pg.PlotCurveItem()
+        self._trail = pg.PlotCurveItem()
+        self._dots = pg.ScatterPlotItem()
+        self._least = pg.InfiniteLine(angle=0, movable=True)
+        self._most = pg.InfiniteLine(angle=90, movable=True)
+        for item in (self._trail, self._front, self._dots, self._least, self._most):
+            self.plot.addItem(item, ignoreBounds=True)
+        for line in (self._least, self._most):
+            line.sigPositionChanged.connect(self._paint)
+            line.sigPositionChangeFinished.connect(self._on_limits)
+            line.hide()
+        self.tell = self._tell
+        self.box.picked.connect(self._on_picked)
+
+    def render_dots(self, dots: Sequence[Dot], accuracy: str) -> None:
+        """Show other dots; ``accuracy`` names the upright axis."""
+        had = bool(self.dots)
+        self.dots = tuple(dots)
+        self.set_empty(empty=not dots)
+        self.set_label("left", accuracy)
+        for line in (self._least, self._most):
+            line.setVisible(bool(dots) and self._has_limits)
+        if not dots:
+            self._dots.clear()
+            self._front.setData([], [])
+            return
+        self._reach_all()
+        if not had:
+            _, right, bottom, _ = self.reach()
+            self._least.setValue(bottom)
+            self._most.setValue(right)
+        self._draw_front()
+        self._paint()
+
+    def render_trail(self, places: Sequence[int]) -> None:
+        """Join dots by a dashed line, in this order."""
+        trail = [self.dots[place] for place in places]
+        self._trail.setData([d.cycles for d in trail], [d.accuracy for d in trail])
+
+    def choose(self, places: Iterable[int]) -> None:
+        """Mark what is chosen."""
+        self._chosen = frozenset(places)
+        self._paint()
+
+    def keeps_limits(self, place: int) -> bool:
+        """Return whether a dot is within both lines."""
+        dot = self.dots[place]
+        if not self._has_limits:
+            return not dot.is_faint
+        least, most = float(self._least.value()), float(self._most.value())
+        return dot.accuracy >= least and dot.cycles <= most
+
+    def restyle(self, theme: Theme) -> None:
+        self._theme = theme
+        self._trail.setPen(pen(theme.muted, is_dashed=True))
+        self._front.setPen(pg.mkPen(theme.good, width=2))
+        for line in (self._least, self._most):
+            line.setPen(pen(theme.warning, is_dashed=True))
+            line.setHoverPen(pg.mkPen(theme.warning, width=3))
+        self._paint()
+
+    def _reach_all(self) -> None:
+        cycles = np.asarray([d.cycles for d in self.dots])
+        heights = np.asarray([d.accuracy for d in self.dots])
+        self.set_rise(*_air(float(heights.min()), float(heights.max())))
+        low, high = _air(float(cycles.min()), float(cycles.max()))
+        self.box.setXRange(low, high, padding=0)
+
+    def _draw_front(self) -> None:
+        steps = sorted((d.cycles, d.accuracy) for d in self.dots if d.on_front)
+        best: list[tuple[float, float]] = []
+        for cycles, accuracy in steps:
+            if best and accuracy <= best[-1][1]:
+                continue
+            if best:
+                best.append((cycles, best[-1][1]))
+            best.append((cycles, accuracy))
+        self._front.setData([x for x, _ in best], [y for _, y in best])
+
+    def _paint(self) -> None:
+        if self._theme is None or not self.dots:
+            return
+        theme = self._theme
+        memory = np.asarray([d.sram for d in self.dots], np.float64)
+        top = float(memory.max()) or 1.0
+        sizes = _SMALLEST_PX + (_LARGEST_PX - _SMALLEST_PX) * memory / top
+        colours, rims = [], []
+        for place, dot in enumerate(self.dots):
+            inside = self.keeps_limits(place)
+            colour = theme.good if dot.on_front else theme.accent
+            colours.append(pg.mkBrush(wash(colour, 0.75 if inside else 0.18)))
+            is_chosen = place in self._chosen
+            rims.append(pg.mkPen(theme.text if is_chosen else theme.surface, width=2))
+        self._dots.setData(
+            x=[d.cycles for d in self.dots], y=[d.accuracy for d in self.dots],
+            size=sizes, brush=colours, pen=rims,
+        )  # fmt: skip
+
+    def _nearest(self, place: QPointF) -> int | None:
+        if not self.dots:
+            return None
+        unit_x, unit_y = self.box.viewPixelSize()
+        away = [
+            ((d.cycles - place.x()) / unit_x) ** 2 + ((d.accuracy - place.y()) / unit_y) ** 2
+            for d in self.dots
+        ]
+        nearest = int(np.argmin(away))
+        return nearest if away[nearest] <= _NEAR_PX**2 else None
+
+    def _tell(self, place: QPointF) -> str:
+        nearest = self._nearest(place)
+        return self._describe(nearest) if nearest is not None else ""
+
+    def _on_picked(self, x: float, y: float, adds: bool) -> None:
+        nearest = self._nearest(QPointF(x, y))
+        if nearest is not None:
+            self.dot_chosen.emit(nearest, adds)
+
+    def _on_limits(self) -> None:
+        self.limits_changed.emit(float(self._least.value()), float(self._most.value()))
+
+
+def _air(low: float, high: float) -> tuple[float, float]:
+    room = (high - low) * 0.12 or abs(high) * 0.1 or 0.5
+    return low - room, high + room

@@ -1,0 +1,241 @@
+"""The action table: one row per thing the menus, keys and the palette offer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QKeyEvent, QPainter, QPalette
+from PySide6.QtWidgets import (
+    QFrame,
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.chip import AnyIndex
+
+
+@dataclass(frozen=True)
+class ActionRow:
+    """One action; ``menu`` is where it stands, an id of "-" is a line in the menu."""
+
+    id: str
+    menu: str
+    text: str = ""
+    keys: str = ""
+    icon: str = ""
+
+
+MENUS = ("&File", "&Edit", "&Run", "&View", "&Help")
+LINE = "-"
+
+ACTIONS: tuple[ActionRow, ...] = (
+    ActionRow("new", "&File", "&New project\u2026", "Ctrl+N", "new"),
+    ActionRow("recipe", "&File", "New from a &recipe\u2026"),
+    ActionRow("open", "&File", "&Open\u2026", "Ctrl+O", "open"),
+    ActionRow("sample", "&File", "Open the sample"),
+    ActionRow("take_over", "&File", "&Take over a command line\u2026"),
+    ActionRow(LINE, "&File"),
+    ActionRow("save", "&File", "&Save", "Ctrl+S", "save"),
+    ActionRow("save_as", "&File", "Save &as\u2026", "Ctrl+Shift+S"),
+    ActionRow("close", "&File", "&Close project", "Ctrl+W"),
+    ActionRow(LINE, "&File"),
+    ActionRow("preferences", "&File", "&Preferences\u2026", "Ctrl+,", "settings"),
+    ActionRow("quit", "&File", "&Quit", "Ctrl+Q"),
+    ActionRow("palette", "&Edit", "&Find an action, module or node\u2026", "Ctrl+K", "palette"),
+    ActionRow("target", "&Edit", "&Target and its options\u2026"),
+    ActionRow("plugins", "&Edit", "&Plug-ins\u2026"),
+    ActionRow(LINE, "&Edit"),
+    ActionRow("take_mase", "&Edit", "Take &rules from MASE's pass_args\u2026"),
+    ActionRow("write_mase", "&Edit", "&Write the rules as MASE's pass_args\u2026"),
+    ActionRow("run_all", "&Run", "Run &everything", "F5", "run"),
+    ActionRow("run_evaluate", "&Run", "Run to &quality", "F6"),
+    ActionRow("run_lower", "&Run", "Run to &compilation", "F7"),
+    ActionRow("live", "&Run", "Li&ve figures", "F8"),
+    ActionRow("cancel", "&Run", "Cancel all &work", "Ctrl+.", "stop"),
+    ActionRow("blame", "&Run", "&Find what the compiler refuses"),
+    ActionRow("deliver", "&Run", "Copy the &deliverables to\u2026", "", "save"),
+    ActionRow("inside", "&Run", "Look &inside the .pte"),
+    ActionRow("report", "&Run", "Write the &report\u2026"),
+    ActionRow("theme", "&View", "&Dark or light", "Ctrl+Shift+L", "moon"),
+    ActionRow("default_layout", "&View", "&Arrange panels as at first"),
+    ActionRow("save_layout", "&View", "&Keep this arrangement\u2026"),
+    ActionRow("help", "&Help", "&Help for this panel", "F1", "question"),
+    ActionRow("guide", "&Help", "&Guide"),
+    ActionRow("shortcuts", "&Help", "&Keyboard shortcuts"),
+    ActionRow("glossary", "&Help", "G&lossary"),
+    ActionRow(LINE, "&Help"),
+    ActionRow("doctor", "&Help", "&What this machine has\u2026"),
+    ActionRow("about", "&Help", "&About"),
+)
+
+
+_SHOWN = 60
+_WIDTH_PX = 560
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing to do or to go to."""
+
+    text: str
+    kind: str
+    run: Callable[[], None]
+
+
+def rank(text: str, wanted: str) -> int | None:
+    """Return how well ``text`` fits what was typed, smaller is better; None when it does not.
+
+    All letters must occur in order; whole words and early places are better.
+    """
+    low, sought = text.lower(), wanted.lower().strip()
+    if not sought:
+        return 0
+    at = low.find(sought)
+    if at >= 0:
+        return at if at == 0 or not low[at - 1].isalnum() else 20 + at
+    position, cost = 0, 100
+    for letter in sought.replace(" ", ""):
+        found = low.find(letter, position)
+        if found < 0:
+            return None
+        cost += found - position
+        position = found + 1
+    return cost
+
+
+class _EntryDelegate(QStyledItemDelegate):
+    """Paints the kind of an entry at the right, quietly."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        super().paint(painter, option, index)
+        entry = index.data(Qt.ItemDataRole.UserRole)
+        if isinstance(entry, Entry):
+            painter.save()
+            painter.setPen(option.palette.color(QPalette.ColorRole.PlaceholderText))
+            right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+            painter.drawText(option.rect.adjusted(0, 0, -10, 0), right, entry.kind)
+            painter.restore()
+
+
+class CommandPalette(QFrame):
+    """A line and a list over the window; Enter does the first, Esc goes away."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setObjectName("Palette")
+        self._over = parent
+        self._entries: Sequence[Entry] = ()
+        self.line = QLineEdit(self)
+        self.line.setPlaceholderText("Type an action, a module or a node")
+        self.line.setAccessibleName("Find an action, module or node")
+        self.line.textEdited.connect(self._show)
+        self.line.installEventFilter(self)
+        self.list = QListWidget(self)
+        self.list.setAccessibleName("Matches")
+        self.list.setUniformItemSizes(True)
+        self.list.setItemDelegate(_EntryDelegate(self.list))
+        self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.list.itemClicked.connect(self._on_item_chosen)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(6, 6, 6, 6)
+        layout.addWidget(self.line)
+        layout.addWidget(self.list)
+        self.hide()
+
+    def ask(self, entries: Sequence[Entry]) -> None:
+        """Open with these entries."""
+        self._entries = entries
+        self.line.clear()
+        self._show("")
+        window = self._over
+        height = min(420, window.height() - 120)
+        self.setGeometry((window.width() - _WIDTH_PX) // 2, 60, _WIDTH_PX, height)
+        self.show()
+        self.raise_()
+        self.line.setFocus(Qt.FocusReason.PopupFocusReason)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.FocusOut and not self.isAncestorOf(self.focusWidget()):
+            self.hide()
+        if event.type() != QEvent.Type.KeyPress or not isinstance(event, QKeyEvent):
+            return super().eventFilter(watched, event)
+        match event.key():
+            case Qt.Key.Key_Escape:
+                self.hide()
+            case Qt.Key.Key_Down | Qt.Key.Key_Up:
+                step = 1 if event.key() == Qt.Key.Key_Down else -1
+                row = self.list.currentRow() + step
+                self.list.setCurrentRow(max(0, min(row, self.list.count() - 1)))
+            case Qt.Key.Key_Return | Qt.Key.Key_Enter:
+                if (item := self.list.currentItem()) is not None:
+                    self._on_item_chosen(item)
+            case _:
+                return False
+        return True
+
+    def _show(self, text: str) -> None:
+        ranked = ((rank(entry.text, text), entry) for entry in self._entries)
+        fitting = [(cost, entry) for cost, entry in ranked if cost is not None]
+        fitting.sort(key=lambda pair: (pair[0], len(pair[1].text) if text else 0))
+        self.list.clear()
+        for _, entry in fitting[:_SHOWN]:
+            item = QListWidgetItem(entry.text, self.list)
+            item.setData(Qt.ItemDataRole.UserRole, entry)
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{entry.text}, {entry.kind}")
+        if not fitting:
+            QListWidgetItem("Nothing has that name", self.list).setFlags(Qt.ItemFlag.NoItemFlags)
+        self.list.setCurrentRow(0)
+
+    def _on_item_chosen(self, item: QListWidgetItem) -> None:
+        entry = item.data(Qt.ItemDataRole.UserRole)
+        self.hide()
+        if isinstance(entry, Entry):
+            entry.run()
+
+
+def shortcut_pages() -> dict[str, str]:
+    """Return the guide's page of keyboard shortcuts, by file name."""
+    from ui.shell.panels import PANELS
+    from workbench.guide import NOTE, table
+
+    lines = ["# Keyboard shortcuts", "", NOTE.format("ui.shell.actions")]
+    lines += ["On macOS, Ctrl is the command key. Keys that work inside one panel stand on the "
+              "page of that panel.", "", "## Menus", ""]  # fmt: skip
+    rows = [row for row in ACTIONS if row.id != LINE]
+    lines += table(
+        ("menu", "action", "keys"),
+        [(_plain(row.menu), _plain(row.text), f"`{row.keys}`" if row.keys else "") for row in rows],
+    )
+    lines += ["## Panels", ""]
+    lines += table(
+        ("panel", "keys"),
+        [
+            (f"[{row.title}](../user/{row.id}.md)", f"`Alt+{number}`" if number <= 9 else "")
+            for number, row in enumerate(PANELS, 1)
+        ],
+    )
+    return {"shortcuts.md": "\n".join(lines).rstrip() + "\n"}
+
+
+def _plain(text: str) -> str:
+    """Return a menu's text without the mark of its access key."""
+    return text.replace("&", "")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page of shortcuts with ``--write``; without it return 1 if it is out of date."""
+    from workbench.guide import write_or_compare
+
+    return write_or_compare(shortcut_pages(), write="--write" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

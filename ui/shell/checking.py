@@ -1,0 +1,111 @@
+"""Keeps the list of problems up to date: from the project, the disk, the stages and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from PySide6.QtCore import QObject, QTimer
+
+from ui.shared.explanations import differences
+from ui.shared.panel import PanelContext
+from ui.shared.problem_list import (
+    Problem,
+    of_info,
+    on_the_cpu,
+    project_problems,
+    stage_problems,
+    warnings_of,
+)
+from ui.state.session import Planned
+from workbench.deploy import boards
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.pipeline.resolution import lost_ranges, whole_refusals
+from workbench.pipeline.stages import STAGES_BY_ID
+
+_SETTLE_MS = 120
+
+
+class Checker(QObject):
+    """Gathers problems a moment after something changed."""
+
+    def __init__(self, context: PanelContext, parent: QObject) -> None:
+        super().__init__(parent)
+        self._context = context
+        self._missing: tuple[ErrorInfo, ...] = ()
+        self._soon = QTimer(self, interval=_SETTLE_MS, singleShot=True)
+        self._soon.timeout.connect(self.check)
+        context.outline.resolved.connect(self._soon.start)
+        context.outline.model_changed.connect(self._soon.start)
+        context.session.results_changed.connect(self._soon.start)
+        context.session.stage_changed.connect(self._on_stage_changed)
+
+    def take_planned(self, planned: Planned) -> None:
+        """Take what planning found to be missing on the disk."""
+        if planned.missing != self._missing:
+            self._missing = planned.missing
+            self._soon.start()
+
+    def check(self) -> None:
+        """Gather all problems now."""
+        # What several checks stumble over is said once.
+        told = {(p.message, p.where): p for p in reversed(list(self._all()))}
+        self._context.problems.set_problems(list(reversed(told.values())))
+
+    def _all(self) -> Iterator[Problem]:
+        project = self._context.document.project
+        if project is None:
+            return
+        snapshot = self._context.outline.snapshot
+        operators = sorted({n.op for n in snapshot.nodes if n.kind == "call"}) if snapshot else []
+        yield from (of_info(info, "Files", "error") for info in self._missing)
+        yield from project_problems(
+            project, self._context.document.folder, self._context.outline.resolution, operators
+        )
+        if snapshot is not None:
+            foreseen = whole_refusals(project, snapshot, self._context.outline.resolution)
+            yield from (of_info(info, "Target", "warning") for info in foreseen)
+        yield from stage_problems(self._context.session.stages())
+        yield from self._results()
+
+    def _results(self) -> Iterator[Problem]:
+        if not any(self._context.result(stage) for stage in STAGES_BY_ID):
+            return
+        from workbench.results import RESULTS, LowerResult, PrepareResult
+
+        for stage_id, kind in RESULTS.items():
+            result = self._context.load(kind, stage_id)
+            title = STAGES_BY_ID[stage_id].title
+            yield from warnings_of(getattr(result, "warnings", ()), title)
+        prepared = self._context.load(PrepareResult, "prepare")
+        snapshot, project = self._context.outline.snapshot, self._context.document.project
+        if prepared is not None and snapshot is not None and project is not None:
+            lost = lost_ranges(project, snapshot.nodes_by_id, prepared)
+            yield from (of_info(info, "Ranges", "warning") for info in lost)
+        if prepared is not None:
+            predicted = self._context.outline.resolution.nodes
+            for module, reason in differences(prepared.annotations, predicted).items():
+                where = Place(kind="module", id=module)
+                text = f"Not quantized as the rules say: {reason}"
+                yield Problem("warning", text, "", where, "Prepare")
+        yield from self._board()
+        lowered = self._context.load(LowerResult, "lower")
+        if lowered is not None:
+            yield from on_the_cpu(lowered.cpu_nodes)
+
+    def _board(self) -> Iterator[Problem]:
+        """Yield that the compiled program does not fit the project's board."""
+        project, results = self._context.document.project, self._context.result("lower")
+        if project is None or results is None:
+            return
+        try:
+            found = boards.of_results(project, self._context.document.folder, results)
+        except (OSError, WorkbenchError):
+            return
+        if found is not None and not found.fits:
+            where = Place(kind="option", id="board")
+            hint = "Memory shows what lies where, and what less SRAM would cost."
+            yield Problem("error", boards.sentence(found), hint, where, "Board")
+
+    def _on_stage_changed(self, stage_id: str) -> None:
+        if self._context.session.stage(stage_id).state in {"failed", "stale", "cached", "blocked"}:
+            self._soon.start()

@@ -1,0 +1,158 @@
+"""A dock with a slim title, which disappears where tabs say the name already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import (
+    QDockWidget,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QMainWindow,
+    QScrollArea,
+    QTabBar,
+    QToolButton,
+    QWidget,
+)
+
+from ui.shared.theme import Theme, icon
+
+TITLE_PX = 26
+
+
+class _Title(QWidget):
+    """Name, float and close."""
+
+    def __init__(self, dock: QDockWidget) -> None:
+        super().__init__(dock)
+        self.setObjectName("DockTitle")
+        self.setFixedHeight(TITLE_PX)
+        self.floating = self._tool("Let it float")
+        self.floating.clicked.connect(lambda: dock.setFloating(not dock.isFloating()))
+        self.closing = self._tool("Close; the View menu brings it back")
+        self.closing.clicked.connect(dock.close)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 0, 4, 0)
+        layout.setSpacing(0)
+        layout.addWidget(QLabel(dock.windowTitle(), self), 1)
+        layout.addWidget(self.floating)
+        layout.addWidget(self.closing)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+        self.floating.setIcon(icon("float", theme.muted))
+        self.closing.setIcon(icon("close", theme.muted))
+
+    def _tool(self, words: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setToolTip(words)
+        button.setAccessibleName(words)
+        button.setIconSize(QSize(12, 12))
+        return button
+
+
+class _NoTitle(QWidget):
+    """Takes no room."""
+
+    def sizeHint(self) -> QSize:
+        return QSize(0, 0)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, 0)
+
+
+class Dock(QDockWidget):
+    """Holds one panel, which its window makes when it is first seen.
+
+    Signals:
+        wanted: it is seen, and has no panel yet.
+    """
+
+    wanted = Signal()
+
+    def __init__(
+        self, name: str, title: str, make: Callable[[], QWidget], parent: QMainWindow, *,
+        scrolls: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(title, parent)
+        self._scrolls = scrolls
+        self.setObjectName(f"dock-{name}")
+        self._make = make
+        self.panel: QWidget | None = None
+        self._seen = False
+        self._title = _Title(self)
+        self._none = _NoTitle(self)
+        self.setTitleBarWidget(self._title)
+        self.visibilityChanged.connect(self._on_visibility_changed)
+        self.topLevelChanged.connect(self.show_title)
+        self.dockLocationChanged.connect(self.show_title)
+
+    @property
+    def wanting(self) -> bool:
+        """Whether it is seen and has no panel yet; a tab behind others is not seen."""
+        return self._seen and self.panel is None
+
+    def fill(self) -> QWidget:
+        """Return the panel; make it if it is not there yet."""
+        if self.panel is None:
+            self.panel = self._make()
+            self.setWidget(_Scrolling(self.panel) if self._scrolls else self.panel)
+        return self.panel
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take on the colours of a theme."""
+        self._title.set_theme(theme)
+
+    def show_title(self, *_: object) -> None:
+        """Show the title unless tabs or a lonely place make it needless."""
+        window = self.parent()
+        tabbed = isinstance(window, QMainWindow) and bool(window.tabifiedDockWidgets(self))
+        wanted = self._none if tabbed and not self.isFloating() else self._title
+        if self.titleBarWidget() is not wanted:
+            self.setTitleBarWidget(wanted)
+            self._title.setVisible(wanted is self._title)
+
+    def _on_visibility_changed(self, visible: bool) -> None:
+        self._seen = visible
+        if self.wanting:
+            self.wanted.emit()
+        self.show_title()
+
+
+class _Scrolling(QScrollArea):
+    """A panel as large as its place, but never smaller than it can be: then it scrolls.
+
+    Qt's own resizing would scroll already where a panel that wraps text is less high than it
+    likes.
+    """
+
+    def __init__(self, panel: QWidget) -> None:
+        super().__init__()
+        self._panel = panel
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setWidget(panel)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:
+            self._fit()
+        return super().eventFilter(watched, event)
+
+    def _fit(self) -> None:
+        self._panel.resize(self.viewport().size().expandedTo(self._panel.minimumSizeHint()))
+
+
+def arrange(home: QMainWindow, state: QByteArray) -> None:
+    """Arrange docks as they were kept, with new tabs; Qt leaves those of before over them."""
+    bars = home.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly)
+    before = [bar for bar in bars if not bar.isHidden()]
+    home.restoreState(state)
+    for bar in before:
+        bar.hide()

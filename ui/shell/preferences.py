@@ -1,0 +1,278 @@
+"""Preferences: look, engines, the cache, simulations, and the code that is trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from functools import partial
+from html import escape
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QRunnable, Qt, QThreadPool, Signal
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QFormLayout,
+    QHBoxLayout,
+    QLabel,
+    QListWidget,
+    QPushButton,
+    QSpinBox,
+    QTextBrowser,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.appearance import Appearance
+from ui.shared.forms import PathField
+from ui.shared.theme import THEMES, Theme
+from ui.state.settings import Settings
+from workbench.deploy.simulators.discovery import MachineSettings, load_settings, save_settings
+from workbench.doctor import Finding, findings
+from workbench.errors import WorkbenchError
+from workbench.pipeline.cache import Cache
+from workbench.project.trust import TrustStore
+
+_GIB = 1 << 30
+
+
+class _Measured(QObject):
+    """Tells how large a folder is."""
+
+    done = Signal(object)
+
+
+class _Measure(QRunnable):
+    """Adds up the files of the cache, away from the window."""
+
+    def __init__(self, root: Path, told: _Measured) -> None:
+        super().__init__()
+        self._root, self._told = root, told
+
+    def run(self) -> None:
+        total = 0
+        # os.walk passes over folders that vanish meanwhile; Path.rglob of Python 3.11 does not.
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    total += (Path(folder) / name).stat().st_size
+        with contextlib.suppress(RuntimeError):  # The program ended meanwhile.
+            self._told.done.emit(total)
+
+
+class PreferencesDialog(QDialog):
+    """Changes take effect at once; there is nothing to accept.
+
+    Signals:
+        cache_cleared: all results were thrown away.
+    """
+
+    cache_cleared = Signal()
+
+    def __init__(
+        self, settings: Settings, appearance: Appearance, cache: Cache, trust: TrustStore,
+        parent: QWidget,
+    ) -> None:  # fmt: skip
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Preferences")
+        self._settings, self._appearance = settings, appearance
+        self._cache, self._trust = cache, trust
+        self._measured = _Measured()
+        self._measured.done.connect(self._on_measured)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(18, 16, 18, 14)
+        layout.setSpacing(10)
+        layout.addLayout(self._general())
+        layout.addLayout(self._cache_row())
+        layout.addLayout(self._trusted())
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
+        buttons.rejected.connect(self.reject)
+        layout.addWidget(buttons)
+        self.resize(520, 460)
+        self._measure()
+        self._show_trusted()
+
+    def _general(self) -> QFormLayout:
+        self.theme = QComboBox(self)
+        self.theme.setAccessibleName("Theme")
+        for theme in THEMES:
+            self.theme.addItem(theme.name.capitalize(), theme.name)
+        self.theme.setCurrentIndex(self.theme.findData(self._appearance.theme.name))
+        self.theme.activated.connect(self._on_theme_activated)
+        self.warm = QCheckBox("Start an engine before it is needed", self)
+        self.warm.setToolTip("Costs about half a gigabyte of memory, saves several seconds")
+        self.warm.setChecked(self._settings.warm_engines)
+        self.warm.clicked.connect(partial(setattr, self._settings, "warm_engines"))
+        self.limit = QSpinBox(self)
+        self.limit.setAccessibleName("Size limit of the cache")
+        self.limit.setRange(1, 10_000)
+        self.limit.setSuffix(" GiB")
+        self.limit.setValue(self._settings.cache_limit_bytes // _GIB)
+        self.limit.editingFinished.connect(self._on_limit_edited)
+        form = QFormLayout()
+        form.addRow("Theme", self.theme)
+        form.addRow("", self.warm)
+        form.addRow("Results take up to", self.limit)
+        self._add_machine(form)
+        return form
+
+    def _add_machine(self, form: QFormLayout) -> None:
+        """Add what holds for simulations; simulators and runners are chosen where they are used."""
+        try:
+            settings = load_settings()
+        except WorkbenchError:
+            settings = MachineSettings()
+        self.checkout = PathField("ExecuTorch checkout", "", self, kind="folder")
+        self.checkout.line.setPlaceholderText("for building runners")
+        self.checkout.set_text(settings.executorch)
+        self.time_limit = QSpinBox(self)
+        self.time_limit.setAccessibleName("Time limit of a simulation")
+        self.time_limit.setRange(1, 24 * 60)
+        self.time_limit.setSuffix(" min")
+        self.time_limit.setValue(max(1, round(settings.timeout_s / 60)))
+        self.time_limit.editingFinished.connect(self._on_machine_edited)
+        self.checkout.edited.connect(self._on_machine_edited)
+        form.addRow("ExecuTorch checkout", self.checkout)
+        form.addRow("A simulation may take", self.time_limit)
+
+    def _on_machine_edited(self, *_: object) -> None:
+        changes = {
+            "executorch": self.checkout.text(), "timeout_s": 60.0 * self.time_limit.value(),
+        }  # fmt: skip
+        with contextlib.suppress(WorkbenchError):
+            save_settings(load_settings().model_copy(update=changes))
+
+    def _cache_row(self) -> QHBoxLayout:
+        self.used = QLabel("Measuring\u2026", self)
+        self.used.setObjectName("Hint")
+        self.used.setToolTip(str(self._cache.root))
+        clear = QPushButton("Clear results", self)
+        clear.setProperty("danger", True)
+        clear.clicked.connect(self._on_clear_clicked)
+        row = QHBoxLayout()
+        row.addWidget(self.used, 1)
+        row.addWidget(clear)
+        return row
+
+    def _trusted(self) -> QVBoxLayout:
+        title = QLabel("Code that may run", self)
+        title.setObjectName("Subheading")
+        self.trusted = QListWidget(self)
+        self.trusted.setAccessibleName("Trusted code")
+        self.revoke = QPushButton("Revoke", self)
+        self.revoke.clicked.connect(self._on_revoke_clicked)
+        self.trusted.itemSelectionChanged.connect(
+            lambda: self.revoke.setEnabled(bool(self.trusted.selectedItems()))
+        )
+        row = QHBoxLayout()
+        row.addStretch(1)
+        row.addWidget(self.revoke)
+        layout = QVBoxLayout()
+        layout.addWidget(title)
+        layout.addWidget(self.trusted, 1)
+        layout.addLayout(row)
+        return layout
+
+    def _measure(self) -> None:
+        QThreadPool.globalInstance().start(_Measure(self._cache.root, self._measured))
+
+    def _show_trusted(self) -> None:
+        self.trusted.clear()
+        for digest, description in self._trust.granted().items():
+            self.trusted.addItem(f"{description}   ({digest[:12]})")
+            self.trusted.item(self.trusted.count() - 1).setData(Qt.ItemDataRole.UserRole, digest)
+        self.revoke.setEnabled(False)
+
+    def _on_measured(self, total: int) -> None:
+        self.used.setText(f"Results on the disk: {total / 1e6:,.1f} MB")
+
+    def _on_theme_activated(self, row: int) -> None:
+        name = str(self.theme.itemData(row))
+        self._settings.theme = name
+        self._appearance.switch(name)
+
+    def _on_limit_edited(self) -> None:
+        self._settings.cache_limit_bytes = self.limit.value() * _GIB
+
+    def _on_clear_clicked(self) -> None:
+        Cache(self._cache.root, 0).prune()
+        self._measure()
+        self.cache_cleared.emit()
+
+    def _on_revoke_clicked(self) -> None:
+        for item in self.trusted.selectedItems():
+            self._trust.revoke(str(item.data(Qt.ItemDataRole.UserRole)))
+        self._show_trusted()
+
+
+_WORDS = {"ok": "there", "different": "look at this", "missing": "missing", "optional": "optional"}
+_LOOKING = "Looking\u2026"
+
+
+class _Told(QObject):
+    """Tells what was found."""
+
+    done = Signal(object)
+
+
+class _Look(QRunnable):
+    """Looks, away from the window: tools are asked for their versions."""
+
+    def __init__(self, told: _Told) -> None:
+        super().__init__()
+        self._told = told
+
+    def run(self) -> None:
+        self._told.done.emit(findings())
+
+
+class DoctorDialog(QDialog):
+    """A page of findings; nothing is downloaded, and no licence accepted."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("What this machine has")
+        self._theme = theme
+        self._told = _Told()
+        self._told.done.connect(self._on_told)
+        self.page = QTextBrowser(self)
+        self.page.setAccessibleName("What this machine has")
+        kinds = QDialogButtonBox.StandardButton
+        buttons = QDialogButtonBox(kinds.Close, self)
+        self.again = buttons.addButton("Look again", QDialogButtonBox.ButtonRole.ActionRole)
+        self.again.clicked.connect(self._look)
+        buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(16, 14, 16, 14)
+        layout.setSpacing(10)
+        layout.addWidget(self.page, 1)
+        layout.addWidget(buttons)
+        self.resize(760, 620)
+        self._look()
+
+    def _look(self) -> None:
+        self.again.setEnabled(False)
+        self.page.setText(_LOOKING)
+        QThreadPool.globalInstance().start(_Look(self._told))
+
+    def _on_told(self, found: Sequence[Finding]) -> None:
+        self.again.setEnabled(True)
+        self.page.setHtml("".join(self._row(finding) for finding in found))
+
+    def _row(self, finding: Finding) -> str:
+        theme = self._theme
+        colours = {"ok": theme.good, "different": theme.warning, "missing": theme.bad}
+        colour = colours.get(finding.state, theme.muted)
+        lines = [
+            f"<b>{escape(finding.name)}</b> &nbsp;{escape(finding.version)} &nbsp;"
+            f"<span style='color:{colour}'>{_WORDS[finding.state]}</span>"
+        ]
+        if finding.state != "ok":
+            why = f"<span style='color:{theme.muted}'>{escape(finding.why)}</span>"
+            lines += [part for part in (why, escape(finding.remedy)) if part]
+        return f"<p style='margin:0 0 9px 0'>{'<br>'.join(lines)}</p>"

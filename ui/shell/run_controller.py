@@ -1,0 +1,344 @@
+"""Running, cancelling, trusting, and saying how long work went."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Qt, QTimer, QUrl
+from PySide6.QtGui import QAction, QDesktopServices
+from PySide6.QtWidgets import QCheckBox, QFileDialog
+
+from ui.shared.panel import PanelContext
+from ui.shared.study_controller import StudyDesk
+from ui.shell.main_window import MainWindow
+from ui.state.jobs import Job, duration, goal
+from ui.state.notices import Action
+from workbench.errors import ErrorInfo, TrustRequiredError, WorkbenchError, failure
+from workbench.pipeline.stages import STAGES_BY_ID
+from workbench.project import edits
+from workbench.project.model import Project
+from workbench.project.trust import TrustStore, code_used
+from workbench.protocol import EngineExit, Event, StageFailed
+from workbench.studies.documents import Blame, Culprit
+from workbench.targets import target_of
+
+GOAL = "evaluate"
+_TIP = "Refresh the figures after every edit, without being asked"
+
+
+class LiveMode(QObject):
+    """Measures the open project whenever its configuration has no figures yet.
+
+    A configuration is tried once: one that failed or was cancelled waits for the user.
+    """
+
+    def __init__(self, context: PanelContext, window: MainWindow) -> None:
+        super().__init__(window)
+        self._context = context
+        self._job = ""
+        self._tried = ""
+        self.action: QAction = window.actions_by_id["live"]
+        self.action.setCheckable(True)
+        self.action.setToolTip(_TIP)
+        self.action.setChecked(context.settings.live)
+        self.action.toggled.connect(self._on_toggled)
+        self.switch = QCheckBox("Live figures", window)
+        self.switch.setToolTip(_TIP)
+        self.switch.setChecked(self.action.isChecked())
+        self.switch.clicked.connect(self._on_clicked)
+        window.statusBar().addPermanentWidget(self.switch)
+        context.session.planned_anew.connect(self._follow)
+
+    def _on_clicked(self, on: bool) -> None:
+        self.action.setChecked(on)
+
+    def _on_toggled(self, on: bool) -> None:
+        self.switch.setChecked(on)
+        self._context.settings.live = on
+        self._tried = ""
+        if on:
+            self._follow()
+        else:
+            self._stop()
+
+    def _follow(self) -> None:
+        """Measure the present configuration unless that is done, under way, or of no use."""
+        context = self._context
+        project, view = context.document.project, context.session.stage(GOAL)
+        if not self.action.isChecked() or project is None or not view.key:
+            return
+        job = context.runner.job(self._job)
+        if job is not None and not job.over and job.project != project:
+            self._stop()
+        if view.key == self._tried or view.state not in {"stale", "running"}:
+            return
+        self._tried = view.key
+        done = {each.id for each in context.session.stages() if each.state == "cached"}
+        made = context.runner.run_until(project, context.document.folder, [GOAL], done)
+        self._job = made[0] if made else ""
+
+    def _stop(self) -> None:
+        job = self._context.runner.job(self._job)
+        if job is not None and not job.over:
+            self._context.runner.cancel(self._job)
+
+
+EVERYTHING = ("evaluate", "verify", "package")
+NOTABLE_S = 10.0
+RESULT_PANELS = {
+    "export": "graph", "prepare": "graph", "convert": "graph", "import_model": "modules",
+    "calibrate": "ranges", "evaluate": "numerics", "verify": "numerics", "lower": "cost",
+    "run": "simulator", "package": "cost",
+}  # fmt: skip
+
+
+class RunVerbs(QObject):
+    """What the Run menu and the pipeline bar do."""
+
+    def __init__(self, context: PanelContext, trust: TrustStore, window: MainWindow) -> None:
+        super().__init__(window)
+        self._context, self._trust, self._window = context, trust, window
+        self._asked: list[Callable[[], object]] = []
+        self.live = LiveMode(context, window)
+        runner = context.runner
+        runner.trust_asked.connect(self._on_trust_asked)
+        runner.engine_lost.connect(self._on_engine_lost)
+        runner.job_changed.connect(self._on_job_changed)
+        runner.received.connect(self._on_event)
+
+    def run_to(self, stage_id: str) -> None:
+        """Run everything up to a stage; "" runs everything there is."""
+        document, session = self._context.document, self._context.session
+        project = document.project
+        if project is None:
+            return
+        try:
+            offered = target_of(project.target.id).stages
+        except WorkbenchError as error:
+            self._context.notices.error(error)
+            return
+        stages = [stage_id] if stage_id else [s for s in EVERYTHING if s in offered]
+        views = {view.id: view for view in session.stages()}
+        blocked = [s for s in stages if views[s].state in {"blocked", "unavailable"}]
+        if blocked:
+            view = views[blocked[0]]
+            self._context.notices.error(
+                failure(f"{view.title} cannot run: {view.reason}", "See Problems for the place.")
+            )
+            return
+        done = {view.id for view in session.stages() if view.state == "cached"}
+        if all(stage in done for stage in stages):
+            title = STAGES_BY_ID[stages[-1]].title
+            self._context.notices.info(f"Everything up to {title} is up to date.")
+            return
+        self._context.runner.run_until(project, document.folder, stages, done)
+
+    def cancel(self) -> None:
+        """Stop all work."""
+        self._context.runner.cancel()
+
+    def show_result(self, stage_id: str) -> None:
+        """Bring the panel to the front that shows what a stage has made."""
+        panel = self._window.reveal(RESULT_PANELS[stage_id])
+        if (show := getattr(panel, "show_level", None)) is not None:
+            show(stage_id)
+
+    def _show_work(self, job: Job) -> None:
+        if job.study:
+            self._window.reveal(job.study)
+        else:
+            self.show_result(job.until)
+
+    def _forget_asked(self) -> None:
+        self._asked = []
+
+    def _on_trust_asked(self, error: TrustRequiredError, run: Callable[[], object]) -> None:
+        lines = "\n".join(f"\u2022 {info.message}" for info in error.infos)
+
+        # One question is for all that one action asks for.
+        if not self._asked:
+            QTimer.singleShot(0, self, self._forget_asked)
+        self._asked.append(run)
+        asked = self._asked
+
+        def allow() -> None:
+            document = self._context.document
+            if document.project is not None:
+                uses = code_used(document.project, document.folder)
+                self._trust.grant(uses, document.title)
+                for each in asked:
+                    each()
+
+        self._context.notices.question(
+            "This project runs Python code.",
+            f"{lines}\nAllow it if you know where it comes from. "
+            "You will be asked again when the code changes.",
+            [Action("Allow and run", allow), Action("Cancel", lambda: None)],
+            blocking=True,
+        )
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, StageFailed):
+            self._context.notices.error(WorkbenchError(event.infos))
+
+    def _on_engine_lost(self, event: EngineExit) -> None:
+        info = ErrorInfo(
+            message=event.sentence,
+            hint="The project and all finished results are safe. Run again to go on.",
+            details=self._context.log.last_lines(40),
+        )
+        self._context.notices.error(WorkbenchError([info]))
+
+    def _on_job_changed(self, job: Job) -> None:
+        if not job.over or job.elapsed_s < NOTABLE_S:
+            return
+        if job.state == "done":
+            show = Action("Show", lambda: self._show_work(job))
+            self._context.notices.success(
+                f"{goal(job)} is done.", f"It took {duration(job.elapsed_s)}.", [show]
+            )
+
+
+class DeliverVerbs(QObject):
+    """Hands out what a run left; ``run_to`` runs up to a stage, ``show_program`` shows a .pte."""
+
+    def __init__(
+        self, context: PanelContext, window: MainWindow, run_to: Callable[[str], None],
+        show_program: Callable[[Path], None],
+    ) -> None:  # fmt: skip
+        super().__init__(window)
+        self._context, self._window, self._run_to = context, window, run_to
+        self._show_program = show_program
+
+    def ask_deliver(self) -> None:
+        """Let the user choose a folder, and copy the deliverables there."""
+        if self._context.result("package") is None:
+            self._say_none()
+            return
+        dialog = QFileDialog(self._window, "Copy the deliverables to")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.fileSelected.connect(lambda name: self.deliver(Path(name)))
+        dialog.open()
+
+    def deliver(self, target: Path) -> None:
+        """Copy the deliverables of the present configuration into a folder."""
+        from workbench.results import PackageResult
+
+        folder = self._context.result("package")
+        result = self._context.load(PackageResult, "package")
+        if folder is None or result is None:
+            return
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            for file in result.files:
+                shutil.copyfile(folder / file.name, target / file.name)
+        except OSError as error:
+            message = f"Nothing could be copied to {target}: {error.strerror or error}."
+            self._context.notices.error(failure(message, "Choose another folder."))
+            return
+        self._context.notices.success(f"{len(result.files)} files are in {target}.")
+
+    def show_inside(self) -> None:
+        """Show what is inside the program of the present configuration."""
+        from workbench.results import PackageResult
+
+        folder = self._context.result("package")
+        result = self._context.load(PackageResult, "package")
+        names = [f.name for f in result.files if f.name.endswith(".pte")] if result else []
+        if folder is None or not names:
+            self._say_none()
+            return
+        self._show_program(folder / names[0])
+
+    def _say_none(self) -> None:
+        self._context.notices.info(
+            "There are no deliverables yet.", "Run to Package first.",
+            [Action("Run to Package", lambda: self._run_to("package"))],
+        )  # fmt: skip
+
+    def ask_report(self) -> None:
+        """Let the user choose a file, and write the report there."""
+        dialog = QFileDialog(self._window, "Write the report to")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setNameFilter("Web page (*.html)")
+        dialog.setDefaultSuffix("html")
+        project = self._context.document.project
+        dialog.selectFile(f"{project.name if project else 'report'}.html")
+        dialog.fileSelected.connect(lambda name: self.report(Path(name)))
+        dialog.open()
+
+    def report(self, target: Path) -> None:
+        """Write one page about the present configuration and the history."""
+        from workbench.project.store import write_atomically
+        from workbench.report import page
+
+        document = self._context.document
+        if document.project is None:
+            return
+        path = document.path or document.folder / "untitled.qwb"
+        try:
+            text = page(document.project, path, self._context.session.cache)
+            write_atomically(target, text.encode())
+        except OSError as error:
+            message = f"The report could not be written: {error.strerror or error}."
+            self._context.notices.error(failure(message, "Choose another file."))
+            return
+        except WorkbenchError as error:
+            self._context.notices.error(error)
+            return
+
+        def show() -> None:
+            QDesktopServices.openUrl(QUrl.fromLocalFile(str(target)))
+
+        self._context.notices.success(f"The report is in {target}.", "", [Action("Open", show)])
+
+
+_SHOWN = 5
+
+
+class BlameVerbs(QObject):
+    """Starts the search, and offers what it has found as one undoable edit."""
+
+    def __init__(self, context: PanelContext, parent: QObject) -> None:
+        super().__init__(parent)
+        self._context = context
+        self._desk = StudyDesk(
+            "blame", Blame, context.document, context.runner, context.session.cache, self
+        )
+        context.runner.job_changed.connect(self._on_job_changed)
+
+    def find(self) -> None:
+        """Look for what the compiler refuses in the present configuration."""
+        self._desk.start()
+
+    def _on_job_changed(self, job: Job) -> None:
+        found = self._desk.found
+        if job.study != "blame" or job.state != "done" or found is None:
+            return
+        if not found.reason:
+            self._context.notices.info("The compiler takes the program as it is.")
+            return
+        names = ", ".join(culprit.match for culprit in found.culprits[:_SHOWN])
+        more = len(found.culprits) - _SHOWN
+        names += f" and {more} more" if more > 0 else ""
+        self._context.notices.question(
+            f"The compiler refuses {names}.", found.reason,
+            [
+                Action("Keep it off the NPU", partial(self._keep_off, found.culprits)),
+                Action("Leave it", lambda: None),
+            ],
+        )  # fmt: skip
+
+    def _keep_off(self, culprits: tuple[Culprit, ...]) -> None:
+        def edit(project: Project) -> Project:
+            for culprit in culprits:
+                project = edits.assign(project, culprit.kind, culprit.match, "cpu")
+            return project
+
+        names = ", ".join(culprit.match for culprit in culprits[:_SHOWN])
+        self._context.document.apply(f"Keep {names} off the NPU", edit)

@@ -1,0 +1,219 @@
+"""What the window does to what quantizes: another device, other options, plug-ins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QFileDialog,
+    QLabel,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.forms import TallForm, make_primary
+from ui.shared.panel import PanelContext
+from ui.shared.target_form import TargetForm
+from ui.shell.main_window import MainWindow
+from ui.state.document import Document
+from ui.state.relocate import relative_to
+from workbench.deploy import boards
+from workbench.errors import WorkbenchError
+from workbench.project import edits
+from workbench.project.model import Project, TargetChoice
+from workbench.project.plugins import installed, items_of
+from workbench.targets import target_of
+
+
+class TargetVerbs(QObject):
+    """Sets the target of the project and its plug-ins, each time as one step."""
+
+    def __init__(self, context: PanelContext, window: MainWindow) -> None:
+        super().__init__(window)
+        self._document, self._window = context.document, window
+
+    def ask(self) -> None:
+        """Open the dialog with all options."""
+        project = self._document.project
+        if project is None:
+            return
+        dialog = TargetDialog(project.target, self._document.folder, self._window)
+        dialog.chosen.connect(self.choose)
+        dialog.open()
+
+    def ask_plugins(self) -> None:
+        """Open the list of plug-ins."""
+        if self._document.project is not None:
+            PluginsDialog(self._document, self._window).open()
+
+    def choose_board(self, board: str) -> None:
+        """Set the board, and with it device, configuration, memory mode and limits."""
+        what = f"Set board to {Path(board).stem}" if board else "Take the board away"
+        folder = self._document.folder
+        self._document.apply(what, lambda project: boards.put(project, board, folder))
+
+    def choose(self, choice: TargetChoice) -> None:
+        """Set the target."""
+        project = self._document.project
+        if project is None or project.target == choice:
+            return
+        before = project.target
+        changed = [k for k, v in choice.options.items() if before.options.get(k) != v]
+        what = choice.id if choice.id != before.id or not changed else choice.options[changed[0]]
+        self._document.apply(f"Set target to {what}", lambda p: edits.set_target(p, choice))
+
+
+_WIDTH_PX = 560
+
+
+class TargetDialog(QDialog):
+    """Shows every option; says at once what is wrong with them.
+
+    Signals:
+        chosen: the complete ``TargetChoice``, once it is accepted.
+    """
+
+    chosen = Signal(object)
+
+    def __init__(self, choice: TargetChoice, folder: Path, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Target")
+        self._folder = folder
+        self.target = TargetForm(self)
+        self.target.chosen.connect(self._check)
+        self.problems = QLabel(self)
+        self.problems.setObjectName("Reason")
+        self.problems.setWordWrap(True)
+        self.problems.setMinimumHeight(84)
+        self.problems.setAlignment(Qt.AlignmentFlag.AlignTop)
+        kinds = QDialogButtonBox.StandardButton
+        self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
+        make_primary(self.buttons.button(kinds.Ok))
+        self.buttons.accepted.connect(self._on_accepted)
+        self.buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(18, 16, 18, 14)
+        layout.setSpacing(10)
+        layout.addWidget(TallForm(self.target, self))
+        layout.addWidget(self.problems)
+        layout.addWidget(self.buttons)
+        self.setMinimumWidth(_WIDTH_PX)
+        self.target.render_choice(choice, folder)
+        self._check(choice)
+
+    def _check(self, choice: TargetChoice) -> None:
+        try:
+            found = target_of(choice.id).check(choice, self._folder)
+        except WorkbenchError as error:
+            found = list(error.infos)
+        self.problems.setText("\n".join(" ".join((p.message, p.hint)).strip() for p in found))
+        self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not found)
+
+    def _on_accepted(self) -> None:
+        if self.target.choice is not None:
+            self.chosen.emit(self.target.choice)
+        self.accept()
+
+
+_INTRODUCTION = (
+    "A plug-in adds configs, observers, finders of nodes and quantizers to the forms. It is only "
+    "read here; a run that uses something of it asks for trust first."
+)
+_SIZE_PX = (760, 400)
+
+
+class PluginsDialog(QDialog):
+    """Lists the plug-ins, adds files and takes them away, each as one step."""
+
+    def __init__(self, document: Document, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle("Plug-ins")
+        self._document = document
+        introduction = QLabel(_INTRODUCTION, self)
+        introduction.setWordWrap(True)
+        self.tree = QTreeWidget(self)
+        self.tree.setAccessibleName("Plug-ins and what they add")
+        self.tree.setHeaderLabels(["Name", "Kind", "What it does"])
+        self.tree.currentItemChanged.connect(self._show_ready)
+        self.problem = QLabel(self)
+        self.problem.setObjectName("Reason")
+        self.problem.setWordWrap(True)
+        kinds = QDialogButtonBox
+        buttons = QDialogButtonBox(kinds.StandardButton.Close, self)
+        self.add = buttons.addButton("Add\u2026", kinds.ButtonRole.ActionRole)
+        self.remove = buttons.addButton("Remove", kinds.ButtonRole.ActionRole)
+        self.add.clicked.connect(self._ask)
+        self.remove.clicked.connect(self._remove)
+        buttons.rejected.connect(self.reject)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(18, 16, 18, 14)
+        layout.setSpacing(10)
+        for widget in (introduction, self.tree, self.problem, buttons):
+            layout.addWidget(widget)
+        self.resize(*_SIZE_PX)
+        document.project_changed.connect(self._render)
+        self._render(document.project)
+
+    def take(self, path: Path) -> None:
+        """Add a file, if it is a plug-in."""
+        plugin = relative_to(path, self._document.folder)
+        try:
+            items_of(plugin, self._document.folder)
+        except WorkbenchError as error:
+            self._say(error)
+            return
+        self._say(None)
+        self._document.apply(
+            f"Add the plug-in {path.name}", lambda p: edits.offer_plugin(p, plugin)
+        )
+
+    def _render(self, project: Project | None) -> None:
+        self.tree.clear()
+        own = project.plugins if project else ()
+        for plugin in (*own, *installed()):
+            kind = "of the project" if plugin in own else "installed"
+            top = QTreeWidgetItem([plugin, kind, ""])
+            self.tree.addTopLevelItem(top)
+            try:
+                items = items_of(plugin, self._document.folder)
+            except WorkbenchError as error:
+                top.setText(2, error.infos[0].message)
+                continue
+            for item in items:
+                top.addChild(QTreeWidgetItem([item.name, item.role, item.title]))
+        self.tree.expandAll()
+        for column in (0, 1):
+            self.tree.resizeColumnToContents(column)
+        self._show_ready()
+
+    def _show_ready(self) -> None:
+        item, project = self.tree.currentItem(), self._document.project
+        own = project.plugins if project else ()
+        self.remove.setEnabled(item is not None and item.text(0) in own)
+
+    def _ask(self) -> None:
+        dialog = QFileDialog(self, "A plug-in", str(self._document.folder), "Python (*.py)")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.fileSelected.connect(lambda name: self.take(Path(name)))
+        dialog.open()
+
+    def _remove(self) -> None:
+        item = self.tree.currentItem()
+        if item is None:
+            return
+        plugin = item.text(0)
+        self._document.apply(
+            f"Remove the plug-in {Path(plugin).name}", lambda p: edits.withdraw_plugin(p, plugin)
+        )
+
+    def _say(self, error: WorkbenchError | None) -> None:
+        info = error.infos[0] if error else None
+        self.problem.setText(f"{info.message} {info.hint}".strip() if info else "")

@@ -1,0 +1,232 @@
+"""Notices on the window: cards in the corner, or one in the middle that must be answered first."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import QEvent, QObject, QRect, Qt, QTimer
+from PySide6.QtGui import QColor, QGuiApplication, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ui.shared.appearance import Appearance
+from ui.shared.theme import Theme, icon
+from ui.state.notices import Notice, Notices
+
+WIDTH_PX = 380
+_GAP_PX = 8
+_SHOWN = 5
+
+
+class Toast(QFrame):
+    """One notice with its actions."""
+
+    def __init__(self, notice: Notice, notices: Notices, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.notice = notice
+        self._notices = notices
+        self.setObjectName("Toast")
+        self.setProperty("level", notice.level)
+        self.setFixedWidth(WIDTH_PX)
+        self.setAccessibleName(f"{notice.level}: {notice.text}")
+        self._build(theme)
+        if notice.lasts_s is not None and not notice.actions:
+            QTimer.singleShot(int(notice.lasts_s * 1000), self, self._on_time_over)
+        elif notice.lasts_s is not None:
+            QTimer.singleShot(int(notice.lasts_s * 2000), self, self._on_time_over)
+
+    def focus_first(self) -> None:
+        """Put the keyboard on the expected answer."""
+        for button in self.findChildren(QPushButton):
+            button.setFocus(Qt.FocusReason.PopupFocusReason)
+            return
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self._notices.close(self.notice.id)
+        else:
+            super().keyPressEvent(event)
+
+    def _build(self, theme: Theme) -> None:
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(12, 10, 8, 10)
+        outer.setSpacing(6)
+        outer.addLayout(self._headline(theme))
+        if self.notice.hint:
+            hint = _wrapped(self.notice.hint, "Hint")
+            hint.setContentsMargins(24, 0, 8, 0)
+            outer.addWidget(hint)
+        buttons = self._buttons()
+        if buttons.count():
+            outer.addLayout(buttons)
+
+    def _headline(self, theme: Theme) -> QHBoxLayout:
+        colours = {"error": theme.bad, "warning": theme.warning, "success": theme.good}
+        mark = QLabel(self)
+        colour = colours.get(self.notice.level, theme.accent)
+        mark.setPixmap(icon(self.notice.level, colour).pixmap(16, 16))
+        mark.setAlignment(Qt.AlignmentFlag.AlignTop)
+        close = QToolButton(self)
+        close.setIcon(icon("close", theme.muted))
+        close.setAccessibleName("Close notice")
+        close.setFixedSize(20, 20)
+        close.setToolTip("Close (Esc)")
+        close.clicked.connect(lambda: self._notices.close(self.notice.id))
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        row.addWidget(mark, 0, Qt.AlignmentFlag.AlignTop)
+        row.addWidget(_wrapped(self.notice.text, "ToastText"), 1)
+        row.addWidget(close, 0, Qt.AlignmentFlag.AlignTop)
+        return row
+
+    def _buttons(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.setContentsMargins(24, 2, 8, 0)
+        row.setSpacing(6)
+        first = self.notice.level == "question"
+        for action in self.notice.actions:
+            button = QPushButton(action.title, self)
+            button.setProperty("primary", first and not action.destructive)
+            button.setProperty("danger", action.destructive)
+            choose = partial(self._notices.choose, self.notice.id, action.title)
+            button.clicked.connect(lambda _=False, choose=choose: choose())
+            row.addWidget(button)
+            first = False
+        if self.notice.where is not None:
+            show = QPushButton("Show", self)
+            show.clicked.connect(self._on_show_clicked)
+            row.addWidget(show)
+            help_ = QPushButton("Help", self)
+            help_.setProperty("link", True)
+            help_.setToolTip("Open the page of the guide about this.")
+            help_.clicked.connect(lambda: self._notices.help_asked.emit(self.notice.where))
+            row.addWidget(help_)
+        if self.notice.level == "error":
+            copy = QPushButton("Copy details", self)
+            copy.setProperty("link", True)
+            copy.clicked.connect(self._on_copy_clicked)
+            row.addWidget(copy)
+        if row.count():
+            row.addStretch(1)
+        return row
+
+    def _on_show_clicked(self) -> None:
+        self._notices.place_asked.emit(self.notice.where)
+        self._notices.close(self.notice.id)
+
+    def _on_copy_clicked(self) -> None:
+        QGuiApplication.clipboard().setText(self.notice.copy_text)
+
+    def _on_time_over(self) -> None:
+        if self.underMouse() or self.isAncestorOf(self.focusWidget() or self):
+            QTimer.singleShot(2000, self, self._on_time_over)
+        else:
+            self._notices.close(self.notice.id)
+
+
+class _Veil(QWidget):
+    """Dims the window behind a question that must be answered first."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(event.rect(), QColor(0, 0, 0, 110))
+        painter.end()
+
+
+class ToastHost(QObject):
+    """Shows the open notices over a window."""
+
+    def __init__(self, notices: Notices, appearance: Appearance, window: QWidget) -> None:
+        super().__init__(window)
+        self._notices, self._appearance, self._window = notices, appearance, window
+        self._toasts: dict[int, Toast] = {}
+        self._veil: _Veil | None = None
+        self._soon = QTimer(self, interval=0, singleShot=True)
+        self._soon.timeout.connect(self.raise_all)
+        window.installEventFilter(self)
+        notices.posted.connect(self._on_posted)
+        notices.closed.connect(self._on_closed)
+        for notice in notices.open.values():
+            self._on_posted(notice)
+
+    def raise_soon(self, *_: object) -> None:
+        """Come to the front once the panels have settled."""
+        if self._toasts:
+            self._soon.start()
+
+    def raise_all(self) -> None:
+        """Come to the front again, after panels have been raised."""
+        for toast in self._toasts.values():
+            toast.raise_()
+        if self._veil is not None:
+            self._veil.raise_()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self._window and event.type() == QEvent.Type.Resize:
+            self._place()
+        return False
+
+    def _on_posted(self, notice: Notice) -> None:
+        parent: QWidget = self._window
+        if notice.blocking:
+            if self._veil is None:
+                self._veil = _Veil(self._window)
+            self._veil.setGeometry(self._window.rect())
+            self._veil.show()
+            self._veil.raise_()
+            parent = self._veil
+        toast = Toast(notice, self._notices, self._appearance.theme, parent)
+        self._toasts[notice.id] = toast
+        toast.show()
+        self._place()
+        if notice.blocking:
+            toast.focus_first()
+
+    def _on_closed(self, notice_id: int) -> None:
+        toast = self._toasts.pop(notice_id, None)
+        if toast is not None:
+            toast.hide()
+            toast.deleteLater()
+        if self._veil is not None and not any(t.notice.blocking for t in self._toasts.values()):
+            self._veil.hide()
+            self._veil.deleteLater()
+            self._veil = None
+        self._place()
+
+    def _place(self) -> None:
+        area = self._window.rect()
+        bottom = area.bottom() - 36
+        for number, toast in enumerate(reversed(list(self._toasts.values()))):
+            toast.resize(WIDTH_PX, toast.heightForWidth(WIDTH_PX))
+            if toast.notice.blocking:
+                box = QRect(0, 0, toast.width(), toast.height())
+                box.moveCenter(area.center())
+                toast.move(box.topLeft())
+                continue
+            bottom -= toast.height()
+            toast.move(area.right() - WIDTH_PX - 16, bottom)
+            toast.setVisible(number < _SHOWN and bottom > 40)
+            bottom -= _GAP_PX
+            toast.raise_()
+        if self._veil is not None:
+            self._veil.setGeometry(area)
+            self._veil.raise_()
+
+
+def _wrapped(text: str, name: str) -> QLabel:
+    label = QLabel(text)
+    label.setObjectName(name)
+    label.setWordWrap(True)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
+    label.setAlignment(Qt.AlignmentFlag.AlignTop)
+    return label

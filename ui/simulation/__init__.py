@@ -1,1 +1,0 @@
-"""A run on a simulator, shown."""

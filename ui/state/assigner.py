@@ -1,0 +1,207 @@
+"""Giving a precision to what is chosen: one verb for tree, graph, tables and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+
+from ui.state.document import Document
+from ui.state.model_index import Outline
+from ui.state.notices import Action, Notices
+from ui.state.selection import Selected
+from workbench.errors import WorkbenchError, failure
+from workbench.project import edits
+from workbench.project.configs import PRESETS, PRESETS_BY_ID, PluginRole, QuantConfig
+from workbench.project.configs import Config as OwnConfig
+from workbench.project.model import Project, Rule, RuleKind, name_of
+from workbench.project.plugins import offered
+from workbench.targets import target_of
+
+Config = str | OwnConfig
+
+
+def preset_ids(
+    project: Project | None, kind: RuleKind = "module_name", device: str = ""
+) -> list[str]:
+    """Return the built-in and the user's own configs that fit a kind of rule, by name.
+
+    Configs of the kind that the project's target takes, or the ``device`` named.
+    """
+    own = dict(project.presets) if project else {}
+    named = device or (project.target.id if project else "")
+    takes, places = _config_type(named), kind != "io" and _places(named)
+    fitting = [p for p in PRESETS if (places or not p.places) and (kind == "io" or not p.io_only)]
+    offered = [p.id for p in fitting if p.config is None or isinstance(p.config, takes)]
+    offered.sort(key=lambda name: PRESETS_BY_ID[name].config is None)
+    return offered + [name for name, config in own.items() if isinstance(config, takes)]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A config that a rule can have: its name, what it is in words, and why it is refused."""
+
+    config: str
+    title: str
+    refusal: str = ""
+
+
+def offers(project: Project | None, folder: Path, kind: RuleKind = "module_name") -> list[Offer]:
+    """Return every config offered for a kind of rule: built-in, the user's own, of plug-ins.
+
+    Forms, menus and the keys 1 to 9 all offer these, in this order. Those of plug-ins only where
+    the project's target takes integers; a rule for a quantizer takes nothing else.
+    """
+    if project is None:
+        return []
+    ids = preset_ids(project, kind) if kind != "quantizer" else []
+    found = [(name, preset_title(name)) for name in ids]
+    role: PluginRole = "quantizer" if kind == "quantizer" else "config"
+    if issubclass(QuantConfig, _config_type(project.target.id)):
+        found += [(item.reference, item.words) for item in offered(project, folder, role)]
+    return [Offer(name, title, refusal(project, kind, name)) for name, title in found]
+
+
+def first_config(project: Project) -> OwnConfig:
+    """Return the config that a form begins with: the one that the target begins with."""
+    config = PRESETS_BY_ID[target_of(project.target.id).first_config].config
+    assert config is not None
+    return config
+
+
+def _places(device: str) -> bool:
+    try:
+        return target_of(device).places
+    except WorkbenchError:
+        return True
+
+
+def _config_type(device: str) -> type[OwnConfig]:
+    try:
+        return target_of(device).config_type
+    except WorkbenchError:
+        return QuantConfig
+
+
+def preset_title(preset_id: str) -> str:
+    """Return what a preset is, in words; the user's own have only their name."""
+    preset = PRESETS_BY_ID.get(preset_id)
+    if preset is None or preset.title.lower() == preset.id:
+        return preset.title if preset else preset_id
+    return f"{preset.id}: {preset.title}"
+
+
+def label_of(config: Config) -> str:
+    """Return the short name of a config."""
+    return name_of(config)
+
+
+def refusal(project: Project, kind: RuleKind, config: Config) -> str:
+    """Return why the project's target cannot take a config; "" when it can."""
+    rule = Rule(id="new", kind=kind, config=config)
+    try:
+        value = project.config_of(rule)
+        return target_of(project.target.id).refusal(project.target, value, kind)
+    except (KeyError, WorkbenchError):
+        return ""
+
+
+class Assigner(QObject):
+    """Turns a choice and a config into named, undoable edits."""
+
+    def __init__(
+        self, document: Document, outline: Outline, notices: Notices, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._document, self._outline, self._notices = document, outline, notices
+
+    def modules(self, paths: Iterable[str], config: Config) -> bool:
+        """Give a config to modules by name; the whole model gets a global rule."""
+        chosen = sorted(set(paths))
+        if not chosen:
+            return False
+        if "" in chosen:
+            return self.rule("global", "", config)
+        done = self._assign("module_name", chosen, config)
+        if done and len(chosen) == 1:
+            self._offer_group(chosen[0], config)
+        return done
+
+    def nodes(self, ids: Iterable[str], config: Config) -> bool:
+        """Give a config to single nodes of the graph."""
+        chosen = sorted(set(ids))
+        done = self._assign("node_name", chosen, config)
+        if done and len(chosen) == 1:
+            for module in self._outline.modules_of(frozenset(chosen)):
+                self._offer_group(module, config)
+        return done
+
+    def rule(self, kind: RuleKind, match: str, config: Config) -> bool:
+        """Give a config to whatever a rule of this kind speaks of."""
+        return self._assign(kind, [match], config)
+
+    def chosen(self, selected: Selected, config: Config) -> bool:
+        """Give a config to the chosen modules, or else to the chosen nodes."""
+        if selected.modules:
+            return self.modules(selected.modules, config)
+        return self.nodes(self.known(selected.nodes), config)
+
+    def known(self, nodes: Iterable[str]) -> frozenset[str]:
+        """Return the nodes that rules can speak of: those of the float graph."""
+        return frozenset(nodes) & self._outline.resolution.nodes.keys()
+
+    def by_key(self, number: int, selected: Selected) -> None:
+        """Give the config offered under this number (1 to 9) to what is chosen."""
+        found = offers(self._document.project, self._document.folder)
+        if 1 <= number <= len(found):
+            self.chosen(selected, found[number - 1].config)
+
+    def _assign(self, kind: RuleKind, matches: list[str], config: Config) -> bool:
+        project = self._document.project
+        if project is None or not matches:
+            return False
+        if reason := refusal(project, kind, config):
+            self._notices.error(failure(f"{label_of(config)} cannot be used here.", reason))
+            return False
+        return self._document.apply(
+            f"Set {_named(kind, matches)} to {label_of(config)}",
+            lambda p: edits.assign_many(p, kind, matches, config),
+        )
+
+    def _offer_group(self, path: str, config: Config) -> None:
+        group = self._outline.groups.get(path)
+        if group is None or path == group.parent:
+            return
+        others = ", ".join(member for member in group.members if member != path)
+        label = label_of(config)
+        self._notices.info(
+            f"{path} is fused with {others}.",
+            "A config on one of them alone breaks the fusion.",
+            [Action("Set the whole group", lambda: self._whole_group(path, label, config))],
+        )
+
+    def _whole_group(self, path: str, label: str, config: Config) -> None:
+        group = self._outline.groups[path]
+
+        def edit(project: Project) -> Project:
+            alone = [r.id for r in project.rules if (r.kind, r.match) == ("module_name", path)]
+            for rule_id in alone if group.parent else []:
+                project = edits.remove_rule(project, rule_id)
+            return edits.assign_many(project, "module_name", group.matches, config)
+
+        self._document.apply(f"Set the group {group.name} to {label}", edit)
+
+
+def _named(kind: RuleKind, matches: Sequence[str]) -> str:
+    if kind == "global":
+        return "the whole model"
+    if kind == "io":
+        return "inputs and outputs"
+    if kind == "quantizer":
+        return "what a plug-in decides"
+    if len(matches) == 1:
+        name = matches[0]
+        return name.rpartition(".")[2] if kind == "module_type" else name_of(name)
+    return f"{len(matches)} {'nodes' if kind == 'node_name' else 'modules'}"

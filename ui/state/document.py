@@ -1,0 +1,317 @@
+"""The open project: a value, its path, and the undo stack through which alone it changes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import ValidationError
+from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtGui import QUndoCommand, QUndoStack
+
+from ui.state.project_files import (
+    AUTOSAVE_SUFFIX,
+    DiskWatch,
+    ProjectLock,
+    Recovery,
+    Sidecar,
+    beside,
+    text_of,
+)
+from ui.state.relocate import relocate
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.project import store
+from workbench.project.model import PROJECT_SUFFIX, Project
+
+
+class ReplaceProject(QUndoCommand):
+    """Put one value in another's place; never fails, because both were validated before."""
+
+    def __init__(
+        self, text: str, before: Project, after: Project, put: Callable[[Project], None]
+    ) -> None:
+        super().__init__(text)
+        self._before, self._after, self._put = before, after, put
+
+    def redo(self) -> None:
+        self._put(self._after)
+
+    def undo(self) -> None:
+        self._put(self._before)
+
+
+def translated(error: ValidationError) -> WorkbenchError:
+    """Return what makes a value invalid, in sentences with places."""
+    infos = []
+    for problem in error.errors(include_url=False):
+        where = Place(kind="option", id=".".join(str(p) for p in problem["loc"]) or "project")
+        message = str(problem["msg"]).removeprefix("Value error, ")
+        infos.append(ErrorInfo(message=f"{message[:1].upper()}{message[1:]}.", where=where))
+    return WorkbenchError(infos)
+
+
+Edit = Callable[[Project], Project]
+
+
+class ChangedOnDiskError(WorkbenchError):
+    """The file holds something this window has not seen."""
+
+
+class Document(QObject):
+    """The project of the window, or none.
+
+    Signals:
+        opened: another project takes the place of the former one; ``project_changed`` follows.
+        project_changed: the new ``Project``, or None when there is none any more.
+        edit_refused: the ``WorkbenchError`` of an edit that was not made.
+        state_changed: path, read-only state or unsaved changes are other than before.
+        changed_on_disk: another program wrote the file.
+        recovery_found: a ``Recovery`` of work that was never saved.
+    """
+
+    opened = Signal()
+    project_changed = Signal(object)
+    edit_refused = Signal(object)
+    state_changed = Signal()
+    changed_on_disk = Signal()
+    recovery_found = Signal(object)
+
+    def __init__(self, recovery_folder: Path, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._recovery = recovery_folder
+        self._project: Project | None = None
+        self._path: Path | None = None
+        self._folder = Path.cwd()
+        self._read_only = False
+        self._lock: ProjectLock | None = None
+        self._sidecar: Sidecar | None = None
+        self.undo_stack = QUndoStack(self)
+        self._watch = DiskWatch(self)
+        self._watch.changed.connect(self.changed_on_disk)
+        self._autosave = QTimer(self, interval=1000, singleShot=True)
+        self._autosave.timeout.connect(self.autosave)
+        self.undo_stack.cleanChanged.connect(lambda _clean: self.state_changed.emit())
+
+    @property
+    def project(self) -> Project | None:
+        """The present value."""
+        return self._project
+
+    @property
+    def path(self) -> Path | None:
+        """Where it is saved; None before the first save."""
+        return self._path
+
+    @property
+    def folder(self) -> Path:
+        """Where the project's relative paths start."""
+        return self._folder
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it must be saved under another name: open elsewhere, or not writable."""
+        return self._read_only
+
+    @property
+    def modified(self) -> bool:
+        """Whether there is something to lose."""
+        return self._project is not None and not self.undo_stack.isClean()
+
+    @property
+    def title(self) -> str:
+        """The file's name, or the project's before there is a file."""
+        if self._path is not None:
+            return self._path.name
+        return f"{self._project.name} (not saved)" if self._project else ""
+
+    def apply(self, text: str, edit: Edit) -> bool:
+        """Change the project by one named, undoable step; return whether it changed.
+
+        The edit is validated first and pushed second: an edit that is refused leaves no trace.
+        """
+        before = self._project
+        if before is None:
+            return False
+        try:
+            after = edit(before)
+        except WorkbenchError as error:
+            self.edit_refused.emit(error)
+            return False
+        except ValidationError as error:
+            self.edit_refused.emit(translated(error))
+            return False
+        if after == before:
+            return False
+        self.undo_stack.push(ReplaceProject(text, before, after, self._put))
+        return True
+
+    def open(self, path: Path, *, read_only: bool = False, take_over: bool = False) -> None:
+        """Open a project file.
+
+        Raises:
+            ProjectInUseError: another window has it.
+            WorkbenchError: it cannot be read; what was open stays open.
+        """
+        path = path.absolute()
+        known = text_of(path)
+        project = store.load(path)
+        lock = self._lock_for(path)
+        if not read_only:
+            lock.take(by_force=take_over)
+        self._leave(keep=lock)
+        self._lock = None if read_only else lock
+        self._read_only = read_only or not store.is_writable(path)
+        self._become(project, path, path.parent)
+        self._watch.follow(path, known)
+        self._offer_recovery()
+
+    def new(self, project: Project, folder: Path) -> None:
+        """Start with a project that has no file yet; its relative paths start at ``folder``."""
+        self._leave()
+        self._read_only = False
+        self._become(project, None, folder.absolute())
+        self.undo_stack.resetClean()
+        self._autosave.start()
+
+    def close(self) -> None:
+        """Have no project; unsaved changes are given up."""
+        self._leave()
+        self._project, self._path = None, None
+        self.undo_stack.clear()
+        self.opened.emit()
+        self.project_changed.emit(None)
+        self.state_changed.emit()
+
+    def save(self, *, overwrite: bool = False) -> None:
+        """Write the project to its file.
+
+        Raises:
+            ChangedOnDiskError: somebody else wrote the file since, and ``overwrite`` is off.
+            WorkbenchError: it cannot be written; nothing is lost in the window.
+        """
+        assert self._project is not None
+        assert self._path is not None
+        if not overwrite and self._watch.differs():
+            raise ChangedOnDiskError(
+                failure(
+                    f"{self._path.name} was changed by another program since it was opened.",
+                    "Overwrite it, or save under another name to keep both.",
+                    Place(kind="file", id=str(self._path)),
+                ).infos
+            )
+        store.save(self._project, self._path)
+        self._saved()
+
+    def save_as(self, path: Path) -> None:
+        """Write the project to another file and go on with that one.
+
+        Raises:
+            ProjectInUseError: another window has that file open.
+            WorkbenchError: it cannot be written.
+        """
+        assert self._project is not None
+        path = path.absolute()
+        if path.suffix != PROJECT_SUFFIX:
+            path = path.with_name(path.name + PROJECT_SUFFIX)
+        moved = relocate(self._project, self._folder, path.parent)
+        lock = self._lock_for(path)
+        lock.take()
+        try:
+            store.save(moved, path)
+        except WorkbenchError:
+            if lock is not self._lock:
+                lock.release()
+            raise
+        self._leave(keep=lock)
+        self._lock, self._path, self._folder = lock, path, path.parent
+        self._sidecar = Sidecar(self._sidecar_file(), path.parent)
+        if moved != self._project:
+            self.undo_stack.clear()
+            self._put(moved)
+        self._saved()
+
+    def reload(self) -> None:
+        """Take the file's content as one undoable step.
+
+        Raises:
+            WorkbenchError: it cannot be read; the window keeps what it has.
+        """
+        if self._path is None:
+            return
+        fresh = store.load(self._path)
+        self._watch.accept()
+        self.apply(f"Reload {self._path.name}", lambda _: fresh)
+        self.undo_stack.setClean()
+
+    def keep_ours(self) -> None:
+        """Stay with the window's content although the file differs."""
+        self._watch.accept()
+        self.undo_stack.resetClean()
+
+    def recover(self, recovery: Recovery) -> None:
+        """Take over work that was never saved; where the file is open, as one undoable step."""
+        if self._project is not None and self._path is not None:
+            self.apply("Recover unsaved changes", lambda _: recovery.project)
+        else:
+            self.new(recovery.project, recovery.folder)
+        self.autosave()
+        recovery.discard()
+
+    def autosave(self) -> None:
+        """Keep unsaved changes beside the project."""
+        if self._sidecar is None or self._project is None:
+            return
+        if self.modified:
+            self._sidecar.write(self._project)
+        else:
+            self._sidecar.remove()
+
+    def _put(self, project: Project) -> None:
+        self._project = project
+        self._autosave.start()
+        self.project_changed.emit(project)
+
+    def _become(self, project: Project, path: Path | None, folder: Path) -> None:
+        self._project, self._path, self._folder = project, path, folder
+        self._sidecar = Sidecar(self._sidecar_file(), folder)
+        self.undo_stack.clear()
+        self.opened.emit()
+        self.project_changed.emit(project)
+        self.state_changed.emit()
+
+    def _sidecar_file(self) -> Path:
+        if self._path is not None:
+            return beside(self._path, self._recovery, AUTOSAVE_SUFFIX)
+        return self._recovery / f"unsaved-{os.getpid()}{AUTOSAVE_SUFFIX}"
+
+    def _lock_for(self, path: Path) -> ProjectLock:
+        if path == self._path and self._lock is not None:
+            return self._lock
+        return ProjectLock(path, self._recovery)
+
+    def _saved(self) -> None:
+        self._read_only = False
+        self.undo_stack.setClean()
+        self._autosave.stop()
+        if self._sidecar is not None:
+            self._sidecar.remove()
+        if self._path is not None:
+            self._watch.follow(self._path, text_of(self._path))
+        self.state_changed.emit()
+
+    def _leave(self, keep: ProjectLock | None = None) -> None:
+        self._autosave.stop()
+        self._watch.follow(None, None)
+        if self._sidecar is not None:
+            self._sidecar.remove()
+            self._sidecar = None
+        if self._lock is not None and self._lock is not keep:
+            self._lock.release()
+        self._lock = None
+
+    def _offer_recovery(self) -> None:
+        if self._read_only or self._sidecar is None or self._project is None:
+            return
+        if recovery := self._sidecar.left_over(self._project):
+            self.recovery_found.emit(recovery)

@@ -1,0 +1,156 @@
+"""The project's history for the window: kept and read in a thread, so that no disk stops a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QThread, Signal
+
+from ui.state.document import Document
+from ui.state.runner import Runner
+from ui.state.session import Planned, Planner
+from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.pipeline.cache import Cache
+from workbench.pipeline.plan import plan
+from workbench.project.model import Project
+from workbench.protocol import Event, StageFinished
+
+if TYPE_CHECKING:
+    from workbench.history.runs import Run
+    from workbench.history.store import History
+
+_TOLD_BY = ("evaluate", "lower", "run")
+_Task = Callable[["History"], "History"]
+
+
+class RunHistory(QThread):
+    """Keeps every evaluated configuration; owned by the application.
+
+    Signals:
+        changed: the runs are other than before; read them from ``runs``.
+        troubled: the ``WorkbenchError`` of a history that cannot be used as it is.
+    """
+
+    changed = Signal()
+    troubled = Signal(object)
+    _read = Signal(object)
+
+    def __init__(self, cache: Cache, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._cache = cache
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._stopping = False
+        self._runner: Runner | None = None
+        self._kept: set[tuple[str, ...]] = set()
+        self._foreign: set[str] = set()
+        self._path: Path | None = None
+        self._told: ErrorInfo | None = None
+        self.runs: tuple[Run, ...] = ()
+        self._read.connect(self._take)
+
+    def follow(self, document: Document, runner: Runner, planner: Planner) -> None:
+        """Keep what the engines evaluate, beside the file of the open project."""
+        self._runner = runner
+        document.opened.connect(partial(self._on_opened, document))
+        document.state_changed.connect(lambda: self.open(document.path, is_same=True))
+        runner.received.connect(self._on_event)
+        planner.planned.connect(partial(self._on_planned, document))
+
+    def open(self, project: Path | None, *, is_same: bool = False) -> None:
+        """Take the history of another project file; None has none on disk yet.
+
+        Args:
+            project: The file; nothing happens if it is the present one.
+            is_same: The project is the one of before under a new name: its runs go along.
+        """
+        if project == self._path and is_same:
+            return
+        self._path = project
+        self._kept.clear()
+
+        def task(before: History) -> History:
+            from workbench.history.store import History, history_path
+
+            made = History(history_path(project) if project is not None else None)
+            if is_same:
+                made.adopt(before.runs())
+            before.close()
+            return made
+
+        self._do(task)
+
+    def keep(self, projects: Sequence[Project], folder: Path, origin: str = "") -> None:
+        """Keep what the cache holds of the evaluation and simulation of some configurations."""
+
+        def task(history: History) -> History:
+            from workbench.history.runs import run_of
+
+            for project in projects:
+                run = run_of(project, plan(project, folder, self._cache), self._cache, origin)
+                if run is not None:
+                    history.record(run)
+            return history
+
+        self._do(task)
+
+    def stop(self) -> None:
+        """End the thread when it has kept what it was given; returns when it has ended."""
+        self._stopping = True
+        self._tasks.put(None)
+        self.wait()
+
+    def run(self) -> None:
+        # Imported here, because the first picture of the window needs no history.
+        from workbench.history.store import History
+
+        history = History()
+        while (task := self._tasks.get()) is not None:
+            try:
+                history = task(history)
+                runs = tuple(history.runs())
+            except WorkbenchError as error:
+                self.troubled.emit(error)
+                continue
+            if history.problem is not None and history.problem != self._told:
+                self.troubled.emit(WorkbenchError([history.problem]))
+            self._told = history.problem
+            self._read.emit(runs)
+        history.close()
+
+    def _on_planned(self, document: Document, planned: Planned) -> None:
+        """Keep what was evaluated or simulated before, by the command line perhaps, once."""
+        states = [planned.plan.of(stage) for stage in _TOLD_BY]
+        keys = tuple(stage.key for stage in states if stage.state == "cached")
+        is_told = any(s.state == "cached" for s in states if s.id != "lower")
+        is_new = is_told and keys not in self._kept
+        if is_new and planned.project is document.project:
+            self._kept.add(keys)
+            self.keep([planned.project], document.folder)
+
+    def _on_opened(self, document: Document) -> None:
+        """Turn to another project; work that goes on for the former one is none of its runs."""
+        if self._runner is not None:
+            self._foreign.update(job.id for job in self._runner.running)
+        self.open(document.path)
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, StageFinished) and event.stage in _TOLD_BY and self._runner:
+            job = self._runner.job(event.job)
+            if job is not None and job.id not in self._foreign:
+                self.keep([job.project], Path(job.folder))
+
+    def _do(self, task: _Task) -> None:
+        if self._stopping:
+            return
+        self._tasks.put(task)
+        if not self.isRunning():
+            self.start()
+
+    def _take(self, runs: tuple[Run, ...]) -> None:
+        if runs != self.runs:
+            self.runs = runs
+            self.changed.emit()

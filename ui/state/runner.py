@@ -1,0 +1,381 @@
+"""Runs stages on lanes of engines: a long compilation never blocks changing a config.
+
+The interactive lane does import to evaluate, the background lane the rest, the machine lane what
+takes minutes and no model: building runners. They share the cache on disk, and a background job
+starts as soon as the interactive one has made what it needs.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import JsonValue
+from PySide6.QtCore import QObject, QThread, Signal
+
+from ui.state.jobs import BACKGROUND, Job, command_of, interactive_part, lane_of, needed
+from workbench.errors import TrustRequiredError, WorkbenchError
+from workbench.pipeline.cache import Cache
+from workbench.pipeline.stages import STAGES, STAGES_BY_ID
+from workbench.project.model import Project
+from workbench.project.trust import TrustStore, demand
+from workbench.protocol import (
+    Command,
+    EngineExit,
+    Event,
+    JobFinished,
+    Lane,
+    LogLine,
+    Ready,
+    StageFinished,
+    StageProgress,
+    StageStarted,
+    StudyProgress,
+)
+from workbench.studies import STUDIES_BY_ID
+
+
+class Engine(Protocol):
+    """The process boundary, as ``EngineProcess`` gives it."""
+
+    def send(self, command: Command) -> None:
+        """Send a command."""
+        ...
+
+    def cancel(self) -> None:
+        """Ask the job to stop; kill the engine if it does not."""
+        ...
+
+    def stop(self) -> None:
+        """End the engine; returns when it has ended."""
+        ...
+
+    def run_log(self, receive: Callable[[str], None]) -> Any:
+        """Hand every printed line to ``receive``, in a thread."""
+        ...
+
+    def events(self) -> Iterator[Event]:
+        """Yield events; the last one is an EngineExit."""
+        ...
+
+
+EngineFactory = Callable[[], Engine]
+
+
+def warm_engine() -> Engine:
+    """Return a new engine, forked from a warm server where the system has one."""
+    from workbench.engine_process import EngineProcess
+
+    return EngineProcess(warm=True)
+
+
+class EngineLink(QThread):
+    """One engine's supervisor; owned by the application, never by a widget.
+
+    Signals:
+        received: an event of the protocol; the last one is an EngineExit.
+    """
+
+    received = Signal(object)
+
+    def __init__(self, factory: EngineFactory, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._factory = factory
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+        self._waiting: list[Command] = []
+        self._stopping = False
+
+    def send(self, command: Command) -> None:
+        """Send a command, at the latest when the engine is there."""
+        with self._lock:
+            if self._engine is None:
+                self._waiting.append(command)
+                return
+            engine = self._engine
+        engine.send(command)
+
+    def cancel(self) -> bool:
+        """Ask the running job to stop; return False when the engine has not even begun with it."""
+        with self._lock:
+            engine = self._engine
+            if engine is None:
+                self._waiting.clear()
+                return False
+        engine.cancel()
+        return True
+
+    def stop(self) -> None:
+        """End the engine and the thread; returns when both have ended."""
+        with self._lock:
+            self._stopping = True
+            engine = self._engine
+        if engine is not None:
+            engine.stop()
+        self.wait()
+
+    def run(self) -> None:
+        try:
+            engine = self._factory()
+        except (OSError, EOFError, WorkbenchError) as error:
+            self.received.emit(
+                EngineExit(expected=False, sentence=f"The engine could not be started: {error}.")
+            )
+            return
+        log = engine.run_log(self._on_line)
+        with self._lock:
+            self._engine = engine
+            waiting, self._waiting = self._waiting, []
+            stopping = self._stopping
+        for command in waiting:
+            engine.send(command)
+        if stopping:
+            engine.stop()
+        for event in engine.events():
+            self.received.emit(event)
+        if isinstance(log, threading.Thread):
+            log.join(1.0)
+
+    def _on_line(self, text: str) -> None:
+        if not self._stopping:
+            self.received.emit(LogLine(level="debug", text=text))
+
+
+LANES: tuple[Lane, ...] = ("interactive", "background", "machine")
+
+
+class Runner(QObject):
+    """Queues jobs, feeds the lanes, and starts a fresh engine after a crash or a kill.
+
+    Signals:
+        received: every event of every engine.
+        job_changed: a ``Job`` in its new state.
+        trust_asked: the ``TrustRequiredError`` and a function that runs the job after all.
+        engine_lost: the ``EngineExit`` of an engine that nobody stopped.
+        engines_changed: an engine started, became ready or ended.
+    """
+
+    received = Signal(object)
+    job_changed = Signal(object)
+    trust_asked = Signal(object, object)
+    engine_lost = Signal(object)
+    engines_changed = Signal()
+
+    def __init__(
+        self, factory: EngineFactory, cache: Callable[[], Cache], trust: TrustStore,
+        parent: QObject | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(parent)
+        self._factory = factory
+        self._cache = cache
+        self._trust = trust
+        self._ids = count(1)
+        self._jobs: dict[str, Job] = {}
+        self._links: dict[Lane, EngineLink] = {}
+        self._ready: dict[Lane, bool] = {}
+        self._leaving: list[EngineLink] = []
+        self._finished: set[tuple[str, str]] = set()
+        self._stopping = False
+
+    @property
+    def running(self) -> list[Job]:
+        """Jobs that run or wait."""
+        return [job for job in self._jobs.values() if not job.over]
+
+    def job(self, job_id: str) -> Job | None:
+        """Return a job of this session."""
+        return self._jobs.get(job_id)
+
+    def engine_state(self, lane: Lane) -> str:
+        """Return "off", "starting" or "ready"."""
+        if lane not in self._links:
+            return "off"
+        return "ready" if self._ready.get(lane) else "starting"
+
+    def queued_stages(self) -> set[str]:
+        """Return the stages that running and waiting jobs still have to do."""
+        return {
+            stage
+            for job in self.running
+            for stage in needed(job.until)
+            if not job.study
+            if (job.id, stage) not in self._finished and stage != job.stage
+        }
+
+    def run_until(
+        self, project: Project, folder: Path, stages: list[str], done: set[str]
+    ) -> list[str]:
+        """Run everything that ``stages`` need and ``done`` does not have yet.
+
+        Trust is asked for once, before anything runs. Returns the ids of the new jobs.
+        """
+        try:
+            demand(project, folder, self._trust)
+        except TrustRequiredError as error:
+            self.trust_asked.emit(error, lambda: self.run_until(project, folder, stages, done))
+            return []
+        wanted = [stage for stage in stages if stage not in done]
+        heads = {interactive_part(s) for s in wanted}
+        first = _furthest([h for h in heads if h not in done])
+        made: list[str] = []
+        if first:
+            made.append(self._add(first, project, folder, None))
+        for stage in wanted:
+            if stage in BACKGROUND:
+                base = interactive_part(stage)
+                after = (made[0], base) if first and base not in done else None
+                made.append(self._add(stage, project, folder, after))
+        self._feed()
+        return made
+
+    def run_study(
+        self, study: str, project: Project, folder: Path, options: dict[str, JsonValue]
+    ) -> str:
+        """Run a study on its lane, or go on with it; return the id of its job.
+
+        "" when trust must be asked for first.
+        """
+        try:
+            demand(project, folder, self._trust)
+        except TrustRequiredError as error:
+            self.trust_asked.emit(error, lambda: self.run_study(study, project, folder, options))
+            return ""
+        title = f"{project.name}: {STUDIES_BY_ID[study].title.lower()}"
+        until, lane = STUDIES_BY_ID[study].needs, STUDIES_BY_ID[study].lane
+        job_id = f"j{next(self._ids)}"
+        job = Job(job_id, title, lane, until, project, str(folder), None, study, options)
+        self._jobs[job_id] = job
+        self.job_changed.emit(job)
+        self._feed()
+        return job_id
+
+    def cancel(self, job_id: str = "") -> None:
+        """Cancel one job, or all of them."""
+        for job in self.running:
+            if job_id not in {"", job.id}:
+                continue
+            if job.state == "waiting" or not self._links[job.lane].cancel():
+                self._end_job(job.id, "cancelled")
+        self._feed()
+
+    def warm_up(self, lane: Lane = "interactive") -> None:
+        """Start an engine before it is needed."""
+        if lane not in self._links and not self._stopping:
+            self._start(lane)
+
+    def stop(self) -> None:
+        """End all engines and their threads; returns when they have ended."""
+        self._stopping = True
+        links, self._links = list(self._links.values()), {}
+        for link in links:
+            link.received.disconnect()
+        for link in [*links, *self._leaving]:
+            link.stop()
+
+    def _add(
+        self, until: str, project: Project, folder: Path, after: tuple[str, str] | None
+    ) -> str:
+        job_id = f"j{next(self._ids)}"
+        title = f"{project.name}: run to {STAGES_BY_ID[until].title}"
+        job = Job(job_id, title, lane_of(until), until, project, str(folder), after)
+        self._jobs[job_id] = job
+        self.job_changed.emit(job)
+        return job_id
+
+    def _feed(self) -> None:
+        """Give every free lane its next job."""
+        for lane in LANES:
+            jobs = [job for job in self._jobs.values() if job.lane == lane]
+            if any(job.state == "running" for job in jobs):
+                continue
+            ready = (job for job in jobs if job.state == "waiting" and self._may_start(job))
+            if (job := next(ready, None)) is not None:
+                self._send(job)
+
+    def _may_start(self, job: Job) -> bool:
+        return job.after is None or job.after in self._finished
+
+    def _send(self, job: Job) -> None:
+        if job.lane not in self._links:
+            self._start(job.lane)
+        self._set(job, state="running", began=time.monotonic())
+        self._links[job.lane].send(command_of(job, self._cache()))
+
+    def _start(self, lane: Lane) -> None:
+        link = EngineLink(self._factory, self)
+        link.received.connect(lambda event: self._on_event(lane, link, event))
+        self._links[lane] = link
+        self._ready[lane] = False
+        link.start()
+        self.engines_changed.emit()
+
+    def _on_event(self, lane: Lane, link: EngineLink, event: Event) -> None:
+        if self._links.get(lane) is not link:
+            return
+        match event:
+            case Ready():
+                self._ready[lane] = True
+                self.engines_changed.emit()
+            case StageStarted():
+                self._update(event.job, stage=event.stage, progress=None, message="")
+            case StageProgress():
+                self._update(event.job, progress=event.fraction, message=event.message)
+            case StudyProgress():
+                share = event.done / event.total if event.total else None
+                self._update(event.job, stage=event.study, progress=share, message=event.message)
+            case StageFinished():
+                self._finished.add((event.job, event.stage))
+            case EngineExit():
+                event = self._end_engine(lane, link, event)
+            case _:
+                pass
+        self.received.emit(event)
+        if isinstance(event, JobFinished):
+            self._end_job(event.job, event.outcome)
+        if isinstance(event, StageFinished | JobFinished | EngineExit):
+            self._feed()
+
+    def _end_engine(self, lane: Lane, link: EngineLink, event: EngineExit) -> EngineExit:
+        del self._links[lane]
+        self._leaving.append(link)
+        link.finished.connect(lambda: self._leaving.remove(link))
+        link.finished.connect(link.deleteLater)
+        running = [j for j in self._jobs.values() if j.lane == lane and j.state == "running"]
+        for job in running:
+            event = event.model_copy(update={"job": job.id})
+            self._end_job(job.id, "cancelled" if event.expected else "crashed", event.sentence)
+        if not event.expected:
+            self.engine_lost.emit(event)
+        if self._ready.pop(lane, False):
+            self.warm_up(lane)
+        self.engines_changed.emit()
+        return event
+
+    def _end_job(self, job_id: str, outcome: Any, message: str = "") -> None:
+        job = self._jobs.get(job_id)
+        if job is None or job.over:
+            return
+        self._set(job, state=outcome, ended=time.monotonic(), message=message, progress=None)
+        for other in self.running:
+            if other.after and other.after[0] == job_id and other.after not in self._finished:
+                self._end_job(other.id, "cancelled", f"{job.title} was {outcome}")
+
+    def _update(self, job_id: str, **changes: Any) -> None:
+        if (job := self._jobs.get(job_id)) is not None and job.state == "running":
+            self._set(job, **changes)
+
+    def _set(self, job: Job, **changes: Any) -> None:
+        changed = replace(job, **changes)
+        self._jobs[job.id] = changed
+        self.job_changed.emit(changed)
+
+
+def _furthest(stages: list[str]) -> str:
+    """Return the stage that comes last in the pipeline; "" for none."""
+    order = [stage.id for stage in STAGES]
+    return max(stages, key=order.index, default="")

@@ -1,0 +1,283 @@
+"""The state of every stage, from the plan and the engines' events: never from hope.
+
+A result is current only when its key is the plan's key; results of a former configuration are
+kept apart and carry that name.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from PySide6.QtCore import QMutex, QObject, QThread, QWaitCondition, Signal
+
+from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.pipeline.cache import Cache
+from workbench.pipeline.keys import Digests
+from workbench.pipeline.plan import Plan, PlannedStage, plan
+from workbench.pipeline.stages import STAGES, STAGES_BY_ID
+from workbench.project.model import Project
+from workbench.project.sources import missing
+from workbench.protocol import (
+    EngineExit,
+    Event,
+    JobFinished,
+    StageFailed,
+    StageFinished,
+    StageProgress,
+    StageSkipped,
+    StageStarted,
+)
+
+ViewState = Literal[
+    "unknown", "stale", "cached", "queued", "running", "failed", "blocked", "unavailable"
+]
+
+
+@dataclass(frozen=True)
+class StageView:
+    """One stage as it is shown. ``fraction`` None while running means: nobody can know."""
+
+    id: str
+    title: str
+    state: ViewState = "unknown"
+    key: str = ""
+    reason: str = ""
+    elapsed_s: float | None = None
+    fraction: float | None = None
+    message: str = ""
+    infos: tuple[ErrorInfo, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Running:
+    job: str
+    key: str
+    since: float
+    fraction: float | None = None
+    message: str = ""
+
+
+class Session(QObject):
+    """What has been computed, is being computed, and is missing.
+
+    Signals:
+        stage_changed: id of a stage whose view is other than before (progress included).
+        planned_anew: there is a new plan.
+        results_changed: the set of current results is other than before.
+        machine_changed: simulators or runners of this machine were named; plans are outdated.
+    """
+
+    stage_changed = Signal(str)
+    planned_anew = Signal()
+    results_changed = Signal()
+    machine_changed = Signal()
+
+    def __init__(self, cache: Cache, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.cache = cache
+        self._plan: dict[str, PlannedStage] = {}
+        self._done: set[str] = set()
+        self._elapsed: dict[str, float] = {}
+        self._failed: dict[str, tuple[ErrorInfo, ...]] = {}
+        self._running: dict[str, _Running] = {}
+        self._queued: set[str] = set()
+        self._former: dict[str, Path] = {}
+
+    @property
+    def planned(self) -> bool:
+        """Whether there is a plan to show."""
+        return bool(self._plan)
+
+    def stages(self) -> list[StageView]:
+        """Return every stage in order."""
+        return [self.stage(stage.id) for stage in STAGES]
+
+    def stage(self, stage_id: str) -> StageView:
+        """Return one stage as it is shown."""
+        planned = self._plan.get(stage_id)
+        view = StageView(stage_id, STAGES_BY_ID[stage_id].title)
+        running = self._running.get(stage_id)
+        if running is not None:
+            elapsed = time.monotonic() - running.since
+            other = planned is not None and planned.key != running.key
+            return replace(
+                view, state="running", key=running.key, elapsed_s=elapsed,
+                fraction=running.fraction, message=running.message,
+                reason="for the rules as they were" if other else "",
+            )  # fmt: skip
+        if planned is None:
+            return view
+        view = replace(view, key=planned.key, reason=planned.reason)
+        if planned.state in {"blocked", "unavailable"}:
+            return replace(view, state=planned.state)
+        if planned.key in self._done:
+            return replace(view, state="cached", elapsed_s=self._elapsed.get(planned.key))
+        if planned.key in self._failed:
+            infos = self._failed[planned.key]
+            elapsed_s = self._elapsed.get(planned.key)
+            return replace(view, state="failed", infos=infos, elapsed_s=elapsed_s)
+        return replace(view, state="queued" if stage_id in self._queued else "stale")
+
+    def result(self, stage_id: str) -> Path | None:
+        """Return the folder of the current result; None when there is none."""
+        planned = self._plan.get(stage_id)
+        if planned is None or not planned.key or planned.key not in self._done:
+            return None
+        return self.cache.folder(planned.key)
+
+    def former(self, stage_id: str) -> Path | None:
+        """Return the last result of this project, current or not; None when there never was one."""
+        return self.result(stage_id) or self._former.get(stage_id)
+
+    def set_plan(self, plan: Plan) -> None:
+        """Take a new plan; results that are no longer current become former ones."""
+        before = self._current()
+        for stage_id, planned in self._plan.items():
+            if planned.key in self._done:
+                self._former[stage_id] = self.cache.folder(planned.key)
+        self._plan = {stage.id: stage for stage in plan.stages}
+        for stage in plan.stages:
+            if stage.state == "cached":
+                self._done.add(stage.key)
+            elif not any(stage.key == r.key for r in self._running.values()):
+                self._done.discard(stage.key)
+        self._tell_all(before)
+        self.planned_anew.emit()
+
+    def forget(self) -> None:
+        """Start anew, for another project."""
+        before = self._current()
+        self._plan, self._former = {}, {}
+        self._failed.clear()
+        self._queued.clear()
+        self._tell_all(before)
+
+    def set_queued(self, stage_ids: set[str]) -> None:
+        """Say which stages wait for an engine."""
+        changed = self._queued ^ stage_ids
+        self._queued = set(stage_ids)
+        for stage_id in changed:
+            self.stage_changed.emit(stage_id)
+
+    def receive(self, event: Event) -> None:
+        """Follow one event of an engine."""
+        match event:
+            case StageStarted():
+                started = _Running(event.job, event.key, time.monotonic())
+                self._running[event.stage] = started
+                self._failed.pop(event.key, None)
+                self._queued.discard(event.stage)
+            case StageProgress() if event.stage in self._running:
+                self._running[event.stage] = replace(
+                    self._running[event.stage], fraction=event.fraction, message=event.message
+                )
+            case StageFinished():
+                self._finish(event)
+                return
+            case StageFailed() if event.stage in STAGES_BY_ID:
+                self._running.pop(event.stage, None)
+                self._elapsed[event.key] = event.elapsed_s
+                self._failed[event.key] = event.infos
+            case StageSkipped():
+                self._queued.discard(event.stage)
+            case JobFinished() | EngineExit():
+                self._end_job(event)
+                return
+            case _:
+                return
+        self.stage_changed.emit(event.stage)
+
+    def _finish(self, event: StageFinished) -> None:
+        before = self._current()
+        self._running.pop(event.stage, None)
+        self._queued.discard(event.stage)
+        self._done.add(event.key)
+        self._failed.pop(event.key, None)
+        if not event.cached:
+            self._elapsed[event.key] = event.elapsed_s
+        self.stage_changed.emit(event.stage)
+        if self._current() != before:
+            self.results_changed.emit()
+
+    def _end_job(self, event: JobFinished | EngineExit) -> None:
+        ended = {s: r for s, r in self._running.items() if r.job == event.job}
+        for stage_id, running in ended.items():
+            del self._running[stage_id]
+            if isinstance(event, EngineExit) and not event.expected:
+                hint = "The project and all finished results are safe; run again to continue."
+                self._failed[running.key] = (ErrorInfo(message=event.sentence, hint=hint),)
+            self.stage_changed.emit(stage_id)
+
+    def _current(self) -> set[str]:
+        return {stage.key for stage in self._plan.values() if stage.key in self._done}
+
+    def _tell_all(self, before: set[str]) -> None:
+        for stage in STAGES:
+            self.stage_changed.emit(stage.id)
+        if self._current() != before:
+            self.results_changed.emit()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The plan of one value of the project, and what of its files is not there."""
+
+    project: Project
+    plan: Plan
+    missing: tuple[ErrorInfo, ...] = ()
+
+
+class Planner(QThread):
+    """Makes plans, the newest request first; owned by the application.
+
+    Signals:
+        planned: a ``Planned``.
+    """
+
+    planned = Signal(object)
+
+    def __init__(self, cache: Cache, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._cache = cache
+        self._mutex = QMutex()
+        self._wake = QWaitCondition()
+        self._wanted: tuple[Project, Path] | None = None
+        self._stopping = False
+
+    def request(self, project: Project, folder: Path) -> None:
+        """Plan this; a request that has not begun yet is replaced."""
+        self._mutex.lock()
+        self._wanted = (project, folder)
+        self._wake.wakeOne()
+        self._mutex.unlock()
+        if not self.isRunning() and not self._stopping:
+            self.start()
+
+    def stop(self) -> None:
+        """End the thread; returns when it has ended."""
+        self._mutex.lock()
+        self._stopping = True
+        self._wake.wakeOne()
+        self._mutex.unlock()
+        self.wait()
+
+    def run(self) -> None:
+        digests = Digests(self._cache.root / "digests.json")
+        while (wanted := self._next()) is not None:
+            project, folder = wanted
+            made = plan(project, folder, self._cache, digests)
+            error = missing(project, folder)
+            infos = error.infos if isinstance(error, WorkbenchError) else ()
+            self.planned.emit(Planned(project, made, infos))
+
+    def _next(self) -> tuple[Project, Path] | None:
+        self._mutex.lock()
+        while self._wanted is None and not self._stopping:
+            self._wake.wait(self._mutex)
+        wanted, self._wanted = self._wanted, None
+        stopping = self._stopping
+        self._mutex.unlock()
+        return None if stopping else wanted

@@ -1,0 +1,446 @@
+"""Ranges that different methods would take from the same histogram.
+
+Sources: the extremes; the central share of values (as ``PercentileObserver``); the least mean
+squared error of this tensor, by search; and the least Kullback-Leibler divergence of the clipped
+from the quantized distribution (S. Migacz, 8-bit Inference with TensorRT, 2017).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.analysis.histogram import Grid, Histogram, Scheme
+from workbench.results import CalibrateResult, load_arrays, load_result
+from workbench.text import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from workbench.project.configs import RangeMethod
+    from workbench.project.model import Project
+    from workbench.results import TensorRange
+
+    Floats = NDArray[np.floating[Any]]
+
+
+# The search of torchao's histogram observer, which only the engine can do.
+SEARCHED = "histogram"
+PERCENTILE = 99.99
+_SEARCH_BINS = 512
+_TRIALS = 33
+# Errors of the same grid differ by rounding.
+_EQUAL = 1.0 + 1e-9
+_ROUNDS = 3
+_KL_LEVELS, _KL_STRIDE, _KL_BINS = 128, 16, 2048
+# Of a 12-layer transformer at 8 bits, with values that lie far from zero: 16.6 dB without, 25.8 dB
+# with this bound, 26.1 dB by torchao's search.
+_KL_CLIPPED = 0.001
+_TINY = 1e-12
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to take a range; it may decline with None."""
+
+    id: str
+    title: str
+    meaning: str
+    range: Callable[[Histogram, Scheme], Range | None]
+
+
+def _minmax(histogram: Histogram, scheme: Scheme) -> Range:
+    del scheme
+    return _with_zero(histogram.low, histogram.high)
+
+
+def _percentile(histogram: Histogram, scheme: Scheme) -> Range:
+    del scheme
+    tail = (100.0 - PERCENTILE) / 200.0
+    return _with_zero(histogram.quantile(tail), histogram.quantile(1.0 - tail))
+
+
+def _mse(histogram: Histogram, scheme: Scheme) -> Range:
+    """Shrink both ends in turn, ever finer around the best so far; of equals the widest.
+
+    A symmetric grid follows from the end that is farther from zero.
+    """
+    few = histogram.coarser(_SEARCH_BINS)
+    widest = _with_zero(few.low, few.high)
+    best, spread = list(widest), 1.0
+    for _ in range(_ROUNDS):
+        for end in (1, 0):
+            is_outer = abs(widest[end]) == max(map(abs, widest))
+            if widest[end] == 0.0 or (scheme.symmetric and not is_outer):
+                continue
+            middle = best[end] / widest[end]
+            ends = max(0.01, middle - spread), min(1.0, middle + spread)
+            shares = np.sort(np.append(np.linspace(*ends, _TRIALS), middle))
+            trials = np.repeat([best], shares.size, axis=0)
+            trials[:, end] = shares * widest[end]
+            if scheme.symmetric:
+                trials[:, 1 - end] = np.clip(-trials[:, end], *widest)
+            noises = _noises(few, scheme, trials)
+            least = np.flatnonzero(noises <= noises.min() * _EQUAL)
+            best = trials[int(least[-1])].tolist()
+        spread /= 6.0
+    return best[0], best[1]
+
+
+def _noises(
+    histogram: Histogram, scheme: Scheme, ranges: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    grids = [scheme.grid(low, high) for low, high in ranges.tolist()]
+    scale = np.asarray([grid.scale for grid in grids])
+    low = np.asarray([grid.low for grid in grids])
+    return histogram.noises(scale, low, scheme.qmax - scheme.qmin)
+
+
+def _kl(histogram: Histogram, scheme: Scheme) -> Range | None:
+    """Return the threshold on the sizes of values; for 8 bits.
+
+    As it was published, but for two things that were left open there. No more than a share of
+    the values is clipped: where all but a bin of them are, what is left diverges from itself by
+    nothing, however much is lost. And values of one sign have all levels of a grid that is not
+    symmetric, not half of them.
+    """
+    if scheme.qmax - scheme.qmin > 255:
+        return None
+    low, high = _with_zero(histogram.low, histogram.high)
+    top = max(-low, high)
+    sizes = _sizes(histogram, top)
+    levels = _KL_LEVELS * (2 if low * high == 0.0 and not scheme.symmetric else 1)
+    beyond = sizes.sum() - np.cumsum(sizes)
+    best, threshold = np.inf, top
+    for last in range(levels, _KL_BINS + 1, _KL_STRIDE):
+        if beyond[last - 1] > _KL_CLIPPED * sizes.sum():
+            continue
+        found = _divergence(sizes, last, levels)
+        if found < best:
+            best, threshold = found, top * last / _KL_BINS
+    return max(low, -threshold), min(high, threshold)
+
+
+def _sizes(histogram: Histogram, top: float) -> NDArray[np.float64]:
+    """Return the counts of absolute values in bins from 0 to ``top``, zeros left out."""
+    edges = histogram.edges
+    reached = np.concatenate([[0.0], np.cumsum(histogram.counts)])
+    wanted = np.linspace(0.0, top, _KL_BINS + 1)
+    above = np.interp(wanted, edges, reached)
+    below = np.interp(-wanted, edges, reached)
+    counts: NDArray[np.float64] = np.diff(above) - np.diff(below)
+    counts[0] = max(0.0, counts[0] - histogram.zeros * histogram.counts.sum())
+    return counts
+
+
+def _divergence(sizes: NDArray[np.float64], last: int, levels: int) -> float:
+    clipped = sizes[:last].copy()
+    clipped[-1] += sizes[last:].sum()
+    owner = np.arange(last) * levels // last
+    filled = sizes[:last] > 0
+    sums = np.bincount(owner, sizes[:last], levels)
+    shares = np.bincount(owner, filled, levels)
+    quantized = np.where(filled, sums[owner] / np.maximum(shares[owner], 1), 0.0)
+    p, q = clipped / max(clipped.sum(), _TINY), quantized / max(quantized.sum(), _TINY)
+    some = p > 0
+    return float(np.sum(p[some] * np.log(p[some] / np.maximum(q[some], _TINY))))
+
+
+def _with_zero(low: float, high: float) -> Range:
+    return min(low, 0.0), max(high, 0.0)
+
+
+# Their ids are those of ``workbench.project.configs.MethodId``.
+METHODS: tuple[Method, ...] = (
+    Method("minmax", "Min-max", "All values seen", _minmax),
+    Method("percentile", f"Percentile {PERCENTILE}", "The central share of the values",
+           _percentile),
+    Method("mse", "Least error (MSE)", "The least squared error of this tensor, by search", _mse),
+    Method("kl", "KL divergence",
+           "The least Kullback-Leibler divergence, which counts how many values change and not "
+           "by how much: rare large ones may be clipped, 0.1 % of all at most; 8 bits only", _kl),
+)  # fmt: skip
+METHODS_BY_ID = {method.id: method for method in METHODS}
+METHOD_TITLES = {SEARCHED: "Histogram search", **{m.id: m.title for m in METHODS}}
+
+
+# Why nobody chooses the range of a weight, in words.
+WEIGHT_REFUSAL = (
+    "A weight has no range to choose: its grid spans all its values, so nothing is clipped. "
+    "Its rule sets bits and channels; Improvers narrow it."
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one method would do to a tensor; ``sqnr_db`` predicted, None where nothing is known."""
+
+    method: str
+    title: str
+    grid: Grid
+    minimum: float
+    maximum: float
+    clipped: float
+    sqnr_db: float | None
+
+
+def scheme_of(tensor: TensorRange) -> Scheme:
+    """Return how the tensor's observer makes a grid of a range."""
+    unsigned = tensor.dtype.startswith("uint")
+    return Scheme(tensor.qmin, tensor.qmax, tensor.symmetric, tensor.eps, unsigned)
+
+
+def histogram_of(tensor: TensorRange, arrays: Mapping[str, NDArray[Any]]) -> Histogram | None:
+    """Return the stored histogram of an activation; None where calibration kept none."""
+    counts, edges = arrays.get("histogram"), arrays.get("edges")
+    if counts is None or edges is None or tensor.index >= len(counts):
+        return None
+    low, high = (float(edge) for edge in edges[tensor.index])
+    found = Histogram(
+        np.asarray(counts[tensor.index], np.float64), low, high,
+        tensor.zeros or 0.0, tensor.mean_square,
+    )  # fmt: skip
+    return found if found.is_known else None
+
+
+def observed_grid(tensor: TensorRange) -> Grid | None:
+    """Return the grid that calibration gave; None for a tensor it never reached."""
+    if not 0 < tensor.scale < math.inf:
+        return None
+    return Grid(tensor.scale, tensor.zero_point, tensor.qmin, tensor.qmax)
+
+
+def predicted(
+    histogram: Histogram, grid: Grid, method: str = "", title: str = "",
+    ends: tuple[float, float] | None = None,
+) -> Choice:  # fmt: skip
+    """Return what a grid, made of the range ``ends`` if there is one, would do to a tensor."""
+    low, high = ends or (grid.low, grid.high)
+    return Choice(method, title, grid, low, high, histogram.clipped(grid), histogram.sqnr_db(grid))
+
+
+def choices(tensor: TensorRange, histogram: Histogram) -> list[Choice]:
+    """Return what every method would do to a tensor, the histogram observer's search first."""
+    found = [choice_of(tensor, histogram, m) for m in (SEARCHED, *METHODS_BY_ID)]
+    return [choice for choice in found if choice is not None]
+
+
+def choice_of(tensor: TensorRange, histogram: Histogram, method: str) -> Choice | None:
+    """Return what one method would do to a tensor; None where it declines."""
+    title = METHOD_TITLES[method]
+    if method == SEARCHED:
+        scale, zero_point = tensor.searched or (tensor.scale, tensor.zero_point)
+        grid = Grid(scale, zero_point, tensor.qmin, tensor.qmax)
+        return predicted(histogram, grid, SEARCHED, title) if scale > 0 else None
+    scheme = scheme_of(tensor)
+    ends = METHODS_BY_ID[method].range(histogram, scheme)
+    if ends is None or not ends[0] < ends[1]:
+        return None
+    return predicted(histogram, scheme.grid(*ends), method, title, ends)
+
+
+def activations(ranges: Sequence[TensorRange]) -> list[TensorRange]:
+    """Return the activations whose range can be fixed: those that no other observer stands before.
+
+    A tensor with a second grid behind its first has one row here.
+    """
+    observers = {row.id for row in ranges}
+    return [
+        row
+        for row in ranges
+        if row.kind == "activation" and row.node not in observers and row.op != "call_module"
+    ]
+
+
+def title_of(row: TensorRange, by_id: Mapping[str, TensorRange]) -> str:
+    """Return what a tensor is called: a weight after its module, a second grid after its tensor.
+
+    Args:
+        row: One of the ranges.
+        by_id: All of them by id: a second grid stands behind the observer of the first.
+    """
+    before = by_id.get(row.node)
+    if before is not None or row.op == "call_module":
+        source = before.node if before is not None else row.origin or row.node
+        return f"{source} \u2192 {row.dtype}"
+    return f"{row.module or row.op} weight" if row.kind == "weight" else row.node
+
+
+MethodRange = tuple[float, float]
+HISTOGRAMS = ("histogram", "edges")
+_MOST = 20_000
+
+
+class RangeTaker:
+    """Takes ranges by methods; each search is done once for the same histogram and scheme."""
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, MethodRange | None] = {}
+
+    def knows(self, row: TensorRange, arrays: Mapping[str, NDArray[Any]], method: str) -> bool:
+        """Return whether ``take`` answers without a search."""
+        histogram = histogram_of(row, arrays)
+        if histogram is None or is_own(row, method):
+            return True
+        return _key(row, histogram, method) in self._found
+
+    def take(
+        self, row: TensorRange, arrays: Mapping[str, NDArray[Any]], method: str
+    ) -> MethodRange | None:
+        """Return the range a method takes; None where calibration's own stands.
+
+        That is so for tensors that no sample reached or that are constant, where the method
+        declines, and where the observer searches the histogram already.
+        """
+        histogram = histogram_of(row, arrays)
+        if histogram is None or is_own(row, method):
+            return None
+        key = _key(row, histogram, method)
+        if key not in self._found:
+            if len(self._found) >= _MOST:
+                self._found.clear()
+            found = choice_of(row, histogram, method)
+            self._found[key] = (found.minimum, found.maximum) if found is not None else None
+        return self._found[key]
+
+
+def is_own(row: TensorRange, method: str) -> bool:
+    """Return whether calibration itself took the range by this method."""
+    return method == SEARCHED and row.searched is None
+
+
+def methods_of(
+    rows: Sequence[TensorRange], project: Project
+) -> Iterator[tuple[TensorRange, RangeMethod]]:
+    """Yield the activations whose range a method takes, each with the choice that wins.
+
+    Ranges given in numbers beat every method; the narrowest method beats the others.
+    """
+    fixed = project.fixed_ranges()
+    strongest = sorted(project.range_methods, key=lambda each: each.strength, reverse=True)
+    for row in activations(rows) if strongest else ():
+        won = next((m for m in strongest if m.speaks_of(row.node, row.module)), None)
+        if won is not None and row.node not in fixed:
+            yield row, won
+
+
+def chosen_ranges(
+    rows: Sequence[TensorRange], arrays: Mapping[str, NDArray[Any]], project: Project,
+    taker: RangeTaker,
+) -> tuple[dict[str, MethodRange], list[tuple[TensorRange, RangeMethod]]]:  # fmt: skip
+    """Return the range of every tensor that the project decides, by its node.
+
+    Args:
+        rows: What calibration found.
+        arrays: The arrays beside it.
+        project: Its numbers and methods.
+        taker: Remembers searches.
+
+    Returns:
+        Minimum and maximum by node, and the tensors whose method declined.
+    """
+    found = project.fixed_ranges()
+    declined = []
+    for row, chosen in methods_of(rows, project):
+        taken = taker.take(row, arrays, chosen.method)
+        if taken is not None:
+            found[row.node] = taken
+        elif not is_own(row, chosen.method) and histogram_of(row, arrays) is not None:
+            declined.append((row, chosen))
+    return found, declined
+
+
+def read_chosen(
+    project: Project, calibrated: Path, taker: RangeTaker
+) -> tuple[dict[str, MethodRange], list[tuple[TensorRange, RangeMethod]]]:
+    """Return what ``chosen_ranges`` does, from the folder of a calibration's result.
+
+    Raises:
+        WorkbenchError: the result is missing or damaged.
+    """
+    if not project.range_methods:
+        return project.fixed_ranges(), []
+    rows = load_result(CalibrateResult, calibrated).ranges
+    return chosen_ranges(rows, load_arrays(calibrated, HISTOGRAMS), project, taker)
+
+
+def _key(row: TensorRange, histogram: Histogram, method: str) -> bytes:
+    said = (method, histogram.low, histogram.high, histogram.zeros, histogram.mean_square,
+            scheme_of(row), row.searched, row.scale, row.zero_point)  # fmt: skip
+    digest = hashlib.sha256(repr(said).encode())
+    digest.update(histogram.counts.tobytes())
+    return digest.digest()
+
+
+_STEPS, _CODES = np.float32(255), np.float32(127)
+# Reciprocals of scales that the accelerator takes.
+_ABOVE, _DYNAMIC_MOST = 2.0**-31, 8573157376.0
+
+
+@dataclass(frozen=True)
+class CallRanges:
+    """Ranges of one tensor, one for each sample that reached it.
+
+    Attributes:
+        low: Least value [S].
+        high: Greatest value [S].
+        scale: Step of a code [S]; NaN where there is none.
+        zero_point: Code of zero [S]; NaN where there is none.
+        zeros: How many samples are all zeros.
+        tiny: How many have a range that the accelerator does not take.
+    """
+
+    low: Floats
+    high: Floats
+    scale: Floats
+    zero_point: Floats
+    zeros: int
+    tiny: int
+
+    @property
+    def warning(self) -> str:
+        """What is odd, as a sentence; "" where nothing is."""
+        of = f"of {plural(self.low.size, 'sample')}"
+        parts = [f"all zeros in {self.zeros} {of}"] if self.zeros else []
+        parts += [f"a range NNPA does not take in {self.tiny} {of}"] if self.tiny else []
+        if not parts:
+            return ""
+        return f"{' and '.join(parts)}: its products are undefined there, emulated as zeros"
+
+
+def call_ranges(mode: str, low: ArrayLike, high: ArrayLike) -> CallRanges:
+    """Return the ranges that calls take.
+
+    Args:
+        mode: "asym" or "sym".
+        low: Least value of each sample [S]; NaN where it never came.
+        high: Greatest value of each sample [S].
+    """
+    least, most = np.asarray(low, np.float32), np.asarray(high, np.float32)
+    there = np.isfinite(least) & np.isfinite(most)
+    least, most = least[there], most[there]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if mode == "asym":
+            bottom, top = np.minimum(least, 0), np.maximum(most, 0)
+            scale = (top - bottom) / _STEPS
+            zero = np.rint(np.clip(np.float32(-128) - bottom / scale, -128, 127))
+            reciprocal = np.float32(1) / scale
+        else:
+            scale = np.maximum(np.abs(least), np.abs(most)) / _CODES
+            zero = np.zeros_like(scale)
+            reciprocal = np.float32(1) / scale
+    taken = (scale > 0) & (reciprocal > _ABOVE) & (reciprocal <= _DYNAMIC_MOST)
+    all_zero = (least == 0) & (most == 0)
+    return CallRanges(
+        least, most, np.where(taken, scale, np.nan), np.where(taken, zero, np.nan),
+        int(all_zero.sum()), int((~taken & ~all_zero).sum()),
+    )  # fmt: skip

@@ -1,1 +1,0 @@
-"""Boards: what is on them, which target they make, and whether a program fits."""

@@ -1,0 +1,271 @@
+"""``new``, ``check`` and ``plan``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench import api
+from workbench.cli.output import (
+    EXIT_DONE,
+    EXIT_USAGE,
+    add_json,
+    add_project,
+    print_infos,
+    print_json,
+    print_table,
+)
+from workbench.cli.target import with_options
+from workbench.deploy import boards
+from workbench.deploy.boards import load
+from workbench.errors import ErrorInfo, Place, failure
+from workbench.project import edits, store
+from workbench.project.model import (
+    DataSource,
+    Evaluation,
+    ModelSource,
+    Project,
+    TargetChoice,
+    Tokenization,
+)
+from workbench.project.recipes import begin, recipes
+from workbench.project.sources import TEXT_SUFFIX
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add(verbs: Any) -> None:
+    """Add the verbs."""
+    _add_new(verbs)
+    check = verbs.add_parser("check", help="validate a project and look for oddities")
+    add_project(check)
+    check.set_defaults(perform=_check)
+    show = verbs.add_parser("plan", help="say which stages are done and which would run")
+    add_project(show)
+    show.set_defaults(perform=_plan)
+
+
+def _add_new(verbs: Any) -> None:
+    new = verbs.add_parser("new", help="write a project file")
+    new.add_argument("project", type=Path, metavar="PROJECT", help="the .qwb file to write")
+    new.add_argument(
+        "--model",
+        default="",
+        metavar="SPEC",
+        help="FILE.pt2, FILE.py:callable or package.module:callable",
+    )
+    new.add_argument(
+        "--aot", default="", metavar="COMMAND",
+        help="take over a command line of ExecuTorch's aot_arm_compiler, in quotes",
+    )  # fmt: skip
+    _add_recipe(new)
+    new.add_argument("--target", default="", metavar="T", help="e.g. ethos-u55-128")
+    new.add_argument(
+        "--board", default="", metavar="BOARD", help="sets the target too; see workbench boards"
+    )
+    _add_data(new)
+    new.add_argument("--weights", metavar="FILE", help=".safetensors, or a saved state dict")
+    new.add_argument("--inputs", metavar="FILE.npz", help="example inputs")
+    new.add_argument(
+        "--input-shape",
+        action="append",
+        default=[],
+        metavar="1x3x224x224",
+        help="shape of an example input; once for each input",
+    )
+    new.add_argument("--system-config", metavar="NAME", help="Vela system configuration")
+    new.add_argument("--memory-mode", metavar="NAME", help="Vela memory mode")
+    new.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
+                     help="an option of the target, as workbench target lists them")  # fmt: skip
+    new.add_argument("--config", help="config for the whole model (a8w8; formats: integer-8)")
+    new.add_argument("--name", help="name of the project and its deliverables")
+    new.add_argument("--force", action="store_true", help="overwrite an existing file")
+    add_json(new)
+    new.set_defaults(perform=_new)  # fmt: skip
+
+
+def _add_recipe(new: argparse.ArgumentParser) -> None:
+    new.add_argument("--recipe", default="", choices=["", *recipes()], metavar="R",
+                     help=f"a whole project to begin with: {', '.join(recipes())}")  # fmt: skip
+    for name, means, given in (
+        ("mode", "pt2e_quantize", "ethosu_16a8w, ethosu_8a8w"),
+        ("scope", "quantize_scope", "full, linear"),
+    ):
+        words = f"of the recipes for decoders, as export_llm's {means}: {given}"
+        new.add_argument(f"--{name}", default="", metavar=name.upper(), help=words)
+
+
+def _add_data(new: argparse.ArgumentParser) -> None:
+    new.add_argument("--calibration", metavar="SPEC", help="samples: file, folder or callable")
+    new.add_argument("--evaluation", metavar="SPEC", help="samples to measure quality on")
+    new.add_argument(
+        "--tokenizer", default="", metavar="SPEC",
+        help="of texts (.txt): tokenizer.json or FILE.py:callable; else bytes",
+    )  # fmt: skip
+    new.add_argument("--sequence", type=int, metavar="N", help="tokens in a sequence of a text")
+    new.add_argument("--labels", metavar="FILE", help="one class for each evaluation sample")
+    new.add_argument("--metric", metavar="SPEC", help="FILE.py:callable(outputs, labels)")
+
+
+def _new(options: argparse.Namespace) -> int:
+    path: Path = options.project
+    if options.aot:
+        return _take_over(options)
+    if options.recipe:
+        return _begin(options)
+    if path.exists() and not options.force:
+        raise failure(f"{path} exists already.", "Add --force to overwrite it.")
+    if not options.model:
+        raise failure("No model is named.", "Add --model, --recipe, or --aot for a command line.")
+    project = _made(options, path)
+    opened = api.OpenProject(project, path.absolute().parent, path)
+    api.require_valid(opened)
+    api.save(opened)
+    if options.json:
+        print_json({"project": str(path), "target": project.target.model_dump(mode="json")})
+    else:
+        print(f"Wrote {path}. Next: workbench run {path} --out dist")
+    return EXIT_DONE
+
+
+def _begin(options: argparse.Namespace) -> int:
+    path: Path = options.project
+    recipe = recipes()[options.recipe]
+    project = begin(
+        recipe, path.absolute(), overwrite=options.force, mode=options.mode, scope=options.scope
+    )
+    code = project.model.spec.rpartition(":")[0]
+    if options.json:
+        texts = [d.spec for d in (project.calibration, project.evaluation.data) if d]
+        named = [code, project.model.weights, *texts]
+        files = list(dict.fromkeys(n for n in named if n and ":" not in n))
+        print_json({"project": str(path), "files": files})
+        return EXIT_DONE
+    print(f"Wrote {path} and {code}. It begins with {recipe.begins_with}: replace them.")
+    print(f"Next: workbench run {path} --trust --out dist")
+    return EXIT_DONE
+
+
+def _take_over(options: argparse.Namespace) -> int:
+    from workbench.script.aot_arm_compiler import take_command, write_taken
+
+    path: Path = options.project
+    taken = take_command(options.aot, path.absolute().parent, options.name or path.stem)
+    write_taken(taken, path, overwrite=options.force)
+    if options.json:
+        print_json({"project": str(path), "files": [*taken.files], "notes": [*taken.notes]})
+        return EXIT_DONE
+    print(f"Wrote {path} and {', '.join(taken.files)}. Next: workbench run {path} --out dist")
+    for note in taken.notes:
+        print(f"  {note}")
+    return EXIT_DONE
+
+
+def _made(options: argparse.Namespace, path: Path) -> Project:
+    calibration = _data(options, options.calibration)
+    data = _data(options, options.evaluation)
+    if data is not None:
+        data = data.model_copy(update={"labels": options.labels})
+    project = Project(
+        name=options.name or path.stem,
+        model=ModelSource(
+            spec=options.model,
+            input_shapes=tuple(_shape(text) for text in options.input_shape),
+            inputs=options.inputs,
+            weights=options.weights,
+        ),
+        calibration=calibration,
+        evaluation=Evaluation(data=data, metric=options.metric),
+        board=options.board,
+        target=_target(options, path.absolute().parent),
+    )
+    config = options.config or target_of(project.target.id).first_config
+    return store.parse(store.dump(edits.assign(project, "global", "", config)).encode(), "")
+
+
+def _data(options: argparse.Namespace, spec: str | None) -> DataSource | None:
+    """Return the samples at a place; a text with its tokens."""
+    if not spec:
+        return None
+    if not spec.endswith(TEXT_SUFFIX):
+        return DataSource(spec=spec)
+    if options.sequence is not None and options.sequence < 1:
+        where = Place(kind="option", id="calibration.tokens.length")
+        raise failure("A sequence has at least one token.", "Give --sequence 64.", where)
+    length = {"length": options.sequence} if options.sequence is not None else {}
+    return DataSource(spec=spec, tokens=Tokenization(tokenizer=options.tokenizer, **length))
+
+
+def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:
+    """Return the target that is named, or that the board makes with it."""
+    named = {"system_config": options.system_config, "memory_mode": options.memory_mode}
+    given = {name: value for name, value in named.items() if value}
+    if options.board:
+        board = load(options.board, folder)
+        made = boards.choice_for(options.board, board, folder, device=options.target)
+    elif options.target:
+        made = TargetChoice(id=options.target)
+    else:
+        raise failure("Neither a target nor a board is named.", "Add --target or --board.")
+    choice = TargetChoice(id=made.id, options={**made.options, **given})
+    return with_options(choice, options.option, folder)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(part) for part in text.lower().replace(",", "x").split("x"))
+    except ValueError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
+        where = Place(kind="option", id="model.input_shapes")
+        raise failure(f"{text!r} is not a shape.", "Write 1x3x224x224.", where)
+    return sizes
+
+
+def _check(options: argparse.Namespace) -> int:
+    opened = api.open(options.project)
+    result = api.check(opened)
+    if options.json:
+        problems = [{"level": p.level, **p.info.model_dump(mode="json")} for p in result.problems]
+        print_json(
+            {
+                "project": opened.project.name,
+                "valid": result.valid,
+                "matches_checked": result.matches_checked,
+                "problems": problems,
+            }
+        )
+        return EXIT_DONE if result.valid else EXIT_USAGE
+    print_infos(result.errors)
+    print_infos(result.warnings, "warning")
+    if not result.matches_checked:
+        note = ErrorInfo(
+            message="Rules are not matched: the model has not been exported yet.",
+            hint=f"Run: workbench run {options.project} --until export",
+            code="rules-not-matched",
+        )
+        print_infos([note], "note")
+    name, target = opened.project.name, opened.project.target.id
+    print(f"Valid: {name} for {target}." if result.valid else "Invalid.")
+    return EXIT_DONE if result.valid else EXIT_USAGE
+
+
+def _plan(options: argparse.Namespace) -> int:
+    opened = api.open(options.project)
+    planned = api.plan(opened)
+    if options.json:
+        print_json(
+            {
+                "project": opened.project.name,
+                "stages": [
+                    {"id": s.id, "key": s.key, "state": s.state, "reason": s.reason}
+                    for s in planned.stages
+                ],
+            }
+        )
+        return EXIT_DONE
+    rows = ((s.id, s.state, s.key[:12], s.reason) for s in planned.stages)
+    print_table(("stage", "state", "key", ""), rows)
+    return EXIT_DONE

@@ -1,0 +1,199 @@
+"""What ``run`` tells at its end, as one document and as text for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.text import plural
+
+_NAMED = 3
+
+
+def print_exported(part: dict[str, Any]) -> None:
+    """Print which products are predicted to be quantized, and how to compile the file."""
+    products = part["products"]
+    count = sum(each["quantized"] for each in products)
+    print(
+        f"Model        ONNX opset {part['opset']}, {part['bytes']:,} bytes, "
+        f"{part['nodes']} operations; {part['rewritten']} Gemm rewritten"
+    )
+    print(f"Predicted    {count} of {len(products)} matrix products become int8")
+    left: dict[str, list[str]] = {}
+    for each in products:
+        if not each["quantized"]:
+            left.setdefault(each["reason"], []).append(each["origin"] or each["node"])
+    for reason, names in left.items():
+        known = list(dict.fromkeys(names))
+        more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+        print(f"             {len(names)} not ({', '.join(known[:_NAMED])}{more}): {reason}")
+    print(f"Compiler     {part['check']['sentence']}")
+    for title, command in part["commands"]:
+        print(f"Command      {title}: {command}")
+    for note in part["notes"]:
+        print(f"             {note}")
+
+
+def print_runtime(part: dict[str, Any]) -> None:
+    """Print how the exported file agrees with the float model, and the readings beside it."""
+    print(
+        f"Computed     {part['runtime']} and torch differ by {part['max_abs_error']:.3g} at most "
+        f"over {plural(part['elements'], 'output')} of {plural(part['samples'], 'sample')}; arg"
+        f"-max equal for {part['argmax_equal']}"
+    )
+    print_readings(part["readings"])
+
+
+def print_readings(readings: list[dict[str, Any]]) -> None:
+    """Print each reading against the float model in a line."""
+    for each in readings:
+        top1 = "" if each["top1"] is None else f", top-1 {each['top1']:.2%}"
+        decibel = "equal" if each["sqnr_db"] is None else f"{each['sqnr_db']:.2f} dB"
+        print(
+            f"             {each['title']:23}SQNR {decibel}, max error "
+            f"{each['max_abs_error']:.3g}{top1}: {each['marks']}"
+        )
+
+
+def print_text(text: dict[str, Any] | None, *sides: str) -> None:
+    """Print perplexities, and how far the last of the sides is from the float model."""
+    if text is None:
+        return
+    values = ", ".join(f"{text[f'perplexity_{side}']:.4g} {side}" for side in sides)
+    print(
+        f"Text         perplexity {values}; KL from float {text[f'kl_{sides[-1]}']:.3g} nats a "
+        f"token, at most {text[f'worst_{sides[-1]}']:.3g} ({text['tokens']} tokens)"
+    )
+
+
+def print_summary(document: dict[str, Any]) -> None:
+    """Print the figures a person wants to see after a run."""
+    for name, write in (
+        ("emulated", _print_emulated),
+        ("evaluate", _print_evaluate),
+        ("lower", _print_lower),
+        ("suggestions", _print_suggestions),
+        ("board", _print_board),
+        ("verify", _print_verify),
+        ("run", _print_run),
+        ("package", _print_package),
+    ):
+        if name in document:
+            write(document[name])
+    for each in document["warnings"]:
+        print(f"Warning      {each['message']}")
+
+
+def _print_emulated(part: dict[str, Any]) -> None:
+    print(f"Numbers      {part['sentence']}")
+    for name, words in (("weight", "weights"), ("data", "what flows")):
+        if part.get(f"{name}_bits") is not None:
+            print(
+                f"             {words}: {part[f'{name}_bits']:.2f} bits on average, memory density "
+                f"{part[f'{name}_density']:.2f} (32 bits over them; computed)"
+            )
+
+
+def _db(value: float | None) -> str:
+    return "equal" if value is None else f"{value:.2f} dB"
+
+
+def _print_evaluate(part: dict[str, Any]) -> None:
+    line = f"Quality      SQNR {_db(part['sqnr_db'])} over {plural(part['samples'], 'sample')}"
+    if part["top1_float"] is not None:
+        line += f"; top-1 {part['top1_float']:.2%} float, {part['top1_quantized']:.2%} quantized"
+    if part["metric_float"] is not None:
+        values = f"{part['metric_float']:g} float, {part['metric_quantized']:g} quantized"
+        line += f"; {part['metric_name']} {values}"
+    print(line)
+    print(f"             calibrated on {part['calibrated_on']}")
+    print_text(part["text"], "float", "quantized")
+    print_readings(part["readings"])
+
+
+def _print_lower(part: dict[str, Any]) -> None:
+    if part["exported"] is not None:
+        print_exported(part["exported"])
+        return
+    print(
+        f"Program      {plural(part['delegates'], 'delegate')}, "
+        f"{plural(part['delegated_nodes'], 'operator')} on the NPU, "
+        f"{len(part['cpu_nodes'])} on the CPU"
+    )
+    for node in part["cpu_nodes"]:
+        print(f"             CPU: {node['op']}  {node['reason']}")
+    for vela in part["vela"]:
+        print(
+            f"Estimated    {vela['cycles_total']:,} cycles, {vela['inference_ms']:.3f} ms, "
+            f"SRAM {vela['sram_bytes'] / 1024:.1f} KiB, constants {vela['flash_bytes'] / 1024:.1f} "
+            f"KiB (Vela {part['vela_version']}, {part['target']}, {part['memory_mode']})"
+        )
+
+
+def _print_suggestions(part: list[dict[str, Any]]) -> None:
+    for each in part:
+        print(f"Suggestion   {each['title']}. {each['expected']}")
+        for line in each["source"]:
+            print(f"             {line['place']}: {line['instead']}")
+
+
+def _print_board(part: dict[str, Any]) -> None:
+    print(f"Board        {part['sentence']}")
+    for filling in part["fillings"]:
+        used = sum(demand["bytes"] for demand in filling["demands"])
+        if filling["bytes"] is None:
+            room = "size not known"
+        else:
+            doubt = "" if filling["confirmed"] else ", not confirmed"
+            room = f"{filling['bytes'] / 1024:,.0f} KiB{doubt}"
+        what = ", ".join(f"{d['what']} {d['bytes'] / 1024:,.1f}" for d in filling["demands"])
+        print(f"             {filling['name']}: {used / 1024:,.1f} KiB of {room}"
+              f"{f' ({what})' if what else ''}")  # fmt: skip
+
+
+def _print_verify(part: dict[str, Any]) -> None:
+    if part["runtime"]:
+        print_runtime(part)
+        return
+    share = part["exact"] / part["elements"] if part["elements"] else 0.0
+    print(
+        f"Computed     {share:.2%} of {plural(part['elements'], 'output')} equal on the TOSA "
+        f"reference model, at most {part['max_lsb']} LSB apart, arg-max equal for "
+        f"{part['argmax_equal']} of {part['samples']}"
+    )
+    print_text(part["text"], "float", "quantized", "integer")
+    if part["first_divergence"]:
+        print(
+            f"             first divergence: {part['first_divergence']}, "
+            f"over {plural(part['tensor_samples'], 'sample')}"
+        )
+
+
+def _print_run(part: dict[str, Any]) -> None:
+    report = part["report"]
+    label = f"{report['simulator']} {report['version']}".rstrip()
+    if part["cycles"] is None:
+        print(f"Measured     functional only, no cycles ({label})")
+    else:
+        ratio = part["cycles"] / part["estimated_cycles"] if part["estimated_cycles"] else 0.0
+        print(
+            f"Measured     {part['cycles']:,.0f} NPU cycles an inference, {ratio:.2f} of Vela's "
+            f"estimate ({label})"
+        )
+    for name, words in (
+        ("against_reference", "the TOSA reference model"),
+        ("against_quantized", "the quantized model"),
+    ):
+        found = part[name]
+        share = found["exact"] / found["elements"] if found["elements"] else 0.0
+        print(
+            f"             {share:.2%} of {found['elements']} outputs equal to {words}, at most "
+            f"{found['max_lsb']} LSB apart, arg-max equal for {found['argmax_equal']} of "
+            f"{part['samples']}"
+        )
+    for sentence in (report["exit_reason"], *report["explanation"][-1:], *report["notes"]):
+        print(f"             {sentence}")
+
+
+def _print_package(part: dict[str, Any]) -> None:
+    for file in part["files"]:
+        print(f"Deliverable  {file['path']}  {file['bytes']:,} bytes: {file['purpose']}")

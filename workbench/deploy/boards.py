@@ -1,0 +1,483 @@
+"""A board as its file describes it: NPUs, memories, and the source of every figure."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.project import edits
+from workbench.project.board_files import board_file, listed
+from workbench.project.frozen import Frozen
+from workbench.project.model import Project, TargetChoice
+from workbench.results import PROGRAM_FILE, WEIGHTS_FILE
+from workbench.targets import target_of
+from workbench.targets.ethos_u.devices import clock_of, memory_use
+from workbench.targets.ethos_u.vela_ini import BOARD_PREFIX, OPTION
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from workbench.project.model import Project
+    from workbench.pte.description import Memory as Needs
+
+
+MemoryKind = Literal["sram", "flash", "dram"]
+_MOST_BYTES = 1 << 20
+
+
+class Npu(Frozen):
+    """One NPU of a board, in the sizes it comes in, and how Vela is to be called for it.
+
+    ``clock_hz`` is that of the NPU; None is not known. ``ini`` lies beside the board's file; empty
+    is Vela's own. The first of ``memory_modes`` is the usual one.
+    """
+
+    devices: tuple[str, ...] = Field(min_length=1)
+    clock_hz: int | None = Field(default=None, gt=0)
+    system_config: str = Field(min_length=1)
+    memory_modes: tuple[str, ...] = Field(min_length=1)
+    ini: str = ""
+    source: str = Field(min_length=1)
+    confirmed: bool = False
+    note: str = ""
+
+
+class Memory(Frozen):
+    """A memory that the NPU reaches; ``bytes`` None is a size nobody has confirmed or named."""
+
+    name: str = Field(min_length=1)
+    kind: MemoryKind
+    bytes: int | None = Field(default=None, gt=0)
+    address: str = ""
+    source: str = Field(min_length=1)
+    confirmed: bool = False
+
+
+class Board(Frozen):
+    """A board. ``zephyr`` is its name for ``west build``, where it has one."""
+
+    title: str = Field(min_length=1)
+    vendor: str = ""
+    cpu: str = ""
+    zephyr: str = ""
+    npu: tuple[Npu, ...] = Field(min_length=1)
+    memory: tuple[Memory, ...] = Field(min_length=1)
+    notes: tuple[str, ...] = ()
+
+    def npu_of(self, device: str) -> Npu | None:
+        """Return the NPU of a device id; None when the board has no such."""
+        return next((npu for npu in self.npu if device in npu.devices), None)
+
+    def of_kind(self, kind: MemoryKind) -> list[Memory]:
+        """Return the memories of a kind."""
+        return [memory for memory in self.memory if memory.kind == kind]
+
+
+def load(name: str, folder: Path) -> Board:
+    """Return a board by id, or by a path relative to the project.
+
+    Raises:
+        WorkbenchError: there is none of that name, or its file is broken: every problem of it,
+            with file and key.
+    """
+    return read(board_file(name, folder))
+
+
+def read(path: Path) -> Board:
+    """Return the board that a file describes.
+
+    Raises:
+        WorkbenchError: as for ``load``.
+    """
+    where = Place(kind="file", id=path.name)
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise failure(f"{path.name} is too large to describe a board.", where=where)
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise failure(
+            f"The board {path.name} cannot be read: {error.strerror or error}.",
+            "Correct the path, or choose another board.", where,
+        ) from error  # fmt: skip
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise failure(
+            f"{path.name} is not TOML: {error}.",
+            "A board of the program can be copied to begin with.", where,
+        ) from None  # fmt: skip
+    try:
+        return Board.model_validate(raw)
+    except ValidationError as error:
+        raise WorkbenchError(_translated(path.name, each) for each in error.errors()) from None
+
+
+def all_boards() -> dict[str, Board | WorkbenchError]:
+    """Return every board that has an id; a broken file is there with its error."""
+    found: dict[str, Board | WorkbenchError] = {}
+    for name, path in listed().items():
+        try:
+            found[name] = read(path)
+        except WorkbenchError as error:
+            found[name] = error
+    return found
+
+
+def _translated(name: str, problem: object) -> ErrorInfo:
+    assert isinstance(problem, dict)
+    parts = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem["loc"]]
+    key = "".join(parts).lstrip(".") or "the file"
+    hint = {
+        "missing": "Every figure needs its source; a board of the program shows how.",
+        "extra_forbidden": "Remove the key, or correct its name.",
+    }.get(str(problem["type"]), "")
+    if key.endswith("kind"):
+        hint = "sram, flash (MRAM and RRAM too) or dram."
+    return ErrorInfo(
+        message=f"{name}, {key}: {problem['msg']}.", hint=hint, where=Place(kind="file", id=name)
+    )
+
+
+def choice_for(
+    name: str, board: Board, folder: Path, present: TargetChoice | None = None, device: str = ""
+) -> TargetChoice:
+    """Return the target that a board makes.
+
+    Args:
+        name: The board's id or path, as the project will name it.
+        board: What its file says.
+        folder: Where the project's relative paths start.
+        present: The project's choice; options that no board decides are kept, and the device
+            where the board has it.
+        device: A device of the board; empty takes the present one, or the board's first.
+
+    Raises:
+        WorkbenchError: the board has no such device, or lacks a memory that its mode needs.
+    """
+    npu = _npu(board, device or (present.id if present else ""), asked=bool(device))
+    wanted = device or (present.id if present else "")
+    kept = dict(present.options) if present else {}
+    options: dict[str, JsonValue] = {
+        **kept,
+        "system_config": npu.system_config,
+        "memory_mode": npu.memory_modes[0],
+        OPTION: f"{BOARD_PREFIX}{name}/{npu.ini}" if npu.ini else "",
+        "arena_cache_bytes": None,
+    }
+    chosen = wanted if wanted in npu.devices else npu.devices[0]
+    target = target_of(chosen)
+    choice = target.complete(TargetChoice(id=chosen, options=options), folder)
+    problems = [*target.check(choice, folder), *lacking(board, choice, folder)]
+    if problems:
+        raise WorkbenchError(problems)
+    limited = {**choice.options, "arena_cache_bytes": sram_limit(board, choice, folder)}
+    return TargetChoice(id=chosen, options=limited)
+
+
+def _npu(board: Board, device: str, *, asked: bool) -> Npu:
+    found = board.npu_of(device)
+    if found is None and asked:
+        known = ", ".join(d for npu in board.npu for d in npu.devices)
+        raise failure(
+            f"{board.title} has no {device}.", f"It has {known}.",
+            Place(kind="option", id="target.id"),
+        )  # fmt: skip
+    return found or board.npu[0]
+
+
+def sram_limit(board: Board, choice: TargetChoice, folder: Path) -> int | None:
+    """Return the limit for Vela's scheduler [bytes]: the largest SRAM, where the arena lies in it.
+
+    None where the size is not known, or where SRAM is only a cache whose size the mode says.
+    """
+    if not memory_use(choice, folder).arena_in_sram:
+        return None
+    return max((m.bytes for m in board.of_kind("sram") if m.bytes is not None), default=None)
+
+
+def lacking(board: Board, choice: TargetChoice, folder: Path) -> list[ErrorInfo]:
+    """Return what memory the choice's mode needs and the board does not have.
+
+    Raises:
+        WorkbenchError: the choice's own .ini is missing or broken.
+    """
+    mode, use = choice.options.get("memory_mode"), memory_use(choice, folder)
+    needs: list[tuple[str, tuple[str, ...], str]] = []
+    if use.arena_in_sram or use.cache_bytes or use.constants_in_sram:
+        needs.append(("SRAM", ("sram",), "tensors" if use.arena_in_sram else "a cache"))
+    if not use.arena_in_sram:
+        needs.append(("DRAM", ("dram",), "tensors"))
+    if not use.constants_in_sram:
+        needs.append(("flash or DRAM", ("flash", "dram"), "weights"))
+    where = Place(kind="option", id="target.options.memory_mode")
+    return [
+        ErrorInfo(
+            message=f"{mode} keeps {what} in {words}, and {board.title} has none.",
+            hint=f"It has {_words(board)}; choose another memory mode or board.",
+            where=where,
+        )
+        for words, kinds, what in needs
+        if not any(memory.kind in kinds for memory in board.memory)
+    ]
+
+
+def _words(board: Board) -> str:
+    return ", ".join(f"{memory.name} ({memory.kind})" for memory in board.memory)
+
+
+def put(project: Project, name: str, folder: Path, device: str = "") -> Project:
+    """Return the project on another board: its target and limits with it; "" takes the board away.
+
+    Raises:
+        WorkbenchError: there is no such board, or it cannot be used.
+    """
+    if not name:
+        return edits.set_board(project, "", project.target)
+    board = load(name, folder)
+    return edits.set_board(project, name, choice_for(name, board, folder, project.target, device))
+
+
+def problems(project: Project, folder: Path) -> Iterator[ErrorInfo]:
+    """Yield what is wrong with the project's board, and with the target on it."""
+    try:
+        found = placed(project, folder)
+        if found is not None:
+            yield from lacking(*found, folder)
+    except WorkbenchError as error:
+        yield from error.infos
+
+
+def oddities(project: Project, folder: Path) -> Iterator[ErrorInfo]:
+    """Yield where the target is not what the project's board says."""
+    try:
+        found = placed(project, folder)
+        sentences = departures(*found, folder) if found is not None else []
+    except WorkbenchError:
+        return
+    where = Place(kind="option", id="target.id")
+    for sentence in sentences:
+        yield ErrorInfo(message=sentence, hint="Choose the board again to set it.", where=where)
+
+
+def placed(project: Project, folder: Path) -> tuple[Board, TargetChoice] | None:
+    """Return the project's board with the complete target; None without a board.
+
+    None too where the target itself is wrong, which others say.
+
+    Raises:
+        WorkbenchError: there is no such board, or its file is broken.
+    """
+    if not project.board:
+        return None
+    board = load(project.board, folder)
+    target = target_of(project.target.id)
+    choice = target.complete(project.target, folder)
+    return None if target.check(choice, folder) else (board, choice)
+
+
+def departures(board: Board, choice: TargetChoice, folder: Path) -> list[str]:
+    """Return in sentences where a complete target is not what the board says.
+
+    Raises:
+        WorkbenchError: the choice's own .ini is missing or broken.
+    """
+    npu = board.npu_of(choice.id)
+    if npu is None:
+        return [f"The target is {choice.id}, which {board.title} does not have."]
+    said = []
+    for option, usual in (
+        ("system_config", (npu.system_config,)), ("memory_mode", npu.memory_modes),
+    ):  # fmt: skip
+        value = str(choice.options.get(option))
+        if value not in usual:
+            said.append(f"{option.replace('_', ' ')} is {value}; the board names "
+                        f"{', '.join(usual)}.")  # fmt: skip
+    clock = clock_of(choice, folder)
+    if npu.clock_hz is not None and npu.clock_hz != clock:
+        said.append(
+            f"The system configuration assumes {clock / 1e6:,.0f} MHz; the board's NPU runs at "
+            f"{npu.clock_hz / 1e6:,.0f} MHz, and estimated times differ in that ratio at least."
+        )
+    return said
+
+
+class Demand(Frozen):
+    """Something that must lie in one piece in a memory of one of these kinds.
+
+    ``origin`` says where the number of bytes comes from.
+    """
+
+    what: str
+    bytes: int
+    kinds: tuple[MemoryKind, ...]
+    origin: str
+
+
+class Filling(Frozen):
+    """One memory of the board and what lies in it; ``bytes`` None is a size that is not known."""
+
+    name: str
+    kind: MemoryKind
+    bytes: int | None
+    confirmed: bool
+    demands: tuple[Demand, ...] = ()
+
+    @property
+    def used(self) -> int:
+        """The bytes taken."""
+        return sum(demand.bytes for demand in self.demands)
+
+    @property
+    def free(self) -> int | None:
+        """The bytes left; None where the size is not known."""
+        return None if self.bytes is None else self.bytes - self.used
+
+
+class Fit(Frozen):
+    """A program on a board, memory by memory; ``homeless`` found no room anywhere."""
+
+    board: str
+    fillings: tuple[Filling, ...]
+    homeless: tuple[Demand, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether everything found room."""
+        return not self.homeless
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """The names of memories that are used and whose size is not known or not confirmed."""
+        return tuple(f.name for f in self.fillings if f.demands and not f.confirmed)
+
+
+def of_results(project: Project, folder: Path, results: Path) -> Fit | None:
+    """Return how the program of a stage lower's results fits the project's board.
+
+    Raises:
+        OSError: there is no program.
+        WorkbenchError: as for ``of_program``.
+    """
+    if not project.board:
+        return None
+    weights = results / WEIGHTS_FILE
+    beside = weights.stat().st_size if weights.exists() else 0
+    return of_program(project, folder, (results / PROGRAM_FILE).read_bytes(), beside)
+
+
+def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) -> Fit | None:
+    """Return how a program fits the project's board; None without a board.
+
+    Args:
+        project: Names board and target.
+        folder: Where the project's relative paths start.
+        program: The .pte.
+        beside: Size of the weights that lie beside the program [bytes], 0 for none.
+
+    Raises:
+        WorkbenchError: the board cannot be read, or the bytes are no program.
+    """
+    # Decoding programs is nothing that the start of the window should wait for.
+    from workbench.pte.description import memory
+
+    found = placed(project, folder)
+    if found is None:
+        return None
+    board, choice = found
+    return fit(board, demands(choice, (len(program), beside), memory(program), folder))
+
+
+def demands(
+    choice: TargetChoice, stored: tuple[int, int], needs: Needs, folder: Path
+) -> list[Demand]:
+    """Return what a program asks of a board, the largest first.
+
+    Pools are those of ``pte.description.memory``; where things may lie follows from the memory
+    mode. A program whose constants lie in SRAM is needed there while it runs.
+
+    Args:
+        choice: A complete target.
+        stored: Sizes of the program and of weights beside it [bytes], 0 for none.
+        needs: The pools it asks for.
+        folder: Where the project's relative paths start.
+
+    Raises:
+        WorkbenchError: the choice's own .ini is missing or broken.
+    """
+    use = memory_use(choice, folder)
+    sram: tuple[MemoryKind, ...] = ("sram",)
+    ram: tuple[MemoryKind, ...] = ("sram", "dram") if use.arena_in_sram else ("dram", "sram")
+    lasting: tuple[MemoryKind, ...] = sram if use.constants_in_sram else ("flash", "dram")
+    found = [
+        Demand(what="program", bytes=stored[0], origin="measured: the file", kinds=lasting),
+        Demand(what="weights", bytes=stored[1], origin="measured: the file", kinds=lasting),
+        Demand(what="scratch pool", bytes=needs.scratch_pool_bytes,
+               origin="computed from the program",
+               kinds=sram if use.arena_in_sram else ("dram",)),
+        Demand(what="NPU cache", bytes=use.cache_bytes, origin="set by the memory mode",
+               kinds=sram),
+        Demand(what="method pool", bytes=needs.method_pool_bytes, kinds=ram,
+               origin="computed from the program"),
+    ]  # fmt: skip
+    return sorted((d for d in found if d.bytes), key=lambda d: -d.bytes)
+
+
+def fit(board: Board, wanted: list[Demand]) -> Fit:
+    """Return where everything finds room: the largest first, in the fullest memory that takes it.
+
+    A memory whose size is not known takes anything, after those whose size is.
+    """
+    lying: dict[str, list[Demand]] = {place.name: [] for place in board.memory}
+    homeless: list[Demand] = []
+    for demand in wanted:
+        home = _home(board, demand, lying)
+        (homeless if home is None else lying[home]).append(demand)
+    fillings = tuple(
+        Filling(name=m.name, kind=m.kind, bytes=m.bytes, demands=tuple(lying[m.name]),
+                confirmed=m.confirmed and m.bytes is not None)
+        for m in board.memory
+    )  # fmt: skip
+    return Fit(board=board.title, fillings=fillings, homeless=tuple(homeless))
+
+
+def _home(board: Board, demand: Demand, lying: dict[str, list[Demand]]) -> str | None:
+    for kind in demand.kinds:
+        room = []
+        for place in board.of_kind(kind):
+            if place.bytes is None:
+                room.append((1, 0, place.name))
+                continue
+            free = place.bytes - sum(each.bytes for each in lying[place.name])
+            if free >= demand.bytes:
+                room.append((0, free, place.name))
+        if room:
+            return min(room)[2]
+    return None
+
+
+def document(found: Fit) -> dict[str, Any]:
+    """Return a verdict with its numbers as JSON."""
+    return {"fits": found.fits, "sentence": sentence(found), **found.model_dump(mode="json")}
+
+
+def sentence(found: Fit) -> str:
+    """Return the verdict in words, with what is in doubt."""
+    if not found.fits:
+        lost = "; ".join(_lost(found, demand) for demand in found.homeless)
+        return f"Does not fit {found.board}: {lost}."
+    doubts = ", ".join(found.doubts)
+    if doubts:
+        return f"Fits {found.board}, if the sizes that are not confirmed hold ({doubts})."
+    return f"Fits {found.board}."
+
+
+def _lost(found: Fit, demand: Demand) -> str:
+    frees = [f.free for f in found.fillings if f.kind in demand.kinds and f.free is not None]
+    kinds = " or ".join(kind.upper() if kind != "flash" else kind for kind in demand.kinds)
+    return (
+        f"the {demand.what} needs {demand.bytes / 1024:,.1f} KiB in one piece, and no {kinds} has "
+        f"more than {max(frees, default=0) / 1024:,.1f} KiB left"
+    )

@@ -1,0 +1,272 @@
+"""The note of one page: what goes where on the board, and how to check that it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from workbench.deploy.boards import sentence
+from workbench.deploy.firmware_files import cmake, components, kconfig, linker, region_settings
+
+if TYPE_CHECKING:
+    from workbench.deploy.firmware_files import Facts
+    from workbench.results import Deliverable, LowerResult
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; cells are text."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines to be copied."""
+
+    text: str
+
+
+Block = str | Table | Code
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+_STYLE = (
+    "body{background:#fff;font:14px/1.45 system-ui,sans-serif;max-width:60em;margin:2em auto;"
+    "padding:0 1em;color:#1c1f24}h1{font-size:1.5em}h2{font-size:1.1em;margin-top:1.6em}"
+    "table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:3px 10px 3px 0;"
+    "border-bottom:1px solid #d8dce2;vertical-align:top}pre{background:#f2f4f7;padding:10px;"
+    "overflow-x:auto}"
+)
+
+
+def markdown(title: str, sections: Sequence[Section]) -> str:
+    """Return the page as Markdown."""
+    parts = [f"# {title}"]
+    for section in sections:
+        parts.append(f"## {section.title}")
+        parts += [_markdown(block) for block in section.blocks]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(block: Block) -> str:
+    match block:
+        case Code():
+            return f"```\n{block.text.rstrip()}\n```"
+        case Table():
+            rows = [block.header, ("---",) * len(block.header), *block.rows]
+            cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+            return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+        case _:
+            return block
+
+
+def html(title: str, sections: Sequence[Section]) -> str:
+    """Return the page as one self-contained HTML document."""
+    body = [f"<h1>{escape(title)}</h1>"]
+    for section in sections:
+        body.append(f"<h2>{escape(section.title)}</h2>")
+        body += [_html(block) for block in section.blocks]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+def _html(block: Block) -> str:
+    match block:
+        case Code():
+            return f"<pre>{escape(block.text.rstrip())}</pre>"
+        case Table():
+            head = "".join(f"<th>{escape(cell)}</th>" for cell in block.header)
+            rows = (
+                "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+                for row in block.rows
+            )
+            return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
+        case _:
+            return f"<p>{escape(block)}</p>"
+
+
+def title(facts: Facts) -> str:
+    """Return the page's title."""
+    return f"{facts.stem} on {facts.where}"
+
+
+def sections(
+    facts: Facts, lowered: LowerResult, files: Sequence[Deliverable], tools: Mapping[str, str],
+    tolerances: Sequence[Mapping[str, float]],
+) -> list[Section]:  # fmt: skip
+    """Return the page.
+
+    Args:
+        facts: The program and its board.
+        lowered: What Vela estimated for it.
+        files: What is handed over beside the page.
+        tools: Versions of what made it.
+        tolerances: "atol" of each output, in the unit of the output: a step of its grid.
+    """
+    return [
+        Section("Program", tuple(_program(facts, lowered))),
+        Section("Does it fit?", tuple(_fit(facts))),
+        Section("Pools", (
+            "Computed from the program. For CMake (ExecuTorch's Arm runner):", Code(cmake(facts)),
+            "For a Zephyr application:", Code(kconfig(facts)),
+        )),
+        Section("Where things must lie", tuple(_places(facts))),
+        Section("Kernels and components", tuple(_kernels(facts))),
+        Section("Check it", (_check(facts, max((t["atol"] for t in tolerances), default=0.0)),)),
+        Section("Files", (_files(files),)),
+        Section("Made with", (Table(("tool", "version"), tuple(sorted(tools.items()))),)),
+    ]  # fmt: skip
+
+
+def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
+    options = facts.choice.options
+    yield (
+        f"{facts.choice.id}, {options['system_config']}, {options['memory_mode']}; "
+        f"{facts.delegates} delegate{'s' if facts.delegates != 1 else ''} on the NPU, "
+        f"{len(facts.kernels)} kernel{'s' if len(facts.kernels) != 1 else ''} on the CPU."
+    )
+    if facts.weights is not None:
+        yield (
+            f"Its weights lie beside it in {facts.stem}.ptd: the runtime must be given that file "
+            "as named data when it loads the program."
+        )
+    ports = [("input", each) for each in facts.inputs] + [("output", e) for e in facts.outputs]
+    rows = [
+        (side, str(port.get("dtype", port["type"])), _shape(port), _grid(port))
+        for side, port in ports
+    ]
+    yield Table(("", "type", "shape", "real number"), tuple(rows))
+    if lowered.vela:
+        cycles = sum(report.cycles_total for report in lowered.vela)
+        spent = sum(report.inference_ms for report in lowered.vela)
+        yield (
+            f"Estimated (Vela {lowered.vela_version}): {cycles:,} cycles, {spent:.3f} ms for one "
+            "inference on the NPU; the CPU's part is not in it."
+        )
+    yield from _remembering(facts)
+    yield from facts.departures
+
+
+def _remembering(facts: Facts) -> Iterator[Block]:
+    """Yield what goes from one inference to the next, and who has to see to it."""
+    if facts.kept:
+        yield (
+            f"It remembers from one inference to the next, in {len(facts.kept)} buffers of the "
+            f"method pool ({', '.join(facts.kept)}). They begin as the program holds them; loading "
+            "it again puts them back. A decoder that masks by position may begin a new text at "
+            "position 0 without that."
+        )
+    if facts.handed_on:
+        yield (
+            f"Its last {facts.handed_on} outputs are the last {facts.handed_on} inputs of the next "
+            "inference, zeros at first: your firmware hands them on. Where they are integers, "
+            "change them from the grid of the output to that of the input."
+        )
+
+
+def _shape(port: dict[str, Any]) -> str:
+    """Return a tensor's shape, and how it lies in memory where that is another order."""
+    axes = port.get("dim_order")
+    lying = f", in memory {[port['shape'][axis] for axis in axes]}" if axes else ""
+    return f"{port.get('shape', '')}{lying}"
+
+
+def _grid(port: Mapping[str, Any]) -> str:
+    """Return how codes of an input or output stand for real numbers."""
+    if "scale" not in port:
+        return "as it is"
+    return f"(code - {port['zero_point']}) * {port['scale']:.9g}"
+
+
+def _places(facts: Facts) -> Iterator[Block]:
+    if facts.delegates:
+        yield (
+            "Program and scratch pool must lie in memory that the NPU reaches, never in the "
+            "core's TCM, and begin at multiples of 16 bytes. Clean and invalidate the data cache "
+            "around every inference."
+        )
+    else:
+        yield "Nothing runs on the NPU: no operator was delegated."
+    yield "For the linker script; the names of the regions are yours:"
+    yield Code(linker(facts))
+    if facts.delegates:
+        yield region_settings(facts.use)
+
+
+def _fit(facts: Facts) -> Iterator[Block]:
+    if facts.board is None or facts.fit is None:
+        yield "No board was chosen. What the program needs:"
+        yield Table(("what", "bytes"), tuple(_needs(facts)))
+        return
+    yield sentence(facts.fit)
+    sources = {memory.name: memory.source for memory in facts.board.memory}
+    yield Table(
+        ("memory", "what lies there", "taken [bytes]", "size [bytes]", "source of the size"),
+        tuple(
+            (
+                filling.name,
+                ", ".join(f"{d.what} ({d.origin})" for d in filling.demands) or "-",
+                f"{filling.used:,}",
+                "not known" if filling.bytes is None else f"{filling.bytes:,}",
+                f"{'' if filling.confirmed else 'not confirmed: '}{sources[filling.name]}",
+            )
+            for filling in facts.fit.fillings
+        ),
+    )
+    npu = facts.board.npu_of(facts.choice.id)
+    if npu is not None:
+        yield f"NPU: {'' if npu.confirmed else 'not confirmed: '}{npu.source}. {npu.note}".strip()
+    yield from facts.board.notes
+
+
+def _needs(facts: Facts) -> Iterator[tuple[str, str]]:
+    yield "program", f"{len(facts.program):,}"
+    if facts.weights is not None:
+        yield "weights", f"{len(facts.weights):,}"
+    yield "method pool", f"{facts.needs.method_pool_bytes:,}"
+    yield "scratch pool", f"{facts.needs.scratch_pool_bytes:,}"
+    if facts.use.cache_bytes:
+        yield "NPU cache", f"{facts.use.cache_bytes:,}"
+
+
+def _kernels(facts: Facts) -> Iterator[Block]:
+    if facts.kernels:
+        yield "Kernels the runtime must link (selective build):"
+        yield Code("\n".join(facts.kernels))
+    else:
+        yield "The runtime needs no kernels: everything runs on the NPU."
+    yield (
+        "Components of the CMSIS-Pack PyTorch::ExecuTorch. Those of operators are called after "
+        "their source files, found here by the operator's name; the pack's own list decides."
+    )
+    yield Code("\n".join(components(facts)))
+
+
+def _check(facts: Facts, step: float) -> str:
+    return (
+        f"{facts.stem}.bpte holds inputs and the outputs expected of the quantized model. A runner "
+        "built with bundled input and output (ET_BUNDLE_IO) compares them; set ET_RTOL to 0 and "
+        f"ET_ATOL to {step:.6g}: one step of the output's grid, the widest of all outputs."
+    )
+
+
+def _files(files: Sequence[Deliverable]) -> Table:
+    return Table(
+        ("file", "bytes", "what it is", "sha256"),
+        tuple((f.name, f"{f.bytes:,}", f.purpose, f.sha256[:16]) for f in files),
+    )

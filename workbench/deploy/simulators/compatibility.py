@@ -1,0 +1,413 @@
+"""Whether a program, a runner and a device fit together, said before anything is started."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from workbench.deploy.simulators import discovery
+from workbench.deploy.simulators.discovery import (
+    Device,
+    Installed,
+    MachineSettings,
+    device_of,
+    load_settings,
+)
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.pte.description import describe
+from workbench.pte.vela_stream import ETHOS_U
+from workbench.targets.ethos_u.devices import MEMORY_MODES
+
+if TYPE_CHECKING:
+    from workbench.deploy.simulators.discovery import Device
+
+
+POOL_OPTIONS = {
+    "method": "ET_ARM_BAREMETAL_METHOD_ALLOCATOR_POOL_SIZE",
+    "scratch": "ET_ARM_BAREMETAL_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE",
+    "files": "ET_ARM_BAREMETAL_SEMIHOSTING_FILE_ALLOCATOR_POOL_SIZE",
+    "fast scratch": "ET_ARM_BAREMETAL_FAST_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE",
+    "planned fast memory": "ET_ARM_BAREMETAL_PLANNED_FAST_MEMORY_SIZE",
+}
+_FAST_MEMORY = 2
+
+
+@dataclass(frozen=True)
+class Program:
+    """A ``.pte`` with what its bytes say of it."""
+
+    name: str
+    data: bytes
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """What is in it; see ``workbench.pte.description``."""
+        return describe(self.data)
+
+    @property
+    def delegates(self) -> list[dict[str, Any]]:
+        """The parts that the NPU runs."""
+        return [d for d in self.description["delegates"] if d["backend"] == ETHOS_U]
+
+    @property
+    def memory_mode(self) -> str:
+        """The memory mode it was compiled with; "" if it does not say."""
+        return self._flag("--memory-mode=")
+
+    @property
+    def system_config(self) -> str:
+        """The system configuration it was compiled with; "" if it does not say."""
+        return self._flag("--system-config=")
+
+    @property
+    def input_bytes(self) -> list[int]:
+        """The size of each input's values."""
+        specs = [spec for spec in self.description["inputs"] if "dtype" in spec]
+        return [np.dtype(s["dtype"]).itemsize * math.prod(s["shape"]) for s in specs]
+
+    def _flag(self, name: str) -> str:
+        for delegate in self.delegates:
+            for flag in delegate["compile_specs"].get("compile_flags", "").split():
+                if flag.startswith(name):
+                    return str(flag.partition("=")[2])
+        return ""
+
+    @property
+    def bundled(self) -> bool:
+        """Whether it brings its own test vectors."""
+        return bool(self.data[4:8] == b"BP08")
+
+
+def check(program: Program, runner: RunnerElf, device: Device, input_bytes: int = 0) -> list[str]:
+    """Return what could not be checked or is close, in sentences.
+
+    Raises:
+        WorkbenchError: they do not fit; every reason at once.
+    """
+    problems = [
+        *_npu(program, device),
+        *_family(runner, device),
+        *_memory_mode(program, runner),
+        *_linked(program, runner),
+        *_whole(program),
+        *_pools(program, runner, input_bytes),
+    ]
+    if problems:
+        raise WorkbenchError(problems)
+    return list(_notes(program, runner))
+
+
+def _npu(program: Program, device: Device) -> Iterator[ErrorInfo]:
+    for delegate in program.delegates:
+        npu = delegate.get("npu", {})
+        built = f"{npu.get('family', '')}-{npu.get('macs', 0)}"
+        if npu and npu["macs"] and built != device.target:
+            yield _problem(
+                f"{program.name} was compiled for {built}, not for {device.target}.",
+                f"Run it with --target {built}, or compile it for {device.target}.",
+            )
+            return
+
+
+def _family(runner: RunnerElf, device: Device) -> Iterator[ErrorInfo]:
+    if runner.families and device.family not in runner.families:
+        names = " or ".join(f"Ethos-{family.upper()}" for family in runner.families)
+        yield _problem(
+            f"The runner {runner.path.name} was built for {names}, "
+            f"not for Ethos-{device.family.upper()}.",
+            f"Choose the runner that was built with --target={device.target}.",
+        )
+
+
+def _memory_mode(program: Program, runner: RunnerElf) -> Iterator[ErrorInfo]:
+    mode = program.memory_mode
+    # What a mode of the user's own keeps where is not in the program.
+    if mode not in MEMORY_MODES or runner.dedicated is None:
+        return
+    if mode.startswith("Dedicated") != runner.dedicated:
+        has = "with" if runner.dedicated else "without"
+        yield _problem(
+            f"{program.name} was compiled for {mode}; the runner {runner.path.name} was built "
+            f"{has} an SRAM dedicated to the NPU.",
+            f"Choose the runner that was built with --memory_mode={mode}.",
+        )
+
+
+def _whole(program: Program) -> Iterator[ErrorInfo]:
+    if any(delegate["external_blocks"] for delegate in program.delegates):
+        yield _problem(
+            f"The weights of {program.name} lie in a file beside it, which a run cannot give to "
+            "the runner.",
+            "Compile it with its weights inside to simulate it.",
+        )
+
+
+def _linked(program: Program, runner: RunnerElf) -> Iterator[ErrorInfo]:
+    if program.delegates and not runner.links(ETHOS_U):
+        yield _problem(
+            f"The runner {runner.path.name} is linked without the Ethos-U backend.",
+            "Link executorch_delegate_ethos_u as a whole archive.",
+        )
+    missing = [name for name in program.description["kernels"] if not runner.links(name)]
+    if missing:
+        yield _problem(
+            f"The runner {runner.path.name} lacks the kernels {', '.join(missing)}.",
+            f"Build it with --select_ops_list={','.join(missing)}, or link the library that has "
+            "them; integer input and output needs no kernels at the border.",
+        )
+
+
+def needs(program: Program, input_bytes: int) -> dict[str, int]:
+    """Return what each pool must hold at the very least [bytes]; 0 for what needs none."""
+    memory = program.description["memory"]
+    planned = list(memory["planned_bytes"])
+    fast = planned[_FAST_MEMORY] if len(planned) > _FAST_MEMORY else 0
+    scratch = max((d.get("scratch_bytes", 0) for d in program.delegates), default=0)
+    return {
+        "method": sum(planned) - fast,
+        "planned fast memory": fast,
+        "scratch": scratch,
+        "files": len(program.data) + input_bytes,
+    }
+
+
+def _pools(program: Program, runner: RunnerElf, input_bytes: int) -> Iterator[ErrorInfo]:
+    if not runner.pools:
+        return
+    for name, needed in needs(program, input_bytes).items():
+        if name == "files" and runner.placement != "semihosting":
+            continue
+        given = runner.pools.get(name, 0)
+        if needed > given:
+            yield _problem(
+                f"{program.name} needs at least {needed:,} bytes of the {name} pool; the runner "
+                f"{runner.path.name} gives {given:,}.",
+                f"Build it with {POOL_OPTIONS[name]}={_rounded(needed)}.",
+            )
+
+
+def _notes(program: Program, runner: RunnerElf) -> Iterator[str]:
+    if not runner.pools:
+        yield "The runner is stripped: pools and memory mode could not be checked before the run."
+    if not runner.families:
+        yield "The runner does not tell which NPU it was built for."
+    elif len(runner.families) > 1:
+        yield "Runners for U55 and U65 look alike: which of the two was not checked."
+    wanted = program.description["memory"]["method_pool_bytes"]
+    if 0 < runner.pools.get("method", 0) < wanted:
+        yield f"The method pool is close to what is needed ({wanted:,} bytes, estimated)."
+
+
+def _rounded(size: int, to: int = 65536) -> int:
+    return (size // to + 2) * to
+
+
+def _problem(message: str, hint: str) -> ErrorInfo:
+    return ErrorInfo(message=message, hint=hint, where=Place(kind="tool", id="FVP"))
+
+
+ARM = 40
+_MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "Arm of 64 bits", 243: "RISC-V"}
+_SECTION, _SYMBOL, _SYMBOL_TABLE = struct.Struct("<10I"), struct.Struct("<IIIBBH"), 2
+_POOLS = {
+    "method_allocation_pool": "method",
+    "temp_allocation_pool": "scratch",
+    "input_file_allocation_pool": "files",
+    "dedicated_sram": "fast scratch",
+    "planned_fast_memory_pool": "planned fast memory",
+}
+Placement = Literal["semihosting", "embedded", "bare", "unknown"]
+_MARKS: tuple[tuple[bytes, Placement], ...] = (
+    (b"app -m model.pte -i input.bin", "semihosting"),
+    (b"app -o output_basename -i input.bin", "embedded"),
+    (b"Starting running %d inferences", "bare"),
+)
+_FAMILY_MARKS = (
+    (b"ETHOSU_PMU_SRAM_RD_DATA_BEAT_RECEIVED", ("u85",)),
+    (b"ETHOSU_PMU_AXI0_RD_DATA_BEAT_RECEIVED", ("u55", "u65")),
+)
+
+
+@dataclass(frozen=True)
+class RunnerElf:
+    """A runner. ``pools`` are sizes by name [bytes], empty in a stripped file."""
+
+    path: Path
+    data: bytes
+    pools: dict[str, int]
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Where the program comes from: a file, the ELF, or an address; unknown without logs."""
+        return next((kind for mark, kind in _MARKS if mark in self.data), "unknown")
+
+    @cached_property
+    def families(self) -> tuple[str, ...]:
+        """NPU generations it can be for; empty if nothing tells. U55 and U65 look alike."""
+        return next((found for mark, found in _FAMILY_MARKS if mark in self.data), ())
+
+    @cached_property
+    def serves(self) -> bool:
+        """Whether it computes several samples in one start."""
+        return b"SERVER_INFERENCE_DONE" in self.data
+
+    @cached_property
+    def records(self) -> bool:
+        """Whether it records events (ETDump), in a file or on the serial port."""
+        return b"etdump.bin" in self.data
+
+    @property
+    def dedicated(self) -> bool | None:
+        """Whether it gives the NPU an SRAM of its own; None if nothing tells."""
+        return "fast scratch" in self.pools if self.pools else None
+
+    def links(self, name: str) -> bool:
+        """Return whether a kernel or backend of this name is in it."""
+        return name.encode() + b"\0" in self.data
+
+
+def read_runner(path: Path) -> RunnerElf:
+    """Return what a runner is.
+
+    Raises:
+        WorkbenchError: it is missing, no ELF, damaged, or not for a Cortex-M.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise _wrong(
+            path, f"cannot be read: {error.strerror or error}", "Choose the runner's ELF."
+        ) from error
+    if data[:4] != b"\x7fELF" or len(data) < 52:
+        raise _wrong(path, "is no ELF file", "Choose the file arm_executor_runner of a build.")
+    machine = struct.unpack_from("<H", data, 18)[0]
+    if machine != ARM or data[4] != 1:
+        built = _MACHINES.get(machine, f"machine {machine}")
+        raise _wrong(
+            path,
+            f"is built for {built}, the simulators run Cortex-M (Arm of 32 bits)",
+            "Build it with arm-none-eabi-gcc; a file with debug information alone will not do.",
+        )
+    try:
+        return RunnerElf(path, data, _runner_elf_pools(data))
+    except (struct.error, IndexError) as error:
+        raise _wrong(path, "is cut short or damaged", "Build or copy it again.") from error
+
+
+def _runner_elf_pools(data: bytes) -> dict[str, int]:
+    offset, size, count = (
+        struct.unpack_from("<I", data, 32)[0],
+        *struct.unpack_from("<HH", data, 46),
+    )
+    if not offset or size != _SECTION.size:
+        return {}
+    sections = [_SECTION.unpack_from(data, offset + i * size) for i in range(count)]
+    found: dict[str, int] = {}
+    for section in sections:
+        if section[1] != _SYMBOL_TABLE:
+            continue
+        texts = sections[section[6]]
+        names = data[texts[4] : texts[4] + texts[5]]
+        table = data[section[4] : section[4] + section[5]]
+        if len(table) != section[5] or len(names) != texts[5]:
+            raise IndexError
+        wanted = {names.find(b"\0" + name.encode() + b"\0") + 1: name for name in _POOLS}
+        for at, _, length, *_ in _SYMBOL.iter_unpack(table):
+            if at and at in wanted:
+                found[_POOLS[wanted[at]]] = length
+    return found
+
+
+def _wrong(path: Path, what: str, hint: str) -> WorkbenchError:
+    return failure(f"The runner {path.name} {what}.", hint, Place(kind="file", id=str(path)))
+
+
+_PLACEMENTS = ("semihosting", "unknown", "embedded", "bare")
+_HOW = (
+    "Choose or build one in the panel Simulator; on the command line: workbench fvp set --runner "
+    "ELF, workbench fvp build."
+)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a project's program is run with."""
+
+    device: Device
+    installed: Installed
+    runner: RunnerElf
+    settings: MachineSettings
+
+    @property
+    def address(self) -> int | None:
+        """Where the runner looks for the program; None if in a file or in itself."""
+        return self.settings.addresses.get(str(self.runner.path))
+
+
+def setup_for(target: str, memory_mode: str) -> Setup | ErrorInfo:
+    """Return what to run a program with, or why it cannot be run on this machine.
+
+    Args:
+        target: The device, e.g. ``ethos-u55-128``.
+        memory_mode: Vela's memory mode; runners are built for one.
+    """
+    try:
+        settings = load_settings()
+        if not settings.runners:
+            return ErrorInfo(
+                message="No runner for simulators is named on this machine.", hint=_HOW
+            )
+        device = device_of(target)
+        runner = runner_for(device, memory_mode, settings)
+    except WorkbenchError as error:
+        return error.infos[0]
+    if runner is None:
+        message = f"No runner of this machine is built for {target} with {memory_mode}."
+        return ErrorInfo(message=message, hint=_HOW)
+    installed = discovery.find(device.simulator, settings)
+    if installed is None:
+        message = f"No simulator for {target}: {device.simulator.binary} was not found."
+        return ErrorInfo(message=message, hint=discovery.how_to_get(device.simulator))
+    return Setup(device, installed, runner, settings)
+
+
+def runner_for(device: Device, memory_mode: str, settings: MachineSettings) -> RunnerElf | None:
+    """Return the runner of this machine that is built for a device and a memory mode.
+
+    One that reads programs and inputs from files goes before one that has its program built in,
+    and that before one that looks for it at an address; then the order they were named in.
+
+    Raises:
+        WorkbenchError: one that is named cannot be read.
+    """
+    found = [_read(Path(path)) for path in settings.runners]
+    fitting = [r for r in found if _fits(r, device, memory_mode)]
+    return min(fitting, key=lambda runner: _PLACEMENTS.index(runner.placement), default=None)
+
+
+def _fits(runner: RunnerElf, device: Device, memory_mode: str) -> bool:
+    family = not runner.families or device.family in runner.families
+    memory = runner.dedicated in {None, memory_mode.startswith("Dedicated")}
+    return family and memory
+
+
+def _read(path: Path) -> RunnerElf:
+    try:
+        state = path.stat()
+    except OSError:
+        return read_runner(path)
+    return _remembered(path, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=8)
+def _remembered(path: Path, modified_ns: int, size: int) -> RunnerElf:
+    """Return a runner, read again only when the file has changed: every plan asks."""
+    del modified_ns, size
+    return read_runner(path)

@@ -1,0 +1,329 @@
+"""SIMULATORS: one row for each FVP with an Ethos-U, with its parameters and usual places.
+
+Source: ExecuTorch, ``backends/arm/scripts/run_fvp.sh`` and ``fvp_utils.sh``, and
+``backends/arm/test/runner_utils.py`` (parameters for semihosting).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field, ValidationError
+
+from workbench.errors import Place, WorkbenchError, failure
+from workbench.project.frozen import Frozen
+from workbench.project.store import write_atomically
+from workbench.project.trust import default_store
+from workbench.targets.ethos_u.devices import FAMILIES_BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """One FVP. ``npu`` and ``cpu`` are the prefixes of those components' parameters.
+
+    ``bus_bytes`` is the width of the NPU's data ports [bytes]; ``install_glob`` names the folder
+    that Arm's installer and ExecuTorch's setup script make; ``needs_python`` says that the binary
+    is linked with the Python that is installed beside it.
+    """
+
+    family: str
+    binary: str
+    title: str
+    npu: str
+    cpu: str
+    settings: tuple[str, ...]
+    bus_bytes: int
+    install_glob: str
+    download: str
+    needs_python: bool = False
+
+
+_MPS3 = (
+    "mps3_board.visualisation.disable-visualisation=1",
+    "mps3_board.telnetterminal0.start_telnet=0",
+    "mps3_board.uart0.out_file='-'",
+    "mps3_board.uart0.shutdown_on_eot=1",
+)
+_MPS4 = (
+    "mps4_board.visualisation.disable-visualisation=1",
+    "vis_hdlcd.disable_visualisation=1",
+    "mps4_board.telnetterminal0.start_telnet=0",
+    "mps4_board.uart0.out_file='-'",
+    "mps4_board.uart0.unbuffered_output=1",
+    "mps4_board.uart0.shutdown_on_eot=1",
+)
+
+SIMULATORS: tuple[Simulator, ...] = (
+    Simulator(
+        "u55", "FVP_Corstone_SSE-300_Ethos-U55", "Corstone-300 with Ethos-U55",
+        "ethosu", "cpu0", _MPS3, 8, "FVP*orstone*300*", "Corstone-300",
+    ),
+    Simulator(
+        "u65", "FVP_Corstone_SSE-300_Ethos-U65", "Corstone-300 with Ethos-U65",
+        "ethosu", "cpu0", _MPS3, 16, "FVP*orstone*300*", "Corstone-300",
+    ),
+    Simulator(
+        "u85", "FVP_Corstone_SSE-320", "Corstone-320 with Ethos-U85",
+        "mps4_board.subsystem.ethosu", "mps4_board.subsystem.cpu0", _MPS4, 16,
+        "FVP*orstone*320*", "Corstone-320", needs_python=True,
+    ),
+)  # fmt: skip
+SIMULATORS_BY_FAMILY = {simulator.family: simulator for simulator in SIMULATORS}
+
+
+@dataclass(frozen=True)
+class Device:
+    """An NPU as a simulator is told of it: its generation and its MACs."""
+
+    target: str
+    family: str
+    macs: int
+
+    @property
+    def simulator(self) -> Simulator:
+        """The simulator that has this NPU."""
+        return SIMULATORS_BY_FAMILY[self.family]
+
+
+def device_of(target: str) -> Device:
+    """Return the NPU that a target id such as ``ethos-u55-128`` names.
+
+    Raises:
+        WorkbenchError: no simulator has such an NPU.
+    """
+    parts = target.split("-")
+    family = FAMILIES_BY_NAME.get(parts[1]) if len(parts) == 3 and parts[0] == "ethos" else None
+    if family is not None and parts[2].isdecimal() and int(parts[2]) in family.macs:
+        return Device(target, family.name, int(parts[2]))
+    known = [f"ethos-{f.name}-{macs}" for f in FAMILIES_BY_NAME.values() for macs in f.macs]
+    raise failure(
+        f"No simulator has the device {target!r}.",
+        f"Choose one of {', '.join(known)}.",
+        Place(kind="option", id="target"),
+    )
+
+
+_VERSION = re.compile(r"\b(\d+\.\d+[._]\d+)\b")
+_VERSION_TIMEOUT_S = 20.0
+_HOSTS = {62: ("x86_64", "amd64"), 183: ("aarch64", "arm64")}
+_HOST_NAMES = {62: "x86-64", 183: "Arm of 64 bits", 40: "Arm of 32 bits", 3: "x86"}
+# Where ExecuTorch's setup script puts simulators, below its checkout.
+_SCRATCH = "examples/arm/arm-scratch"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A simulator on this machine; ``origin`` says how it was found."""
+
+    simulator: Simulator
+    path: Path
+    origin: str
+
+
+def find(simulator: Simulator, settings: MachineSettings, named: str = "") -> Installed | None:
+    """Return where a simulator is: named now, configured, on the PATH, or in a usual folder."""
+    if named:
+        return Installed(simulator, _binary_at(Path(named).expanduser(), simulator), "named")
+    if configured := settings.simulators.get(simulator.family):
+        path = _binary_at(Path(configured).expanduser(), simulator)
+        return Installed(simulator, path, "configured")
+    if on_path := shutil.which(simulator.binary):
+        return Installed(simulator, Path(on_path), "on the PATH")
+    for folder in _usual_folders(settings):
+        for found in _in_folder(folder, simulator):
+            return Installed(simulator, found, "in a usual folder")
+    return None
+
+
+def find_all(settings: MachineSettings) -> list[tuple[Simulator, Installed | None]]:
+    """Return every simulator of the table with where it is."""
+    return [(simulator, find(simulator, settings)) for simulator in SIMULATORS]
+
+
+def how_to_get(simulator: Simulator) -> str:
+    """Return how to get a simulator; its licence is for the user to accept."""
+    return (
+        f"Download {simulator.download} (Arm Ecosystem FVPs, developer.arm.com, version 11.27 for "
+        "Linux), run its installer and accept its licence yourself; then put the folder "
+        "models/Linux64_GCC-9.3 on the PATH, or name it: workbench fvp set --simulator "
+        f"{simulator.family}=PATH."
+    )
+
+
+def check(installed: Installed) -> None:
+    """Return if the simulator can be started here.
+
+    Raises:
+        WorkbenchError: it is missing, not executable, or built for another processor.
+    """
+    path = installed.path
+    if not path.is_file():
+        raise _wrong(path, "is not there", how_to_get(installed.simulator))
+    if not os.access(path, os.X_OK):
+        raise _wrong(path, "is not executable", f"Run: chmod +x '{path}'")
+    with path.open("rb") as file:
+        head = file.read(20)
+    if head[:4] == b"\x7fELF" and len(head) == 20:
+        machine = struct.unpack_from("<H", head, 18)[0]
+        if platform.machine().lower() not in _HOSTS.get(machine, ()):
+            built = _HOST_NAMES.get(machine, f"machine {machine}")
+            raise _wrong(
+                path, f"is built for {built}, this machine is {platform.machine()}",
+                "Download the archive for this machine: Linux64 for x86-64, Linux64_armv8l "
+                "for Arm.",
+            )  # fmt: skip
+    elif head[:2] != b"#!":
+        raise _wrong(path, "is no program of this system", how_to_get(installed.simulator))
+
+
+def version_of(installed: Installed) -> str:
+    """Return what the simulator says its version is; "" if it says none in time."""
+    try:
+        with subprocess.Popen(
+            [str(installed.path), "--version"], env=environment(installed.path),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                text, _ = process.communicate(timeout=_VERSION_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return ""
+    except OSError:
+        return ""
+    match = _VERSION.search(text.decode(errors="replace"))
+    return match.group(1).replace("_", ".") if match else ""
+
+
+def environment(path: Path, base: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment to start a simulator in.
+
+    Newer ones bring their own Python and libraries, in folders beside ``models``; a Python
+    configured for this program would mislead that one.
+    """
+    made = {k: v for k, v in base.items() if k not in {"PYTHONHOME", "PYTHONPATH"}}
+    root = path.resolve().parent.parent.parent
+    libraries = [p for p in (root / "python" / "lib", root / "fmtplib") if p.is_dir()]
+    if libraries:
+        before = [made["LD_LIBRARY_PATH"]] if made.get("LD_LIBRARY_PATH") else []
+        made["LD_LIBRARY_PATH"] = os.pathsep.join([*map(str, libraries), *before])
+        made["PYTHONHOME"] = str(root / "python")
+    return made
+
+
+def _binary_at(path: Path, simulator: Simulator) -> Path:
+    """Return the binary: the file itself, or the one in the folder that was named."""
+    if path.is_dir():
+        return next(_in_folder(path, simulator), path / simulator.binary)
+    return path
+
+
+def _usual_folders(settings: MachineSettings) -> Iterator[Path]:
+    home = Path.home()
+    if settings.executorch:
+        yield Path(settings.executorch).expanduser() / _SCRATCH
+    yield from (home / "executorch" / _SCRATCH, home / "FVPs-on-Mac" / "bin", home)
+    yield from (Path("/opt/arm"), Path("/opt"), Path("/usr/local"))
+
+
+def _in_folder(folder: Path, simulator: Simulator) -> Iterator[Path]:
+    patterns = (
+        simulator.binary,
+        f"models/*/{simulator.binary}",
+        f"{simulator.install_glob}/models/*/{simulator.binary}",
+    )
+    for pattern in patterns:
+        try:
+            yield from (path for path in sorted(folder.glob(pattern)) if path.is_file())
+        except OSError:
+            return
+
+
+def _wrong(path: Path, what: str, hint: str) -> WorkbenchError:
+    return failure(f"The simulator {path} {what}.", hint, Place(kind="file", id=str(path)))
+
+
+FILE = "machine.json"
+
+
+class MachineSettings(Frozen):
+    """What the user has named. ``simulators`` is keyed by NPU generation, e.g. ``u55``.
+
+    ``addresses`` says, by the path of a runner, where in memory it looks for its program.
+    ``fast``, ``trace`` and ``timeout_s`` are for the runs of projects.
+    """
+
+    simulators: Mapping[str, str] = Field(default_factory=dict)
+    runners: tuple[str, ...] = ()
+    addresses: Mapping[str, int] = Field(default_factory=dict)
+    executorch: str = ""
+    fast: bool = False
+    trace: bool = False
+    timeout_s: float = Field(default=600.0, gt=0)
+
+
+def settings_path() -> Path:
+    """Return the file, beside the memory of trusted code."""
+    return default_store().parent / FILE
+
+
+def runners_folder() -> Path:
+    """Return where runners that were built here stay."""
+    return default_store().parent / "runners"
+
+
+def load_settings() -> MachineSettings:
+    """Return the settings; those of a machine where nothing was named are empty.
+
+    Raises:
+        WorkbenchError: the file is damaged.
+    """
+    path = settings_path()
+    try:
+        return MachineSettings.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return MachineSettings()
+    except (OSError, ValidationError) as error:
+        raise failure(
+            f"{path} cannot be understood.",
+            "Correct it or delete it; the paths of simulators and runners are then named anew.",
+            Place(kind="file", id=str(path)),
+            str(error),
+        ) from error
+
+
+def save_settings(settings: MachineSettings) -> None:
+    """Write the settings."""
+    path = settings_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, settings.model_dump_json(indent=1).encode())
+
+
+def adopt_runner(path: Path, address: int | None = None) -> MachineSettings:
+    """Name a runner before all others, for good; return the settings as they are now.
+
+    Args:
+        path: The runner.
+        address: Where it looks for its program; None if in a file or in itself.
+    """
+    settings = load_settings()
+    others = (runner for runner in settings.runners if runner != str(path))
+    addresses = {k: v for k, v in settings.addresses.items() if k != str(path)}
+    if address is not None:
+        addresses[str(path)] = address
+    changes = {"runners": (str(path), *others), "addresses": addresses}
+    settings = settings.model_copy(update=changes)
+    save_settings(settings)
+    return settings

@@ -1,0 +1,269 @@
+"""One simulator process: started without a shell, read as it prints, ended with all it started."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from workbench.deploy.simulators.compatibility import Placement
+    from workbench.deploy.simulators.discovery import Device
+
+
+Ended = Literal["itself", "served", "timeout", "cancelled", "not started"]
+_CHUNK, _TICK_S = 1 << 18, 0.05
+# How long a process that was asked to end may take, and how long one that has nothing left to do.
+_TERMINATE_S, _LEAVE_S = 1.0, 1.0
+LOG_LIMIT_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What happens during a run.
+
+    ``text`` gets what was printed; ``cancelled`` is asked many times a second; ``step`` is asked
+    after each piece of text for what to type next, and returns None when there is nothing more
+    to do. Without ``step`` the process gets no input.
+    """
+
+    text: Callable[[str], object]
+    cancelled: Callable[[], bool] = lambda: False
+    step: Callable[[], bytes | None] | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How it ended. ``error`` is the system's sentence if it could not be started."""
+
+    by: Ended
+    code: int | None = None
+    elapsed_s: float = 0.0
+    error: str = ""
+    log_cut: bool = False
+
+
+@dataclass
+class _Log:
+    """Keeps the text on the disk up to a limit, and goes on without it if the disk is full."""
+
+    file: BinaryIO
+    left: int = LOG_LIMIT_BYTES
+    cut: bool = field(default=False)
+
+    def write(self, data: bytes) -> None:
+        if self.cut:
+            return
+        try:
+            self.file.write(data[: self.left])
+        except OSError:
+            self.cut = True
+        self.left -= len(data)
+        self.cut = self.cut or self.left < 0
+
+
+def execute(
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    log: Path,
+    timeout_s: float,
+    hooks: Hooks,
+) -> Ending:
+    """Run a simulator to its end, whatever that is; nothing it started is left behind."""
+    begun = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            arguments, cwd=folder, env=dict(environment), bufsize=0,
+            stdin=subprocess.PIPE if hooks.step else subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        return Ending("not started", error=error.strerror or str(error))
+    try:
+        with _guarded(process), log.open("wb", buffering=0) as file:
+            kept = _Log(file)
+            by = _follow(process, kept, begun + timeout_s, hooks)
+    finally:
+        _end(process)
+    elapsed = time.monotonic() - begun
+    return Ending(by, process.returncode, elapsed, log_cut=kept.cut)
+
+
+@contextmanager
+def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Have the process group killed even if this process is killed itself.
+
+    A shell waits at the other end of a pipe: a word means that all is well, the end of the pipe
+    that nobody is left to say so.
+    """
+    guard = subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r word || kill -9 "-$1"', "sh", str(process.pid)],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            guard.communicate(b"well\n")
+
+
+def _follow(
+    process: subprocess.Popen[bytes], log: _Log, deadline: float, hooks: Hooks
+) -> Ended:  # fmt: skip
+    """Read and answer until the process is over, or has to be."""
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    leaving = False
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while True:
+            ready = bool(selector.select(_TICK_S))
+            data = process.stdout.read(_CHUNK) if ready else None
+            if data:
+                log.write(data)
+                hooks.text(decoder.decode(data))
+            if hooks.cancelled():
+                return "cancelled"
+            if data == b"" or (not data and process.poll() is not None):
+                return _last_words(process, deadline, served=leaving)
+            if time.monotonic() > deadline:
+                return "served" if leaving else "timeout"
+            if not leaving and hooks.step is not None:
+                leaving = _type(process, hooks.step())
+                if leaving:
+                    deadline = min(deadline, time.monotonic() + _LEAVE_S)
+
+
+def _type(process: subprocess.Popen[bytes], words: bytes | None) -> bool:
+    """Type into the process; return whether there is nothing more to type."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        if words:
+            process.stdin.write(words)
+        elif words is None:
+            process.stdin.close()
+    return words is None
+
+
+def _last_words(process: subprocess.Popen[bytes], deadline: float, *, served: bool) -> Ended:
+    """Wait for a process that has closed its output."""
+    try:
+        process.wait(max(0.0, min(deadline - time.monotonic(), _LEAVE_S)))
+    except subprocess.TimeoutExpired:
+        return "served" if served else "timeout"
+    return "itself"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the whole process group: asked first, then killed; wait until it is gone."""
+    running = process.poll() is None
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGTERM if running else signal.SIGKILL)
+    if running:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_TERMINATE_S)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+PROGRAM_FILE, RUNNER_FILE, OUTPUT_STEM = "program.pte", "runner.elf", "out"
+TRACE_FILE = "trace.gz"
+LONGEST_COMMAND_LINE = 256
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is started. ``address`` is where the program is loaded, for runners that want that.
+
+    ``trace`` has the NPU write when it read which command, as it computes in cycles.
+    """
+
+    device: Device
+    placement: Placement
+    inputs: int
+    fast: bool = False
+    trace: bool = False
+    timelimit_s: int = 600
+    serve: bool = False
+    address: int | None = None
+
+
+def input_file(index: int) -> str:
+    """Return the name of an input's file in the working folder."""
+    return f"i{index}.bin"
+
+
+def output_file(index: int) -> str:
+    """Return the name that the runner gives to an output's file."""
+    return f"{OUTPUT_STEM}-{index}.bin"
+
+
+def command(binary: Path, folder: Path, run: Run) -> list[str]:
+    """Return the arguments of the process; no shell is involved.
+
+    Raises:
+        WorkbenchError: the program's own command line would be cut.
+    """
+    simulator = run.device.simulator
+    settings = [f"{simulator.npu}.num_macs={run.device.macs}", *simulator.settings]
+    extra = ["--fast"] if run.fast else []
+    if run.trace:
+        extra.append(f"--pmu-trace {TRACE_FILE}")
+    if extra:
+        settings.append(f"{simulator.npu}.extra_args='{' '.join(extra)}'")
+    if run.placement in {"semihosting", "embedded", "unknown"} and run.address is None:
+        settings += [
+            f"{simulator.cpu}.semihosting-enable=1",
+            f"{simulator.cpu}.semihosting-stack_base=0",
+            f"{simulator.cpu}.semihosting-heap_limit=0",
+            f"{simulator.cpu}.semihosting-cwd={folder}",
+            f"{simulator.cpu}.semihosting-cmd_line='{_program_arguments(run)}'",
+        ]
+    arguments = [str(binary)]
+    for setting in settings:
+        arguments += ["-C", setting]
+    arguments += ["-a", RUNNER_FILE]
+    if run.address is not None:
+        arguments += ["--data", f"{PROGRAM_FILE}@{run.address:#x}"]
+    return [*arguments, "--timelimit", str(run.timelimit_s)]
+
+
+def _program_arguments(run: Run) -> str:
+    words = ["executor_runner"]
+    if run.placement != "embedded":
+        words += ["-m", PROGRAM_FILE]
+    words += ["-o", OUTPUT_STEM]
+    for index in range(run.inputs):
+        words += ["-i", input_file(index)]
+    if run.serve:
+        words += ["--server_mode", "true"]
+    line = " ".join(words)
+    if len(line) > LONGEST_COMMAND_LINE:
+        raise failure(
+            f"The program has {run.inputs} inputs, more than fit the {LONGEST_COMMAND_LINE} "
+            "characters that a simulator passes on.",
+            "Use a runner with the program and its inputs built in.",
+            Place(kind="tool", id="FVP"),
+        )
+    return line

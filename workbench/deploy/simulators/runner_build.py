@@ -1,0 +1,330 @@
+"""Building a runner from the user's ExecuTorch checkout, with pools that fit a program.
+
+Source of the script's arguments, of the CMake options and of the runner's own pool sizes:
+ExecuTorch, ``backends/arm/scripts/build_executor_runner.sh`` and
+``examples/arm/executor_runner/CMakeLists.txt``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from workbench.deploy.simulators.compatibility import (
+    POOL_OPTIONS,
+    Program,
+    RunnerElf,
+    needs,
+    read_runner,
+)
+from workbench.deploy.simulators.process import Hooks, execute
+from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A pattern of a line, with its cause and remedy."""
+
+    pattern: re.Pattern[str]
+    cause: str
+    remedy: str
+
+
+def _row(pattern: str, cause: str, remedy: str) -> Failure:
+    return Failure(re.compile(pattern), cause, remedy)
+
+
+# Words of CMake, the GNU linker and ExecuTorch's own scripts.
+BUILD_FAILURES: tuple[Failure, ...] = (
+    _row(r"region `?'?(\w+)'? overflowed by (\d+) bytes",
+         "The runner does not fit the memory of the simulated board.",
+         "Its pools are too large for it: choose a smaller program, or a memory mode that keeps "
+         "less in this memory."),
+    _row(r"arm-(none|zephyr)-eabi-\S*:? (command )?not found|CMAKE_C(XX)?_COMPILER",
+         "The Arm GNU toolchain was not found.",
+         "Run examples/arm/setup.sh in the checkout, or put arm-none-eabi-gcc on the PATH."),
+    _row(r"Missing .*(setup_path\.sh|arm_baremetal\.cmake)",
+         "The checkout is not complete or its tools were not set up.",
+         "Run: git submodule update --init --recursive, then examples/arm/setup.sh."),
+    _row(r"No module named '?(\S+?)'?$|ModuleNotFoundError",
+         "A Python package that ExecuTorch's code generation needs is missing.",
+         "Install the checkout's requirements into this program's environment."),
+    _row(r"No space left on device", "The disk is full.", "Make room and build again."),
+    _row(r"CMake .*(\d+\.\d+) or higher is required",
+         "CMake is too old.", "Install a newer CMake: pip install cmake."),
+    _row(r"does not appear to contain CMakeLists|Cannot find source file|No such file or directory",
+         "A file of the checkout is missing.",
+         "Run: git submodule update --init --recursive; then examples/arm/setup.sh."),
+    _row(r"^CMake Error|: error: |ld returned 1 exit status|undefined reference",
+         "The build stopped with an error of its own.",
+         "The checkout may be of another version: tag v1.5.1 fits this program."),
+)  # fmt: skip
+
+
+def diagnoses_of(lines: Sequence[str], log: Path, not_started: str = "") -> list[ErrorInfo]:
+    """Return why a build failed: one sentence, then every cause that was recognised."""
+    place = Place(kind="file", id=str(log))
+    said = f"It could not be started: {not_started}." if not_started else f"Its log is {log}."
+    whole = ErrorInfo(
+        message="The runner could not be built.", hint=said, where=place,
+        details="\n".join(lines[-20:]),
+    )  # fmt: skip
+    causes: dict[str, ErrorInfo] = {}
+    for line in lines:
+        row = next((row for row in BUILD_FAILURES if row.pattern.search(line)), None)
+        if row is not None and row.cause not in causes:
+            causes[row.cause] = ErrorInfo(
+                message=row.cause, hint=row.remedy, where=place, details=line
+            )
+    return [whole, *causes.values()]
+
+
+SCRIPT = Path("backends/arm/scripts/build_executor_runner.sh")
+SETUP = Path("examples/arm/arm-scratch/setup_path.sh")
+ELF = "arm_executor_runner"
+Wanted = Literal["semihosting", "embedded", "address"]
+_TIMEOUT_S = 3 * 3600.0
+_PERCENT = re.compile(r"^\[\s*(\d{1,3})%\]")
+_STEP = re.compile(r"^\[(\d+)/(\d+)\]")
+_LINES_KEPT = 40
+# What the runner gives by itself [bytes]: a runner for any program keeps at least that much.
+_GIVEN = {"method": 60 << 20, "files": 60 << 20, "scratch": 2 << 20}
+_GIVEN_DEDICATED = 64 << 20
+_MARGIN, _STEP_BYTES = 1.25, 65536
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a runner is to be built for.
+
+    ``wanted`` says where it takes its program from: a file at run time, itself, or ``address``.
+    """
+
+    checkout: Path
+    program: Program
+    wanted: Wanted = "semihosting"
+    address: int = 0
+    etdump: bool = False
+
+    @property
+    def target(self) -> str:
+        """The NPU that the program was compiled for.
+
+        Raises:
+            WorkbenchError: nothing in it is for an NPU.
+        """
+        for delegate in self.program.delegates:
+            npu = delegate.get("npu", {})
+            if npu.get("macs"):
+                return f"{npu['family']}-{npu['macs']}"
+        raise failure(
+            f"{self.program.name} does not say which Ethos-U it was compiled for.",
+            "Compile it for one; a runner is built for one NPU.",
+            Place(kind="file", id=self.program.name),
+        )
+
+    @property
+    def name(self) -> str:
+        """A short name, different for every kind of runner."""
+        parts = [self.target, self.program.memory_mode or "default", self.wanted]
+        if self.wanted == "address":
+            parts.append(f"{self.address:x}")
+        if self.wanted == "embedded":
+            parts.append(self.program.description["sha256"][:8])
+        return "-".join([*parts, "etdump"] if self.etdump else parts).lower()
+
+    @property
+    def pools(self) -> dict[str, int]:
+        """Sizes of the runner's pools [bytes], by their names in ``fit``.
+
+        What the program needs and a quarter more; a runner that reads programs from files gives
+        at least what runners give by themselves.
+        """
+        given: dict[str, int] = {}
+        if self.wanted == "semihosting":
+            dedicated = self.program.memory_mode.startswith("Dedicated")
+            given = {**_GIVEN, "scratch": _GIVEN_DEDICATED if dedicated else _GIVEN["scratch"]}
+        wanted = needs(self.program, sum(self.program.input_bytes))
+        wanted["method"] = self.program.description["memory"]["method_pool_bytes"]
+        if self.wanted == "embedded":
+            wanted["files"] = sum(self.program.input_bytes)
+        if self.wanted == "address":
+            del wanted["files"]
+        rounded = {name: _rounded(size) for name, size in wanted.items() if size}
+        return {name: max(size, given.get(name, 0)) for name, size in rounded.items()}
+
+
+@dataclass(frozen=True)
+class Watching:
+    """Who follows a build: lines as they come, the share that is done in [0, 1], a wish to stop."""
+
+    live: Callable[[str], object] = lambda _: None
+    progress: Callable[[float], object] = lambda _: None
+    cancelled: Callable[[], bool] = lambda: False
+
+
+def check(build: Build) -> None:
+    """Return if the checkout can be built from.
+
+    Raises:
+        WorkbenchError: it is none, its tools were not set up, or its path cannot be used.
+    """
+    script = build.checkout / SCRIPT
+    if not script.is_file():
+        raise _refused(
+            f"{build.checkout} is no ExecuTorch checkout: {SCRIPT} is missing.",
+            "Name the folder that git cloned; tag v1.5.1 fits this program.",
+            build.checkout,
+        )
+    if not (build.checkout / SETUP).is_file():
+        raise _refused(
+            f"The tools of the checkout {build.checkout} were not set up.",
+            "Run examples/arm/setup.sh in it and accept Arm's licence yourself; it downloads the "
+            "Arm GNU toolchain and the NPU's driver.",
+            build.checkout,
+        )
+    if " " in str(build.checkout):
+        raise _refused(
+            f"ExecuTorch's build script cannot work in {build.checkout}: the path has a space.",
+            "Move the checkout to a path without spaces.",
+            build.checkout,
+        )
+    for tool, why in (("bash", "runs the build script"), ("cmake", "configures the build")):
+        if shutil.which(tool) is None:
+            raise _refused(f"{tool} is not on the PATH; it {why}.", f"Install {tool}.", Path(tool))
+
+
+def arguments(build: Build, output: Path, program: Path) -> list[str]:
+    """Return the command that builds; ``program`` is the file to build in, where that is wanted."""
+    source = {
+        "semihosting": "semihosting",
+        "embedded": str(program),
+        "address": f"{build.address:#010x}",
+    }[build.wanted]
+    flags = [f"-D{POOL_OPTIONS[name]}={size}" for name, size in build.pools.items()]
+    if build.wanted == "embedded":
+        # Its inputs and outputs are files all the same, so that they can be compared.
+        flags.append("-DSEMIHOSTING=ON")
+    made = [
+        "bash", str(build.checkout / SCRIPT), f"--pte={source}", f"--target={build.target}",
+        "--build_type=Release", f"--output={output}", f"--extra_build_flags={' '.join(flags)}",
+    ]  # fmt: skip
+    for option, value in (
+        ("system_config", build.program.system_config),
+        ("memory_mode", build.program.memory_mode),
+    ):
+        if value:
+            made.append(f"--{option}={value}")
+    kernels = build.program.description["kernels"]
+    if kernels and build.wanted != "embedded":
+        made.append(f"--select_ops_list={','.join(kernels)}")
+    return [*made, "--etdump"] if build.etdump else made
+
+
+def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> RunnerElf:
+    """Build, and return the runner, which then lies in ``place``.
+
+    Args:
+        build: What for.
+        tree: Folder of the build, which makes the next one quick; its log is ``build.log``.
+        place: Folder that the runner is to stay in.
+        watching: Who follows it.
+
+    Raises:
+        WorkbenchError: it cannot be built, with the causes that were recognised.
+        Cancelled: nobody wants it any more; nothing it started is left running.
+    """
+    check(build)
+    if " " in str(tree):
+        raise _refused(f"The folder {tree} has a space in its path.", "Choose another.", tree)
+    output = tree / "cmake-out"
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        program = tree / "program.pte"
+        program.write_bytes(build.program.data)
+    except OSError as error:
+        raise _refused(f"{tree} cannot be written: {error.strerror or error}.", "", tree) from error
+    follower = _Follower(watching)
+    # The script's own Python code needs packages of ours.
+    paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    ending = execute(
+        arguments(build, output, program),
+        tree,
+        {**{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}, "PATH": paths},
+        tree / "build.log",
+        _TIMEOUT_S,
+        Hooks(follower.feed, watching.cancelled),
+    )
+    if ending.by == "cancelled":
+        raise Cancelled
+    if ending.by != "itself" or ending.code != 0:
+        raise WorkbenchError(diagnoses_of(follower.last, tree / "build.log", ending.error))
+    return _kept(build, output, place, tree)
+
+
+class _Follower:
+    """Cuts what a build prints into lines, and reads how far it is."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching, self._rest = watching, ""
+        self.last: list[str] = []
+
+    def feed(self, text: str) -> None:
+        """Take a piece of text of any size."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in (each.rstrip() for each in lines):
+            self.last = [*self.last[1 - _LINES_KEPT :], line]
+            self._watching.live(line)
+            if match := _PERCENT.match(line):
+                self._watching.progress(min(1.0, int(match[1]) / 100))
+            elif (match := _STEP.match(line)) and int(match[2]):
+                self._watching.progress(min(1.0, int(match[1]) / int(match[2])))
+
+
+def _kept(build: Build, output: Path, place: Path, tree: Path) -> RunnerElf:
+    found = sorted(output.rglob(ELF), key=lambda path: path.stat().st_mtime)
+    elves = [path for path in found if path.is_file()]
+    if not elves:
+        raise _refused(
+            f"The build ended well, but left no {ELF}.",
+            f"Its log is {tree / 'build.log'}.",
+            output,
+        )
+    runner = read_runner(elves[-1])
+    family = build.target.split("-")[1]
+    if runner.families and family not in runner.families:
+        raise _refused(
+            f"The build left a runner for {' or '.join(runner.families)}, not for {family}.",
+            "Delete the folder of the build and build again.",
+            tree,
+        )
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        # Beside and then renamed: a run that reads it at this moment reads a whole file.
+        beside = place / f".{ELF}.{os.getpid()}"
+        shutil.copyfile(elves[-1], beside)
+        beside.replace(place / ELF)
+    except OSError as error:
+        raise _refused(
+            f"The runner cannot be kept in {place}: {error.strerror or error}.", "", place
+        ) from error
+    return read_runner(place / ELF)
+
+
+def _rounded(size: int) -> int:
+    return -(-int(size * _MARGIN) // _STEP_BYTES) * _STEP_BYTES
+
+
+def _refused(message: str, hint: str, place: Path) -> WorkbenchError:
+    return failure(message, hint, Place(kind="file", id=str(place)))
+
+
+def known_checkouts(named: str) -> Sequence[Path]:
+    """Return the checkouts to look for: the one that was named, else the usual one."""
+    return [Path(named).expanduser()] if named else [Path.home() / "executorch"]

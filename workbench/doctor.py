@@ -1,0 +1,239 @@
+"""The doctor: what is installed, what is missing, why it matters and how to get it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.deploy.simulators import discovery
+from workbench.deploy.simulators.compatibility import RunnerElf, read_runner
+from workbench.deploy.simulators.discovery import MachineSettings, load_settings
+from workbench.deploy.simulators.runner_build import SCRIPT, known_checkouts
+from workbench.errors import WorkbenchError
+from workbench.pipeline.cache import default_root
+from workbench.pipeline.plan import tool_version
+from workbench.project.frozen import Frozen
+from workbench.project.trust import default_store
+from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL, IMAGE, ZDLC_IMAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workbench.deploy.simulators.discovery import Simulator
+
+
+class Finding(Frozen):
+    """One thing looked for. ``state`` is "ok", "different", "missing" or "optional"."""
+
+    name: str
+    state: str
+    version: str = ""
+    why: str = ""
+    remedy: str = ""
+
+
+_TOOLCHAIN = "arm-none-eabi-gcc"
+_TOOL_TIMEOUT_S = 10.0
+_LICENCE_VARIABLES = ("ARMLMD_LICENSE_FILE", "LM_LICENSE_FILE")
+
+
+def machine_findings() -> Iterator[Finding]:
+    """Yield everything looked for, in a fixed order; nothing is downloaded or agreed to."""
+    try:
+        settings = load_settings()
+    except WorkbenchError as error:
+        info = error.infos[0]
+        yield Finding(name="machine.json", state="missing", why=info.message, remedy=info.hint)
+        settings = MachineSettings()
+    for simulator, installed in discovery.find_all(settings):
+        yield _simulator(simulator, installed)
+    yield _licence()
+    yield from _runners(settings)
+    yield _toolchain()
+    yield _checkout(settings)
+
+
+def _simulator(simulator: Simulator, installed: discovery.Installed | None) -> Finding:
+    why = (
+        f"{simulator.title} measures programs; without it cycles are estimated by Vela and "
+        "outputs computed by the TOSA reference model"
+    )
+    if installed is None:
+        remedy = discovery.how_to_get(simulator)
+        return Finding(name=simulator.binary, state="optional", why=why, remedy=remedy)
+    try:
+        discovery.check(installed)
+    except WorkbenchError as error:
+        info = error.infos[0]
+        return Finding(name=simulator.binary, state="different", version=str(installed.path),
+                       why=info.message, remedy=info.hint)  # fmt: skip
+    version = discovery.version_of(installed)
+    told = f"{version or 'no version'}, {installed.path} ({installed.origin})"
+    if version:
+        return Finding(name=simulator.binary, state="ok", version=told, why=why)
+    return Finding(
+        name=simulator.binary, state="different", version=told,
+        why="it does not answer --version: its installation is not complete",
+        remedy="Start it with --version in a terminal and read what it says; Corstone-320 needs "
+        "the folder python/lib beside its folder models.",
+    )  # fmt: skip
+
+
+def _licence() -> Finding:
+    """Tell of licences that are set up; none is accepted and none asked for here."""
+    named = [f"{name}={os.environ[name]}" for name in _LICENCE_VARIABLES if os.environ.get(name)]
+    folder = Path.home() / ".armlm"
+    found = [*named, *([str(folder)] if folder.is_dir() else [])]
+    return Finding(
+        name="Arm licence", state="ok" if found else "optional", version=", ".join(found),
+        why="Corstone-300 and Corstone-320 of version 11.27 need none beside the terms that their "
+        "installer shows; later ones ask for a user-based licence",
+        remedy="" if found else "Use version 11.27, or activate a licence yourself: armlm activate",
+    )  # fmt: skip
+
+
+def _runners(settings: MachineSettings) -> Iterator[Finding]:
+    for path in settings.runners:
+        name = f"runner {Path(path).name}"
+        try:
+            runner = read_runner(Path(path))
+        except WorkbenchError as error:
+            info = error.infos[0]
+            yield Finding(name=name, state="different", why=info.message, remedy=info.hint)
+        else:
+            yield Finding(name=name, state="ok", version=_told(runner))
+    if not settings.runners:
+        yield Finding(
+            name="runner", state="optional",
+            why="a simulator boots a runner (arm_executor_runner) that loads the program",
+            remedy="Build one from an ExecuTorch checkout: workbench fvp build FILE.pte "
+            "--checkout DIR; or name one: workbench fvp set --runner ELF",
+        )  # fmt: skip
+
+
+def _told(runner: RunnerElf) -> str:
+    npu = " or ".join(f"Ethos-{family.upper()}" for family in runner.families) or "unknown NPU"
+    memory = {True: "dedicated SRAM", False: "shared SRAM", None: "unknown memory mode"}
+    serving = ", several samples a start" if runner.serves else ""
+    return f"{npu}, {memory[runner.dedicated]}, {runner.placement}{serving}"
+
+
+def _toolchain() -> Finding:
+    path = shutil.which(_TOOLCHAIN)
+    return Finding(
+        name=_TOOLCHAIN, state="ok" if path else "optional",
+        version=f"{_tool_version(path)}, {path}" if path else "",
+        why="builds the runner that boots a program on a simulator or a board",
+        remedy="" if path else "Install the Arm GNU Toolchain for arm-none-eabi "
+        "(developer.arm.com, Arm GNU Toolchain Downloads) and put its bin folder on the PATH.",
+    )  # fmt: skip
+
+
+def _tool_version(path: str) -> str:
+    try:
+        with subprocess.Popen(
+            [path, "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process:  # fmt: skip
+            text = process.communicate(timeout=_TOOL_TIMEOUT_S)[0].decode(errors="replace")
+    except (OSError, subprocess.TimeoutExpired):
+        return "no version"
+    match = re.search(r"\d+\.\d+\.\d+", text)
+    return match.group() if match else "no version"
+
+
+def _checkout(settings: MachineSettings) -> Finding:
+    named = settings.executorch
+    found = next((p for p in known_checkouts(named) if (p / SCRIPT).is_file()), None)
+    return Finding(
+        name="ExecuTorch checkout",
+        state="ok" if found else "different" if named else "optional",
+        version=str(found or named),
+        why=f"its {SCRIPT} builds runners",
+        remedy="" if found else "git clone --recurse-submodules "
+        "https://github.com/pytorch/executorch (tag v1.5.1), then examples/arm/setup.sh, which "
+        "asks for Arm's licence; then: workbench fvp set --executorch DIR",
+    )  # fmt: skip
+
+
+_WHY = (
+    "it compiles for IBM Telum II; on any machine it tells which products become int8, a library "
+    "that it makes runs on a z17 only. Without it that number is predicted"
+)
+
+
+def compiler_findings() -> tuple[Finding, Finding]:
+    """Return whether the compiler is here, and what runs its container; nothing is downloaded."""
+    return _found(COMPILER, _WHY, f"Build it from source, or use the container: {IMAGE}."), _found(
+        CONTAINER_TOOL,
+        f"it runs the compiler's container: {IMAGE}, or {ZDLC_IMAGE} with an account at icr.io",
+        f"Install Docker, then: docker pull {IMAGE}",
+    )
+
+
+def _found(name: str, why: str, remedy: str) -> Finding:
+    path = shutil.which(name)
+    return Finding(
+        name=name, state="ok" if path else "optional", version=path or "", why=why,
+        remedy="" if path else remedy,
+    )  # fmt: skip
+
+
+# Versions the workbench was proven with; the same pins stand in pyproject.toml.
+PROVEN = {
+    "torch": "2.13.0",
+    "torchao": "0.18.0",
+    "executorch": "1.5.1",
+    "ethos-u-vela": "5.1.0",
+    "tosa-tools": "2026.5.0",
+    "onnx": "1.21.0",
+    "onnxscript": "0.7.2",
+    "onnxruntime": "1.31",
+    "PySide6-Essentials": "6.11",
+    "pyqtgraph": "0.14",
+}
+
+
+def findings() -> list[Finding]:
+    """Return everything looked for, in a fixed order."""
+    packages = (_package(name, version) for name, version in PROVEN.items())
+    return [_python(), *packages, *machine_findings(), *compiler_findings(), _cache()]
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    good = sys.version_info[:2] in {(3, 11), (3, 12)}
+    return Finding(
+        name="Python", state="ok" if good else "different", version=version,
+        why="the toolchain's wheels exist for 3.11 and 3.12",
+        remedy="" if good else "Install Python 3.11 and make the environment with it.",
+    )  # fmt: skip
+
+
+def _package(name: str, proven: str) -> Finding:
+    version = tool_version(name)
+    if version == "none":
+        return Finding(name=name, state="missing", why="the workbench needs it",
+                       remedy=f"pip install {name}=={proven}")  # fmt: skip
+    same = version.split("+")[0].startswith(proven)
+    remedy = "" if same else f"pip install {name}=={proven} for the version this was proven with"
+    return Finding(name=name, state="ok" if same else "different", version=version, remedy=remedy)
+
+
+def _cache() -> Finding:
+    root = default_root()
+    place = root if root.exists() else next(p for p in root.parents if p.exists())
+    good = os.access(place, os.W_OK)
+    free = shutil.disk_usage(place).free
+    return Finding(
+        name="cache", state="ok" if good and free > 1 << 30 else "missing",
+        version=f"{free / 2**30:.0f} GiB free",
+        why=f"results are kept in {root.name}; permissions in {default_store().parent.name}",
+        remedy="" if good else "Set QUANTIZATION_WORKBENCH_CACHE to a folder you may write to.",
+    )  # fmt: skip

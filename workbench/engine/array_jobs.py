@@ -1,0 +1,282 @@
+"""Answers one question in a process of its own: ``NAME ARGUMENTS.json ANSWER.json``.
+
+Only what the question imports is imported: arithmetic needs torch, not the toolchain. A refusal
+is written to the answer as ``{"infos": [...]}``, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from workbench.engine.targets.formats import schemes
+from workbench.engine.targets.nnpa.arithmetic import matmul, quantized
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.targets.formats.parameters import ROLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from pydantic import JsonValue
+    from torch import Tensor
+
+
+_FLOATS = (np.float16, np.float32, np.float64)
+
+
+def answer_jobs(
+    arguments: Mapping[str, Any], to: Path, work: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    """Write what ``work`` says of each of ``arguments["jobs"]`` as {"results": [...]} to a file.
+
+    A job that is refused gives {"index", "error", "infos"}, and the rest go on.
+    """
+    results = []
+    for index, job in enumerate(arguments["jobs"]):
+        try:
+            if not isinstance(job, dict):
+                raise failure(f"A job is an object with keys, not {job!r}.")
+            results.append({"index": index, **work(job)})
+        except WorkbenchError as error:
+            results.append(_refused(index, error.infos))
+        except (ValueError, RuntimeError, MemoryError, OSError) as error:
+            results.append(_refused(index, (ErrorInfo(message=str(error).split("\n")[0]),)))
+        except (TypeError, LookupError, ArithmeticError) as error:
+            said = f"This job could not be done: {type(error).__name__}: {error}".split("\n")[0]
+            results.append(_refused(index, (ErrorInfo(message=said),)))
+    to.write_text(json.dumps({"results": results}), encoding="utf-8")
+
+
+def _refused(index: int, infos: tuple[ErrorInfo, ...]) -> dict[str, Any]:
+    sentences = " ".join(f"{info.message} {info.hint}".strip() for info in infos)
+    return {"index": index, "error": sentences, "infos": [info.model_dump() for info in infos]}
+
+
+def check_keys(job: Mapping[str, Any], required: Collection[str], known: Collection[str]) -> None:
+    """Refuse keys nobody knows and keys that are missing.
+
+    Raises:
+        WorkbenchError: all of them at once.
+    """
+    infos = [
+        ErrorInfo(message=f"{key!r} is missing.", where=Place(kind="option", id=key))
+        for key in sorted(required)
+        if job.get(key) is None
+    ]
+    hint = f"Known: {', '.join(sorted(known))}."
+    infos += [
+        ErrorInfo(message=f"A job has no key {key!r}.", hint=hint)
+        for key in job
+        if key not in known
+    ]
+    if infos:
+        raise WorkbenchError(infos)
+
+
+def load(path: Any) -> Tensor:
+    """Return the floating array of a .npy file, in its own type.
+
+    Raises:
+        WorkbenchError: it cannot be read, or holds something else.
+    """
+    place = Place(kind="file", id=str(path))
+    try:
+        array = np.load(_path(path), allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
+        raise failure(f"{path} cannot be read as .npy: {reason}.", where=place) from error
+    if not isinstance(array, np.ndarray):
+        raise failure(f"{path} holds several arrays; a .npy holds one.", where=place)
+    if array.dtype.newbyteorder("=") not in _FLOATS:
+        raise failure(
+            f"{path} holds {array.dtype}, but arithmetic takes float16, float32 or float64.",
+            "Convert it first, e.g. array.astype('float32').",
+            place,
+        )
+    # A scalar keeps its shape [] only if it is not made contiguous.
+    native = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
+    return torch.from_numpy(native)
+
+
+def save(path: Any, array: Tensor) -> None:
+    """Write an array as .npy, whole or not at all."""
+    _write(_path(path), lambda file: np.save(file, array.detach().numpy()))
+
+
+def save_many(path: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Write arrays as .npz, whole or not at all."""
+    _write(_path(path), lambda file: np.savez(file, **arrays))
+
+
+def _path(said: Any) -> Path:
+    if not isinstance(said, str) or not said:
+        raise failure(f"The name of a file is text, not {said!r}.")
+    return Path(said)
+
+
+def _write(path: Path, write: Callable[[Any], None]) -> None:
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            write(file)
+        part.replace(path)
+    except OSError as error:
+        raise failure(
+            f"{path} cannot be written: {error.strerror or error}.",
+            where=Place(kind="file", id=str(path)),
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def quality(x: Tensor, made: Tensor) -> dict[str, Any]:
+    """Return how far an array is from what it was: SQNR [dB] and the largest error.
+
+    Elements that are not finite on both sides are left out; None where nothing can be said.
+    """
+    if made.shape != x.shape or x.numel() == 0:
+        return {"sqnr_db": None, "max_abs_error": None}
+    error = (made.double() - x.double()).abs()
+    known = error.isfinite() & x.isfinite()
+    signal, noise = float(x.double()[known].pow(2).sum()), float(error[known].pow(2).sum())
+    usable = signal > 0 and noise > 0 and signal / noise < float("inf")
+    return {
+        "sqnr_db": float(10 * np.log10(signal / noise)) if usable else None,
+        "max_abs_error": float(error[known].max()) if bool(known.any()) else None,
+    }
+
+
+_REQUIRED = ("in", "out", "scheme")
+_KNOWN = (*_REQUIRED, "params", "role", "mase_compatible")
+
+
+def answer_formats(arguments: dict[str, JsonValue], to: Path) -> None:
+    """Quantize arrays; see ``array_jobs.answer_jobs``."""
+    answer_jobs(arguments, to, _quantize)
+
+
+def _quantize(job: dict[str, Any]) -> dict[str, Any]:
+    check_keys(job, _REQUIRED, _KNOWN)
+    role = job.get("role") or "data"
+    if role not in ROLES:
+        raise failure(
+            f"There is no role {role!r}.",
+            f"Known: {', '.join(ROLES)}.",
+            Place(kind="option", id="role"),
+        )
+    params = job.get("params") or {}
+    if not isinstance(params, dict):
+        raise failure("'params' is an object with parameters.", f"It is {params!r}.")
+    mase = job.get("mase_compatible")
+    if mase is not None and not isinstance(mase, bool):
+        place = Place(kind="option", id="mase_compatible")
+        raise failure(f"'mase_compatible' is true or false, not {mase!r}.", where=place)
+    quantizer = schemes.quantizer(str(job["scheme"]), params, role, mase_compatible=bool(mase))
+    x = load(job["in"])
+    made = quantizer(x)
+    save(job["out"], made)
+    return {
+        "out": str(job["out"]),
+        "scheme": quantizer.spec.name,
+        "role": role,
+        "mase_compatible": quantizer.mase_compatible,
+        "shape": list(made.shape),
+        "dtype": str(made.dtype).removeprefix("torch."),
+        **quality(x, made),
+    }
+
+
+_QUANTIZE = ("in", "out", "mode")
+_MATMUL = ("a", "b", "out", "mode", "numerics")
+
+
+def answer_nnpa(arguments: dict[str, JsonValue], to: Path) -> None:
+    """Do what ``arguments["operation"]`` names: "quantize" or "matmul"."""
+    answer_jobs(arguments, to, _matmul if arguments["operation"] == "matmul" else _quantize_nnpa)
+
+
+def _quantize_nnpa(job: dict[str, Any]) -> dict[str, Any]:
+    check_keys(job, _QUANTIZE, (*_QUANTIZE, "role"))
+    role: Any = job.get("role") or "activation"
+    q, by = quantized(load(job["in"]), job["mode"], role)
+    arrays = {
+        "q": q.numpy(),
+        "scale": by.scale.numpy(),
+        "zero_point": by.zero_point.numpy().astype(np.int32),
+        "reciprocal": by.reciprocal.numpy(),
+    }
+    save_many(job["out"], arrays)
+    return {
+        "out": str(job["out"]),
+        "mode": job["mode"],
+        "role": role,
+        "scale": float(by.scale),
+        "zero_point": int(by.zero_point),
+        "warnings": list(by.warnings),
+    }
+
+
+def _narrow(path: Any) -> Tensor:
+    """Return an array in float32, which is all that the arithmetic knows.
+
+    Raises:
+        WorkbenchError: it cannot be read, or float32 does not hold its values.
+    """
+    x = load(path)
+    made = x.float()
+    if count := int((made.isinf() & x.isfinite()).sum()):
+        place = Place(kind="file", id=str(path))
+        raise failure(f"{path} holds {count} values beyond float32.", where=place)
+    return made
+
+
+def _matmul(job: dict[str, Any]) -> dict[str, Any]:
+    check_keys(job, _MATMUL, (*_MATMUL, "bias"))
+    a, b = _narrow(job["a"]), _narrow(job["b"])
+    bias = None if job.get("bias") is None else _narrow(job["bias"])
+    if bias is not None and not bool(bias.isfinite().all()):
+        place = Place(kind="option", id="bias")
+        raise failure("The bias holds NaN or infinities.", "Look where they come from.", place)
+    made = matmul(a, b, bias, job["mode"], job["numerics"])
+    save(job["out"], made.y)
+    exact = a.double() @ b.double()
+    if bias is not None:
+        fused = bias.dim() == b.dim() - 1 and bias.dim() > 1
+        exact = exact + (bias.unsqueeze(-2) if fused else bias)
+    sentences = list(made.warnings)
+    if lost := int((~made.y.isfinite()).sum()):
+        held = "dlfloat16 holds and became NaN" if job["numerics"] == "nnpa" else "float32 holds"
+        sentences.append(f"{lost} results are beyond what {held}.")
+    return {
+        "out": str(job["out"]),
+        "mode": job["mode"],
+        "numerics": job["numerics"],
+        "shape": list(made.y.shape),
+        "warnings": sentences,
+        **quality(exact, made.y),
+    }
+
+
+_ANSWERS = {"formats": answer_formats, "nnpa": answer_nnpa}
+
+
+def main(name: str, arguments: Path, to: Path) -> int:
+    """Answer, and return the exit code."""
+    os.dup2(2, 1)
+    try:
+        _ANSWERS[name](json.loads(arguments.read_text(encoding="utf-8")), to)
+    except WorkbenchError as error:
+        infos = [info.model_dump() for info in error.infos]
+        to.write_text(json.dumps({"infos": infos}), encoding="utf-8")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])))

@@ -1,0 +1,110 @@
+"""Estimates of compiled programs in processes of their own, or on a cluster.
+
+Run as a program it is such a process.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from workbench.engine.worker_processes import Answer, Crew, answered, connected, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Future
+
+
+@dataclass(frozen=True)
+class Point:
+    """One estimate to be made.
+
+    ``entry`` is a target's ``estimator``; ``programs`` are the files of the delegates' programs;
+    ``device`` is the variant's id; ``options`` are all of the target's options; ``files`` are the
+    files that options name, by option.
+    """
+
+    entry: str
+    programs: tuple[Path, ...]
+    device: str
+    options: Mapping[str, Any]
+    files: Mapping[str, Path]
+
+
+class Estimators(Protocol):
+    """Whoever estimates."""
+
+    def submit(self, point: Point) -> Future[Answer]:
+        """Ask for an estimate; the answer holds "totals" or "problem"."""
+        ...
+
+
+def _estimate(asked: dict[str, Any]) -> Answer:
+    programs = [p if isinstance(p, bytes) else Path(p).read_bytes() for p in asked["programs"]]
+    module, function = asked["entry"].split(":")
+    estimator = getattr(importlib.import_module(module), function)
+    totals = estimator(programs, asked["device"], asked["options"], asked["files"])
+    return {"totals": totals.model_dump()}
+
+
+def _asked(point: Point, programs: list[Any]) -> dict[str, Any]:
+    return {
+        "entry": point.entry, "programs": programs,
+        "device": point.device, "options": dict(point.options),
+        "files": {name: path.read_text(encoding="utf-8") for name, path in point.files.items()},
+    }  # fmt: skip
+
+
+@contextmanager
+def estimators(count: int, scheduler: str = "") -> Iterator[Estimators]:
+    """Give local processes, or the workers of a Dask cluster.
+
+    Args:
+        count: How many processes; of no matter on a cluster.
+        scheduler: The address of a Dask scheduler, such as ``tcp://host:8786``; empty for none.
+
+    Raises:
+        WorkbenchError: there is no such scheduler, or the package for it is not installed.
+    """
+    if not scheduler:
+        with Crew(__name__, count) as crew:
+            yield _Local(crew)
+        return
+    with connected(scheduler) as client:
+        yield _Cluster(client)
+
+
+class _Local:
+    """Processes of this machine read the programs from their files."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+
+    def submit(self, point: Point) -> Future[Answer]:
+        return self._crew.submit(_asked(point, [str(path) for path in point.programs]))
+
+
+class _Cluster:
+    """Workers elsewhere get the bytes of each program, once."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._executor = client, client.get_executor(pure=True)
+        self._sent: dict[Path, Any] = {}
+
+    def submit(self, point: Point) -> Future[Answer]:
+        asked = _asked(point, [self._program(path) for path in point.programs])
+        future: Future[Answer] = self._executor.submit(answered, _estimate, asked)
+        return future
+
+    def _program(self, path: Path) -> Any:
+        if path not in self._sent:
+            self._sent[path] = self._client.scatter(path.read_bytes(), direct=False)
+        return self._sent[path]
+
+
+if __name__ == "__main__":
+    serve(lambda: _estimate)

@@ -1,0 +1,110 @@
+"""What torch.export hands into branches and loops from outside: constants among the values."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from typing import TYPE_CHECKING, Any
+
+from torch import fx
+
+from workbench.engine.fx import programs
+from workbench.engine.quantization.observers import branches_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import torch
+
+# Where the graphs of control flow stand among its arguments, and where what all of them are given:
+# a condition's operands, and what a loop reads but does not carry.
+_GRAPHS = {"cond": (1, 2), "while_loop": (0, 1)}
+_BODY = 1
+_GIVEN = 3
+
+
+def branch_names(module: fx.GraphModule, inside: str = "") -> Iterator[tuple[int, str]]:
+    """Yield the id of every graph below one, and what its nodes are named after."""
+    for below, branch in branches_of(module):
+        yield id(branch), f"{inside}{below}"
+        yield from branch_names(branch, f"{inside}{below}")
+
+
+def own_branches(module: fx.GraphModule) -> fx.GraphModule:
+    """Return a module with branches of its own: those of an exported program are shared by all."""
+    for node in module.graph.nodes:
+        if programs.is_control_flow(node):
+            for place in _GRAPHS[_kind(node)]:
+                name, graph = _graph(module, node, place)
+                mine = fx.GraphModule(graph, copy.deepcopy(graph.graph))
+                module.set_submodule(name, own_branches(mine), strict=True)
+    return module
+
+
+def loop_bodies(module: fx.GraphModule) -> Iterator[tuple[str, fx.GraphModule]]:
+    """Yield what each loop of a graph repeats, with its name."""
+    for node in module.graph.nodes:
+        if programs.is_control_flow(node) and _kind(node) == "while_loop":
+            yield _graph(module, node, _BODY)
+
+
+def constants(
+    module: fx.GraphModule, known: Mapping[fx.Node, torch.Tensor] | None = None
+) -> Iterator[tuple[fx.GraphModule, fx.Node, torch.Tensor]]:
+    """Yield the inputs of branches that are constants: the branch, its placeholder, the tensor.
+
+    Args:
+        module: A graph; branches within its branches are told too.
+        known: Its own inputs that are constants.
+    """
+    for node in module.graph.nodes:
+        if not programs.is_control_flow(node):
+            continue
+        for place in _GRAPHS[_kind(node)]:
+            _, graph = _graph(module, node, place)
+            found = {
+                inside: value
+                for source, inside in _handed(node, graph)
+                if (value := _constant(module, source, known or {})) is not None
+            }
+            yield from ((graph, inside, value) for inside, value in found.items())
+            yield from constants(graph, found)
+
+
+def drop_constants(module: fx.GraphModule) -> None:
+    """Hand no constants of a graph into its branches any more, which hold their own."""
+    for node in module.graph.nodes:
+        if programs.is_control_flow(node):
+            given: Any = node.args[_GIVEN]
+            node.update_arg(_GIVEN, tuple(each for each in given if each.op != "get_attr"))
+    programs.drop_unused(module.graph)
+
+
+def _handed(node: fx.Node, graph: fx.GraphModule) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """Yield what a branch is given, each with the placeholder that it is there."""
+    given: Any = node.args[_GIVEN]
+    placeholders = [each for each in graph.graph.nodes if each.op == "placeholder"]
+    # What a loop carries comes before.
+    yield from zip(given, placeholders[len(placeholders) - len(given) :], strict=True)
+
+
+def _constant(
+    module: fx.GraphModule, source: fx.Node, known: Mapping[fx.Node, torch.Tensor]
+) -> torch.Tensor | None:
+    while source.op == "call_module":
+        # An observer gives what it is given.
+        source = source.all_input_nodes[0]
+    if source.op == "get_attr":
+        value: torch.Tensor = operator.attrgetter(str(source.target))(module)
+        return value
+    return known.get(source)
+
+
+def _kind(node: fx.Node) -> str:
+    return str(getattr(node.target, "__name__", ""))
+
+
+def _graph(module: fx.GraphModule, node: fx.Node, place: int) -> tuple[str, fx.GraphModule]:
+    source: Any = node.args[place]
+    graph: Any = module.get_submodule(str(source.target))
+    return str(source.target), graph

@@ -1,0 +1,303 @@
+"""Exported programs on disk, and small questions about their graphs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.export import ExportedProgram
+
+from workbench.graph.snapshot import QParams, TensorInfo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from workbench.graph.snapshot import NodeKind
+
+
+CHANNELS_SHOWN = 4096
+_QUANTIZE_ARGUMENTS = 6
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return ``int8`` for ``torch.int8``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def tensors(value: Any) -> tuple[TensorInfo, ...]:
+    """Return what ``node.meta['val']`` holds: one entry per output."""
+    if isinstance(value, (tuple, list)):
+        return tuple(
+            info for item in value for info in (tensors(item) or (TensorInfo((), "none"),))
+        )
+    if isinstance(value, torch.Tensor):
+        shape = tuple(size if isinstance(size, int) else str(size) for size in value.shape)
+        return (TensorInfo(shape, dtype_name(value.dtype)),)
+    if value is None:
+        return ()
+    return (TensorInfo((), type(value).__name__),)
+
+
+def overload(target: Any) -> Any:
+    """Return the ATen overload behind a call's target, also of the edge dialect; else None."""
+    for candidate in (target, getattr(target, "_op", None)):
+        if isinstance(candidate, torch._ops.OpOverload):  # noqa: SLF001 - it has no public name
+            return candidate
+    return None
+
+
+def op_name(node: torch.fx.Node) -> str:
+    """Return the operator, e.g. ``aten.conv2d.default``, for every kind of call."""
+    if isinstance(node.target, str):
+        return node.target if node.op == "call_method" else node.op
+    named = overload(node.target)
+    if named is not None:
+        return str(named)
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def quantize_kind(op: str) -> NodeKind | None:
+    """Return whether an operator quantizes or dequantizes, or None."""
+    name = op.partition(".")[2] or op
+    if name.startswith("dequantize_"):
+        return "dequantize"
+    return "quantize" if name.startswith("quantize_") else None
+
+
+class Values:
+    """The tensors behind the placeholders and attributes of a program."""
+
+    def __init__(self, program: ExportedProgram | torch.fx.GraphModule) -> None:
+        self.module: torch.fx.GraphModule = (
+            program.graph_module if isinstance(program, ExportedProgram) else program
+        )
+        self.names: dict[str, str] = {}
+        self.kinds: dict[str, NodeKind] = {}
+        self._tensors: dict[str, Any] = {}
+        if isinstance(program, ExportedProgram):
+            self._read_signature(program)
+
+    def _read_signature(self, program: ExportedProgram) -> None:
+        self._tensors = {**program.state_dict, **program.constants}
+        for spec in program.graph_signature.input_specs:
+            name = getattr(spec.arg, "name", "")
+            if spec.kind.name != "USER_INPUT":
+                self.names[name] = spec.target or ""
+                self.kinds[name] = "parameter" if spec.kind.name == "PARAMETER" else "constant"
+            if "_frozen_param" in (spec.target or ""):
+                self.kinds[name] = "parameter"
+
+    def get(self, node: Any) -> Any:
+        """Return the value of a placeholder, an attribute or a literal; None if unknown."""
+        if not isinstance(node, torch.fx.Node):
+            return node
+        if node.op == "get_attr":
+            found: Any = self.module
+            for part in str(node.target).split("."):
+                found = getattr(found, part, None)
+            return found
+        return self._tensors.get(self.names.get(node.name, ""))
+
+
+def _numbers(value: Any) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        return list(value.detach().flatten().tolist())
+    return [value] if isinstance(value, (int, float)) else []
+
+
+def qparams(node: torch.fx.Node, values: Values) -> QParams | None:
+    """Return the grid that a quantize or dequantize operation uses, if it is fixed.
+
+    Source: schemas of ``quantized_decomposed.(de)quantize_per_tensor`` (input, scale, zero_point,
+    quant_min, quant_max, dtype) and ``_per_channel`` (an axis after zero_point) in torchao.
+    """
+    args = list(node.args)
+    axis = None
+    if "per_channel" in op_name(node) and len(args) > _QUANTIZE_ARGUMENTS:
+        axis = int(args.pop(3))
+    if len(args) < _QUANTIZE_ARGUMENTS:
+        return None
+    scale, zero_point = _numbers(values.get(args[1])), _numbers(values.get(args[2]))
+    if not scale or not all(isinstance(limit, int) for limit in args[3:5]):
+        return None
+    return QParams(
+        dtype_name(args[5]),
+        tuple(float(step) for step in scale[:CHANNELS_SHOWN]),
+        tuple(int(code) for code in zero_point[:CHANNELS_SHOWN]),
+        args[3], args[4], axis,
+    )  # fmt: skip
+
+
+def literals(node: torch.fx.Node) -> dict[str, str]:
+    """Return the arguments that are not tensors, by the operator's own names for them."""
+    named_op = overload(node.target)
+    names = [argument.name for argument in named_op._schema.arguments] if named_op else []  # noqa: SLF001
+    named = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    found = {}
+    for name, value in named.items():
+        if value is None or _holds_node(value):
+            continue
+        found[name] = dtype_name(value)
+    return found
+
+
+def _holds_node(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(_holds_node(item) for item in value)
+    return isinstance(value, torch.fx.Node)
+
+
+def observer_attrs(observer: Any) -> dict[str, str]:
+    """Return what an inserted observer watches for: its class, type, range and scheme."""
+    found = {"observer": type(observer).__name__}
+    for name, attribute in (
+        ("dtype", "dtype"), ("quant_min", "quant_min"), ("quant_max", "quant_max"),
+        ("qscheme", "qscheme"), ("axis", "ch_axis"),
+    ):  # fmt: skip
+        value = getattr(observer, attribute, None)
+        if value is not None:
+            found[name] = dtype_name(value)
+    for name in ("min_val", "max_val"):
+        value = getattr(observer, name, None)
+        if isinstance(value, torch.Tensor) and value.numel() == 1 and value.isfinite():
+            found[name] = f"{float(value):.6g}"
+    return found
+
+
+PROGRAM_FILE = "program.pt2"
+# Marks a quantize node whose tensor stays as it is: only what reads it there rounds it.
+DYNAMIC = "quantized by its reader"
+_CONTROL_FLOW = ("cond", "while_loop")
+
+
+def save(program: torch.export.ExportedProgram, folder: Path) -> None:
+    """Write a program as ``program.pt2`` into a result folder.
+
+    Its example inputs stay out: torch would pickle them, and results hold no pickles.
+    """
+    inputs = program._example_inputs  # noqa: SLF001 - no public way to leave them out
+    program._example_inputs = None  # noqa: SLF001
+    try:
+        torch.export.save(program, str(folder / PROGRAM_FILE))
+    finally:
+        program._example_inputs = inputs  # noqa: SLF001
+
+
+def load(folder: Path) -> torch.export.ExportedProgram:
+    """Read a program that ``save`` wrote."""
+    return torch.export.load(str(folder / PROGRAM_FILE))
+
+
+def is_control_flow(node: torch.fx.Node) -> bool:
+    """Return whether a node runs one of several subgraphs."""
+    return node.op == "call_function" and getattr(node.target, "__name__", "") in _CONTROL_FLOW
+
+
+def has_control_flow(graph_module: torch.fx.GraphModule) -> bool:
+    """Return whether a graph holds ``torch.cond`` or ``while_loop``."""
+    return any(is_control_flow(node) for node in graph_module.graph.nodes)
+
+
+def written_buffers(graph_module: torch.fx.GraphModule) -> dict[str, str]:
+    """Return the buffers that a graph writes, each with the node that writes it last."""
+    written = {}
+    for node in graph_module.graph.nodes:
+        if _is_write(node) and node.args[0].op == "get_attr":
+            written[str(node.args[0].target)] = str(node.name)
+    return written
+
+
+def is_constant(node: torch.fx.Node) -> bool:
+    """Return whether a node is an attribute that its graph does not write."""
+    written = any(_is_write(user) and user.args[0] is node for user in node.users)
+    return node.op == "get_attr" and not written
+
+
+def drop_unused(graph: torch.fx.Graph) -> None:
+    """Take out of a graph what nobody reads; what it writes into its buffers stays."""
+    graph.eliminate_dead_code(lambda node: node.is_impure() or _is_write(node))
+
+
+def without_writes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program that computes what its buffers become, and writes them at its end.
+
+    So does ExecuTorch's export of language models (1.5.1, ``extension/llm/export/builder.py``):
+    Arm's quantizer has no patterns for operators that write into a buffer. A program that writes
+    none is returned as it is.
+    """
+    if not any(_writes_buffer(node, program) for node in program.graph.nodes):
+        return program
+    functional = program.run_decompositions({})
+    return functional if functional.graph_signature.buffers_to_mutate else program
+
+
+def _writes_buffer(node: torch.fx.Node, program: torch.export.ExportedProgram) -> bool:
+    if not _is_write(node):
+        return False
+    at = node
+    while at.op == "call_function" and at.args and isinstance(at.args[0], torch.fx.Node):
+        at = at.args[0]
+    return at.name in program.graph_signature.inputs_to_buffers
+
+
+def _is_write(node: torch.fx.Node) -> bool:
+    target = node.target
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):  # noqa: SLF001
+        return False
+    mutable = target._schema.is_mutable  # noqa: SLF001 - no public name
+    return bool(mutable and node.args and isinstance(node.args[0], torch.fx.Node))
+
+
+def write_nowhere(graph_module: torch.fx.GraphModule, *, but_buffers: bool = False) -> None:
+    """Put operators that return a new tensor in place of those that write into their input.
+
+    Then the value of every node stays what it was when it was computed. Whoever read the input
+    after the write reads the result. With ``but_buffers`` what the program keeps in its buffers is
+    still written there.
+    """
+    order = {node: place for place, node in enumerate(graph_module.graph.nodes)}
+    for node, place in order.items():
+        packet = _without_write(node)
+        if packet is None:
+            continue
+        written = node.args[0]
+        assert isinstance(written, torch.fx.Node)
+        if but_buffers and written.op == "get_attr":
+            continue
+        for user in list(written.users):
+            if order[user] > place:
+                user.replace_input_with(written, node)
+        node.target = packet
+    graph_module.recompile()
+
+
+def _without_write(node: torch.fx.Node) -> Any:
+    """Return the operator that computes what one that writes into its input does, or None."""
+    if not isinstance(node.target, torch._ops.OpOverload):  # noqa: SLF001
+        return None
+    packet, _, overload = node.target.name().rpartition("::")[2].partition(".")
+    if not node.target._schema.is_mutable or not packet.endswith("_"):  # noqa: SLF001
+        return None
+    found = getattr(torch.ops.aten, packet[:-1], None)
+    return getattr(found, overload or "default", None)
+
+
+def module_of(node: torch.fx.Node) -> str:
+    """Return the dotted name of the innermost module a node came from; "" for the root."""
+    stack = node.meta.get("nn_module_stack") or {}
+    names = [str(entry[0]) for entry in stack.values()]
+    return re.sub(r"@\d+$", "", names[-1]).removeprefix("L['self'].") if names else ""
+
+
+def op_of(node: torch.fx.Node) -> str:
+    """Return an operator's dotted name, e.g. ``aten.conv2d.default``."""
+    return op_name(node)
+
+
+def origin_of(node: torch.fx.Node) -> str:
+    """Return the name that the exporter recorded for the node this one was made of, or ""."""
+    name, origin = "", node.meta.get("from_node")
+    while origin:
+        name, origin = origin[0].name, origin[0].from_node
+    return str(name)

@@ -1,0 +1,64 @@
+"""A project's rules on an exported graph, for targets that bring no quantizer of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from workbench.engine.fx import modules, programs
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.project.rules import ModuleRef, NodeRef, by_strength, matches_node
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import fx
+
+    from workbench.project.model import Project, Rule
+
+
+@dataclass
+class GraphRules:
+    """The project's rules, and what they did: the rule that won a node, and that quantized it.
+
+    ``told`` says why a node is not quantized that a rule wants to be, or what is odd about one that
+    is; ``kept_off`` are the nodes that rules keep off the device.
+    """
+
+    project: Project
+    won: dict[fx.Node, Rule] = field(default_factory=dict)
+    placed: dict[fx.Node, Rule] = field(default_factory=dict)
+    told: dict[fx.Node, str] = field(default_factory=dict)
+    kept_off: set[fx.Node] = field(default_factory=set)
+
+    def decide(self, graph: fx.Graph) -> None:
+        """Find for every operator the strongest rule that speaks of it."""
+        rules = by_strength(self.project.rules)
+        for node in graph.nodes:
+            if node.op != "call_function":
+                continue
+            frames = modules.frames(node.meta.get("nn_module_stack"))
+            refs = tuple(ModuleRef(path, type_name) for path, _, type_name in frames)
+            seen = NodeRef(node.name, programs.op_of(node), refs)
+            matching = [rule for rule in rules if matches_node(rule, seen)]
+            if any(rule.keeps_off for rule in matching):
+                self.kept_off.add(node)
+            if precise := [rule for rule in matching if not rule.keeps_off]:
+                self.won[node] = precise[0]
+
+
+def rules_of(project: Project, folder: Path) -> GraphRules:
+    """Return the project's rules, ready for a graph; plug-ins decide nothing here.
+
+    Raises:
+        WorkbenchError: rules assign what the target does not take.
+    """
+    del folder
+    target, problems = target_of(project.target.id), []
+    for rule in (r for r in project.rules if r.enabled and not r.keeps_off):
+        if said := target.refusal(project.target, project.config_of(rule), rule.kind):
+            problems.append(ErrorInfo(message=said, where=Place(kind="rule", id=rule.id)))
+    if problems:
+        raise WorkbenchError(problems)
+    return GraphRules(project)

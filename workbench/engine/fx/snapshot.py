@@ -1,0 +1,274 @@
+"""Turn a torch program at any level into a torch-free picture of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.export import ExportedProgram
+
+from workbench.engine.fx import modules, programs
+from workbench.engine.fx.modules import Location, list_modules
+from workbench.engine.quantization.observers import BRANCHES
+from workbench.graph.snapshot import Edge, GraphSnapshot, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from workbench.engine.fx.modules import Program
+    from workbench.graph.snapshot import Module, NodeKind, TensorInfo
+
+_FOLLOWERS = ("quantize", "dequantize", "observer")
+_FOLDED = ("parameter", "constant")
+
+
+def snapshot(
+    program: Program,
+    level: str,
+    modules: torch.nn.Module | Sequence[Module] | None = None,
+) -> GraphSnapshot:
+    """Return the picture of a program.
+
+    Args:
+        program: An exported program (float, re-exported or edge), or a prepared or converted
+            graph module.
+        level: Name of the level, e.g. ``float``.
+        modules: The model, or the modules of another snapshot of it. Without it the modules are
+            those which the operations name, and only an exported program tells their size.
+
+    Returns:
+        Every operation in execution order. The graphs inside of ``cond``, ``while_loop`` and
+        delegates are nested: their nodes are named ``<node>/<branch>/<name>``.
+    """
+    walk = _Walk()
+    walk.add(program, _Frame())
+    drafts = _placed(walk.drafts)
+    nodes = tuple(draft.freeze() for draft in drafts)
+    known = {node.id for node in nodes}
+    edges = tuple(
+        Edge(source, draft.id, output, position)
+        for draft in drafts
+        for position, (source, output) in enumerate(draft.inputs)
+        if source in known
+    )
+    return GraphSnapshot(level, nodes, edges, list_modules(program, modules, walk.types))
+
+
+@dataclass(slots=True)
+class _Draft:
+    id: str
+    op: str
+    kind: NodeKind
+    place: Location | None
+    outputs: tuple[TensorInfo, ...]
+    source: str
+    attrs: dict[str, str]
+    inputs: list[tuple[str, int]] = field(default_factory=list)
+
+    def freeze(self) -> Node:
+        place = self.place or Location()
+        return Node(
+            self.id, self.op, self.kind, place.module, place.call, place.group, self.outputs,
+            self.source, self.attrs,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What a nested graph inherits: id prefix, place, and the operands it is called with."""
+
+    prefix: str = ""
+    place: Location = field(default_factory=Location)
+    operands: tuple[str, ...] = ()
+
+
+class _Walk:
+    """Collects the operations of a program and of the programs inside of it."""
+
+    def __init__(self) -> None:
+        self.drafts: list[_Draft] = []
+        self.types: dict[str, str] = {}
+        self._by_id: dict[str, _Draft] = {}
+
+    def add(self, program: Program, frame: _Frame) -> str:
+        """Add all nodes; return the id of the output node."""
+        values = programs.Values(program)
+        names: dict[str, str] = {}
+        operands = iter(frame.operands)
+        output = ""
+        for node in values.module.graph.nodes:
+            names[node.name] = frame.prefix + node.name
+            if node.op == "get_attr" and isinstance(values.get(node), torch.nn.Module):
+                continue
+            draft = self._draft(node, values, names, frame)
+            if draft.kind == "input" and frame.prefix:
+                operand = next(operands, "")
+                if operand in self._by_id and self._by_id[operand].kind in _FOLDED:
+                    names[node.name] = operand
+                    continue
+                draft.inputs = [(operand, 0)] if operand else []
+            if draft.kind in ("control", "delegate"):
+                self._nest(node, values, names, draft)
+            self.drafts.append(draft)
+            self._by_id[draft.id] = draft
+            output = draft.id if draft.kind == "output" else output
+        return output
+
+    def _draft(
+        self, node: torch.fx.Node, values: programs.Values, names: dict[str, str], frame: _Frame
+    ) -> _Draft:
+        op, kind = programs.op_name(node), self._kind(node, values)
+        held = values.get(node) if kind in _FOLDED else None
+        for path, _, type_name in modules.frames(node.meta.get("nn_module_stack")):
+            self.types.setdefault(path, type_name)
+        draft = _Draft(
+            names[node.name], op, kind, self._place(node, kind, frame),
+            programs.tensors(node.meta.get("val", held)),
+            modules.source_line(node.meta.get("stack_trace")), _attrs(node, kind, values),
+        )  # fmt: skip
+        draft.inputs = [(names[source.name], _output_index(node)) for source in _arguments(node)]
+        if kind == "observer":
+            draft.op = draft.attrs["observer"]
+        if kind in ("quantize", "dequantize"):
+            self._quantize(node, draft, values)
+        return draft
+
+    @staticmethod
+    def _kind(node: torch.fx.Node, values: programs.Values) -> NodeKind:
+        if node.op == "placeholder":
+            return values.kinds.get(node.name, "input")
+        if node.op == "get_attr":
+            is_parameter = isinstance(values.get(node), torch.nn.Parameter)
+            named = str(node.target).startswith(("_param_constant", "_frozen_param"))
+            return "parameter" if is_parameter or named else "constant"
+        if node.op == "call_module":
+            module = values.module.get_submodule(str(node.target))
+            return "observer" if hasattr(module, "calculate_qparams") else "call"
+        op = programs.op_name(node)
+        if op == "executorch_call_delegate":
+            return "delegate"
+        if isinstance(node.target, torch._ops.HigherOrderOperator):  # noqa: SLF001
+            return "control"
+        return "output" if node.op == "output" else programs.quantize_kind(op) or "call"
+
+    @staticmethod
+    def _place(node: torch.fx.Node, kind: NodeKind, frame: _Frame) -> Location | None:
+        if kind in ("input", "output"):
+            return frame.place
+        place = modules.locate(node.meta.get("nn_module_stack"))
+        if place is None or (kind in _FOLLOWERS and not place.group):
+            return None
+        if not frame.prefix:
+            return place
+        return replace(place, group=frame.place.group + place.group)
+
+    def _quantize(self, node: torch.fx.Node, draft: _Draft, values: programs.Values) -> None:
+        grid = programs.qparams(node, values)
+        if grid is None or not draft.inputs:
+            return
+        source = self._by_id.get(draft.inputs[0][0])
+        outputs = draft.outputs or (source.outputs[:1] if source else ())
+        dtype = grid.dtype if draft.kind == "quantize" else "float32"
+        draft.outputs = tuple(replace(info, dtype=dtype, qparams=grid) for info in outputs)
+        if source and source.kind in _FOLDED:
+            source.outputs = tuple(replace(info, qparams=grid) for info in source.outputs)
+
+    def _nest(
+        self,
+        node: torch.fx.Node,
+        values: programs.Values,
+        names: dict[str, str],
+        draft: _Draft,
+    ) -> None:
+        """Add the graphs that a node calls, before it, and let it read their outputs."""
+        graphs = [
+            (argument, values.get(argument))
+            for argument in node.all_input_nodes
+            if argument.op == "get_attr" and isinstance(values.get(argument), torch.nn.Module)
+        ]
+        place = draft.place or Location()
+        group = (*place.group, node.name)
+        draft.place = Location(place.module, place.call, group)
+        operands = [argument for argument in node.args if isinstance(argument, (tuple, list))]
+        flat = [name for argument in operands for name in _named(argument, names)]
+        if draft.kind == "delegate":
+            flat = _named(node.args[1:], names)
+        own = {names[argument.name] for argument, _ in graphs}
+        draft.inputs = [(source, 0) for source, _ in draft.inputs if source not in own]
+        branches = BRANCHES.get(draft.op, ())
+        for position, (argument, module) in enumerate(graphs):
+            name = str(getattr(module, "backend_id", argument.target))
+            branch = branches[position] if position < len(branches) else name
+            inner = getattr(module, "original_module", module)
+            if not isinstance(inner, (ExportedProgram, torch.fx.GraphModule)):
+                continue
+            below = Location(place.module, place.call, (*group, branch))
+            frame = _Frame(f"{draft.id}/{branch}/", below, tuple(flat))
+            result = self.add(inner, frame)
+            draft.inputs = [edge for edge in draft.inputs if edge[0] not in flat]
+            draft.inputs.append((result, 0))
+
+
+def _named(arguments: Any, names: dict[str, str]) -> list[str]:
+    return [
+        names.get(item.name, "") if isinstance(item, torch.fx.Node) else "" for item in arguments
+    ]
+
+
+def _arguments(node: torch.fx.Node) -> list[torch.fx.Node]:
+    found: list[torch.fx.Node] = []
+    torch.fx.map_arg((node.args, node.kwargs), found.append)
+    return found
+
+
+def _output_index(node: torch.fx.Node) -> int:
+    """Return which output a ``getitem`` takes; other nodes take whole tensors."""
+    is_item = getattr(node.target, "__name__", "") == "getitem" and len(node.args) > 1
+    return node.args[1] if is_item and isinstance(node.args[1], int) else 0
+
+
+def _attrs(node: torch.fx.Node, kind: NodeKind, values: programs.Values) -> dict[str, str]:
+    if kind == "observer":
+        return programs.observer_attrs(values.module.get_submodule(str(node.target)))
+    found = {} if kind in _FOLLOWERS else programs.literals(node)
+    if kind in _FOLDED:
+        found["target"] = values.names.get(node.name, str(node.target))
+    if kind == "delegate":
+        lowered = values.get(node.args[0])
+        found["backend"] = str(getattr(lowered, "backend_id", ""))
+        found["bytes"] = str(len(getattr(lowered, "processed_bytes", b"")))
+    if "debug_handle" in node.meta:
+        found["debug_handle"] = str(node.meta["debug_handle"])
+    if origin := programs.origin_of(node):
+        found["origin"] = origin
+    return found
+
+
+def _outside(draft: _Draft) -> Location | None:
+    """Return where the result of an operation is: a nested graph's is outside of its group."""
+    place = draft.place
+    if place is None or draft.kind not in ("control", "delegate"):
+        return place
+    return replace(place, group=place.group[:-1])
+
+
+def _placed(drafts: list[_Draft]) -> list[_Draft]:
+    """Give every draft a place: followers stand with what they follow, operands with their user."""
+    by_id = {draft.id: draft for draft in drafts}
+    users: dict[str, list[_Draft]] = {}
+    for draft in drafts:
+        for source, _ in draft.inputs:
+            users.setdefault(source, []).append(draft)
+        producer = by_id.get(draft.inputs[0][0]) if draft.inputs else None
+        if producer is None:
+            continue
+        if draft.place is None and producer.kind not in _FOLDED:
+            draft.place = _outside(producer)
+        if not draft.outputs and draft.kind == "observer":
+            draft.outputs = producer.outputs[:1]
+    for draft in reversed(drafts):
+        if draft.place is None:
+            found = [user.place for user in users.get(draft.id, ()) if user.place]
+            draft.place = modules.common(found)
+    return drafts

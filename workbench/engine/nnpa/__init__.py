@@ -1,1 +1,0 @@
-"""Arithmetic of int8 dynamic quantization on IBM Telum II's NNPA, emulated."""

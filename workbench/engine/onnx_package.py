@@ -1,0 +1,135 @@
+"""What leaves the workbench for a compiler elsewhere: model, commands, vectors, manifest."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from workbench.deploy.firmware_files import digest, file_stem
+from workbench.engine.data.evaluation import calibration_samples
+from workbench.engine.quality.measures import tensors_of
+from workbench.engine.quality.stateful_execution import stepping
+from workbench.pipeline.plan import tool_versions
+from workbench.results import (
+    CONFIG_FILE,
+    MODEL_FILE,
+    Deliverable,
+    LowerResult,
+    PackageResult,
+    save_result,
+)
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from workbench.engine.context import StageContext
+    from workbench.engine.data import Sample
+    from workbench.engine.quality.stateful_execution import Steps
+    from workbench.results import ExportedModel
+
+VECTORS = 4
+
+
+def hand_on(context: StageContext, lowered: LowerResult, exported: ExportedModel) -> None:
+    """Leave the deliverables; the same project gives the same bytes."""
+    written = []
+    for name, data, purpose in _files(context, exported):
+        (context.out / name).write_bytes(data)
+        written.append(
+            Deliverable(name=name, bytes=len(data), sha256=digest(data), purpose=purpose)
+        )
+    manifest = json.dumps(_manifest(context, lowered, exported, written), indent=2, sort_keys=True)
+    data = f"{manifest}\n".encode()
+    (context.out / "manifest.json").write_bytes(data)
+    written.append(Deliverable(name="manifest.json", bytes=len(data), sha256=digest(data),
+                               purpose="what made it"))  # fmt: skip
+    emulation = target_of(context.project.target.id).emulation
+    result = PackageResult(
+        files=tuple(written), kernels=(), method_pool_bytes=0, scratch_pool_bytes=0,
+        planned_bytes=(),
+        note=f"The compiler runs elsewhere, by the commands beside the model. Numbers are "
+        f"{emulation}. {exported.check.sentence}",
+    )  # fmt: skip
+    save_result(result, context.out)
+
+
+def _files(context: StageContext, exported: ExportedModel) -> Iterator[tuple[str, bytes, str]]:
+    source, stem = context.path("lower"), file_stem(context.project.name)
+    yield f"{stem}.onnx", (source / MODEL_FILE).read_bytes(), "the model for the compiler"
+    if exported.config:
+        yield f"{stem}.json", (source / CONFIG_FILE).read_bytes(), "what the compiler excludes"
+    yield f"{stem}.commands.sh", _commands(exported, stem).encode(), "how to compile it"
+    yield f"{stem}.vectors.npz", _vectors(context), "inputs with float and emulated outputs"
+
+
+def _commands(exported: ExportedModel, stem: str) -> str:
+    """Return the command lines as a script; all but the first are comments."""
+    lines = ["#!/bin/sh", "set -e"]
+    for number, (title, text) in enumerate(exported.commands):
+        shown = text.replace(MODEL_FILE, f"{stem}.onnx").replace(CONFIG_FILE, f"{stem}.json")
+        shown = shown.replace("-o model ", f"-o {stem} ")
+        lines += ["", f"# {title}", f"# {shown}" if number else shown]
+    lines += ["", *(f"# {note}" for note in exported.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def _vectors(context: StageContext) -> bytes:
+    """Return a few inputs, the float model's outputs and those of the main reading.
+
+    What a program keeps between calls stands after its own inputs and outputs; samples follow each
+    other, each side with what it kept itself.
+    """
+    program = context.hot("export")
+    kept = tuple(program.graph_signature.buffers_to_mutate.values())
+    floats, emulated = program.module(check_guards=False), context.hot("convert").module
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    with torch.no_grad(), stepping(floats) as ours, stepping(emulated) as theirs:
+        for number, sample in enumerate(calibration_samples(context)):
+            if number == VECTORS:
+                break
+            inputs, outputs = _step(ours, sample, kept)
+            found = {"input": inputs, "float": outputs, "emulated": _step(theirs, sample, kept)[1]}
+            for name, tensors in found.items():
+                arrays |= {f"{number}/{name}{i}": t.numpy() for i, t in enumerate(tensors)}
+    written = io.BytesIO()
+    np.savez(written, **arrays)
+    return written.getvalue()
+
+
+def _step(
+    steps: Steps, sample: Sample, kept: Sequence[str]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return all inputs and outputs of the next step, those that are kept last."""
+    inputs = steps.inputs(sample)
+    before = [steps.module.get_buffer(name).clone() for name in kept]
+    outputs = tensors_of(steps.module(*inputs))
+    steps.took(sample, outputs)
+    after = [steps.module.get_buffer(name).clone() for name in kept]
+    return [*tensors_of(inputs), *before], [*outputs, *after]
+
+
+def _manifest(
+    context: StageContext, lowered: LowerResult, exported: ExportedModel, files: list[Deliverable]
+) -> dict[str, Any]:
+    project = context.project
+    target = target_of(project.target.id)
+    return {
+        "project": project.name,
+        "target": {"id": lowered.target, "options": target.complete(project.target).options},
+        "numbers": target.emulation,
+        "tools": tool_versions(),
+        "rules": [
+            {"call": kind, "match": match, "config": config.model_dump() if config else None}
+            for kind, match, config in project.quantizer_calls()
+        ],
+        "files": [file.model_dump() for file in files],
+        "onnx": {"opset": exported.opset, "ir_version": exported.ir_version},
+        "products": [product.model_dump() for product in exported.products],
+        "commands": dict(exported.commands),
+        "notes": list(exported.notes),
+    }

@@ -1,0 +1,150 @@
+"""Passes over data, faster where that changes no bit."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from workbench.engine.acceleration import gate, statistics
+from workbench.engine.acceleration.calibration import quick_calibration
+from workbench.engine.acceleration.convert import RangeMemory, remembered_ranges
+from workbench.engine.acceleration.evaluation import fast_quantized_module
+from workbench.engine.acceleration.lazy_recompile import lazy_recompile
+from workbench.engine.acceleration.preparing import TransformMemory, remembered_transforms
+from workbench.engine.fx import programs
+from workbench.engine.fx.branches import own_branches
+from workbench.engine.quality.references import reference_of
+from workbench.engine.quality.tensors import QuickComparison, TensorComparison
+from workbench.engine.quantization.statistics_cache import memory_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+    from workbench.engine.context import StageContext
+    from workbench.engine.quality.references import FloatReference
+    from workbench.engine.quantization.sample_extrema import Witnesses
+    from workbench.engine.quantization.statistics_cache import StatisticsMemory
+
+_MEMORY = "range memory"
+_TRANSFORMS = "transform memory"
+
+
+def _allowed(context: StageContext) -> bool:
+    return context.accelerate and gate.approve(context.log)
+
+
+@contextmanager
+def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
+    """Give the float program's module to prepare; prepare it while the block runs."""
+    program: torch.export.ExportedProgram = context.hot("export")
+    # With guards the module holds a call_module node on which the Arm passes fail.
+    make = partial(program.module, check_guards=False)
+    changed = context.project.improvers or context.project.trained_weights
+    remembers = program.graph_signature.buffers_to_mutate
+    usual = changed or remembers or programs.has_control_flow(program)
+    if usual or not _allowed(context):
+        yield own_branches(make())
+        return
+    key = context.plan.key("export")
+    memory = context.store.get(_TRANSFORMS, key)
+    if memory is None:
+        memory = TransformMemory(make)
+        context.store.keep(_TRANSFORMS, key, memory)
+    with remembered_transforms(memory):
+        yield memory.module()
+
+
+def quantized_module(context: StageContext) -> torch.fx.GraphModule:
+    """Return the converted module, or the equal one that runs faster."""
+    converted: torch.fx.GraphModule = context.hot("convert").module
+    return fast_quantized_module(converted) if _allowed(context) else converted
+
+
+def tensor_comparison(context: StageContext, reference: FloatReference | None) -> TensorComparison:
+    """Return what compares every tensor, fast if a reference may be used."""
+    prepared, converted = context.hot("calibrate").module, context.hot("convert").module
+    hashes = statistics.value_hashes(prepared) if reference is not None else None
+    if reference is None or hashes is None:
+        return TensorComparison(prepared, converted)
+    with lazy_recompile():
+        return QuickComparison(prepared, converted, hashes, reference)
+
+
+def float_reference(context: StageContext) -> FloatReference | None:
+    """Return what is known of the float side on the evaluation samples, if that may be used."""
+    return reference_of(context) if _allowed(context) else None
+
+
+class Calibration:
+    """One calibration of a prepared module, which answers from memory what was seen before.
+
+    ``is_answered`` tells that no data is needed; the witnesses then know all they would see.
+    """
+
+    def __init__(
+        self, context: StageContext, prepared: torch.fx.GraphModule, witnesses: Witnesses
+    ) -> None:
+        self.module = prepared
+        self.witnesses = witnesses
+        self.is_answered = False
+        self._keys: dict[str, str] = {}
+        self._memory: StatisticsMemory | None = None
+        self._quick = _allowed(context)
+        keys = statistics.statistics_keys(prepared) if self._quick else None
+        if keys is None:
+            return
+        self._keys, self._memory = keys, memory_of(context)
+        known = self._memory.known
+        unanswered = statistics.unanswered(prepared, keys, known)
+        statistics.replay(prepared, known, keys)
+        for name, key in keys.items():
+            if key in known:
+                witnesses.recall(name, known[key])
+        self.is_answered = bool(self._memory.samples) and not unanswered
+        if self.is_answered:
+            witnesses.samples = list(self._memory.samples)
+
+    @contextmanager
+    def observing(self) -> Iterator[None]:
+        """Let the observers that know nothing yet observe what runs in the block, quickly."""
+        if not self._quick:
+            yield
+            return
+        known = self._memory.known if self._memory is not None else {}
+        with (
+            quick_calibration(self.module),
+            statistics.only_missing(self.module, self._keys, known),
+        ):
+            yield
+
+    def remember(self) -> None:
+        """Keep what the observers have seen, for later configurations."""
+        if self._memory is None:
+            return
+        missing = [name for name, key in self._keys.items() if key not in self._memory.known]
+        found = {
+            self._keys[name]: {
+                **statistics.statistics(self.module, name),
+                **self.witnesses.account(name),
+            }
+            for name in missing
+        }
+        if found:
+            self._memory.add(found, self.witnesses.samples)
+
+
+@contextmanager
+def searching_ranges(context: StageContext) -> Iterator[None]:
+    """Remember searches for a grid over all edits that keep a tensor's histogram."""
+    if not _allowed(context):
+        yield
+        return
+    memory = context.store.get(_MEMORY, "")
+    if memory is None:
+        memory = RangeMemory()
+        context.store.keep(_MEMORY, "", memory)
+    with remembered_ranges(memory):
+        yield

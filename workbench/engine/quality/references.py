@@ -1,0 +1,125 @@
+"""What the float model gives on the evaluation samples: computed once for each set of samples."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from workbench.engine.quality.measures import Accumulator
+from workbench.engine.quality.stateful_execution import stepping
+from workbench.pipeline.plan import reading_of
+from workbench.results import SampleQuality
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workbench.engine.context import StageContext
+    from workbench.engine.data import Sample, Samples
+
+    Pair = tuple[Sample, list[torch.Tensor]]
+    from collections.abc import Sequence
+
+    from workbench.engine.data import Sample
+
+
+KEPT_BYTES = 256 << 20
+_NAME = "float reference"
+
+
+@dataclass
+class FloatReference:
+    """Samples with the float model's outputs, and values inside of it, within a bound of memory.
+
+    ``pairs`` is None while they were not all seen, or if they are too large to keep. ``values``
+    holds tensors by the hash of the float sub-graph before them and the place of the sample;
+    ``sums`` compares of whole passes by the hashes of both sides.
+    """
+
+    pairs: list[Pair] | None = None
+    values: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
+    sums: dict[tuple[str, str], Accumulator] = field(default_factory=dict)
+    _bytes: int = 0
+
+    def keep(self, digest: str, place: int, value: torch.Tensor) -> None:
+        """Keep one value if there is room; the first to come stay."""
+        if self._bytes + value.nbytes <= KEPT_BYTES and (digest, place) not in self.values:
+            self.values[digest, place] = value
+            self._bytes += value.nbytes
+
+
+def reference_of(context: StageContext) -> FloatReference:
+    """Return the reference for the project's float program and evaluation samples."""
+    read = reading_of(context.project, context.folder, context.cache, "evaluation.data")
+    limit, threads = context.project.evaluation.limit, torch.get_num_threads()
+    said = json.dumps([context.plan.key("export"), read, limit, threads], sort_keys=True)
+    key = hashlib.sha256(said.encode()).hexdigest()
+    found: FloatReference | None = context.store.get(_NAME, key)
+    if found is None:
+        found = FloatReference()
+        context.store.keep(_NAME, key, found)
+    return found
+
+
+def pairs(
+    context: StageContext, samples: Samples, reference: FloatReference | None
+) -> Iterator[Pair]:
+    """Yield up to the project's limit of samples, each with the float model's outputs.
+
+    Without a ``reference`` every sample is read and run.
+    """
+    limit = context.project.evaluation.limit
+    if reference is not None and reference.pairs is not None:
+        yield from reference.pairs
+        return
+    seen: list[Pair] = []
+    size = 0
+    with stepping(context.hot("export").module(check_guards=False)) as floating:
+        for number, sample in enumerate(samples):
+            if number == limit:
+                break
+            floats = floating(sample)
+            yield sample, floats
+            size += sum(tensor.nbytes for tensor in (*sample.inputs, *floats))
+            if size <= KEPT_BYTES:
+                seen.append((sample, floats))
+    if reference is not None and size <= KEPT_BYTES:
+        reference.pairs = seen
+
+
+KEPT = 50
+
+
+@dataclass
+class WorstSamples:
+    """Compares sample by sample, over all outputs together."""
+
+    found: list[SampleQuality] = field(default_factory=list)
+
+    def add(
+        self, sample: Sample, floats: Sequence[torch.Tensor], quantized: Sequence[torch.Tensor]
+    ) -> None:
+        """Take in what both sides gave for one sample."""
+        sums = Accumulator()
+        for a, b in zip(floats, quantized, strict=True):
+            sums.add(a, b)
+        is_labelled = sample.label is not None
+        self.found.append(SampleQuality(
+            sample=sample.index, sqnr_db=sums.sqnr_db, max_abs_error=sums.worst,
+            label=sample.label,
+            float_class=int(floats[0].argmax()) if is_labelled else None,
+            quantized_class=int(quantized[0].argmax()) if is_labelled else None,
+        ))  # fmt: skip
+
+    def result(self) -> tuple[SampleQuality, ...]:
+        """Return the worst samples, those with another class first, then by SQNR."""
+
+        def badness(found: SampleQuality) -> tuple[bool, float]:
+            same = found.float_class == found.quantized_class
+            return same, math.inf if found.sqnr_db is None else found.sqnr_db
+
+        return tuple(sorted(self.found, key=badness)[:KEPT])

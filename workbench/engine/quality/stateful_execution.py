@@ -1,0 +1,134 @@
+"""Samples taken through a program in their order, with what goes from one to the next.
+
+A program may remember: in buffers that it writes, such as a decoder's caches of keys and values,
+or by outputs that are inputs of the next step. Everything else forgets, and runs as it always did.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from workbench.engine.fx import programs
+from workbench.engine.quality.measures import tensors_of
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import torch
+
+    from workbench.engine.data import Sample, Samples
+
+
+class Steps:
+    """Runs a module sample after sample. Its buffers are copies until ``close``."""
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        self.module = module
+        self._written = programs.written_buffers(module)
+        self._first = {name: module.get_buffer(name) for name in self._written}
+        self._carried: tuple[torch.Tensor, ...] = ()
+        self.reset()
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a step depends on those before it."""
+        return bool(self._written or self._carried)
+
+    def reset(self) -> None:
+        """Put back what was there before the first step."""
+        self._carried = ()
+        for name, first in self._first.items():
+            self._put(name, first.clone())
+
+    def close(self) -> None:
+        """Give the module its own buffers again."""
+        for name, first in self._first.items():
+            self._put(name, first)
+
+    def inputs(self, sample: Sample) -> tuple[torch.Tensor, ...]:
+        """Return what the module takes for the next sample, and begin anew where that does."""
+        if sample.begins:
+            self.reset()
+        if not self._carried:
+            return sample.inputs
+        return (*sample.inputs[: -sample.carried], *self._carried)
+
+    def took(
+        self, sample: Sample, outputs: Sequence[torch.Tensor],
+        values: Mapping[str, torch.Tensor] | None = None,
+    ) -> list[torch.Tensor]:  # fmt: skip
+        """Remember what a step gave; return the outputs that are not carried on.
+
+        Args:
+            sample: The step.
+            outputs: All of them.
+            values: The values of all operators, where the step could not write its buffers.
+        """
+        kept = len(outputs) - sample.carried
+        self._carried = tuple(outputs[kept:])
+        if values is not None:
+            for name, node in self._written.items():
+                self._put(name, values[node].clone())
+        return list(outputs[:kept])
+
+    def __call__(self, sample: Sample) -> list[torch.Tensor]:
+        """Run the module for the next sample; return the outputs that are not carried on."""
+        try:
+            outputs = self.module(*self.inputs(sample))
+        except IndexError as error:
+            if not (self._written or sample.carried):
+                raise
+            raise failure(
+                f"The model takes no token as sample {sample.index}: {error}.",
+                "Its caches hold fewer steps than a sequence has: shorten the sequences "
+                "(tokens, length), or give its own tokenizer.",
+                Place(kind="sample", id=str(sample.index)),
+            ) from error
+        return self.took(sample, tensors_of(outputs))
+
+    def _put(self, name: str, value: torch.Tensor) -> None:
+        owner, _, attribute = name.rpartition(".")
+        setattr(self.module.get_submodule(owner), attribute, value)
+
+
+def refuse_memory(module: torch.fx.GraphModule, samples: Samples, what: str, stage: str) -> None:
+    """Return if a sample's outputs depend on no sample before it.
+
+    Raises:
+        WorkbenchError: they do, and ``what`` takes samples one by one.
+    """
+    if programs.written_buffers(module) or samples.spell is not None:
+        raise failure(
+            f"{what} takes samples one by one, and this program remembers those before.",
+            "Compare configurations in Runs instead.",
+            Place(kind="stage", id=stage),
+        )
+
+
+@contextmanager
+def stepping(module: torch.fx.GraphModule) -> Iterator[Steps]:
+    """Give the steps of a module, whose own buffers stay as they are."""
+    steps = Steps(module)
+    try:
+        with plain_attention(when=steps.remembers):
+            yield steps
+    finally:
+        steps.close()
+
+
+@contextmanager
+def plain_attention(*, when: bool) -> Iterator[None]:
+    """Compute attention, and take it apart, operator by operator while the block runs.
+
+    So does ExecuTorch's export of language models (1.5.1, ``extension/llm/export/builder.py``):
+    fused kernels round otherwise, and come apart into other operators.
+
+    Args:
+        when: Whether to do so: for programs that remember.
+    """
+    with sdpa_kernel([SDPBackend.MATH]) if when else nullcontext():
+        yield

@@ -1,0 +1,230 @@
+"""Float against quantized at every tensor that exists on both sides."""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torchao.quantization.pt2e import ObserverBase
+
+from workbench.engine.acceleration.statistics import value_hashes
+from workbench.engine.acceleration.tapping import Tapped, tapped_float, tapped_quantized
+from workbench.engine.fx import programs
+from workbench.engine.quality.measures import Accumulator, tensors_of
+from workbench.engine.quality.stateful_execution import Steps
+from workbench.engine.quantization.observers import branches_of
+from workbench.results import TensorQuality
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from workbench.engine.data import Sample
+    from workbench.engine.quality.references import FloatReference
+
+
+# What follows the name of a condition in those of its branches' nodes.
+_TAKEN = ("/true/", "/false/")
+
+
+class Watched(torch.fx.Interpreter):
+    """Runs a graph and hands over the value of every operator; observers only pass through.
+
+    The branch that a condition takes is watched too, its values by the names that its nodes have.
+    What a loop repeats is not: both sides may repeat it a different number of times.
+    """
+
+    def __init__(
+        self, module: torch.fx.GraphModule, see: Callable[[str, torch.Tensor], None]
+    ) -> None:
+        shown = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        programs.write_nowhere(shown)
+        super().__init__(shown)
+        self._see = see
+        self._names = {id(branch): name for name, branch in branches_of(shown)}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        """Run one node and show its value."""
+        value = super().run_node(n)
+        if n.op in {"call_function", "placeholder"} and isinstance(value, torch.Tensor):
+            self._see(n.name, value)
+        return value
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Watch the branch that a condition takes."""
+        if target is not torch.ops.higher_order.cond:
+            return super().call_function(target, args, kwargs)
+        condition, *branches, operands = args
+        taken = branches[0] if bool(condition) else branches[1]
+        inside = self._names[id(taken)]
+        return Watched(taken, lambda name, value: self._see(f"{inside}{name}", value)).run(
+            *operands
+        )
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Skip observers."""
+        if isinstance(self.fetch_attr(str(target)), ObserverBase):
+            return args[0]
+        return super().call_module(target, args, kwargs)
+
+
+def watched(steps: Steps, sample: Sample) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+    """Take a step; return its outputs and the values of all operators."""
+    found: dict[str, torch.Tensor] = {}
+    outputs = Watched(steps.module, found.__setitem__).run(*steps.inputs(sample))
+    return steps.took(sample, tensors_of(outputs), found), found
+
+
+class TensorComparison:
+    """Accumulates over samples; the prepared graph is the float side, as both share names.
+
+    ``quantized`` are the steps of the quantized side: where it remembers, they can be gone on with.
+    """
+
+    def __init__(self, prepared: torch.fx.GraphModule, converted: torch.fx.GraphModule) -> None:
+        self._floating, self.quantized = Steps(prepared), Steps(converted)
+        names = nodes_by_name(converted)
+        self._nodes = {
+            name: node for name, node in nodes_by_name(prepared).items()
+            if name in names and _compared(node)
+        }  # fmt: skip
+        self._met: set[str] = set()
+        self._stands_for = {seen_as(name, names[name]): name for name in self._nodes}
+        self._sums = {name: Accumulator() for name in self._nodes}
+
+    def close(self) -> None:
+        """Give both programs their own buffers again."""
+        self._floating.close()
+        self.quantized.close()
+
+    def add(self, place: int, sample: Sample) -> list[torch.Tensor]:
+        """Run both sides on the sample at ``place``; return the outputs of the quantized side."""
+        floats = self._floats(place, sample)
+        outputs, values = self._quantized(sample)
+        for name, wanted in self._stands_for.items():
+            reference, value = floats.pop(wanted, None), values.get(name)
+            if reference is not None and value is not None and reference.shape == value.shape:
+                self._sums[wanted].add(reference, value)
+                self._met.add(wanted)
+        return outputs
+
+    def _floats(self, place: int, sample: Sample) -> dict[str, torch.Tensor]:
+        """Return the compared values of the float side."""
+        del place
+        found = watched(self._floating, sample)[1]
+        return {name: found[name] for name in self._sums if name in found}
+
+    def _quantized(self, sample: Sample) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+        """Return the outputs and the compared values of the quantized side."""
+        return watched(self.quantized, sample)
+
+    def result(self) -> Iterator[TensorQuality]:
+        """Yield the figures in execution order."""
+        ratios = {n: s.noise / s.signal for n, s in self._sums.items() if s.signal > 0}
+        total = sum(ratio for ratio in ratios.values() if math.isfinite(ratio))
+        for name, node in self._nodes.items():
+            sums, ratio = self._sums[name], ratios.get(name)
+            if "/" in name and name not in self._met:
+                # No sample took that branch, or never on both sides.
+                continue
+            yield TensorQuality(
+                tensor=name, module=programs.module_of(node), op=programs.op_of(node),
+                sqnr_db=sums.sqnr_db, cosine=sums.cosine, max_abs_error=sums.worst,
+                error_share=ratio / total if ratio is not None and total > 0 else None,
+            )  # fmt: skip
+
+
+class QuickComparison(TensorComparison):
+    """The same figures from compiled graphs, and float values of the past where they are known.
+
+    For programs that remember nothing: a step that is not taken is not remembered.
+    Exact for the reasons that ``acceleration/evaluation.py`` and ``statistics.py`` give.
+    """
+
+    def __init__(
+        self,
+        prepared: torch.fx.GraphModule,
+        converted: torch.fx.GraphModule,
+        hashes: Mapping[str, str],
+        reference: FloatReference,
+    ) -> None:
+        """Take the hash of every value of the prepared module, and the values known so far."""
+        super().__init__(prepared, converted)
+        self._hashes, self._reference = hashes, reference
+        self._pairs = self._pairs_of(value_hashes(converted) or {})
+        self._sums.update(
+            (name, reference.sums[pair])
+            for name, pair in self._pairs.items() if pair in reference.sums
+        )  # fmt: skip
+        self._stands_for = {
+            seen: name for seen, name in self._stands_for.items()
+            if self._pairs.get(name) not in reference.sums
+        }  # fmt: skip
+        self._wanted = set(self._stands_for.values())
+        self._fast = tapped_quantized(converted, self._stands_for)
+
+    def result(self) -> Iterator[TensorQuality]:
+        """Yield the figures, and keep the sums for tensors that an edit leaves as they are."""
+        for name, pair in self._pairs.items():
+            self._reference.sums[pair] = self._sums[name]
+        yield from super().result()
+
+    def _pairs_of(self, quantized: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+        """Return what decides the sums of each tensor: the sub-graphs before it on both sides."""
+        return {
+            name: (self._hashes[name], quantized[seen])
+            for seen, name in self._stands_for.items() if seen in quantized
+        }  # fmt: skip
+
+    @cached_property
+    def _float_side(self) -> Tapped:
+        return tapped_float(self._floating.module, self._wanted)
+
+    def _floats(self, place: int, sample: Sample) -> dict[str, torch.Tensor]:
+        keys = {name: (self._hashes[name], place) for name in self._wanted}
+        known = self._reference.values
+        if all(key in known for key in keys.values()):
+            return {name: known[key] for name, key in keys.items()}
+        _, found = self._float_side(*sample.inputs)
+        for name, value in found.items():
+            self._reference.keep(*keys[name], value)
+        return found
+
+    def _quantized(self, sample: Sample) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+        outputs, values = self._fast(*sample.inputs)
+        return tensors_of(outputs), values
+
+
+def _compared(node: torch.fx.Node) -> bool:
+    value = node.meta.get("val")
+    if node.op not in {"call_function", "placeholder"} or not isinstance(value, torch.Tensor):
+        return False
+    return value.is_floating_point()
+
+
+def nodes_by_name(module: torch.fx.GraphModule, inside: str = "") -> dict[str, torch.fx.Node]:
+    """Return the nodes of a program by name, those in the branches of its conditions too."""
+    found = {f"{inside}{node.name}": node for node in module.graph.nodes}
+    for below, branch in branches_of(module):
+        if below.endswith(_TAKEN):
+            found |= nodes_by_name(branch, f"{inside}{below}")
+    return found
+
+
+def visible(node: torch.fx.Node) -> torch.fx.Node:
+    """Return the node whose value the rest of a graph sees: the dequantize behind, if any."""
+    for user in node.users:
+        if programs.DYNAMIC in user.meta:
+            continue
+        if "quantize_per" in str(user.target) and "dequantize" not in str(user.target):
+            for behind in user.users:
+                if "dequantize_per" in str(behind.target):
+                    return behind
+    return node
+
+
+def seen_as(name: str, node: torch.fx.Node) -> str:
+    """Return the name of what the rest of the graph sees of a node, which may be in a branch."""
+    return f"{name[: name.rfind('/') + 1]}{visible(node).name}"

@@ -1,0 +1,107 @@
+"""The only mapping from our configs to torchao's specs, on top of the Arm backend's factories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from executorch.backends.arm.quantizer import (
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+    get_uint8_io_quantization_config,
+)
+from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
+from torchao.quantization.pt2e import FakeQuantize, MinMaxObserver, MovingAverageMinMaxObserver
+
+from workbench.engine.quantization.observers import FixedRangeObserver, PercentileObserver
+from workbench.project.configs import PluginConfig, integers_of
+
+if TYPE_CHECKING:
+    from workbench.engine.plugins import Plugins
+    from workbench.project.configs import Activation, AnyConfig, Observer, QuantConfig
+
+# Smallest scale per activation width, as the Arm backend's factories set it (ExecuTorch 1.5.1).
+_EPS = {"int8": 2**-16, "int16": 2**-12, "uint8": 2**-16}
+
+
+def arm_config(given: AnyConfig | None, plugins: Plugins, *, is_qat: bool = False) -> Any:
+    """Return the Arm backend's config; None leaves the part in float.
+
+    Stock choices return the factory's own object, so that bytes equal those of the plain API.
+    For training the observers are the factory's moving averages, save ranges that are given.
+
+    Raises:
+        WorkbenchError: it is a number format, or a plug-in does not give what it should.
+    """
+    if isinstance(given, PluginConfig):
+        return plugins.config(given.reference, is_qat=is_qat)
+    config = integers_of(given)
+    if config is None:
+        return None
+    stock = stock_config(config, is_qat=is_qat)
+    activation = config.activation
+    if is_qat:
+        return replace(stock, **dict.fromkeys(_BORDERS, _training_spec(stock, activation)))
+    if activation.observer.kind == "histogram" and _stock_symmetry(activation):
+        return stock
+    spec = _with_observer(stock.input_activation, activation, plugins)
+    return replace(stock, input_activation=spec, output_activation=spec)
+
+
+_BORDERS = ("input_activation", "output_activation")
+
+
+def _training_spec(stock: Any, activation: Activation) -> Any:
+    """Return a spec that rounds what it observes."""
+    spec, observer = stock.input_activation, activation.observer
+    scheme = torch.per_tensor_symmetric if activation.symmetric else torch.per_tensor_affine
+    if observer.kind != "fixed":
+        return spec if scheme is spec.qscheme else replace(spec, qscheme=scheme)
+    fixed = FixedRangeObserver.with_args(minimum=observer.minimum, maximum=observer.maximum)
+    rounding = FakeQuantize.with_args(observer=fixed, eps=_EPS[activation.dtype])
+    return replace(spec, qscheme=scheme, observer_or_fake_quant_ctr=rounding)
+
+
+def stock_config(config: QuantConfig, *, is_qat: bool = False) -> Any:
+    """Return the factory's config with the widths of ours; its label is that of ours too."""
+    per_channel = config.weight.per_channel
+    if config.activation.dtype == "uint8":
+        return get_uint8_io_quantization_config(is_qat=is_qat)
+    if config.activation.dtype == "int16":
+        return get_symmetric_a16w8_quantization_config(is_per_channel=per_channel, is_qat=is_qat)
+    if config.weight.bits == 4:
+        return get_symmetric_a8w4_quantization_config(is_per_channel=per_channel, is_qat=is_qat)
+    return get_symmetric_quantization_config(is_per_channel=per_channel, is_qat=is_qat)
+
+
+def _stock_symmetry(activation: Activation) -> bool:
+    return activation.symmetric == (activation.dtype == "int16")
+
+
+def _with_observer(spec: Any, activation: Activation, plugins: Plugins) -> Any:
+    scheme = torch.per_tensor_symmetric if activation.symmetric else torch.per_tensor_affine
+    own, eps = activation.observer, _EPS[activation.dtype]
+    if own.kind == "plugin":
+        observer = plugins.observer(own.plugin).with_args(eps=eps)
+    else:
+        observer = _observer(own, spec, eps)
+    return replace(spec, qscheme=scheme, observer_or_fake_quant_ctr=observer)
+
+
+def _observer(observer: Observer, spec: Any, eps: float) -> Any:
+    match observer.kind:
+        case "minmax":
+            return MinMaxObserver.with_args(eps=eps)
+        case "moving_average":
+            return MovingAverageMinMaxObserver.with_args(
+                averaging_constant=observer.averaging_constant, eps=eps
+            )
+        case "percentile":
+            return PercentileObserver.with_args(percentile=observer.percentile, eps=eps)
+        case "fixed":
+            return FixedRangeObserver.with_args(
+                minimum=observer.minimum, maximum=observer.maximum, eps=eps
+            )
+        case "histogram":
+            return spec.observer_or_fake_quant_ctr

@@ -1,0 +1,277 @@
+"""What observers saw, as plain numbers: ranges, percentiles, histograms, the resulting grid."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torchao.quantization.pt2e import HistogramObserver, ObserverBase
+
+from workbench.analysis.ranges import (
+    METHOD_TITLES,
+    METHODS_BY_ID,
+    RangeTaker,
+    call_ranges,
+    read_chosen,
+)
+from workbench.engine.fx import programs
+from workbench.engine.quantization.observers import branches_of
+from workbench.results import NOT_REACHED, TensorRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workbench.engine.context import StageContext
+    from workbench.engine.quantization.sample_extrema import Witness, Witnesses
+    from workbench.project.configs import RangeMethod
+
+
+BINS = 2048
+
+
+def observers(module: torch.fx.GraphModule) -> Iterator[tuple[str, Any]]:
+    """Yield every observer that keeps a range, once, under its first name.
+
+    Biases have none: their grid is derived from that of input and weight.
+    """
+    for name, child in module.named_modules():
+        if _keeps_range(child):
+            yield name, child
+
+
+def _keeps_range(module: torch.nn.Module) -> bool:
+    return isinstance(module, ObserverBase) and hasattr(module, "min_val")
+
+
+def activations(module: torch.fx.GraphModule) -> dict[str, tuple[str, Any]]:
+    """Return every observer of activations by name, with the first node whose tensor it sees."""
+    found: dict[str, tuple[str, Any]] = {}
+    for node, name, observer, inside in _calls(module):
+        source = node.args[0]
+        if source.op != "get_attr" and all(known is not observer for _, known in found.values()):
+            found[name] = (f"{inside}{source.name}", observer)
+    return found
+
+
+def collect(
+    module: torch.fx.GraphModule, witnesses: Witnesses
+) -> tuple[list[TensorRange], dict[str, np.ndarray[Any, Any]]]:
+    """Return the ranges of all observed tensors in execution order, and the arrays beside them.
+
+    Returns:
+        Ranges, and ``histogram`` [T, 2048], ``edges`` [T, 2] plus ``channel_min/<id>`` and
+        ``channel_max/<id>`` [C] for weights observed per channel, and the witnesses' arrays.
+    """
+    rows: list[TensorRange] = []
+    histograms: list[np.ndarray[Any, Any]] = []
+    edges: list[tuple[float, float]] = []
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    seen: set[int] = set()
+    for node, name, observer, inside in _calls(module):
+        if id(observer) in seen:
+            continue
+        seen.add(id(observer))
+        source = node.args[0]
+        witness, weight = witnesses.by_name.get(name), _weight_of(module, source)
+        counts, low, high = _histogram(observer, weight, witness)
+        row = _row(name, len(rows), source, observer, counts, (low, high))
+        told = {
+            "node": f"{inside}{row.node}", **_of_values(observer, weight, witness),
+            **_of_format(observer), **_of_calls(observer, witness),
+        }  # fmt: skip
+        rows.append(row.model_copy(update=told))
+        histograms.append(counts)
+        edges.append((low, high))
+        if observer.min_val.numel() > 1:
+            arrays[f"channel_min/{name}"] = observer.min_val.detach().numpy()
+            arrays[f"channel_max/{name}"] = observer.max_val.detach().numpy()
+    arrays["histogram"] = np.asarray(histograms, np.float32).reshape(-1, BINS)
+    arrays["edges"] = np.asarray(edges, np.float64).reshape(-1, 2)
+    return rows, arrays | witnesses.arrays([row.id for row in rows])
+
+
+def _calls(
+    module: torch.fx.GraphModule, prefix: str = "", inside: str = ""
+) -> Iterator[tuple[torch.fx.Node, str, Any, str]]:
+    """Yield each call of an observer, its name, itself, and what nodes there are named after."""
+    below = {id(graph): name for name, graph in branches_of(module)}
+    for node in module.graph.nodes:
+        if node.op == "call_module":
+            child = module.get_submodule(str(node.target))
+            if _keeps_range(child):
+                yield node, f"{prefix}{node.target}", child, inside
+        elif node.op == "get_attr":
+            child = getattr(module, str(node.target), None)
+            if isinstance(child, torch.fx.GraphModule):
+                named = f"{inside}{below.get(id(child), '')}"
+                yield from _calls(child, f"{prefix}{node.target}.", named)
+
+
+def _weight_of(module: torch.fx.GraphModule, source: torch.fx.Node) -> torch.Tensor | None:
+    if source.op != "get_attr":
+        return None
+    value: Any = module
+    for part in str(source.target).split("."):
+        value = getattr(value, part, None)
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _of_values(
+    observer: Any, weight: torch.Tensor | None, witness: Witness | None
+) -> dict[str, Any]:
+    """Return the fields of a range that tell of single values, as far as they are known."""
+    if weight is not None:
+        flat = weight.detach().float()
+        channels = flat.reshape(observer.min_val.numel() or 1, -1) if flat.numel() else flat
+        return {
+            "zeros": float((flat == 0).float().mean()),
+            "mean_square": float(flat.double().square().mean()),
+            "dead": int((observer.min_val == 0).logical_and(observer.max_val == 0).sum())
+            if channels.shape[0] > 1 else 0,
+        }  # fmt: skip
+    if witness is None or not witness.values:
+        return {}
+    found: dict[str, Any] = {
+        "zeros": witness.zeros / witness.values,
+        "mean_square": witness.squares / witness.values,
+    }
+    if witness.infinite is not None:
+        found["problem"] = f"infinite in sample {witness.infinite}; such values were left out"
+    if type(observer) is not HistogramObserver:
+        searched = witness.shadow or observer
+        grid = HistogramObserver.calculate_qparams(searched)
+        if isinstance(observer, HistogramObserver):
+            ends = HistogramObserver._non_linear_param_search(observer)  # noqa: SLF001
+            grid = observer._calculate_qparams(*ends)  # noqa: SLF001
+        found["searched"] = (float(grid[0].max()), int(grid[1].reshape(-1)[0]))
+    return found
+
+
+def _of_format(observer: Any) -> dict[str, Any]:
+    """Return the fields of a range whose values go to an emulated format: no grid of integers."""
+    placing = getattr(observer, "placing", None)
+    if placing is None:
+        return {}
+    return {
+        "format": placing.text, "dtype": placing.config.label, "scale": 0.0, "zero_point": 0,
+        "qmin": 0, "qmax": 0, "searched": None,
+    }  # fmt: skip
+
+
+def _of_calls(observer: Any, witness: Witness | None) -> dict[str, Any]:
+    """Return the fields of a range that every call takes anew."""
+    mode = getattr(observer, "dynamic", "")
+    if not mode:
+        return {}
+    ends = np.asarray([*(witness.extremes.values() if witness else ())], np.float32)
+    ranges = call_ranges(mode, *ends.reshape(-1, 2).T)
+    return {"dynamic": mode, "problem": ranges.warning, "searched": None}
+
+
+def _histogram(
+    observer: Any, weight: torch.Tensor | None, witness: Witness | None
+) -> tuple[np.ndarray[Any, Any], float, float]:
+    """Return counts [2048] and the two outer edges; zeros where nobody keeps any."""
+    low, high = _extremes(observer)
+    if not has_seen(observer):
+        return np.zeros(BINS, np.float32), 0.0, 0.0
+    if weight is not None:
+        counts = torch.histc(weight.detach().float(), BINS, low, high) if low < high else None
+        filled = counts.numpy() if counts is not None else np.eye(1, BINS)[0] * weight.numel()
+        return np.asarray(filled, np.float32), low, high
+    keeper = witness.shadow if witness is not None and witness.shadow is not None else observer
+    if isinstance(keeper, HistogramObserver) and np.isfinite(float(keeper.min_val)):
+        counts = keeper.histogram.detach().double().reshape(BINS, -1).sum(1)
+        return counts.numpy().astype(np.float32), float(keeper.min_val), float(keeper.max_val)
+    return np.zeros(BINS, np.float32), low, high
+
+
+def _extremes(observer: Any) -> tuple[float, float]:
+    """Return the least and the greatest value of an observer; infinite where it saw nothing."""
+    if not observer.min_val.numel():
+        return math.inf, -math.inf
+    return float(observer.min_val.min()), float(observer.max_val.max())
+
+
+def has_seen(observer: Any) -> bool:
+    """Return whether any value has passed an observer."""
+    return bool(np.isfinite(_extremes(observer)).all())
+
+
+def _percentiles(counts: np.ndarray[Any, Any], low: float, high: float) -> tuple[float, float]:
+    total = counts.sum()
+    if total <= 0 or high <= low:
+        return low, high
+    reached = np.cumsum(counts, dtype=np.float64) / total
+    positions = np.interp([0.001, 0.999], np.concatenate([[0.0], reached]), np.arange(BINS + 1))
+    first, last = low + positions / BINS * (high - low)
+    return float(first), float(last)
+
+
+def _row(
+    name: str,
+    index: int,
+    source: torch.fx.Node,
+    observer: Any,
+    counts: np.ndarray[Any, Any],
+    edges: tuple[float, float],
+) -> TensorRange:
+    low, high = _extremes(observer)
+    reached = has_seen(observer)
+    problem, scale, zero_point = "", 0.0, 0
+    if not reached:
+        problem = NOT_REACHED
+    else:
+        scales, zero_points = observer.calculate_qparams()
+        scale, zero_point = float(scales.max()), int(zero_points.reshape(-1)[0])
+        if low == high:
+            problem = f"constant: always {low:g}"
+    low, high = (low, high) if reached else (0.0, 0.0)
+    p_low, p_high = _percentiles(counts, *edges)
+    weight = source.op == "get_attr"
+    user = next(iter(source.users), source)
+    consumer = next(iter(user.users), source) if weight else source
+    return TensorRange(
+        id=name, node=source.name, op=programs.op_of(consumer),
+        module=programs.module_of(consumer), kind="weight" if weight else "activation",
+        index=index, minimum=low, maximum=high, p_low=p_low, p_high=p_high,
+        dtype=str(observer.dtype).removeprefix("torch."), qmin=int(observer.quant_min),
+        qmax=int(observer.quant_max), scale=scale, zero_point=zero_point,
+        observer=type(observer).__name__.removesuffix("Observer"),
+        channels=int(observer.min_val.numel()) or 1, problem=problem,
+        symmetric="symmetric" in str(observer.qscheme), eps=float(observer.eps),
+    )  # fmt: skip
+
+
+_TAKER = "range taker"
+_NAMED = 3
+
+
+def chosen_ranges(context: StageContext) -> tuple[dict[str, tuple[float, float]], list[str]]:
+    """Return minimum and maximum by node of each range that the project decides.
+
+    Returns:
+        Ranges given in numbers or taken by a method from the present calibration, and sentences
+        about tensors of which a method takes none.
+    """
+    taker = context.store.get(_TAKER, "")
+    if taker is None:
+        taker = RangeTaker()
+        context.store.keep(_TAKER, "", taker)
+    found, declined = read_chosen(context.project, context.path("calibrate"), taker)
+    by_choice: dict[RangeMethod, list[str]] = {}
+    for row, chosen in declined:
+        by_choice.setdefault(chosen, []).append(row.node)
+    return found, [_sentence(chosen, tensors) for chosen, tensors in by_choice.items()]
+
+
+def _sentence(chosen: RangeMethod, tensors: list[str]) -> str:
+    more = f" and {len(tensors) - _NAMED} more" if len(tensors) > _NAMED else ""
+    known = METHODS_BY_ID.get(chosen.method)
+    why = f" ({known.meaning})" if known is not None else ""
+    return (
+        f"{METHOD_TITLES[chosen.method]} takes no range of {', '.join(tensors[:_NAMED])}{more}"
+        f"{why}: what calibration found stands."
+    )

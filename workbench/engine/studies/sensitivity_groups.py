@@ -1,0 +1,195 @@
+"""Which switches of a program belong together: the units that sensitivity tries."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+from torch import fx
+
+from workbench.engine.fx import programs
+from workbench.engine.studies.switchable_program import is_node_of
+from workbench.studies.sensitivity import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from workbench.engine.studies.switchable_program import SwitchedProgram
+
+
+class Switching:
+    """Which switches belong to which unit of a program.
+
+    Args:
+        program: The program to divide.
+        exported: The float graph it came from, which still has the batch norms.
+    """
+
+    def __init__(self, program: SwitchedProgram, exported: fx.Graph) -> None:
+        self.program = program
+        self._origins = _origins(program, exported)
+        self._unit_of = _joined(program, self._origins)
+        members: dict[fx.Node, list[fx.Node]] = {}
+        for node in program.nodes:
+            if node in self._unit_of:
+                members.setdefault(self._unit_of[node], []).append(node)
+        written = frozenset(program.writes.values())
+        found = (m for m in members.values() if self._touched(m))
+        self._members = [m for m in found if not written.issuperset(m)]
+        folded = _folded(exported, {node.name for node in program.nodes})
+        # No rule speaks of what goes into a buffer.
+        named = [[node for node in each if node not in written] for each in self._members]
+        self.units = [_unit(each, program, named, folded, self._origins) for each in named]
+
+    def only(self, place: int) -> frozenset[fx.Node]:
+        """Return the switches to close so that one unit alone is quantized, ends included."""
+        inside = set(self._members[place])
+        return frozenset(
+            switch
+            for switch in self.program.switches
+            if inside & set(switch.users) or (_source(switch) in inside and not _is_own(switch))
+        )
+
+    def inside(self, place: int) -> frozenset[fx.Node]:
+        """Return the switches to open so that one unit alone is float: its weights and between.
+
+        What comes from another unit stays as that one rounds it.
+        """
+        inside = set(self._members[place])
+        return frozenset(
+            switch
+            for switch in self.program.switches
+            if inside & set(switch.users)
+            and (
+                (held := _source(switch)) is None
+                or held.op == "get_attr"
+                or held in inside
+                or _is_own(switch)
+            )
+        )
+
+    def _touched(self, members: list[fx.Node]) -> bool:
+        inside = set(members)
+        return any(inside & set(switch.users) for switch in self.program.switches)
+
+
+def _is_own(switch: fx.Node) -> bool:
+    """Tell whether the rounding is its reader's alone, and the tensor itself stays as it is."""
+    quantize = switch.args[0]
+    return isinstance(quantize, fx.Node) and programs.DYNAMIC in quantize.meta
+
+
+def _source(switch: fx.Node) -> fx.Node | None:
+    quantize = switch.args[0]
+    source = quantize.args[0] if isinstance(quantize, fx.Node) else None
+    return source if isinstance(source, fx.Node) else None
+
+
+def _origins(program: SwitchedProgram, exported: fx.Graph) -> dict[fx.Node, str]:
+    """Return for every operator the name of the exported node it was made of."""
+    names = {node.name for node in exported.nodes}
+    found = {}
+    for node in program.nodes:
+        pending = list(node.meta.get("from_node") or [])
+        found[node] = node.name
+        while pending and found[node] not in names:
+            source = pending.pop(0)
+            found[node] = source.name
+            pending.extend(source.from_node)
+    return found
+
+
+def _joined(program: SwitchedProgram, origins: dict[fx.Node, str]) -> dict[fx.Node, fx.Node]:
+    """Join operators with no quantizer between them, of one leaf module, or of one node.
+
+    Where readers round by themselves nothing flows rounded: then each of them stands alone.
+    """
+    operators = [n for n in program.nodes if _is_operator(n)]
+    leader = {node: node for node in operators}
+
+    def find(node: fx.Node) -> fx.Node:
+        while leader[node] is not node:
+            node = leader[node]
+        return node
+
+    for node, other in _bonds(program, operators, origins):
+        if other in leader:
+            leader[find(node)] = find(other)
+    return {node: find(node) for node in operators}
+
+
+def _bonds(
+    program: SwitchedProgram, operators: Sequence[fx.Node], origins: Mapping[fx.Node, str]
+) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """Yield each operator with others that it cannot be quantized without."""
+    flows = not any(_is_own(switch) for switch in program.switches)
+    parents = {programs.module_of(n).rpartition(".")[0] for n in operators}
+    written = set(program.writes.values())
+    first: dict[str, fx.Node] = {}
+    for node in operators:
+        yield node, first.setdefault(f"node {origins[node]}", node)
+        module = programs.module_of(node)
+        if module and module not in parents:
+            yield node, first.setdefault(module, node)
+        for source in node.all_input_nodes:
+            held = _source(source) if source in program.switches and node in written else source
+            # What goes into a buffer is quantized with what makes it.
+            if held is not None and (flows or node in written):
+                yield node, held
+
+
+def _is_operator(node: fx.Node) -> bool:
+    return (
+        node.op == "call_function"
+        and not is_node_of(node, "quantize")
+        and not is_node_of(node, "dequantize")
+    )
+
+
+def _folded(exported: fx.Graph, left: set[str]) -> dict[str, str]:
+    """Return the batch norm that is folded into a module, by it; those ``left`` are not."""
+    norms = (n for n in exported.nodes if n.op == "call_function" and n.name not in left)
+    return {
+        programs.module_of(node.all_input_nodes[0]): programs.module_of(node)
+        for node in norms
+        if "batch_norm" in programs.op_of(node)
+    }
+
+
+def _unit(
+    members: list[fx.Node], program: SwitchedProgram, every: list[list[fx.Node]],
+    folded: dict[str, str], origins: dict[fx.Node, str],
+) -> Unit:  # fmt: skip
+    named = [programs.module_of(node) for node in members]
+    modules = list(dict.fromkeys(m for n in named for m in (n, folded.get(n, n))))
+    others = {programs.module_of(n) for each in every if each is not members for n in each}
+    operators = tuple(programs.op_of(node) for node in members)
+    weights = _weights(members, program)
+    if not all(modules) or any(_covers(m, other) for m in modules for other in others):
+        names = tuple(dict.fromkeys(origins[node] for node in members))
+        shown = f"{modules[0] or 'model'}: {', '.join(names[:2])}"
+        return Unit(
+            name=shown, kind="node_name", matches=names, operators=operators, weights=weights
+        )
+    parent = modules[0].rpartition(".")[0]
+    is_whole = len(modules) > 1 and parent and all(_covers(parent, m) for m in modules)
+    if is_whole and not any(_covers(parent, other) for other in others):
+        modules = [parent]
+    name = modules[0] if len(modules) == 1 else f"{modules[0]} + {len(modules) - 1}"
+    return Unit(
+        name=name, kind="module_name", matches=tuple(modules), operators=operators, weights=weights
+    )
+
+
+def _covers(module: str, other: str) -> bool:
+    return other == module or other.startswith(f"{module}.")
+
+
+def _weights(members: list[fx.Node], program: SwitchedProgram) -> int:
+    total = 0
+    for node in members:
+        for source in node.all_input_nodes:
+            held = _source(source) if source in program.switches else source
+            if held is not None and program.is_constant(held):
+                total += operator.attrgetter(str(held.target))(program.module).numel()
+    return total

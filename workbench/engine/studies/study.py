@@ -1,0 +1,66 @@
+"""What a study is given: a stage's means, a folder that lasts, a way to show what it has found."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.protocol import RunStudy, StudyProgress
+from workbench.studies import STUDIES_BY_ID
+from workbench.studies.documents import save_study, study_folder, study_key
+from workbench.targets import need_estimates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pydantic import JsonValue
+
+    from workbench.engine.context import StageContext
+    from workbench.project.frozen import Frozen
+    from workbench.protocol import Event
+
+
+@dataclass
+class StudyContext:
+    """Everything one run of a study may touch; ``report`` takes done, total and a message."""
+
+    stage: StageContext
+    folder: Path
+    options: Mapping[str, JsonValue]
+    report: Callable[[int, int, str], None]
+
+    def tell(self, document: Frozen, done: int, total: int, message: str) -> None:
+        """Keep what was found so far and say so; raises Cancelled when asked."""
+        save_study(document, self.folder)
+        self.report(done, total, message)
+        self.stage.check_cancelled()
+
+
+def run_study(command: RunStudy, stage: StageContext, send: Callable[[Event], None]) -> None:
+    """Run a study to its end.
+
+    Raises:
+        Cancelled: somebody asked to stop; what was found stays.
+        WorkbenchError: it cannot be done for this project.
+    """
+    study = STUDIES_BY_ID[command.study]
+    if study.costs:
+        need_estimates(command.project.target.id)
+    key = study_key(study.id, command.project, Path(command.folder), stage.cache, command.options)
+
+    def report(done: int, total: int, message: str) -> None:
+        send(
+            StudyProgress(
+                job=command.job, study=study.id, key=key, done=done, total=total, message=message
+            )
+        )
+
+    module, function = study.entry.split(":")
+    folder = study_folder(stage.cache, key)
+    if folder.exists():
+        os.utime(folder)
+    context = StudyContext(stage, folder, command.options, report)
+    getattr(importlib.import_module(module), function)(context)

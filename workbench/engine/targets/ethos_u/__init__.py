@@ -1,0 +1,41 @@
+"""The torch side of Ethos-U: quantizer, partitioner, Vela and the TOSA reference model."""
+
+from workbench.engine.quality.passes import float_module
+from workbench.engine.targets.base import readings
+from workbench.engine.targets.ethos_u.cpu_fallback import foreseen
+from workbench.engine.targets.ethos_u.grids import borders, runtime_values, tolerance
+from workbench.engine.targets.ethos_u.lookup_tables import departures
+from workbench.engine.targets.ethos_u.lowering import lower, refusal
+from workbench.engine.targets.ethos_u.quantization import (
+    convert,
+    memory,
+    prepare,
+    quantizer,
+    report,
+    student,
+    training_quantizer,
+)
+from workbench.engine.targets.ethos_u.reference_model import integers, verify
+from workbench.engine.targets.ethos_u.simulation import simulate
+
+__all__ = [
+    "borders",
+    "convert",
+    "departures",
+    "float_module",
+    "foreseen",
+    "integers",
+    "lower",
+    "memory",
+    "prepare",
+    "quantizer",
+    "readings",
+    "refusal",
+    "report",
+    "runtime_values",
+    "simulate",
+    "student",
+    "tolerance",
+    "training_quantizer",
+    "verify",
+]

@@ -1,0 +1,90 @@
+"""A compile spec from the project's choice. Always a new one: the pipeline changes what it gets."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from executorch.backends.arm.common.pipeline_config import (
+    ArmPassPipelineConfig,
+    LeakyReLULoweringConfig,
+    QuantizeInfConfig,
+    SDPASafeSoftmaxGuardPolicy,
+    SoftmaxDecompositionConfig,
+)
+from executorch.backends.arm.ethosu import EthosUCompileSpec, VelaExternalBlockPlacements
+
+from workbench.targets import target_of
+from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
+from workbench.targets.ethos_u.options import given_passes, vela_flags
+from workbench.targets.ethos_u.vela_ini import OPTION, OWN_INI, ini_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from workbench.project.model import TargetChoice
+
+
+# The name of the file, without .ptd, that weights go to where they lie apart.
+WEIGHTS = "weights"
+
+
+def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
+    """Return a new compile spec; system configuration and memory mode are always explicit."""
+    complete = target_of(choice.id).complete(choice)
+    options: dict[str, Any] = dict(complete.options)
+    spec = EthosUCompileSpec(
+        complete.id,
+        system_config=options["system_config"],
+        memory_mode=options["memory_mode"],
+        extra_flags=vela_flags(options) or None,
+        config_ini=OWN_INI if options.get(OPTION) else None,
+        external_block_placements=VelaExternalBlockPlacements(
+            weight_data=WEIGHTS if options.get(EXTERNAL_WEIGHTS) else None
+        ),
+    )
+    if passes := given_passes(options):
+        spec.set_pass_pipeline_config(_transformations(spec, passes))
+    return spec
+
+
+def _transformations(spec: EthosUCompileSpec, passes: Mapping[str, Any]) -> ArmPassPipelineConfig:
+    """Return what transforms a program before it is quantized and compiled."""
+    usual = ArmPassPipelineConfig.from_dict(spec._get_pass_pipeline_config().to_dict())  # noqa: SLF001
+    if "softmax" in passes:
+        usual.softmax = SoftmaxDecompositionConfig[passes["softmax"]]
+    if "leaky_relu" in passes:
+        usual.leaky_relu = LeakyReLULoweringConfig[passes["leaky_relu"]]
+    if "sdpa_guard" in passes:
+        usual.sdpa_safe_softmax_guard = SDPASafeSoftmaxGuardPolicy[passes["sdpa_guard"]]
+    usual.quantize_inf = QuantizeInfConfig(
+        float(passes.get("negative_infinity", usual.quantize_inf.neg_inf)),
+        float(passes.get("positive_infinity", usual.quantize_inf.pos_inf)),
+    )
+    return usual
+
+
+@contextlib.contextmanager
+def own_ini_at_hand(choice: TargetChoice, folder: Path) -> Iterator[None]:
+    """Let Vela find the choice's own .ini under the name that compile specs give it.
+
+    The working folder is another one meanwhile. The compiled program keeps Vela's flags, so the
+    name must say nothing of this machine, and Vela splits its arguments at blanks.
+
+    Args:
+        choice: Of which an own .ini may be a part.
+        folder: Where the project's relative paths start.
+
+    Raises:
+        WorkbenchError: the .ini is missing or broken.
+    """
+    ini = ini_of(choice, folder)
+    if ini is None:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / OWN_INI).write_text(ini.text, encoding="utf-8")
+        with contextlib.chdir(place):
+            yield

@@ -1,0 +1,123 @@
+"""Which operators go to the NPU and why the others do not, foreseen or as it was done."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from executorch.backends.arm.tosa import partitioner as tosa_partitioner
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+from executorch.exir.backend.partitioner import PartitionResult
+
+from workbench.engine.acceleration.table import accelerated
+from workbench.engine.fx import programs
+from workbench.engine.targets.ethos_u.compile_spec import compile_spec, own_ini_at_hand
+from workbench.engine.targets.ethos_u.cpu_kernels import ORIGIN
+from workbench.engine.targets.ethos_u.npu_exclusions import KeptOff
+from workbench.engine.targets.ethos_u.refusals import (
+    TAG,
+    CheckingPartitioner,
+    in_words,
+    refuse_control_flow,
+)
+from workbench.results import CpuNode
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from workbench.engine.context import StageContext
+    from workbench.project.model import TargetChoice
+
+_BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")
+
+
+class _Foreseeing(CheckingPartitioner):
+    """Tags what goes to the NPU as ever, and then delegates nothing: nothing is compiled."""
+
+    npu: int
+    cpu: tuple[CpuNode, ...]
+
+    def partition(self, exported_program: Any) -> PartitionResult:
+        """Keep what was decided; return the program with no partition."""
+        with kept_reasons() as reasons:
+            tagged = super().partition(exported_program).tagged_exported_program
+        calls = [node for node in tagged.graph.nodes if node.op == "call_function"]
+        self.npu = sum(1 for node in calls if TAG in node.meta)
+        self.cpu = tuple(cpu_nodes(tagged, reasons))
+        return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
+
+
+def foreseen(context: StageContext, choice: TargetChoice) -> tuple[int, tuple[CpuNode, ...]]:
+    """Return how many operators would go to a device's NPU, and which would not, with reasons.
+
+    The partitioner decides as it does in lowering; nothing is handed to Vela, whose own refusals
+    are thus not foreseen.
+
+    Raises:
+        WorkbenchError: the program cannot be lowered for that device at all.
+    """
+    choice = target_of(choice.id).complete(choice, context.folder)
+    refuse_control_flow(context, choice)
+    check = kept_off(context, context.project.kept_off())
+    made = _Foreseeing(compile_spec(choice), additional_checks=[check] if check else None)
+    with (
+        own_ini_at_hand(choice, context.folder),
+        accelerated(context.accelerate, log=context.log),
+    ):
+        to_edge_transform_and_lower(
+            context.hot("convert").program, partitioner=[made],
+            compile_config=EdgeCompileConfig(_check_ir_validity=False),
+        )  # fmt: skip
+    return made.npu, made.cpu
+
+
+def kept_off(context: StageContext, rules: Sequence[tuple[str, str]]) -> KeptOff | None:
+    """Return the check that keeps off the NPU what rules name; None where there are none."""
+    if not rules:
+        return None
+    return KeptOff(rules)
+
+
+@contextmanager
+def kept_reasons() -> Iterator[dict[str, str]]:
+    """Collect the partitioner's reasons by node: it has no other way to give them."""
+    stock = tosa_partitioner.WhyNoPartitionReporter
+    reports: list[Any] = []
+    reasons: dict[str, str] = {}
+
+    class Kept(stock):  # type: ignore[valid-type, misc]
+        def __init__(self) -> None:
+            super().__init__()
+            reports.append(self)
+
+    tosa_partitioner.WhyNoPartitionReporter = Kept
+    try:
+        yield reasons
+    finally:
+        tosa_partitioner.WhyNoPartitionReporter = stock
+        for report in reports:
+            for node, reason in report._rejected_nodes.items():  # noqa: SLF001 - no accessor
+                reasons.setdefault(node.name, str(reason))
+
+
+def cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
+    """Yield the operators of an edge program that no delegate has, or is to have."""
+    signature = edge.graph_signature
+    inputs, written = set(signature.user_inputs), signature.buffers_to_mutate
+    kept = {n for n, buffer in signature.inputs_to_buffers.items() if buffer in written.values()}
+    for node in edge.graph.nodes:
+        op = programs.op_of(node)
+        is_kept = node.op != "call_function" or TAG in node.meta
+        if is_kept or any(word in op for word in _BOOKKEEPING):
+            continue
+        takes_input = any(each.name in inputs for each in node.all_input_nodes)
+        at_border = takes_input or any(user.op == "output" for user in node.users)
+        origin = str(node.meta.get(ORIGIN, node.name))
+        remembered = node.name in written or any(n.name in kept for n in node.all_input_nodes)
+        cause, reason = in_words(
+            reasons.get(origin, ""), op, at_border=at_border, remembered=remembered
+        )
+        yield CpuNode(
+            node=node.name, op=op, module=programs.module_of(node), reason=reason, cause=cause
+        )

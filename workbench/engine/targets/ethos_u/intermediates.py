@@ -1,0 +1,198 @@
+"""Every tensor inside a delegate, as the reference model computes it, in one run.
+
+The TOSA flatbuffer is made to name more of its tensors as outputs: a new vector of names is put
+behind it, and the block's table pointed there. Nothing else changes, so the outputs it had stay
+bit for bit what they were. Source of the layout: TOSA 1.0's schema, table ``TosaBasicBlock``.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from tosa.TosaGraph import TosaGraph
+
+from workbench.engine.fx import programs
+from workbench.engine.quality.measures import Accumulator
+from workbench.engine.quality.tensors import Watched, visible
+from workbench.engine.targets.ethos_u.grids import Grid, grid_of
+from workbench.results import IntegerQuality
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy as np
+
+    from workbench.graph.snapshot import GraphSnapshot, Node
+
+# Place of the field ``outputs`` in the table: name, operators, tensors, inputs, outputs.
+_OUTPUTS = 12
+_INTEGERS = ("int8", "int16", "uint8")
+
+
+def output_names(flatbuffer: bytes) -> list[str]:
+    """Return the names of the outputs of a TOSA program."""
+    block = TosaGraph.GetRootAs(flatbuffer).Regions(0).Blocks(0)
+    return [block.Outputs(i).decode() for i in range(block.OutputsLength())]
+
+
+def outer_names(flatbuffer: bytes) -> set[str]:
+    """Return the names of the tensors outside of branches and loops: only they can be outputs."""
+    block = TosaGraph.GetRootAs(flatbuffer).Regions(0).Blocks(0)
+    return {block.Tensors(i).Name().decode() for i in range(block.TensorsLength())}
+
+
+def exposed(flatbuffer: bytes, names: Sequence[str]) -> bytes:
+    """Return a TOSA program whose outputs are these tensors."""
+    block = TosaGraph.GetRootAs(flatbuffer).Regions(0).Blocks(0)
+    field = block._tab.Pos + block._tab.Offset(_OUTPUTS)  # noqa: SLF001 - flatbuffers' own
+    made = bytearray(flatbuffer)
+    made += bytes(-len(made) % 4)
+    struct.pack_into("<I", made, field, len(made) - field)
+    made += struct.pack("<I", len(names))
+    offsets = len(made)
+    made += bytes(4 * len(names))
+    for place, name in enumerate(names):
+        at = offsets + 4 * place
+        struct.pack_into("<I", made, at, len(made) - at)
+        text = name.encode()
+        made += struct.pack("<I", len(text)) + text + b"\0"
+        made += bytes(-len(made) % 4)
+    return bytes(made)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A quantized tensor, and the tensor of a delegate that holds its integers.
+
+    ``seen`` is the node of the quantized graph whose value the others read, ``delegate`` and
+    ``name`` where the integers are.
+    """
+
+    node: torch.fx.Node
+    seen: str
+    grid: Grid
+    delegate: int
+    name: str
+
+
+def pairs(
+    prepared: torch.fx.GraphModule, converted: torch.fx.GraphModule, device: GraphSnapshot
+) -> list[Pair]:
+    """Return the tensors that exist on both sides, in the order of the program.
+
+    An operator that was fused into the one before it has that one's integers. The device tells
+    operators of the exported program; of those that the quantizer took apart, the last part counts.
+    """
+    nodes = {node.name: node for node in converted.graph.nodes}
+    final = {_origin(n): n for n in converted.graph.nodes if _computes(n)}
+    last: dict[str, Node] = {}
+    for made in device.nodes:
+        if made.kind == "call" and made.outputs and made.outputs[0].dtype in _INTEGERS:
+            last[made.attrs.get("origin", "")] = made
+    found = []
+    for node in prepared.graph.nodes:
+        if node.name not in nodes or node.op != "call_function":
+            continue
+        seen = visible(nodes[node.name])
+        grid = grid_of(seen) if "dequantize_per_tensor" in str(seen.target) else None
+        integers = _integers(nodes[node.name], last, final) if grid is not None else None
+        if grid is not None and integers is not None:
+            delegate, _, name = integers.id.removeprefix("delegate_").partition("/")
+            found.append(Pair(nodes[node.name], seen.name, grid, int(delegate), name))
+    return found
+
+
+def _integers(
+    node: torch.fx.Node, last: Mapping[str, Node], final: Mapping[str, torch.fx.Node]
+) -> Node | None:
+    """Return the TOSA operator that made a node's integers, its own or of what it is fused into."""
+    at: torch.fx.Node | None = node
+    while at is not None and _computes(at):
+        origin = _origin(at)
+        if origin in last:
+            return last[origin] if final[origin] is at else None
+        at = at.all_input_nodes[0] if at.all_input_nodes else None
+    return None
+
+
+def _computes(node: torch.fx.Node) -> bool:
+    return node.op == "call_function" and "quantize" not in str(node.target)
+
+
+def _origin(node: torch.fx.Node) -> str:
+    return programs.origin_of(node) or node.name
+
+
+class IntegerComparison:
+    """Accumulates over samples how far integers are from the quantized model, tensor by tensor."""
+
+    def __init__(self, converted: torch.fx.GraphModule, found: Sequence[Pair]) -> None:
+        self._converted, self.pairs = converted, found
+        self._sums = [Accumulator() for _ in found]
+        self._elements, self._exact, self._most = ([0] * len(found) for _ in range(3))
+
+    def add(
+        self, inputs: tuple[torch.Tensor, ...], made: Mapping[tuple[int, str], np.ndarray[Any, Any]]
+    ) -> None:
+        """Take in the delegates' tensors for one sample."""
+        places = {pair.node.name: place for place, pair in enumerate(self.pairs)}
+        for pair, value, real in self.reals(inputs, made):
+            place = places[pair.node.name]
+            lsb = torch.round((real.double() - value.double()) / pair.grid.scale)
+            self._sums[place].add(value, real)
+            self._elements[place] += lsb.numel()
+            self._exact[place] += int((lsb == 0).sum())
+            self._most[place] = max(self._most[place], int(lsb.abs().max()))
+
+    def reals(
+        self, inputs: tuple[torch.Tensor, ...], made: Mapping[tuple[int, str], np.ndarray[Any, Any]]
+    ) -> Iterator[tuple[Pair, torch.Tensor, torch.Tensor]]:
+        """Yield each pair with the quantized model's values and what the integers stand for."""
+        values: dict[str, torch.Tensor] = {}
+        wanted = {pair.seen for pair in self.pairs}
+
+        def keep(name: str, value: torch.Tensor) -> None:
+            if name in wanted:
+                values[name] = value
+
+        Watched(self._converted, keep).run(*inputs)
+        for pair in self.pairs:
+            codes, value = made.get((pair.delegate, pair.name)), values.get(pair.seen)
+            if codes is not None and value is not None and codes.size == value.numel():
+                real = pair.grid.reals(torch.from_numpy(codes.copy()))
+                yield pair, value, as_laid_out(real, value)
+
+    def result(self) -> Iterator[IntegerQuality]:
+        """Yield the figures of all tensors that were compared, in the order of the program."""
+        for place, pair in enumerate(self.pairs):
+            sums, elements = self._sums[place], self._elements[place]
+            if elements:
+                yield IntegerQuality(
+                    tensor=pair.node.name, module=programs.module_of(pair.node),
+                    op=programs.op_of(pair.node),
+                    sqnr_db=sums.sqnr_db, cosine=sums.cosine, max_abs_error=sums.worst,
+                    max_lsb=self._most[place], exact=self._exact[place] / elements,
+                )  # fmt: skip
+
+
+def as_laid_out(integers: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return a delegate's tensor in the layout of the quantized model.
+
+    TOSA holds pictures with their channels last. Where the shapes cannot tell, the layout that
+    comes nearer is taken: the other one is far off.
+    """
+    plain = integers.reshape(like.shape)
+    if like.dim() != 4:
+        return plain
+    n, c, h, w = like.shape
+    if tuple(integers.shape) not in {(n, h, w, c), (n, c, h, w)}:
+        return plain
+    last = integers.reshape(n, h, w, c).permute(0, 3, 1, 2)
+    if tuple(integers.shape) != (n, c, h, w):
+        return last
+    if tuple(integers.shape) != (n, h, w, c):
+        return plain
+    return min((last, plain), key=lambda laid: float((laid - like).abs().sum()))

@@ -1,0 +1,164 @@
+"""Functions that 16 bits take from a table, foreseen: where lines between its values depart.
+
+TOSA 1.0 (operator TABLE) gives a function of 16 bits 513 values and draws straight lines between
+them, one for every 128 steps of its input; ExecuTorch 1.5.1 fills them in (``InsertTableOpsPass``
+of the Arm backend). The quantized model computes the function itself at every step, so it does not
+show what a curve loses on such a line. For 8 bits a table has every value, and loses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from executorch.backends.arm._passes.insert_table_ops import InsertTableOpsPass, TableOps
+from executorch.backends.arm._passes.quant_args import QuantArgs
+
+from workbench.engine.fx import programs
+from workbench.engine.targets.ethos_u.grids import Grid, grid_of
+from workbench.results import CalibrateResult
+from workbench.targets.ethos_u.options import EXTRAS_BY_NAME, NEGATIVE_INFINITY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from workbench.engine.context import StageContext
+
+# A step of an 8-bit grid that ends at the largest value: beyond it 16 bits gain nothing.
+TELLING = 1 / 127
+# Steps of the input between two values of the table, as a power of two.
+_BETWEEN = 7
+# The part of what stands for minus infinity from which on a mask may have made a range wide:
+# what it is added to takes some off.
+_MASKED = 0.75
+_FUNCTIONS = frozenset(made._op for made in TableOps.included_ops())  # noqa: SLF001 - its only name
+
+
+@dataclass(frozen=True)
+class TableError:
+    """How far a table departs from its function, over the input's codes that calibration saw.
+
+    ``steps`` of the output's grid it is at most, which is the part ``share`` of the largest value;
+    ``spacing`` and ``low`` are real numbers of the input: between two values of the table, and the
+    least. ``source`` names the tensor that is the input.
+    """
+
+    op: str
+    module: str
+    source: str
+    spacing: float
+    low: float
+    steps: int
+    share: float
+
+
+def departures(context: StageContext, converted: torch.fx.GraphModule) -> list[str]:
+    """Return in sentences where the NPU will depart from the quantized model; computed."""
+    ranges = context.result("calibrate", CalibrateResult).ranges
+    seen = {r.node: (r.minimum, r.maximum) for r in ranges if r.kind == "activation"}
+    found = [error for error in table_errors(converted, seen) if error.share > TELLING]
+    infinity = context.project.target.options.get("negative_infinity")
+    least = float(str(infinity)) if infinity is not None else NEGATIVE_INFINITY
+    return list(_told(found, least))
+
+
+def table_errors(
+    converted: torch.fx.GraphModule, seen: Mapping[str, tuple[float, float]]
+) -> Iterator[TableError]:
+    """Yield for every function of a quantized graph that a table of lines stands for how far it is.
+
+    Args:
+        converted: The quantized graph.
+        seen: The least and the largest value of tensors; of others all their codes count.
+    """
+    for node in converted.graph.nodes:
+        borders = _borders(node) if node.target in _FUNCTIONS else None
+        if borders is None:
+            continue
+        source, into, out = borders
+        low, high = seen.get(source.name, (-float("inf"), float("inf")))
+        ends = torch.tensor([low, high]).div(into.scale).round() + into.zero_point
+        first, last = (int(end) for end in ends.clamp(into.qmin, into.qmax))
+        codes = torch.arange(first, last + 1)
+        exact = _codes(_function(node, into.reals(codes)), out)
+        steps = (_read(node, into, out, codes) - exact).abs().max()
+        largest = (exact - out.zero_point).abs().max().clamp(min=1)
+        yield TableError(
+            op=programs.op_of(node).split(".")[1], module=programs.module_of(node),
+            source=source.name, spacing=into.scale * (1 << _BETWEEN), low=low,
+            steps=int(steps), share=float(steps / largest),
+        )  # fmt: skip
+
+
+def _borders(node: torch.fx.Node) -> tuple[torch.fx.Node, Grid, Grid] | None:
+    """Return the tensor that a function reads, its grid and that of what it gives, in 16 bits."""
+    given: Any = node.args[0]
+    taken = [user for user in node.users if "quantize_per_tensor" in str(user.target)]
+    if not taken or "dequantize_per_tensor" not in str(getattr(given, "target", "")):
+        return None
+    quantized: Any = given.args[0]
+    if not quantized.args:
+        # A number that is quantized for good, such as what a tensor is divided by.
+        return None
+    into, out = grid_of(given), grid_of(taken[0])
+    if out.dtype is not torch.int16 or into.dtype is not torch.int16:
+        return None
+    return quantized.args[0], into, out
+
+
+def _function(node: torch.fx.Node, values: torch.Tensor) -> torch.Tensor:
+    """Return what a node's operator makes of other values than its own input."""
+    target: Any = node.target
+    made: torch.Tensor = target(values, *node.args[1:], **node.kwargs)
+    return made
+
+
+def _codes(values: torch.Tensor, grid: Grid) -> torch.Tensor:
+    """Return codes as wide integers; what is no number is taken for zero."""
+    return grid.codes(values.nan_to_num(0.0, float("inf"), -float("inf"))).to(torch.int64)
+
+
+def _read(node: torch.fx.Node, into: Grid, out: Grid, codes: torch.Tensor) -> torch.Tensor:
+    """Return what TOSA's TABLE and the RESCALE behind it give for codes of the input."""
+    made, shift = InsertTableOpsPass.generate_16_bit_table_values(
+        lambda values: _function(node, values), _arguments(into), _arguments(out)
+    )
+    table = made.to(torch.int64)
+    place, along = (codes + (1 << 15)) >> _BETWEEN, codes & ((1 << _BETWEEN) - 1)
+    wide = (table[place] << _BETWEEN) + (table[place + 1] - table[place]) * along
+    return (wide.double() * 2.0**shift + 0.5).floor().clamp(out.qmin, out.qmax).to(torch.int64)
+
+
+def _arguments(grid: Grid) -> QuantArgs:
+    return QuantArgs(
+        scale=grid.scale, zp=grid.zero_point, qmin=grid.qmin, qmax=grid.qmax, dtype=grid.dtype
+    )
+
+
+def _told(found: Iterable[TableError], least: float) -> Iterator[str]:
+    """Yield a sentence for each operator that departs, with its worst place."""
+    by_op: dict[str, list[TableError]] = {}
+    for error in found:
+        by_op.setdefault(error.op, []).append(error)
+    for op, errors in by_op.items():
+        worst = max(errors, key=lambda error: error.share)
+        where = f" in {worst.module}" if worst.module else ""
+        more = f", the worst of {len(errors)} such" if len(errors) > 1 else ""
+        yield (
+            f"{op}{where}{more}: the NPU draws straight lines between the 513 values of a 16-bit "
+            f"table, here one for every {worst.spacing:.3g} of {worst.source}; it will be up to "
+            f"{worst.steps} steps ({worst.share:.1%} of the largest value) off the quantized "
+            f"model (computed). {_remedy(worst, least)}"
+        )
+
+
+def _remedy(error: TableError, least: float) -> str:
+    narrow = f"arrow the range of {error.source} in Ranges, or leave the module in float."
+    if error.low > _MASKED * least:
+        return f"N{narrow}"
+    title = EXTRAS_BY_NAME["negative_infinity"].title
+    return (
+        f"If a mask makes its range that wide, set the target's option \u201c{title}\u201d nearer "
+        f"to zero than {least:g}, e.g. -32; otherwise n{narrow}"
+    )

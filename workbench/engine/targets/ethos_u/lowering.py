@@ -1,0 +1,258 @@
+"""From the quantized program to the bytes for the runtime, with every reason kept."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
+
+from workbench.engine.acceleration.retarget import capture_tosa, has_same_tosa, retarget
+from workbench.engine.acceleration.table import accelerated
+from workbench.engine.targets.base import Lowered
+from workbench.engine.targets.ethos_u import vela
+from workbench.engine.targets.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
+from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off, kept_reasons
+from workbench.engine.targets.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
+from workbench.engine.targets.ethos_u.integer_io import with_integer_borders
+from workbench.engine.targets.ethos_u.refusals import (
+    CheckingPartitioner,
+    loop_refused,
+    refuse_control_flow,
+    vela_left,
+    vela_refused,
+)
+from workbench.engine.targets.ethos_u.tosa_graph import tosa_snapshot
+from workbench.errors import Place, WorkbenchError, failure
+from workbench.pipeline.plan import tool_version
+from workbench.project import sources
+from workbench.project.model import Tokenization
+from workbench.results import ExportResult, LowerResult
+from workbench.targets import target_of
+from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
+from workbench.targets.ethos_u.options import CMSIS_NN_CPUS, CPU_KERNELS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from workbench.engine.context import StageContext
+    from workbench.engine.targets.ethos_u.npu_exclusions import KeptOff
+    from workbench.project.model import TargetChoice
+
+
+def methods_for_runners(context: StageContext) -> dict[str, int | bool]:
+    """Return the constants by the methods' names; none for a model that reads no text."""
+    project = context.project
+    if project.calibration is None or not sources.reads_text(project):
+        return {}
+    exported = context.result("export", ExportResult)
+    length = (project.calibration.tokens or Tokenization()).length
+    carried = any(spec.dtype.startswith(("float", "bfloat")) for spec in exported.inputs)
+    return {
+        "get_max_seq_len": length,
+        "get_max_context_len": length,
+        "get_vocab_size": exported.outputs[0].shape[-1],
+        "use_kv_cache": carried or bool(exported.state),
+        "use_sdpa_with_kv_cache": False,
+        "enable_dynamic_shape": False,
+    }
+
+
+def with_kernels(manager: Any, kernels: str) -> Any:
+    """Return the edge program with the kernels that are wanted; ``kernels`` is the option's value.
+
+    Raises:
+        WorkbenchError: CMSIS-NN cannot compute what is left for it.
+    """
+    if kernels not in CMSIS_NN_CPUS:
+        return with_border_kernels(manager) if kernels else manager
+    try:
+        return with_cmsis_nn(manager, CMSIS_NN_CPUS[kernels])
+    except Exception as error:  # what a pass raises comes wrapped as nothing but this
+        said = str(error.__cause__ or error).splitlines() or [type(error).__name__]
+        raise failure(
+            f"CMSIS-NN cannot compute what the NPU leaves: {said[0]}",
+            "Choose other kernels for the CPU (Options\u2026, On the CPU).",
+            Place(kind="option", id=f"target.options.{CPU_KERNELS}"),
+        ) from error
+
+
+_DELEGATE = executorch_call_delegate
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """An edge program before its borders and its runtime form: what another target starts from."""
+
+    manager: Any
+    tosa: list[bytes]
+    reasons: dict[str, str]
+    origins: list[vela.Origins]
+
+
+def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
+    """Compile the quantized program for the project's device.
+
+    A program compiled before for another device of the same TOSA specification is not lowered
+    again: Vela alone runs.
+
+    Raises:
+        WorkbenchError: Vela refused; its sentence, and what usually helps.
+    """
+    choice = target_of(context.project.target.id).complete(context.project.target)
+    refuse_control_flow(context, choice)
+    off = context.project.kept_off()
+    key = f"{context.plan.key('convert')} {off}"
+    known: _Edge | None = context.store.get("edge", key) if context.accelerate else None
+    retargeted = known is not None and has_same_tosa(known.manager, compile_spec(choice))
+    context.progress(0, None, "compiling" if retargeted else "partitioning and compiling")
+    try:
+        with _compiling(context, choice) as compiled:
+            if known is not None and retargeted:
+                manager = retarget(known.manager, known.tosa, lambda: compile_spec(choice))
+                edge = replace(known, manager=manager)
+            else:
+                check = kept_off(context, off)
+                program, methods = context.hot("convert").program, methods_for_runners(context)
+                edge = _lowered(program, choice, compiled, check, methods)
+            context.check_cancelled()
+            context.store.keep("edge", key, edge)
+            lowered, runtime = _runtime(
+                edge, choice, is_decoder=sources.reads_text(context.project)
+            )
+    except SystemExit as error:
+        raise vela_left(error) from error
+    except RuntimeError as error:
+        raise vela_refused(error) from error
+    except Exception as error:
+        if said := loop_refused(error):
+            raise said from error
+        raise
+    result = _result(context, lowered, compiled, edge, runtime)
+    return lowered, result.model_copy(update={"retargeted": retargeted})
+
+
+@contextmanager
+def _compiling(context: StageContext, choice: TargetChoice) -> Iterator[vela.Recording]:
+    with (
+        own_ini_at_hand(choice, context.folder),
+        accelerated(context.accelerate, log=context.log),
+        vela.recorded() as compiled,
+    ):
+        yield compiled
+
+
+def refusal(context: StageContext, off: Sequence[tuple[str, str]]) -> str:
+    """Return why the quantized program cannot be compiled with this kept off; "" when it can."""
+    choice = target_of(context.project.target.id).complete(context.project.target)
+    check = kept_off(context, off)
+    try:
+        with _compiling(context, choice) as compiled:
+            _lowered(context.hot("convert").program, choice, compiled, check)
+    except SystemExit as error:
+        return vela_left(error).infos[0].message
+    except RuntimeError as error:
+        return vela_refused(error).infos[0].message
+    except WorkbenchError as error:
+        return error.infos[0].message
+    except ValueError as error:
+        # The passes before Vela complain in this way.
+        return str(error)
+    return ""
+
+
+def _lowered(
+    program: Any, choice: TargetChoice, compiled: vela.Recording, check: KeptOff | None,
+    methods: Mapping[str, int | bool] | None = None,
+) -> _Edge:  # fmt: skip
+    checks = [check] if check else None
+    with capture_tosa() as tosa, kept_reasons() as reasons:
+        manager = to_edge_transform_and_lower(
+            program,
+            partitioner=[CheckingPartitioner(compile_spec(choice), additional_checks=checks)],
+            constant_methods=dict(methods or {}),
+            compile_config=EdgeCompileConfig(_check_ir_validity=False),
+        )
+    return _Edge(manager, list(tosa), reasons, compiled.origins)
+
+
+def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lowered, Any]:
+    """Return the compiled program with its bytes; ``edge`` stays as it is."""
+    manager = copy.deepcopy(edge.manager)
+    if choice.options["integer_io"]:
+        manager = with_integer_borders(manager)
+    manager = with_kernels(manager, str(choice.options.get(CPU_KERNELS, "")))
+    program = copy.deepcopy(manager).exported_program()
+    runtime = manager.to_executorch(config=_runtime_config(program, is_decoder))
+    graph = tosa_snapshot(edge.tosa, edge.origins)
+    lowered = Lowered(program, edge.tosa, bytes(runtime.buffer), graph)
+    if choice.options.get(EXTERNAL_WEIGHTS):
+        lowered.weights = _weights(runtime)
+    return lowered, runtime
+
+
+def _runtime_config(program: Any, is_decoder: bool) -> ExecutorchBackendConfig:
+    """Return how the runtime's form is made; buffers that the program writes begin as they are.
+
+    Otherwise the runtime leaves their memory as it finds it, and a NaN there outlives any mask. A
+    decoder's constants are computed beforehand, as ExecuTorch's export of language models does.
+    """
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    written = sorted(n for n, target in signature.inputs_to_buffers.items() if target in changed)
+    passes = [InitializedMutableBufferPass(written)] if written else []
+    return ExecutorchBackendConfig(
+        extract_delegate_segments=False, passes=passes, do_quant_fusion_and_const_prop=is_decoder
+    )
+
+
+def _weights(runtime: Any) -> bytes | None:
+    """Return what the program keeps in a file beside it; None where no delegate has weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        runtime.write_tensor_data_to_file(folder)
+        path = Path(folder) / f"{WEIGHTS}.ptd"
+        return path.read_bytes() if path.exists() else None
+
+
+def _result(
+    context: StageContext,
+    lowered: Lowered,
+    compiled: vela.Recording,
+    edge: _Edge,
+    runtime: Any,
+) -> LowerResult:
+    choice = target_of(context.project.target.id).complete(context.project.target)
+    delegates = [n for n in lowered.edge.graph.nodes if n.target is _DELEGATE]
+    inner = [getattr(lowered.edge.graph_module, n.args[0].target) for n in delegates]
+    graphs = [module.original_module.graph for module in inner]
+    inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")
+    clock = clock_of(choice, context.folder)
+    return LowerResult(
+        target=choice.id,
+        system_config=str(choice.options["system_config"]),
+        memory_mode=str(choice.options["memory_mode"]),
+        delegates=len(delegates),
+        delegated_nodes=inside,
+        cpu_nodes=tuple(cpu_nodes(lowered.edge, edge.reasons)),
+        kernels=tuple(_kernels(runtime)),
+        vela=tuple(
+            vela.report(i, model, clock, edge.origins[i]) for i, model in enumerate(compiled.models)
+        ),
+        pte_bytes=len(lowered.pte),
+        accelerated=context.accelerate,
+        vela_version=tool_version("ethos-u-vela"),
+        warnings=() if delegates else ("Nothing runs on the NPU: no operator was delegated.",),
+    )
+
+
+def _kernels(runtime: Any) -> list[str]:
+    """Return the names of the kernels a runtime must link, e.g. ``aten::add.out``."""
+    plan = runtime.executorch_program.execution_plan[0]
+    names = (f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators)
+    return sorted(set(names))

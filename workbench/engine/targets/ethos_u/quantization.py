@@ -1,0 +1,245 @@
+"""The Ethos-U quantizer with the project's rules, and its own report read back."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from executorch.backends.arm.quantizer import EthosUQuantizer
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+from workbench.engine.fx import programs
+from workbench.engine.plugins import Plugins
+from workbench.engine.quantization.qspec import arm_config, stock_config
+from workbench.engine.taking_apart import FollowingQuantizer, MadeOf
+from workbench.engine.targets.ethos_u.compile_spec import compile_spec
+from workbench.engine.training.model import Student
+from workbench.errors import Place, failure
+from workbench.project.configs import PluginConfig, QuantConfig
+from workbench.project.model import name_of
+from workbench.results import NodeAnnotation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from workbench.project.model import Project, RuleKind
+
+
+_REPORT = "quantizer_report"
+
+
+@dataclass(frozen=True)
+class _Report:
+    """What the quantizer told of one node: who took it with which config, or why nobody did."""
+
+    by: str = ""
+    label: str = ""
+    reason: str = ""
+
+
+class ReportingQuantizer(FollowingQuantizer):
+    """Leaves what it reports at the nodes: it remembers no more than the last graph itself."""
+
+    def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """Annotate a graph or the body of a branch, and say so at its nodes."""
+        annotated: torch.fx.GraphModule = super().annotate(model)
+        accepted, rejected = _reports(self)
+        for node in annotated.graph.nodes:
+            by, label = accepted.get(node.name, ("", ""))
+            node.meta[_REPORT] = _Report(by, label, rejected.get(node.name, ""))
+        return annotated
+
+
+def quantizer(project: Project, folder: Path) -> EthosUQuantizer:
+    """Return a quantizer on which the project's rules have been called, in their order.
+
+    Raises:
+        WorkbenchError: a rule names an operator that torch does not have, or a plug-in fails.
+    """
+    return _made(project, folder, is_qat=False)
+
+
+def training_quantizer(project: Project, folder: Path) -> EthosUQuantizer:
+    """Return the like whose observers round what they see.
+
+    Raises:
+        WorkbenchError: a rule names an operator that torch does not have, or a plug-in fails.
+    """
+    return _made(project, folder, is_qat=True)
+
+
+def student(floating: torch.fx.GraphModule, project: Project, folder: Path) -> Student:
+    """Return the float program with the rounding of the rules, to be trained."""
+    return Student(floating, training_quantizer(project, folder))
+
+
+def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
+    made, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
+    with warnings.catch_warnings():
+        # The setters for operators and nodes say at every call that they are experimental.
+        warnings.simplefilter("ignore")
+        for kind, match, config in project.quantizer_calls():
+            if kind == "quantizer":
+                assert isinstance(config, PluginConfig)
+                made.add_quantizer(plugins.quantizer(config.reference))
+                continue
+            arm = arm_config(config, plugins, is_qat=is_qat)
+            _call(made, kind, match if kind != "finder" else plugins.finder(match), arm)
+    return made
+
+
+def _call(made: Any, kind: RuleKind, match: Any, arm: Any) -> None:
+    match kind:
+        case "global":
+            made.set_global(arm)
+        case "io":
+            made.set_io(arm)
+        case "module_type":
+            _set_module_type(made, match, arm)
+        case "module_name":
+            made.set_module_name(match, arm)
+        case "node_target":
+            made.set_node_finder(arm, MadeOf(operators=(str(operator(match)),)))
+        case "node_name":
+            made.set_node_finder(arm, MadeOf(names=(match,)))
+        case "finder":
+            made.set_node_finder(arm, match)
+        case _:
+            raise failure(
+                "Ethos-U's quantizer takes names, not patterns.",
+                "Name the nodes or modules, or choose the target Number formats.",
+                Place(kind="rule", id=match),
+            )
+
+
+def _set_module_type(made: Any, match: str, arm: Any) -> None:
+    """Name a class by its full name: the quantizer compares nothing but that."""
+    module, _, name = match.rpartition(".")
+    made.set_module_type(type(name, (), {"__module__": module, "__qualname__": name}), arm)
+
+
+def operator(name: str) -> Any:
+    """Return the operator with a dotted name such as ``aten.relu.default``.
+
+    Raises:
+        WorkbenchError: torch has no such operator.
+    """
+    parts = name.removeprefix("torch.ops.").split(".")
+    found: Any = torch.ops
+    try:
+        for part in parts:
+            found = getattr(found, part)
+    except (AttributeError, RuntimeError):
+        found = None
+    if not isinstance(found, torch._ops.OpOverload):  # noqa: SLF001 - its only name
+        raise failure(
+            f"torch has no operator {name}.",
+            "Write namespace.name.overload, e.g. aten.relu.default.",
+            Place(kind="rule", id=name),
+        )
+    return found
+
+
+def prepare(module: torch.fx.GraphModule, quantizer: EthosUQuantizer) -> torch.fx.GraphModule:
+    """Return the module with observers where the quantizer wants them."""
+    prepared: torch.fx.GraphModule = prepare_pt2e(module, quantizer)
+    return prepared
+
+
+def convert(module: torch.fx.GraphModule, *, fold: bool = True) -> torch.fx.GraphModule:
+    """Return the module with quantize and dequantize operators in place of observers."""
+    converted: torch.fx.GraphModule = convert_pt2e(module, fold_quantize=fold)
+    return converted
+
+
+def memory(observed: torch.fx.GraphModule) -> None:
+    """Return nothing: Vela says what the values of a program take."""
+    del observed
+
+
+def report(
+    made: EthosUQuantizer, prepared: torch.fx.GraphModule, project: Project
+) -> list[NodeAnnotation]:
+    """Return for every operator whether it was quantized, by what, and otherwise why not.
+
+    Source: ExecuTorch 1.5.1 ``QuantizerReporter`` and the nodes' own metadata; nodes that no
+    pattern speaks of appear in no report and are told from the metadata.
+    """
+    del made
+    labels = _labels(project)
+    found = []
+    for node in prepared.graph.nodes:
+        if node.op != "call_function" or "val" not in node.meta:
+            continue
+        quantized = bool(_annotation(node))
+        told = node.meta.get(_REPORT, _Report())
+        reason = "" if quantized else told.reason or _NO_PATTERN
+        found.append(NodeAnnotation(
+            node=node.name, op=programs.op_of(node), module=programs.module_of(node),
+            config=_config(told.label, labels) if quantized else "float", by=told.by,
+            quantized=quantized, reason=_in_words(reason),
+        ))  # fmt: skip
+    return found
+
+
+def _config(label: str, labels: dict[str, str]) -> str:
+    """Return our name of a config; nodes that take a neighbour's grid have none of their own."""
+    return SHARED if label.startswith("shared") else labels.get(label, name_of(label))
+
+
+SHARED = "shared"
+_NO_PATTERN = "The Ethos-U quantizer has no pattern for this operator."
+_WORDS = {
+    "Tried annotating already quantized node.": "A stronger rule had taken it already.",
+    "All inputs and outputs to these nodes are non-quantized.":
+        "Everything around it is float, so it stays float too.",
+    "No float inputs nor outputs to annotate": "It handles no floating-point tensors.",
+    "Tried annotating unsupported quantization config":
+        "The target cannot compute this operator in this config.",
+    "Tried annotating unsupported configuration of operators":
+        "The target cannot compute this combination of operators.",
+}  # fmt: skip
+
+
+def _in_words(reason: str) -> str:
+    return _WORDS.get(reason.strip(), reason)
+
+
+def _annotation(node: torch.fx.Node) -> bool:
+    note = node.meta.get("quantization_annotation")
+    if note is None:
+        return False
+    return bool(note.output_qspec is not None or any(note.input_qspec_map.values()))
+
+
+def _reports(made: EthosUQuantizer) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    accepted: dict[str, tuple[str, str]] = {}
+    rejected: dict[str, str] = {}
+    for part in made.quantizer.quantizers:
+        reporter = getattr(part, "reporter", None)
+        report = reporter.quantizers.get(part) if reporter is not None else None
+        if report is None:
+            continue
+        info = report.quantizer_info
+        for pattern in report.accepted_patterns:
+            for node in pattern.nodes:
+                accepted[node.name] = (
+                    str(info.targeted_nodes_description),
+                    str(info.qconfig_label),
+                )
+        for pattern in report.rejected_patterns:
+            for name in pattern.node_names:
+                rejected.setdefault(name, str(pattern.rejection_reason))
+    return accepted, rejected
+
+
+def _labels(project: Project) -> dict[str, str]:
+    """Return our names for the labels that the Arm configs carry; plug-ins' are their names."""
+    names: dict[str, str] = {}
+    for rule in project.rules:
+        config = None if rule.keeps_off else project.config_of(rule)
+        if isinstance(config, QuantConfig):
+            names.setdefault(str(stock_config(config).label), project.label_of(rule))
+    return names

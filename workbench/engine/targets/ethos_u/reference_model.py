@@ -1,0 +1,331 @@
+"""The compiled program on the TOSA reference model, against the quantized model. Computed.
+
+The edge program runs as it would on the device: CPU operators eagerly, every delegate's TOSA on
+the reference model. Source: tosa-tools 2026.5.0, module ``tosa_reference_model``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import tosa_reference_model
+from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
+from torch.export.graph_signature import OutputKind
+
+from workbench.engine.data.evaluation import evaluation_samples
+from workbench.engine.fx import programs
+from workbench.engine.quality.measures import Accumulator, tensors_of
+from workbench.engine.quality.passes import quantized_module
+from workbench.engine.quality.perplexity import TextTally
+from workbench.engine.quality.stateful_execution import Steps, stepping
+from workbench.engine.targets.ethos_u.grids import Grid, given_values, meant_values, output_grids
+from workbench.engine.targets.ethos_u.intermediates import (
+    IntegerComparison,
+    exposed,
+    outer_names,
+    output_names,
+    pairs,
+)
+from workbench.errors import Place, failure
+from workbench.results import VerifyResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from workbench.engine.context import StageContext
+    from workbench.engine.data import Sample
+    from workbench.engine.targets.base import Lowered
+
+
+class IntegerSteps:
+    """Runs the integer program sample after sample; it remembers as it would on the device.
+
+    Outputs that are inputs of the next step go there as real numbers, on the grid of that input:
+    firmware that hands integers on must change them from one grid to the other likewise.
+    """
+
+    def __init__(
+        self, program: IntegerProgram, converted: torch.fx.GraphModule, *, integer_io: bool
+    ) -> None:
+        self._program, self._converted, self._integer_io = program, converted, integer_io
+        self._carried: list[torch.Tensor] = []
+
+    def given(self, sample: Sample) -> list[torch.Tensor]:
+        """Return what the program takes for the next sample, and begin anew where that does."""
+        if sample.begins:
+            self._program.reset()
+            self._carried = []
+        inputs = sample.inputs
+        if self._carried:
+            inputs = (*inputs[: -sample.carried], *self._carried)
+        return given_values(self._converted, inputs, self._integer_io)
+
+    def __call__(self, sample: Sample) -> list[torch.Tensor]:
+        """Return the program's own outputs for the next sample, without what is carried on."""
+        outputs = self._program.compute(tuple(self.given(sample)))
+        kept = len(outputs) - sample.carried
+        if sample.carried:
+            self._carried = meant_values(self._converted, outputs, self._integer_io)[kept:]
+        return outputs[:kept]
+
+
+_DELEGATE = executorch_call_delegate
+# Inside, the quantized model is interpreted node by node, which costs several times a plain run.
+TENSOR_SAMPLES = 4
+
+
+class IntegerProgram(torch.fx.Interpreter):
+    """Runs an edge program whose delegates are computed by the reference model.
+
+    What it keeps in buffers it remembers from one run to the next, until ``reset``.
+    """
+
+    def __init__(self, lowered: Lowered) -> None:
+        program = lowered.edge
+        super().__init__(program.graph_module)
+        delegates = [n for n in program.graph.nodes if n.target is _DELEGATE]
+        names = [str(n.args[0].target) for n in delegates]
+        self._tosa = dict(zip(names, lowered.tosa, strict=True))
+        self._specs = {
+            name: [v.meta["val"] for v in _outputs(getattr(program.graph_module, name))]
+            for name in names
+        }
+        self._program = program
+        self._buffers: dict[str, torch.Tensor] = {}
+        self._wanted: dict[str, list[str]] = {}
+        self._at: Any = None
+        self.made: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
+
+    def expose(self, tensors: Iterable[tuple[int, str]]) -> None:
+        """Keep these tensors of the delegates in ``made`` from now on; none to keep no more.
+
+        Those inside branches and loops cannot be had, and are left out.
+        """
+        self.made = {}
+        names = list(self._tosa)
+        self._wanted = {name: [] for name in names}
+        outer = {name: outer_names(flatbuffer) for name, flatbuffer in self._tosa.items()}
+        for delegate, tensor in tensors:
+            name = names[delegate]
+            if tensor in outer[name]:
+                self._wanted[name].append(tensor)
+
+    def compute(self, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+        """Return the program's outputs for one set of inputs."""
+        signature = self._program.graph_signature
+        outputs = self.run(*self._values(inputs))
+        for spec, value in zip(signature.output_specs, outputs, strict=True):
+            if spec.kind is OutputKind.BUFFER_MUTATION:
+                self._buffers[spec.target] = value
+        user = [v for s, v in zip(signature.output_specs, outputs, strict=True)
+                if s.kind is OutputKind.USER_OUTPUT]  # fmt: skip
+        return [value for value in user if isinstance(value, torch.Tensor)]
+
+    def reset(self) -> None:
+        """Forget everything: its buffers are what they were at first."""
+        self._buffers = {}
+
+    def _values(self, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+        """Return what the graph's placeholders stand for."""
+        program = self._program
+        signature = program.graph_signature
+        given = iter(inputs)
+        values = []
+        for node in program.graph.nodes:
+            if node.op != "placeholder":
+                continue
+            name = node.name
+            if name in signature.inputs_to_parameters:
+                values.append(program.state_dict[signature.inputs_to_parameters[name]])
+            elif name in signature.inputs_to_buffers:
+                target = signature.inputs_to_buffers[name]
+                kept = self._buffers.get(target, program.state_dict.get(target))
+                values.append(program.constants[target] if kept is None else kept)
+            elif name in signature.inputs_to_lifted_tensor_constants:
+                target = signature.inputs_to_lifted_tensor_constants[name]
+                values.append(program.constants[target])
+            else:
+                values.append(next(given))
+        return values
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        """Run a node; a delegate's call must know how its tensors lie."""
+        self._at = n
+        return super().run_node(n)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Run a delegate on the reference model, everything else as it is."""
+        if target is not _DELEGATE:
+            return super().call_function(target, args, kwargs)
+        name = next(n for n in self._tosa if getattr(self._program.graph_module, n) is args[0])
+        layouts = [source.meta["val"].dim_order() for source in self._at.args[1:]]
+        arrays = [_lying(a, layout) for a, layout in zip(args[1:], layouts, strict=True)]
+        flatbuffer, inner = self._tosa[name], self._wanted.get(name, [])
+        if inner:
+            flatbuffer = exposed(flatbuffer, [*output_names(flatbuffer), *inner])
+        outputs, status = tosa_reference_model.run(
+            flatbuffer, arrays, verbosity="NONE",
+            initialize_variable_tensor_from_numpy=True,
+        )  # fmt: skip
+        if status != tosa_reference_model.GraphStatus.TOSA_VALID:
+            raise failure(
+                f"The reference model refused the delegate {name} ({status}).",
+                "The TOSA program is not valid; please report it with the model.",
+                Place(kind="stage", id="verify"),
+            )
+        count, number = len(self._specs[name]), list(self._tosa).index(name)
+        for tensor, values in zip(inner, outputs[count:], strict=True):
+            self.made[number, tensor] = np.array(values)
+        shaped = zip(outputs[:count], self._specs[name], strict=True)
+        return [_standing(np.array(o), v) for o, v in shaped]
+
+
+def verify(context: StageContext) -> VerifyResult:
+    """Compare the integer program with the quantized model over the evaluation samples."""
+    lowered: Lowered = context.hot("lower")
+    program, converted = IntegerProgram(lowered), context.hot("convert").module
+    integer_io = bool(context.project.target.options.get("integer_io"))
+    integer = IntegerSteps(program, converted, integer_io=integer_io)
+    tally = Tally(output_grids(converted), integer_io=integer_io)
+    samples = evaluation_samples(context)
+    wanted = context.project.verification.samples
+    total = min(wanted, samples.count) if samples.count else wanted
+    reader = _Reader(context, samples.spell) if samples.spell else None
+    inside = _inside(context, lowered)
+    program.expose((pair.delegate, pair.name) for pair in inside.pairs)
+    # Only a program that remembers nothing may be another one that is quicker.
+    remembers = programs.written_buffers(converted)
+    module = converted if remembers else quantized_module(context)
+    with torch.no_grad(), stepping(module) as steps:
+        for number, sample in enumerate(samples):
+            if number == wanted:
+                break
+            context.progress(number, total, f"sample {number + 1}")
+            inputs, outputs = steps.inputs(sample), integer(sample)
+            if number < TENSOR_SAMPLES:
+                inside.add(inputs, program.made)
+            quantized = steps.took(sample, tensors_of(steps.module(*inputs)))
+            most = tally.add(quantized, outputs)
+            if reader is not None:
+                reader.add(sample, quantized[0], tally.reals(outputs)[0], most)
+            if number + 1 == TENSOR_SAMPLES:
+                program.expose(())
+    tensors = tuple(inside.result())
+    return tally.result().model_copy(update={
+        "tensors": tensors,
+        "tensor_samples": min(tally.samples, TENSOR_SAMPLES),
+        "first_divergence": next((t.tensor for t in tensors if t.max_lsb), ""),
+        "text": reader.tally.result() if reader is not None else None,
+    })  # fmt: skip
+
+
+class _Reader:
+    """Reads a text with the float model beside the other two."""
+
+    def __init__(self, context: StageContext, spell: Callable[[int], str]) -> None:
+        self._floating = Steps(context.hot("export").module(check_guards=False))
+        self.tally = TextTally(spell)
+
+    def add(
+        self, sample: Sample, quantized: torch.Tensor, integer: torch.Tensor, most: int
+    ) -> None:
+        """Take in a step of the quantized model and of the integer program, in real numbers."""
+        self.tally.add(sample, self._floating(sample)[0], quantized, integer, most)
+
+
+def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
+    converted = context.hot("convert").module
+    prepared = context.hot("prepare").module
+    found = pairs(prepared, converted, lowered.device_graph) if lowered.device_graph else []
+    return IntegerComparison(converted, found)
+
+
+def integers(context: StageContext, history: Sequence[Sample]) -> dict[str, torch.Tensor]:
+    """Return what the integers of every tensor inside stand for, by the quantized model's names.
+
+    They are those for the last sample of ``history``, after the others in their order.
+    """
+    lowered: Lowered = context.hot("lower")
+    converted = context.hot("convert").module
+    program, inside = IntegerProgram(lowered), _inside(context, lowered)
+    program.expose((pair.delegate, pair.name) for pair in inside.pairs)
+    integer_io = bool(context.project.target.options.get("integer_io"))
+    integer = IntegerSteps(program, converted, integer_io=integer_io)
+    for sample in history:
+        integer(sample)
+    with stepping(converted) as steps:
+        for sample in history[:-1]:
+            steps(sample)
+        reals = inside.reals(steps.inputs(history[-1]), program.made)
+        return {pair.node.name: real for pair, _, real in reals}
+
+
+class Tally:
+    """Counts differences in steps of each output's grid."""
+
+    def __init__(self, grids: list[Grid | None], *, integer_io: bool) -> None:
+        self._grids = grids
+        self._integer_io = integer_io
+        self._histogram: Counter[int] = Counter()
+        self.samples = self._equal = 0
+        self._quality = [Accumulator() for _ in grids]
+
+    def reals(self, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return what the integer program's outputs stand for."""
+        grids = [*self._grids, *[None] * len(outputs)]
+        pairs = zip(outputs, grids, strict=False)
+        return [g.reals(v) if self._integer_io and g is not None else v for v, g in pairs]
+
+    def add(self, quantized: list[torch.Tensor], integer: list[torch.Tensor]) -> int:
+        """Take in one sample's outputs of both programs; return the largest difference [LSB]."""
+        self.samples += 1
+        same, most = True, 0
+        for position, (a, real) in enumerate(zip(quantized, self.reals(integer), strict=True)):
+            grid = self._grids[position] if position < len(self._grids) else None
+            step = grid.scale if grid is not None else 1.0
+            lsb = torch.round((real.double() - a.double()) / step).to(torch.int64)
+            values, counts = torch.unique(lsb, return_counts=True)
+            self._histogram.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+            most = max(most, int(lsb.abs().max()))
+            if position < len(self._quality):
+                self._quality[position].add(a, real)
+            same = same and bool(a.reshape(-1).argmax() == real.reshape(-1).argmax())
+        self._equal += same
+        return most
+
+    def result(self) -> VerifyResult:
+        """Return the tally."""
+        histogram = dict(sorted(self._histogram.items()))
+        loose = [i for i, grid in enumerate(self._grids) if grid is None]
+        return VerifyResult(
+            samples=self.samples,
+            elements=sum(histogram.values()),
+            exact=histogram.get(0, 0),
+            max_lsb=max((abs(lsb) for lsb in histogram), default=0),
+            argmax_equal=self._equal,
+            histogram=histogram,
+            outputs=tuple(q.output(f"output {i}") for i, q in enumerate(self._quality)),
+            warnings=tuple(
+                f"Output {i} is not quantized: differences are counted in units of 1."
+                for i in loose
+            ),
+        )
+
+
+def _lying(tensor: torch.Tensor, layout: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return values as a delegate gets them: its TOSA has the shape of what lies in memory."""
+    return np.ascontiguousarray(tensor.detach().permute(layout).numpy())
+
+
+def _standing(values: np.ndarray[Any, Any], like: torch.Tensor) -> torch.Tensor:
+    """Return what a delegate gives as the tensor the program takes it for."""
+    layout = like.dim_order()
+    lying = torch.from_numpy(values).reshape([like.shape[axis] for axis in layout])
+    return lying.permute([layout.index(axis) for axis in range(len(layout))]).to(like.dtype)
+
+
+def _outputs(delegate: Any) -> list[Any]:
+    return list(delegate.original_module.graph.output_node().args[0])

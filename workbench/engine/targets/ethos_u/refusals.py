@@ -1,0 +1,254 @@
+"""What Vela and the partitioner say when they refuse, in words and with what helps."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from workbench.engine.fx import programs
+from workbench.engine.fx.branches import branch_names, constants
+from workbench.engine.ordered_partitioner import OrderedPartitioner
+from workbench.engine.taking_apart import root_of
+from workbench.engine.targets.ethos_u.npu_exclusions import KeptOff
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.results import CpuCause, ExportResult, PrepareResult
+from workbench.targets.ethos_u.devices import has_control_flow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from executorch.exir.backend.partitioner import PartitionResult
+    from torch import fx
+
+    from workbench.engine.context import StageContext
+    from workbench.project.model import TargetChoice
+
+
+def vela_left(error: SystemExit) -> WorkbenchError:
+    """Return an error for a Vela that did not understand its arguments."""
+    info = ErrorInfo(
+        message=f"Vela refused its arguments and left with exit code {error.code}.",
+        hint="Check the additional Vela flags; the log has Vela's own words.",
+        where=Place(kind="option", id="target.options.extra_flags"),
+    )
+    return WorkbenchError([info])
+
+
+def vela_refused(error: RuntimeError) -> WorkbenchError:
+    """Return an error for a program that Vela refused as a whole, with what usually helps."""
+    text = str(error).strip().splitlines()
+    first = text[0] if text else type(error).__name__
+    hint = "The log has the details."
+    if "could not run on NPU" in str(error):
+        hint = (
+            "Vela has no way back to the CPU. Usual cause: a config the device cannot compute, "
+            "such as 16-bit softmax on U55 and U65. Set the module to a8w8 or float; Run, "
+            "Find what the compiler refuses (workbench blame) tells which it is."
+        )
+    info = ErrorInfo(
+        message=f"The program could not be compiled: {first}"[:600],
+        hint=hint,
+        where=Place(kind="stage", id="lower"),
+        details=str(error),
+    )
+    return WorkbenchError([info])
+
+
+def loop_refused(error: BaseException) -> WorkbenchError | None:
+    """Return an error for a loop that ExecuTorch's passes fail on; None for all else.
+
+    Source: ExecuTorch 1.5.1, which folds quantization into a loop and then finds the value that
+    goes in to be float and the one that comes back to be integer. It does after some operators
+    before the loop (ReLU alone, sigmoid) and not after others (convolution, pool, abs).
+    """
+    said: BaseException | None = error
+    while said is not None and "carried_inputs and body_output" not in str(said):
+        said = said.__cause__
+    if said is None:
+        return None
+    loop = re.search(r"%(while_loop\w*)", str(said))
+    name = loop[1] if loop else "while_loop"
+    info = ErrorInfo(
+        message=f"ExecuTorch cannot lower {name}: with what stands before it, the loop would take "
+        "float and give integers.",
+        hint="A convolution with its ReLU, a pool or an absolute value right before the loop can "
+        "be lowered; a ReLU or a sigmoid alone cannot.",
+        where=Place(kind="node", id=name),
+        details=str(said),
+    )
+    return WorkbenchError([info])
+
+
+_KNOWN: dict[str, tuple[CpuCause, str]] = {
+    "Node was not marked as quantized in the Arm backend.":
+        ("float", "It was not quantized: no rule covers it, or the quantizer has no pattern for "
+         "it."),
+    "One or more inputs were not quantized.": ("beside", "One of its inputs is float."),
+    "Not included in BaseTOSASupportList or a registered tosa_support_check":
+        ("float", "The NPU has no such operator for float tensors, and this one was not "
+         "quantized."),
+    "Partition contained only ops which are removed in the TOSA lowering, leading to an empty "
+    "partition.":
+        ("empty", "It only changes the shape: alone, there is nothing for the NPU to compute."),
+}  # fmt: skip
+_CONVERSIONS: dict[CpuCause, str] = {
+    "border": "Converts between float and integer at the border of the program; integer input "
+    "and output avoids it.",
+    "conversion": "Converts between integer and float for an operator on the CPU, and goes with "
+    "it.",
+}
+
+
+# An operator as ExecuTorch prints it, with its signature.
+_SCHEMA = re.compile(r"<EdgeOpOverload: ([\w.]+)>: schema = \S+\(.*\) -> [\w()\[\], ]+")
+_REMEMBERED = (
+    "Converts what the program keeps for its next run: caches stay real numbers, and the NPU "
+    "computes with integers."
+)
+
+
+def in_words(
+    reason: str, op: str, *, at_border: bool, remembered: bool = False
+) -> tuple[CpuCause, str]:
+    """Return the partitioner's reason for leaving an operator on the CPU: its cause, and in words.
+
+    Args:
+        reason: The partitioner's own; "" where it gave none.
+        op: The operator.
+        at_border: Whether it takes an input of the program or gives one of its outputs.
+        remembered: Whether it reads or makes what the program keeps for its next run.
+    """
+    if KeptOff.__name__ in reason:
+        return "rule", "A rule keeps it off the NPU."
+    if "quantize_per" in op and remembered:
+        return "conversion", _REMEMBERED
+    if "quantize_per" in op and not reason.startswith("Op "):
+        cause: CpuCause = "border" if at_border else "conversion"
+        return cause, _CONVERSIONS[cause]
+    if "fp dtype" in reason:
+        return "beside", f"Its input is float, and the NPU takes integers only. ({reason})"
+    if "unsupported dtype torch.int16" in reason:
+        return "int16", f"This device computes it in 8 bit only, and it has 16. ({reason})"
+    plain = _SCHEMA.sub(r"\1", reason)
+    return _KNOWN.get(reason, ("other", plain or "The partitioner gave no reason."))
+
+
+def refuse_control_flow(context: StageContext, choice: TargetChoice) -> None:
+    """Stop where quantized branches can go nowhere: only U85 runs them, the CPU flow cannot.
+
+    Raises:
+        WorkbenchError: the first thing that stands in the way.
+    """
+    result = context.result("export", ExportResult)
+    if not result.branches:
+        return
+    if not has_control_flow(choice.id):
+        raise failure(
+            f"torch.cond and while_loop run on Ethos-U85 only; this program has "
+            f"{', '.join(result.branches)}.",
+            "Choose an Ethos-U85, or write the model without them.",
+            Place(kind="node", id=result.branches[0]),
+        )
+    annotations = context.result("prepare", PrepareResult).annotations
+    quantized = {note.node: note.quantized for note in annotations}
+    for name, is_wide in _readers(context.hot("calibrate").module):
+        if is_wide:
+            raise failure(
+                f"{name} would have 16-bit weights, and no device multiplies by them: inside of "
+                "branches ExecuTorch quantizes weights with the bits of the activations.",
+                "Set its module to a8w8.",
+                Place(kind="node", id=name),
+            )
+        if not quantized.get(name, True):
+            raise failure(
+                f"{name} is in float: ExecuTorch cannot lower operators with weights inside of "
+                "branches unless they are quantized.",
+                "Set its module to a8w8.",
+                Place(kind="node", id=name),
+            )
+
+
+def _readers(prepared: torch.fx.GraphModule) -> Iterator[tuple[str, bool]]:
+    """Yield what reads weights in branches: its name, and whether it gets them with 16 bits."""
+    inside = dict(branch_names(prepared))
+    for graph, placeholder, _ in constants(prepared):
+        for reader, wide in _behind_observers(graph, placeholder, wide=False):
+            yield f"{inside[id(graph)]}{reader.name}", wide
+
+
+def _behind_observers(
+    graph: torch.fx.GraphModule, source: torch.fx.Node, *, wide: bool
+) -> Iterator[tuple[torch.fx.Node, bool]]:
+    for user in source.users:
+        if user.op == "call_module":
+            observer: Any = graph.get_submodule(str(user.target))
+            is_wide = wide or observer.dtype == torch.int16
+            yield from _behind_observers(graph, user, wide=is_wide)
+        elif user.op == "call_function":
+            yield user, wide
+
+
+TAG = "delegation_tag"
+_GRIDS = ("quantize_per_tensor", "dequantize_per_tensor")
+_SHAPING = ("view_copy", "expand_copy", "unsqueeze_copy", "squeeze_copy", "clone", "permute_copy")
+
+
+class CheckingPartitioner(OrderedPartitioner):
+    """Decides as ever, and refuses what Vela would refuse, with what helps."""
+
+    def partition(self, exported_program: Any) -> PartitionResult:
+        """Return the program with its parts.
+
+        Raises:
+            WorkbenchError: in one of them a value is only handed on.
+        """
+        found = super().partition(exported_program)
+        for chain in handed_through(found.tagged_exported_program.graph):
+            roots = [root.name for node in chain if not _has_grid(node) and (root := root_of(node))]
+            name = roots[0] if roots else chain[0].name
+            raise failure(
+                f"The NPU would only hand on a value that {name} reads or gives, and change "
+                "nothing: Vela refuses the whole program for it.",
+                "Keep it off the NPU, give its module a8w8, or choose an Ethos-U85.",
+                Place(kind="node", id=name),
+            )
+        return found
+
+
+def handed_through(graph: fx.Graph) -> Iterator[list[fx.Node]]:
+    """Yield each chain of nodes by which a part gives what it takes, unchanged; the last first.
+
+    Args:
+        graph: Of an edge program whose nodes bear the partitioner's tags.
+    """
+    for node in graph.nodes:
+        tag = node.meta.get(TAG)
+        if tag is None or all(user.meta.get(TAG) == tag for user in node.users):
+            continue
+        chain, at = list[Any](), node
+        while at.meta.get(TAG) == tag and _keeps(at):
+            chain.append(at)
+            at = at.args[0]
+        grids = {tuple(each.args[1:]) for each in chain if _has_grid(each)}
+        if at.meta.get(TAG) != tag and len(grids) == 1:
+            yield chain
+
+
+def _has_grid(node: fx.Node) -> bool:
+    return any(name in programs.op_of(node) for name in _GRIDS)
+
+
+def _keeps(node: fx.Node) -> bool:
+    """Tell whether a node leaves all values as they are, in their order."""
+    if _has_grid(node):
+        return True
+    op = programs.op_of(node)
+    if node.op != "call_function" or not any(name in op for name in _SHAPING):
+        return False
+    given, made = node.args[0].meta["val"], node.meta["val"]
+    if "permute" in op:
+        moved = [axis for axis in node.args[1] if given.shape[axis] != 1]
+        return moved == sorted(moved)
+    return bool(given.numel() == made.numel())

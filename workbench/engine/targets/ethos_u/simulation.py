@@ -1,0 +1,234 @@
+"""The compiled program on one of Arm's simulators, against what was promised. Measured."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from executorch.devtools import Inspector
+from executorch.devtools.inspector import TimeScale
+
+from workbench.deploy.simulators.compatibility import Program, Setup
+from workbench.deploy.simulators.counters import FILE as ETDUMP_FILE
+from workbench.deploy.simulators.counters import traced
+from workbench.deploy.simulators.log_parser import level_of
+from workbench.deploy.simulators.run import Job, Outcome, run
+from workbench.engine.data.evaluation import evaluation_samples
+from workbench.engine.quality.measures import tensors_of
+from workbench.engine.quality.passes import quantized_module
+from workbench.engine.quality.stateful_execution import stepping
+from workbench.engine.targets.ethos_u.grids import Grid, output_grids, runtime_values
+from workbench.engine.targets.ethos_u.reference_model import IntegerProgram, Tally
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.pipeline.plan import simulator_setup
+from workbench.results import LowerResult, RuntimeEvent, SimulationResult
+from workbench.results.simulation import Agreement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workbench.engine.context import StageContext
+    from workbench.protocol import Level
+    from workbench.results import VerifyResult
+    from workbench.results.simulation import SimulationReport
+
+
+# The runtime records each call twice: the instruction, and the kernel or delegate inside it.
+_INSTRUCTION, _KERNEL, _WHOLE = "OPERATOR_CALL", "native_call_", "Method::execute"
+_DELEGATE = "DELEGATE_CALL"
+
+
+def events_of(data: bytes) -> tuple[RuntimeEvent, ...]:
+    """Return the events of a run; cycles of the CPU.
+
+    A delegate is one event: what the NPU does inside is told by its own trace alone.
+
+    Args:
+        data: An ETDump; empty gives no events.
+
+    Raises:
+        ValueError: these bytes are no ETDump.
+    """
+    if not data:
+        return ()
+    with tempfile.TemporaryDirectory(prefix="etdump-") as folder:
+        path = Path(folder) / "etdump.bin"
+        path.write_bytes(data)
+        try:
+            inspector = Inspector(
+                etdump_path=str(path),
+                source_time_scale=TimeScale.CYCLES,
+                target_time_scale=TimeScale.CYCLES,
+            )
+            return tuple(_events(inspector))
+        except Exception as error:
+            # The inspector meets damaged bytes with errors of every kind.
+            raise ValueError(str(error)) from error
+
+
+def _events(inspector: Any) -> Iterator[RuntimeEvent]:
+    for block in inspector.event_blocks:
+        for event in block.events:
+            if event.name == _INSTRUCTION or event.perf_data is None:
+                continue
+            raw = [float(each) for each in event.perf_data.raw]
+            kind = "cpu"
+            if event.name == _DELEGATE or event.is_delegated_op:
+                kind = "npu"
+            elif not event.name.startswith(_KERNEL):
+                kind = "runtime"
+            yield RuntimeEvent(
+                name=event.name.removeprefix(_KERNEL),
+                kind=kind,
+                cycles=sum(raw) / len(raw) if raw else 0.0,
+                calls=len(raw),
+            )
+
+
+_LOG, _LOGGED_LINES = "uart.log", 2000
+_LEVELS: dict[str, Level] = {"debug": "debug", "warning": "warning", "error": "error"}
+Tensors = list[torch.Tensor]
+
+
+def simulate(context: StageContext) -> SimulationResult:
+    """Run the evaluation samples on the simulator this machine has for the target.
+
+    Raises:
+        WorkbenchError: there is none, something does not fit, or the run failed: its exit reason
+            first, then every failure that was recognised.
+    """
+    setup = simulator_setup(context.project)
+    if isinstance(setup, ErrorInfo):
+        raise WorkbenchError([setup])
+    converted = context.hot("convert").module
+    integer_io = bool(context.project.target.options.get("integer_io"))
+    quantized, inputs = _samples(context, converted, integer_io=integer_io)
+    outcome = _run(context, setup, inputs)
+    if not outcome.report.succeeded:
+        raise WorkbenchError(_failures(outcome.report))
+    outputs = [[torch.tensor(a) for a in sample if a is not None] for sample in outcome.outputs]
+    grids = output_grids(converted)
+    integer = IntegerProgram(context.hot("lower"))
+    with torch.no_grad():
+        reference = [integer.compute(tuple(sample)) for sample in inputs]
+    if integer_io:
+        reference = [_reals(sample, grids) for sample in reference]
+    cycles = [m.cycles_per_inference for m in outcome.report.measurements]
+    known = [c for c in cycles if c is not None] if not setup.settings.fast else []
+    lowered = context.result("lower", LowerResult)
+    report, events = _with_events(context, outcome)
+    return SimulationResult(
+        report=report,
+        runner=setup.runner.path.name,
+        samples=len(inputs),
+        cycles=sum(known) / len(known) if known else None,
+        estimated_cycles=sum(report.cycles_total for report in lowered.vela),
+        traced=traced(outcome.invocations, lowered.vela),
+        events=events,
+        against_quantized=_agreement(quantized, outputs, grids, integer_io=integer_io),
+        against_reference=_agreement(reference, outputs, grids, integer_io=integer_io),
+    )
+
+
+def _samples(
+    context: StageContext, converted: Any, *, integer_io: bool
+) -> tuple[list[Tensors], list[Tensors]]:
+    """Return the quantized model's outputs and the program's inputs for some samples."""
+    module = quantized_module(context)
+    outputs, inputs = [], []
+    wanted, samples = context.project.verification.samples, evaluation_samples(context)
+    with torch.no_grad(), stepping(module) as steps:
+        if steps.remembers or samples.spell is not None:
+            context.log("One step is simulated: a simulator that starts again remembers none.")
+            wanted = 1
+        for sample in itertools.islice(samples, wanted):
+            context.check_cancelled()
+            outputs.append(tensors_of(module(*sample.inputs)))
+            given, _ = runtime_values(converted, sample.inputs, outputs[-1], integer_io)
+            inputs.append(list(given))
+    return outputs, inputs
+
+
+def _run(context: StageContext, setup: Setup, inputs: list[Tensors]) -> Outcome:
+    data = (context.path("lower") / "program.pte").read_bytes()
+    job = Job(
+        setup.installed, setup.runner, Program("program.pte", data), setup.device,
+        [tuple(tensor.detach().numpy() for tensor in sample) for sample in inputs],
+        fast=setup.settings.fast, trace=setup.settings.trace, timeout_s=setup.settings.timeout_s,
+        address=setup.address,
+    )  # fmt: skip
+    logged = done = 0
+
+    def live(lines: list[str]) -> None:
+        nonlocal logged, done
+        for line in lines:
+            done += "inferences finished" in line
+            if logged < _LOGGED_LINES and not line.startswith("Output["):
+                logged += 1
+                context.log(line.strip(), _LEVELS.get(level_of(line), "info"))
+                if logged == _LOGGED_LINES:
+                    context.log(f"The rest of what the simulator prints is in {_LOG}.", "warning")
+        context.progress(done, len(inputs), f"sample {min(done + 1, len(inputs))}")
+
+    context.progress(0, len(inputs), f"starting {setup.device.simulator.binary}")
+    outcome = run(job, context.out / _LOG, context.cancelled.is_set, live)
+    context.check_cancelled()
+    return outcome
+
+
+def _with_events(
+    context: StageContext, outcome: Outcome
+) -> tuple[SimulationReport, tuple[RuntimeEvent, ...]]:
+    """Keep the recorded events for the user's own tools, and read them."""
+    if not outcome.events:
+        return outcome.report, ()
+    (context.out / ETDUMP_FILE).write_bytes(outcome.events)
+    try:
+        return outcome.report, events_of(outcome.events)
+    except ValueError:
+        note = "The events that the runner recorded (ETDump) cannot be read."
+        notes = (*outcome.report.notes, note)
+        return outcome.report.model_copy(update={"notes": notes}), ()
+
+
+def _failures(report: SimulationReport) -> list[ErrorInfo]:
+    place = Place(kind="stage", id="run")
+    last = "\n".join(report.last_lines)
+    recognised = [
+        ErrorInfo(message=d.cause, hint=d.remedy, where=place, details=d.line)
+        for d in {d.cause: d for d in reversed(report.diagnoses)}.values()
+    ][::-1]
+    hint = "" if recognised else "The last lines of the log tell how far it came."
+    return [ErrorInfo(message=report.exit_reason, hint=hint, where=place, details=last),
+            *recognised]  # fmt: skip
+
+
+def _reals(sample: Tensors, grids: list[Grid | None]) -> Tensors:
+    pairs = zip(sample, grids, strict=True)
+    return [grid.reals(codes) if grid is not None else codes for codes, grid in pairs]
+
+
+def _agreement(
+    expected: list[Tensors], outputs: list[Tensors], grids: list[Grid | None], *, integer_io: bool
+) -> Agreement:
+    """Return how outputs differ; nothing is compared where the runner wrote none to files."""
+    histogram: Counter[int] = Counter()
+    each: list[VerifyResult] = []
+    for reals, output in zip(expected if outputs else (), outputs, strict=True):
+        tally = Tally(grids, integer_io=integer_io)
+        tally.add(reals, output)
+        each.append(tally.result())
+        histogram.update(each[-1].histogram)
+    return Agreement(
+        elements=sum(r.elements for r in each),
+        exact=sum(r.exact for r in each),
+        max_lsb=max((r.max_lsb for r in each), default=0),
+        argmax_equal=sum(r.argmax_equal for r in each),
+        histogram=dict(sorted(histogram.items())),
+        sample_max_lsb=tuple(r.max_lsb for r in each),
+        sample_argmax=tuple(bool(r.argmax_equal) for r in each),
+    )

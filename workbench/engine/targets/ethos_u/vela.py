@@ -1,0 +1,257 @@
+"""What Vela says about each delegate, taken from the very compilation that made the bytes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ethosu import regor
+from ethosu.vela import vela
+from executorch.backends.arm.tosa import backend as tosa_backend
+
+from workbench.engine.compilers.vela import totals
+from workbench.engine.fx import modules, programs
+from workbench.engine.fx.modules import Location
+from workbench.results import LiveRange, NpuCommand, VelaOperation, VelaReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import torch
+
+# Tables of Vela 5.1's debug database; a figure in a table's row is found by its header.
+_DETAILS = ("perf_debug", "perf_debug_main", "perf_debug_wd")
+# Memories inside the NPU, whose columns stand beside those of the system's.
+_BUFFERS = ("shram", "lutram")
+_INSIDE = ("sram", *_BUFFERS)
+_PERFORMANCE, _TENSORS, _QUEUE, _GROUPS = "perf", "tensors", "queue", "group"
+# Tensors that Vela adds (layout changes) are called #1234, another number at every run.
+_INTERNAL = "(added by Vela)"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a TOSA tensor came from: operator and place of the node that was translated.
+
+    ``root`` is the name that the exporter recorded for it.
+    """
+
+    op: str = ""
+    place: Location = field(default_factory=Location)
+    root: str = ""
+
+    @property
+    def module(self) -> str:
+        """Dotted name of its innermost module."""
+        return self.place.module
+
+
+Origins = dict[str, Origin]
+
+
+@dataclass
+class Recording:
+    """What Vela compiled, in order, and for what was translated meanwhile: its origins."""
+
+    models: list[Any] = field(default_factory=list)
+    origins: list[Origins] = field(default_factory=list)
+
+
+class _RecordingRegor:
+    """Stands in for the regor module inside Vela: compiles, and keeps what was compiled."""
+
+    def __init__(self, compiled: Callable[[Any], None]) -> None:
+        self._compiled = compiled
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(regor, name)
+
+    def compile(self, *arguments: Any, options: str, **rest: Any) -> Any:
+        """Compile with the debug database on; it changes no byte of the result."""
+        wanted = options
+        if "enable_db=true" not in options:
+            wanted = options.replace("[compiler]\n", "[compiler]\nenable_db=true\n", 1)
+        model = regor.compile(*arguments, options=wanted, **rest)
+        self._compiled(model)
+        return model
+
+
+@contextmanager
+def recorded() -> Iterator[Recording]:
+    """Collect every model that Vela compiles inside the block, in order."""
+    recording, pending = Recording(), Origins()
+
+    def compiled(model: Any) -> None:
+        recording.models.append(model)
+        recording.origins.append(dict(pending))
+        pending.clear()
+
+    def translated(node: torch.fx.Node, *rest: Any) -> None:
+        pending[node.name] = _origin_of(node)
+        translate(node, *rest)
+
+    translate = tosa_backend.process_call_function
+    folder = tempfile.tempdir
+    vela.regor = _RecordingRegor(compiled)
+    tosa_backend.process_call_function = translated
+    tempfile.tempdir = _folder_without_spaces()
+    try:
+        yield recording
+    finally:
+        vela.regor = regor
+        tosa_backend.process_call_function = translate
+        tempfile.tempdir = folder
+
+
+def _origin_of(node: torch.fx.Node) -> Origin:
+    place = modules.locate(node.meta.get("nn_module_stack")) or Location()
+    return Origin(programs.op_of(node), place, programs.origin_of(node))
+
+
+def _folder_without_spaces() -> str | None:
+    """Return a temporary folder that survives ExecuTorch's join and split of Vela's arguments."""
+    candidates = [tempfile.gettempdir(), "/tmp", "/var/tmp", str(Path.cwd())]
+    for folder in candidates:
+        if " " not in folder and os.access(folder, os.W_OK):
+            return folder
+    return tempfile.tempdir
+
+
+def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> VelaReport:
+    """Return Vela's estimate for one delegate.
+
+    Args:
+        delegate: Its number, in the order of the program.
+        model: regor's compiled model.
+        clock_hz: Clock of the system configuration; cycles / clock is the time.
+        origins: Where the tensors of its TOSA program came from, by name.
+    """
+    figures = model.perf_report
+    return VelaReport(
+        **totals(model, clock_hz).model_dump(),
+        delegate=delegate,
+        weights_bytes=int(figures.originalWeights),
+        encoded_weights_bytes=int(figures.encodedWeights),
+        command_stream_bytes=len(bytes(model.command_stream)) if model.command_stream else 0,
+        scratch_bytes=int(model.scratch.size),
+        operations=tuple(_operations(model, origins)),
+        commands=tuple(_commands(model)),
+        tensors=tuple(_live_ranges(model, origins)),
+    )
+
+
+def _commands(model: Any) -> Iterator[NpuCommand]:
+    """Yield the commands that compute, in order; those chained to another are part of it."""
+    rows = {row["id"]: index for index, row in enumerate(_rows(model, _PERFORMANCE))}
+    chained = {row["id"] for row in _rows(model, _GROUPS) if row["id"] != row["group_id"]}
+    queue = [row for row in _rows(model, _QUEUE) if row["scheduled_id"] not in chained]
+    for row in sorted(queue, key=lambda row: _number(row["offset"])):
+        yield NpuCommand(offset=_number(row["offset"]), operation=rows.get(row["scheduled_id"]))
+
+
+def _live_ranges(model: Any, origins: Origins) -> Iterator[LiveRange]:
+    """Yield where Vela put its tensors, and when; those it put nowhere are left out."""
+    for row in _rows(model, _TENSORS):
+        address, end = (_address(row.get(n)) for n in ("start_address", "end_address"))
+        if address is None or end is None or end <= address:
+            continue
+        name = str(row.get("name", ""))
+        yield LiveRange(
+            name=_INTERNAL if name.startswith("#") else name,
+            module=origin_named(name, origins).module,
+            memory=str(row.get("memory", "")),
+            usage=str(row.get("usage", "")),
+            start=_number(row.get("start_time")),
+            end=_number(row.get("end_time")),
+            address=address,
+            bytes=end - address,
+        )
+
+
+def _rows(model: Any, name: str) -> Iterator[dict[str, Any]]:
+    table = model.opt_database.tables.get(name)
+    if table is None:
+        return
+    header = [str(title).strip() for title in table.header]
+    for cells in table.data:
+        yield dict(zip(header, cells, strict=False))
+
+
+def _address(value: Any) -> int | None:
+    try:
+        return int(str(value), 0)
+    except ValueError:
+        return None
+
+
+def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
+    details = {name: _by_id(model, name) for name in _DETAILS}
+    for row in _rows(model, _PERFORMANCE):
+        name = str(row.get("name", ""))
+        origin = origin_named(name, origins)
+        found = [details[table].get(row.get("id"), {}) for table in _DETAILS]
+        shapes, units, decoding = found
+        outside = [k for k in row if k.endswith("_ac") and not k.lower().startswith(_INSIDE)]
+        external = sum(_number(row.get(k)) for k in outside)
+        macs = _number(row.get("mac_count"))
+        waits = {
+            "MACs": _number(units.get("mac_cycles")), "output": _number(units.get("ao_cycles")),
+            "commands": _number(units.get("cmd_cycles")),
+            "weight decoding": _number(decoding.get("wd_cycles")),
+            "SRAM": _number(row.get("Sram_ac")), "external memory": external,
+        }  # fmt: skip
+        encoded = _number(shapes.get("weight_total_bytes"))
+        pixels = _number(shapes.get("ofm_shape_h")) * _number(shapes.get("ofm_shape_w"))
+        yield VelaOperation(
+            name=_INTERNAL if name.startswith("#") else name,
+            operator=str(row.get("operator", "")),
+            module=origin.module,
+            tosa=origin.op,
+            cycles=_number(row.get("op_cycles")),
+            npu_cycles=_number(row.get("npu_cycles")),
+            macs=macs,
+            sram_cycles=waits["SRAM"],
+            external_cycles=external,
+            staging_bytes=_number(row.get("staging_usage")),
+            bound=max(waits, key=lambda name: waits[name]) if any(waits.values()) else "",
+            # Every weight is multiplied once for each element of a channel of the output.
+            weights=macs // pixels if encoded and pixels else 0,
+            weight_bytes=encoded,
+            sram_traffic=_traffic(shapes, outside=False),
+            external_traffic=_traffic(shapes, outside=True),
+            root=origin.root,
+        )
+
+
+def _by_id(model: Any, table: str) -> dict[Any, dict[str, Any]]:
+    return {row["id"]: row for row in _rows(model, table) if "id" in row}
+
+
+def _traffic(shapes: Mapping[str, Any], *, outside: bool) -> int:
+    """Return the bytes that an operation reads and writes, inside or outside SRAM."""
+    return sum(
+        _number(value) for name, value in shapes.items()
+        if name.endswith(("_read", "_write"))
+        and not name.lower().startswith(_BUFFERS)
+        and (not name.startswith("Sram")) == outside
+    )  # fmt: skip
+
+
+def origin_named(name: str, origins: Origins) -> Origin:
+    """Return a tensor's origin; tensors that the translation added carry a suffix."""
+    while name:
+        if name in origins:
+            return origins[name]
+        name = name.rpartition("_")[0]
+    return Origin()
+
+
+def _number(value: Any) -> int:
+    try:
+        return int(float(value))
+    except (TypeError, ValueError):
+        return 0

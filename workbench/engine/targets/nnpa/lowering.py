@@ -1,0 +1,144 @@
+"""Lowering for NNPA: an ONNX file, the compiler's command lines, and what it will quantize."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workbench.engine.targets.base import Lowered
+from workbench.engine.targets.nnpa import compiler
+from workbench.engine.targets.nnpa.onnx_export import (
+    IR_VERSION,
+    OPSET,
+    check,
+    exported,
+    file_products,
+    float_program,
+    kept,
+    origins,
+    rewrite_gemms,
+    tidy,
+)
+from workbench.engine.targets.nnpa.quantization import options_of
+from workbench.results import (
+    CONFIG_FILE,
+    MODEL_FILE,
+    ExportedModel,
+    ExportedProduct,
+    LowerResult,
+    PrepareResult,
+)
+from workbench.targets.nnpa.command import (
+    NO_SWITCH,
+    SILENT_ERRORS,
+    STATE,
+    command,
+    container_command,
+    exclusions,
+)
+from workbench.targets.nnpa.options import SILENT, WHAT_IF, quantizes
+from workbench.targets.nnpa.products import ON_CPU, UNRULED
+
+if TYPE_CHECKING:
+    import onnx
+
+    from workbench.engine.context import StageContext
+
+    Origins = dict[str, tuple[str, str]]
+
+
+def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
+    """Write the float program as ONNX, and ask the compiler if it is here.
+
+    Raises:
+        WorkbenchError: it does not export, or what comes out is not valid.
+    """
+    context.progress(0, None, "exporting to ONNX")
+    options = options_of(context.project)
+    model = exported(float_program(context), context.hot("import_model").inputs)
+    known = origins(model)
+    rewritten = rewrite_gemms(model) if options["rewrite_gemm"] else 0
+    tidy(model)
+    check(model)
+    context.check_cancelled()
+    report = context.result("prepare", PrepareResult)
+    products = _products(model, known, report, options)
+    config = _config(model, known, products, report)
+    data = model.SerializeToString(deterministic=True)
+    context.progress(0, None, "asking the compiler")
+    predicted = sum(each.quantized for each in products)
+    made = ExportedModel(
+        opset=OPSET, ir_version=IR_VERSION, nodes=len(model.graph.node), bytes=len(data),
+        rewritten=rewritten, products=products, config=config,
+        commands=_commands(options, config),
+        notes=(*_state_notes(context), *_notes(options, config)),
+        check=compiler.check(data, config, options, predicted, context.check_cancelled),
+    )  # fmt: skip
+    context.log(made.check.sentence)
+    files = {MODEL_FILE: data, **({CONFIG_FILE: config.encode()} if config else {})}
+    warnings = _differences(products, report)
+    return Lowered(edge=None, tosa=[], pte=b"", files=files), LowerResult(
+        target=context.project.target.id, system_config="", memory_mode="", delegates=0,
+        delegated_nodes=predicted, cpu_nodes=(), kernels=(), vela=(), pte_bytes=len(data),
+        accelerated=False, vela_version="", exported=made, warnings=tuple(warnings),
+    )  # fmt: skip
+
+
+def _products(
+    model: onnx.ModelProto, known: Origins, report: PrepareResult, options: dict[str, Any]
+) -> tuple[ExportedProduct, ...]:
+    """Return every product with the compiler's verdict; a rule against it comes first."""
+    notes = {note.node: note for note in report.annotations}
+    found = []
+    for node, product in file_products(model):
+        module, origin = known.get(node.name, ("", ""))
+        note = notes.get(origin)
+        why = product.why_float
+        if options["weights"] == "asym":
+            why = why or WHAT_IF
+        elif not quantizes(options):
+            why = why or SILENT
+        if not why and note is not None and not note.quantized:
+            why = note.reason
+        found.append(ExportedProduct(
+            node=node.name, op=node.op_type, origin=origin, module=module,
+            quantized=not why, reason=why or (note.reason if note is not None else ""),
+        ))  # fmt: skip
+    return tuple(found)
+
+
+def _config(
+    model: onnx.ModelProto, known: Origins, products: tuple[ExportedProduct, ...],
+    report: PrepareResult,
+) -> str:  # fmt: skip
+    """Return the file that excludes what rules leave in float or keep on the CPU."""
+    off = {note.node for note in report.annotations if note.reason == ON_CPU}
+    on_cpu = [n.name for n in model.graph.node if known.get(n.name, ("", ""))[1] in off]
+    plain = [p.node for p in products if p.reason == UNRULED]
+    return exclusions(plain, on_cpu)
+
+
+def _commands(options: dict[str, Any], config: str) -> tuple[tuple[str, str], ...]:
+    return (
+        ("onnx-mlir", command(MODEL_FILE, options, CONFIG_FILE if config else "")),
+        ("IBM zDLC (container)", container_command(MODEL_FILE, options)),
+    )
+
+
+def _state_notes(context: StageContext) -> tuple[str, ...]:
+    count = len(kept(context.hot("export")))
+    return (STATE.format(count=count),) if count else ()
+
+
+def _notes(options: dict[str, Any], config: str) -> tuple[str, ...]:
+    notes = [WHAT_IF] if options["weights"] == "asym" else []
+    notes += [] if quantizes(options) else [SILENT]
+    return (*notes, *([NO_SWITCH] if config else []), SILENT_ERRORS)
+
+
+def _differences(products: tuple[ExportedProduct, ...], report: PrepareResult) -> list[str]:
+    """Return where the file and the emulated program do not quantize the same."""
+    emulated = {note.node for note in report.annotations if note.quantized}
+    in_file = {p.origin for p in products if p.quantized}
+    there = {p.origin for p in products if p.reason != WHAT_IF}
+    lost = sorted((in_file - emulated) | ((emulated & there) - in_file))
+    return [f"The file and the emulation differ at {name}." for name in lost]

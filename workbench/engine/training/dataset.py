@@ -1,0 +1,118 @@
+"""What is learnt from: samples, and what the float model gives for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from workbench.engine.data.evaluation import calibration_samples
+from workbench.engine.quality.measures import tensors_of
+from workbench.errors import Place, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from workbench.engine.context import StageContext
+
+    Program = Callable[..., object]
+
+Tensors = tuple[torch.Tensor, ...]
+# Samples are kept in memory up to so many bytes; every fifth is measured on, not trained on.
+AT_MOST_BYTES = 256 << 20
+_KEPT_EVERY = 5
+_FEWEST_TO_SPLIT = 10
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples side by side: the model's inputs and the float model's outputs, each [N, ...].
+
+    ``labels`` [N] are classes; None where the data has none.
+    """
+
+    inputs: Tensors
+    targets: Tensors
+    labels: torch.Tensor | None
+
+
+class Lessons:
+    """The calibration samples with the float model's outputs, in memory, on one device.
+
+    Some are ``kept`` apart to measure on where there are enough. ``one_by_one`` tells that the
+    program does not take several samples side by side.
+    """
+
+    def __init__(
+        self, context: StageContext, teacher: Program, student: Program, device: str
+    ) -> None:
+        if context.project.calibration is None:
+            raise failure(
+                "Training needs calibration data; there is only the example input.",
+                "Name calibration data in the project. It needs no labels.",
+                Place(kind="option", id="calibration"),
+            )
+        samples = calibration_samples(context)
+        self.name = samples.name
+        self._all: list[Batch] = []
+        taken = 0
+        with torch.no_grad():
+            for sample in samples:
+                context.check_cancelled()
+                taken += sum(tensor.nbytes for tensor in sample.inputs)
+                if self._all and taken > AT_MOST_BYTES:
+                    context.log(f"Training uses the first {len(self._all)} samples: 256 MiB.")
+                    break
+                inputs = tuple(tensor.to(device) for tensor in sample.inputs)
+                label = None if sample.label is None else torch.tensor([sample.label])
+                self._all.append(Batch(inputs, tuple(tensors_of(teacher(*inputs))), label))
+        if not self._all:
+            raise failure(
+                f"{samples.name} gave no samples.",
+                "Training needs at least one.",
+                Place(kind="option", id="calibration.spec"),
+            )
+        splits = len(self._all) >= _FEWEST_TO_SPLIT
+        self.kept = self._all[::_KEPT_EVERY] if splits else self._all
+        self.used = [b for i, b in enumerate(self._all) if i % _KEPT_EVERY or not splits]
+        self.held_out = len(self.kept) if splits else 0
+        self.one_by_one = not all(_takes_batches(each, self._all) for each in (teacher, student))
+
+    def batches(self, size: int, seed: int, epoch: int) -> Iterator[Batch]:
+        """Yield the samples to train on, in an order that seed and epoch decide."""
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        order = torch.randperm(len(self.used), generator=generator).tolist()
+        return self.together([self.used[i] for i in order], size)
+
+    def together(self, lessons: Sequence[Batch], size: int) -> Iterator[Batch]:
+        """Yield lessons side by side, as many as asked for or as the program takes."""
+        step = 1 if self.one_by_one else size
+        for start in range(0, len(lessons), step):
+            yield _joined(lessons[start : start + step])
+
+
+def _joined(lessons: Sequence[Batch]) -> Batch:
+    labels = [each.labels for each in lessons if each.labels is not None]
+    return Batch(
+        tuple(torch.cat(each) for each in zip(*(b.inputs for b in lessons), strict=True)),
+        tuple(torch.cat(each) for each in zip(*(b.targets for b in lessons), strict=True)),
+        torch.cat(labels) if len(labels) == len(lessons) else None,
+    )
+
+
+def _takes_batches(program: Program, lessons: Sequence[Batch]) -> bool:
+    """Return whether two samples side by side give what each gives alone."""
+    if len(lessons) < 2:
+        return False
+    try:
+        with torch.no_grad():
+            found = tensors_of(program(*_joined(lessons[:2]).inputs))
+            alone = [tensors_of(program(*each.inputs)) for each in lessons[:2]]
+        told = [torch.cat(pair) for pair in zip(*alone, strict=True)]
+    except (RuntimeError, IndexError, ValueError):
+        return False
+    return all(
+        mine.shape == both.shape and torch.allclose(mine, both, rtol=1e-3, atol=1e-5)
+        for mine, both in zip(found, told, strict=True)
+    )

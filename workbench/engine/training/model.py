@@ -1,0 +1,292 @@
+"""The student: the float program with rounding where the rules want it, and the parameters of it.
+
+Source of the graph: torchao 0.18 ``prepare_qat_pt2e`` with the ``is_qat`` configs of ExecuTorch's
+Arm backend. Four things differ from using it alone:
+
+- the graph is the one exported in evaluation mode, whose batch norms are switched here, because
+  ``move_exported_model_to_train`` would wake dropouts too;
+- torchao gives fused batch norms the epsilon and momentum of its pattern; they get their own back;
+- batch norms behind linears are folded first, as they are when nothing is trained;
+- grids of weights are taken from the present weights at every pass, as conversion will take them.
+  torchao's observers keep the widest range ever seen, and trained weights would meet other grids.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torchao.quantization.pt2e import (
+    FakeQuantize,
+    FusedMovingAvgObsFakeQuantize,
+    MovingAverageMinMaxObserver,
+    PerChannelMinMaxObserver,
+)
+from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
+
+from workbench.errors import Place, WorkbenchError, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from workbench.engine.training.weights import Weights
+
+
+_LINEAR, _BATCH_NORM = torch.ops.aten.linear.default, torch.ops.aten.batch_norm.default
+_EPSILON_ARGUMENT = 7
+
+
+def fold_linear_norms(module: torch.fx.GraphModule) -> Weights:
+    """Fold batch norms behind linears with a bias, in place.
+
+    Returns:
+        Numbers for the norms, by the float model's names, with which they change nothing: scale
+        sqrt(variance + epsilon) and shift mean.
+    """
+    idle: Weights = {}
+    for node in list(module.graph.nodes):
+        linear = node.args[0] if node.target is _BATCH_NORM else None
+        if linear is None or linear.target is not _LINEAR or len(linear.users) > 1:
+            continue
+        _, scale, shift, mean, variance = (_tensor(module, each) for each in node.args[:5])
+        weight, bias = (_tensor(module, each) for each in (*linear.args, None)[1:3])
+        if weight is None or bias is None or scale is None or shift is None:
+            continue
+        assert mean is not None
+        assert variance is not None
+        deviation = torch.sqrt(variance + node.args[_EPSILON_ARGUMENT])
+        with torch.no_grad():
+            weight.mul_((scale / deviation).unsqueeze(1))
+            bias.copy_((bias - mean) * scale / deviation + shift)
+        idle |= {
+            str(node.args[1].target): deviation, str(node.args[2].target): mean.clone(),
+            str(node.args[3].target): mean.clone(), str(node.args[4].target): variance.clone(),
+        }  # fmt: skip
+        node.replace_all_uses_with(linear)
+        module.graph.erase_node(node)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return idle
+
+
+def _tensor(module: torch.fx.GraphModule, node: torch.fx.Node | None) -> torch.Tensor | None:
+    if node is None or node.op != "get_attr":
+        return None
+    found: torch.Tensor = operator.attrgetter(str(node.target))(module)
+    return found
+
+
+_NORM = torch.ops.aten.batch_norm.default
+# Places of arguments: running mean and variance, training, momentum, epsilon.
+_STATISTICS = (3, 4)
+_SHAPING = (
+    torch.ops.aten.view.default,
+    torch.ops.aten.view_copy.default,
+    torch.ops.aten.reshape.default,
+)
+_TRAINS, _MOMENTUM, _EPSILON = 5, 6, 7
+_WEIGHT_OBSERVERS = (PerChannelMinMaxObserver, MovingAverageMinMaxObserver)
+# The moving average's own constant, torch.ao's default.
+_AVERAGING = 0.01
+
+
+class Student:
+    """A graph that rounds as the device will; ``module`` takes the model's inputs.
+
+    ``parameters`` are what is trained, by the float model's names.
+    """
+
+    def __init__(self, floating: torch.fx.GraphModule, quantizer: Any) -> None:
+        self._idle: Weights = fold_linear_norms(floating)
+        mine = {t.data_ptr(): name for name, t in floating.named_parameters()}
+        norms = [node.args for node in norms_of(floating)]
+        self.module = prepare_qat_pt2e(floating, quantizer)
+        take_batches(self.module)
+        rounding = self._rounding = [
+            m for m in self.module.modules() if isinstance(m, FakeQuantize)
+        ]
+        if not rounding:
+            raise unrounded()
+        self._activations = [m for m in rounding if isinstance(m, FusedMovingAvgObsFakeQuantize)]
+        self._weights = [
+            m for m in rounding
+            if m not in self._activations
+            and isinstance(m.activation_post_process, _WEIGHT_OBSERVERS)
+        ]  # fmt: skip
+        self._norms = list(norms_of(self.module))
+        self._statistics = self._own_norms(norms)
+        # Preparing traces anew: parameters are the same memory under other names.
+        self.parameters = {
+            mine[t.data_ptr()]: t for t in self.module.parameters() if t.data_ptr() in mine
+        }
+        for parameter in self.parameters.values():
+            parameter.requires_grad_(parameter.is_floating_point())
+        self.module.register_forward_pre_hook(self._forget_weights)
+
+    def _own_norms(self, norms: list[Any]) -> Weights:
+        """Give batch norms their own numbers; return their statistics by the float names.
+
+        Preparing copies statistics, but keeps batch norms in their order.
+        """
+        buffers = dict(self.module.named_buffers())
+        found: Weights = {}
+        if len(self._norms) != len(norms):
+            raise failure(
+                "Training takes batch norms behind convolutions, and behind linears with a bias; "
+                "this model has one elsewhere.",
+                "Train the model before it is imported.",
+                Place(kind="stage", id="export"),
+            )
+        for node, args in zip(self._norms, norms, strict=True):
+            node.args = (*node.args[:_MOMENTUM], *args[_MOMENTUM : _EPSILON + 1],
+                         *node.args[_EPSILON + 1 :])  # fmt: skip
+            for place in _STATISTICS:
+                found[str(args[place].target)] = buffers[str(node.args[place].target)]
+        self.module.recompile()
+        return found
+
+    def run_in_float(self, *inputs: torch.Tensor) -> Any:
+        """Return the outputs without rounding."""
+        self.switch(observes=False, normalizes=False)
+        for each in self._rounding:
+            each.disable_fake_quant()
+        try:
+            return self.module(*inputs)
+        finally:
+            for each in self._rounding:
+                each.enable_fake_quant()
+
+    def switch(self, *, observes: bool, normalizes: bool) -> None:
+        """Let ranges of activations, and statistics of batch norms, follow the data or stay."""
+        for each in self._activations:
+            (each.enable_observer if observes else each.disable_observer)()
+        for node in self._norms:
+            node.args = (*node.args[:_TRAINS], normalizes, *node.args[_TRAINS + 1 :])
+        self.module.recompile()
+
+    def see(self, batches: Iterable[tuple[torch.Tensor, ...]]) -> None:
+        """Take first ranges of activations: the mean of each batch's extremes."""
+        self.switch(observes=True, normalizes=False)
+        with torch.no_grad():
+            for number, inputs in enumerate(batches):
+                for each in self._activations:
+                    each.activation_post_process.averaging_constant = 1.0 / (number + 1)
+                self.module(*inputs)
+        for each in self._activations:
+            each.activation_post_process.averaging_constant = _AVERAGING
+
+    def weights(self) -> Weights:
+        """Return parameters and batch-norm statistics by the float model's names."""
+        return {**self.parameters, **self._statistics, **self._idle}
+
+    def take(self, weights: Weights) -> None:
+        """Take up weights by the float model's names."""
+        for name, mine in self.weights().items():
+            mine.data.copy_(weights[name])
+
+    def state(self) -> Weights:
+        """Return everything that training changes, by the student's own names."""
+        return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+
+    def restore(self, state: Weights) -> None:
+        """Take up a state again, in place; ranges take the size they had."""
+        with torch.no_grad():
+            for name, mine in self.state().items():
+                if name in state:
+                    value = state[name].to(mine.device)
+                    mine.data.resize_(value.shape).copy_(value)
+
+    def _forget_weights(self, *_call: object) -> None:
+        for each in self._weights:
+            each.activation_post_process.reset_min_max_vals()
+
+
+def unrounded() -> WorkbenchError:
+    """Return the problem of a student without any rounding."""
+    return failure(
+        "Nothing is quantized, so there is nothing to train for.",
+        "Give modules a precision by rules first.",
+        Place(kind="option", id="rules"),
+    )
+
+
+def take_batches(module: torch.fx.GraphModule) -> None:
+    """Let an exported module of one sample take several side by side, where it can.
+
+    It would refuse all sizes but that of its example; and shapes that begin with a 1 are written
+    into it. Whether it then computes the same is for the caller to try.
+    """
+    module._forward_pre_hooks.clear()  # noqa: SLF001 - torch.export names no other way
+    for node in module.graph.nodes:
+        if node.target in _SHAPING and isinstance(node.args[1], list | tuple):
+            first, *rest = node.args[1]
+            if first == 1 and -1 not in rest:
+                node.args = (node.args[0], [-1, *rest], *node.args[2:])
+    module.recompile()
+
+
+def norms_of(module: torch.fx.GraphModule) -> Iterable[torch.fx.Node]:
+    """Return the batch norms of a graph, in order."""
+    return (node for node in module.graph.nodes if node.target is _NORM)
+
+
+# Places of arguments of a batch norm: running mean and variance, training.
+_STATISTICS_ARGUMENTS, _TRAINS_ARGUMENT = (3, 4), 5
+
+
+class EmulatedStudent(Student):
+    """The emulated program as it is, weights rounded at every pass; it learns no ranges.
+
+    Args:
+        floating: The float program.
+        emulate: Makes the emulated program of it, with float weights; it may be used up.
+        rounds: Whether a node rounds.
+
+    Raises:
+        WorkbenchError: nothing rounds.
+    """
+
+    def __init__(
+        self,
+        floating: fx.GraphModule,
+        emulate: Callable[[fx.GraphModule], fx.GraphModule],
+        rounds: Callable[[fx.Node], bool],
+    ) -> None:
+        self._idle = {}
+        self._float = fx.GraphModule(floating, copy.deepcopy(floating.graph))
+        self.module = emulate(floating)
+        if not any(rounds(node) for node in self.module.graph.nodes):
+            raise unrounded()
+        for each in (self._float, self.module):
+            take_batches(each)
+        self._norms = list(norms_of(self.module))
+        buffers = dict(self.module.named_buffers())
+        targets = [
+            str(node.args[at].target) for node in self._norms for at in _STATISTICS_ARGUMENTS
+        ]
+        self._statistics = {name: buffers[name] for name in targets}
+        self.parameters = dict(self.module.named_parameters())
+        for parameter in self.parameters.values():
+            parameter.requires_grad_(parameter.is_floating_point())
+
+    def run_in_float(self, *inputs: torch.Tensor) -> Any:
+        """Return the outputs without rounding."""
+        return self._float(*inputs)
+
+    def switch(self, *, observes: bool, normalizes: bool) -> None:
+        """Let statistics of batch norms follow the data or stay."""
+        del observes
+        for node in self._norms:
+            node.args = (
+                *node.args[:_TRAINS_ARGUMENT],
+                normalizes,
+                *node.args[_TRAINS_ARGUMENT + 1 :],
+            )
+        self.module.recompile()
+
+    def see(self, batches: Iterable[tuple[torch.Tensor, ...]]) -> None:
+        """Take nothing: no ranges of activations are learned."""
+        del batches

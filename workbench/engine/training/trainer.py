@@ -1,0 +1,191 @@
+"""One epoch: distillation from the float model, or the user's own function."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from torch.nn import functional
+
+from workbench.engine import user_code
+from workbench.engine.quality.measures import tensors_of
+from workbench.engine.training.weights import write_tensors
+from workbench.errors import Cancelled, Place, WorkbenchError, failure
+from workbench.project.sources import callable_reference
+from workbench.studies.training import TrainingResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from workbench.engine.training.dataset import Batch
+    from workbench.engine.training.model import Student
+    from workbench.studies.training import LossId, OptimizerId, TrainingOptions
+
+
+OPTION = "training_function"
+_MOMENTUM = 0.9
+
+
+class Teaching(Protocol):
+    """What the user's own training function is: one epoch, called again for the next.
+
+    It takes the student, which rounds as the device will and takes the model's inputs; the
+    batches of this epoch, each with ``inputs``, ``targets`` (what the float model gives) and
+    ``labels`` (classes, or None); and an optimiser over the student's parameters. It changes the
+    parameters and returns the mean loss.
+    """
+
+    def __call__(
+        self,
+        student: torch.nn.Module,
+        batches: Iterable[Batch],
+        optimizer: torch.optim.Optimizer,
+        /,
+    ) -> float:
+        """Train for one epoch."""
+        ...
+
+
+def optimizer_of(
+    name: OptimizerId, parameters: Sequence[torch.Tensor], learning_rate: float
+) -> torch.optim.Optimizer:
+    """Return an optimiser; plain SGD has a momentum of 0.9."""
+    match name:
+        case "sgd":
+            return torch.optim.SGD(parameters, learning_rate, momentum=_MOMENTUM)
+        case "adam":
+            return torch.optim.Adam(parameters, learning_rate)
+        case "adamw":
+            return torch.optim.AdamW(parameters, learning_rate)
+
+
+def teaching_of(function: str | None, folder: Path, options: TrainingOptions) -> Teaching:
+    """Return the user's function where there is one, else distillation.
+
+    Raises:
+        WorkbenchError: there is no such function.
+    """
+    if not function:
+        return _distillation(options.loss)
+    reference = callable_reference(function, folder, OPTION)
+    own = user_code.load_callable(reference, OPTION)
+
+    def teach(
+        student: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer
+    ) -> float:
+        try:
+            said = own(student, batches, optimizer)
+        except (Cancelled, WorkbenchError):
+            raise
+        except (Exception, SystemExit) as error:
+            where = Place(kind="option", id=OPTION)
+            raise user_code.user_failure(error, "raised an error", where, reference.path) from error
+        if isinstance(said, torch.Tensor) and said.numel() == 1:
+            said = said.item()
+        if isinstance(said, bool) or not isinstance(said, int | float):
+            raise failure(
+                f"{reference.attribute} returned {type(said).__name__}, not the epoch's mean loss.",
+                "Return a number.",
+                Place(kind="option", id=OPTION),
+            )
+        return float(said)
+
+    return teach
+
+
+def _distillation(loss: LossId) -> Teaching:
+    error = _LOSSES[loss]
+
+    def teach(
+        student: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer
+    ) -> float:
+        total, count = 0.0, 0
+        for batch in batches:
+            pairs = [
+                (mine, told)
+                for mine, told in zip(
+                    tensors_of(student(*batch.inputs)), batch.targets, strict=True
+                )
+                if told.is_floating_point()
+            ]
+            value = torch.stack([error(*pair) for pair in pairs]).mean()
+            optimizer.zero_grad()
+            value.backward()
+            found = float(value.detach())
+            if not math.isfinite(found):
+                return math.nan
+            optimizer.step()
+            size = len(batch.inputs[0])
+            total, count = total + found * size, count + size
+        return total / count
+
+    return teach
+
+
+def _mse(mine: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+    """Return the mean square of the error over that of what was told."""
+    power = (told * told).mean().clamp_min(torch.finfo(told.dtype).tiny)
+    return ((mine - told) ** 2).mean() / power
+
+
+def _kl(mine: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+    """Return the Kullback-Leibler divergence of softmax distributions over the last dimension."""
+    ours, theirs = functional.log_softmax(mine, -1), functional.log_softmax(told, -1)
+    return functional.kl_div(ours, theirs, reduction="none", log_target=True).sum(-1).mean()
+
+
+_LOSSES: dict[LossId, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "mse": _mse,
+    "kl": _kl,
+}
+
+
+FILE = "checkpoint.safetensors"
+_STUDENT, _OPTIMIZER = "student/", "optimizer/"
+_RESULT = "result"
+
+
+def save_checkpoint(
+    folder: Path, student: Student, optimizer: torch.optim.Optimizer, found: TrainingResult
+) -> None:
+    """Write a checkpoint, whole or not at all."""
+    tensors = {_STUDENT + name: tensor for name, tensor in student.state().items()}
+    for number, parameter in enumerate(student.parameters.values()):
+        for name, value in optimizer.state.get(parameter, {}).items():
+            if value is not None:
+                tensors[f"{_OPTIMIZER}{number}/{name}"] = torch.as_tensor(value)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tensors(tensors, folder / FILE, {_RESULT: found.model_dump_json()})
+
+
+def load_checkpoint(
+    folder: Path, student: Student, optimizer: torch.optim.Optimizer
+) -> TrainingResult | None:
+    """Take up a checkpoint and return what had been found; None where none can be read."""
+    try:
+        with safe_open(folder / FILE, framework="pt") as file:
+            found = TrainingResult.model_validate_json(file.metadata()[_RESULT])
+            # The iterator of such a file is its keys and nothing else.
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, ValidationError, KeyError, TypeError):
+        return None
+    if found.best and not (folder / found.weights).is_file():
+        return None
+    student.restore(_under(tensors, _STUDENT))
+    for number, parameter in enumerate(student.parameters.values()):
+        known = _under(tensors, f"{_OPTIMIZER}{number}/")
+        if known:
+            # A count of steps stays on the CPU, as torch's optimisers keep it.
+            optimizer.state[parameter] = {
+                name: value.to(parameter.device) if value.dim() else value
+                for name, value in known.items()
+            }
+    return found
+
+
+def _under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}

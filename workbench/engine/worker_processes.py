@@ -1,0 +1,322 @@
+"""Evaluating candidates in processes of their own, one for each core that is to work.
+
+Run as a program it is such a process.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Self
+
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.history.runs import Run
+from workbench.pipeline.plan import tool_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workbench.pipeline.cache import Cache
+    from workbench.project.model import Project
+
+
+Request = dict[str, Any]
+Answer = dict[str, Any]
+
+
+class Crew:
+    """Processes of one program; a context manager that leaves none behind.
+
+    A process that ends, such as one that a native fault took down, is replaced.
+    """
+
+    def __init__(self, module: str, count: int) -> None:
+        self._module = module
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="crew")
+        self._free: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+        self._lock = Lock()
+        self._processes: list[subprocess.Popen[str]] = []
+        self._is_over = False
+        for _ in range(count):
+            self._add_one()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        # First nothing new may start: it would wait for a process that never comes.
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._is_over = True
+            for process in self._processes:
+                process.kill()
+        self._threads.shutdown(wait=True)
+        for process in self._processes:
+            process.communicate()
+
+    def submit(self, request: Request) -> Future[Answer]:
+        """Ask; the future raises ``WorkbenchError`` when there is a problem or no answer."""
+        return self._threads.submit(self._ask, request)
+
+    def _ask(self, request: Request) -> Answer:
+        process = self._free.get()
+        line = _line_from(process, json.dumps(request) + "\n")
+        if not line:
+            self._add_one(instead_of=process)
+            code = process.returncode
+            raise failure("The process that worked on it has ended.", details=f"exit code {code}")
+        self._free.put(process)
+        answer: Answer = json.loads(line)
+        if "problem" in answer:
+            raise WorkbenchError([ErrorInfo(message=answer["problem"])])
+        return answer
+
+    def _add_one(self, instead_of: subprocess.Popen[str] | None = None) -> None:
+        with self._lock:
+            if instead_of is not None:
+                self._processes.remove(instead_of)
+                instead_of.kill()
+                instead_of.communicate()
+            if self._is_over:
+                raise failure("The work was ended.")
+            process = subprocess.Popen(
+                [sys.executable, "-m", self._module],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            self._processes.append(process)
+            self._free.put(process)
+
+
+def _line_from(process: subprocess.Popen[str], asked: str) -> str:
+    """Return the process's answer; nothing once it has ended, a half line included."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(asked)
+        process.stdin.flush()
+        line = process.stdout.readline()
+    except BrokenPipeError:
+        return ""
+    return line if line.endswith("\n") else ""
+
+
+def serve(prepare: Callable[[], Callable[[Request], Answer]]) -> None:
+    """Answer requests on stdin until it ends; what the tools print goes to stderr.
+
+    ``prepare`` does the imports and returns what answers; a ``WorkbenchError`` or anything else
+    that it raises is the answer's problem.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    answer = prepare()
+    for line in sys.stdin:
+        answers.write(json.dumps(answered(answer, json.loads(line))) + "\n")
+        answers.flush()
+    os._exit(0)
+
+
+def answered(answer: Callable[[Request], Answer], request: Request) -> Answer:
+    """Return the answer, or its problem in a sentence."""
+    try:
+        return answer(request)
+    except WorkbenchError as error:
+        return {"problem": error.infos[0].message}
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - Vela raises SystemExit
+        return {"problem": f"{error} ({type(error).__name__})"}
+
+
+PLACE = Place(kind="option", id="scheduler")
+
+
+def connected(scheduler: str) -> Any:
+    """Return a client of a Dask scheduler, such as ``tcp://host:8786``; a context manager.
+
+    Raises:
+        WorkbenchError: there is no such scheduler, or the package for it is not installed.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise failure(
+            "Working on a cluster needs dask.distributed.",
+            "pip install 'quantization-workbench[cluster]'", PLACE,
+        ) from error  # fmt: skip
+    try:
+        return Client(scheduler, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise failure(
+            f"There is no Dask scheduler at {scheduler}.",
+            "Start one with `dask scheduler`, and workers with the workbench installed.",
+            PLACE, str(error),
+        ) from error  # fmt: skip
+
+
+class Workers:
+    """A few engine processes here, or a cluster's; a context manager that leaves none behind.
+
+    Args:
+        count: How many processes; of no matter on a cluster.
+        folder: Where the project's relative paths start.
+        cache: Where results go.
+        accelerate: Whether the toolchain may be sped up.
+        scheduler: The address of a Dask scheduler, empty for none. Its workers must see folder
+            and cache under the same paths, and have the same tools.
+
+    Raises:
+        WorkbenchError: no such scheduler, no workers, or one that cannot do the work.
+    """
+
+    def __init__(
+        self, count: int, folder: Path, cache: Cache, *, accelerate: bool, scheduler: str = ""
+    ) -> None:  # fmt: skip
+        self._settings = {
+            "folder": str(folder), "root": str(cache.root), "accelerate": accelerate,
+        }  # fmt: skip
+        self._crew: Crew | _Cluster
+        if scheduler:
+            self._crew = _Cluster(scheduler, (str(folder), str(cache.root)))
+            self.count = self._crew.count
+        else:
+            self._crew, self.count = Crew(__name__, count), count
+
+    def __enter__(self) -> Self:
+        self._crew.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._crew.__exit__(*error)
+
+    def submit(self, project: Project) -> Future[Run]:
+        """Evaluate a project; the future raises ``WorkbenchError`` when that cannot be done."""
+        asked = self._crew.submit({**self._settings, "project": project.model_dump(mode="json")})
+        return _mapped(asked)
+
+
+class _Cluster:
+    """The workers of a Dask cluster, one candidate in each at a time."""
+
+    def __init__(self, scheduler: str, folders: tuple[str, str]) -> None:
+        self._client = connected(scheduler)
+        try:
+            self.count = self._checked(folders)
+        except BaseException:
+            self._client.close()
+            raise
+        self._executor = self._client.get_executor(pure=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._executor.shutdown(wait=False)
+        self._client.close()
+
+    def submit(self, request: Request) -> Future[Answer]:
+        """Ask a worker."""
+        future: Future[Answer] = self._executor.submit(_answered_there, request)
+        return future
+
+    def _checked(self, folders: tuple[str, str]) -> int:
+        """Return how many workers there are, all of which can do the work."""
+        try:
+            found = self._client.run(_standing, folders)
+        except Exception as error:  # what a worker lacks is raised as it is
+            raise failure(
+                "A worker of the Dask cluster cannot load the workbench.",
+                "Install the same version of it there.", PLACE, repr(error),
+            ) from error  # fmt: skip
+        if not found:
+            raise failure(
+                "The Dask cluster has no workers.",
+                "Start some with `dask worker`, where the workbench is installed.", PLACE,
+            )  # fmt: skip
+        here = tool_versions()
+        for worker, (unseen, tools) in found.items():
+            if unseen:
+                raise failure(
+                    f"The worker {worker} does not see {unseen}.",
+                    "Candidates read the project and write results: share both folders.", PLACE,
+                )  # fmt: skip
+            other = [f"{n} {v}" for n, v in sorted(tools.items()) if here.get(n) != v]
+            if other:
+                raise failure(
+                    f"The worker {worker} has other tools than this machine: {', '.join(other)}.",
+                    "Figures of different versions cannot be compared.", PLACE,
+                )  # fmt: skip
+        return len(found)
+
+
+def _standing(folders: tuple[str, str]) -> tuple[str, dict[str, str]]:
+    """Return what a worker does not see, and its tools."""
+    unseen = next((each for each in folders if not Path(each).is_dir()), "")
+    return unseen, dict(tool_versions())
+
+
+_there = threading.Lock()
+
+
+@functools.cache
+def _prepared_there() -> Callable[[Request], Answer]:
+    return _prepare()
+
+
+def _answered_there(request: Request) -> Answer:
+    """Answer in a worker of a cluster, whose threads take turns: the toolchain knows one."""
+    with _there:
+        return answered(_prepared_there(), request)
+
+
+def _mapped(first: Future[Answer]) -> Future[Run]:
+    second: Future[Run] = Future()
+
+    def take(done: Future[Answer]) -> None:
+        try:
+            answer = done.result()
+            if "problem" in answer:
+                raise failure(answer["problem"])
+            second.set_result(Run.model_validate(answer["run"]))
+        except WorkbenchError as error:
+            second.set_exception(error)
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - whatever a cluster raises
+            text = "The process that worked on it has ended."
+            second.set_exception(failure(text, details=repr(error)))
+
+    first.add_done_callback(take)
+    return second
+
+
+def _prepare() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    from workbench.engine.acceleration.imports import import_toolchain, run_with_big_stack
+
+    import_toolchain()
+    import torch
+
+    from workbench.engine.context import HotStore
+
+    torch.set_num_threads(1)
+    store = HotStore()
+    return lambda request: run_with_big_stack(_answer, store, request)
+
+
+def _answer(store: Any, request: dict[str, Any]) -> dict[str, Any]:
+    from workbench.engine.studies.candidates import Means, evaluate
+    from workbench.pipeline.cache import Cache
+    from workbench.project.model import Project
+
+    project = Project.model_validate(request["project"])
+    cache = Cache(Path(request["root"]))
+    means = Means(Path(request["folder"]), cache, store, request["accelerate"])
+    run = evaluate(project, means)
+    return {"run": run.model_dump(mode="json")}
+
+
+if __name__ == "__main__":
+    serve(_prepare)

@@ -1,0 +1,172 @@
+"""Two programs side by side: which operations are the same, which came, went or changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from workbench.graph.hierarchy import ROOT
+from workbench.graph.labels import dtype_label
+from workbench.graph.lineage import Lineage
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from workbench.graph.hierarchy import Hierarchy
+    from workbench.graph.snapshot import GraphSnapshot, Node, TensorInfo
+
+
+Difference = Literal["added", "removed", "changed"]
+
+_OPERANDS = ("parameter", "constant")
+_FOLLOWERS = ("observer", "quantize", "dequantize")
+_FIRST, _LEFT, _RIGHT = "first", "left", "right"
+
+
+class Pairing:
+    """Relates two levels of a program, or one level of two runs, by the float program.
+
+    Parameters and constants count with the operation that uses them. Operations that the float
+    program does not tell are the same if they have the same name and operator. ``removed`` are
+    operations of the left one without a counterpart, ``added`` those of the right one; ``changed``
+    says of both sides' operations what is not the same, which is only asked of two runs of one
+    level.
+    """
+
+    def __init__(self, first: GraphSnapshot, left: GraphSnapshot, right: GraphSnapshot) -> None:
+        self.left, self.right = left, right
+        self._lineage = Lineage({_FIRST: first, _LEFT: left, _RIGHT: right})
+        self.removed = self._unmatched(_LEFT, _RIGHT)
+        self.added = self._unmatched(_RIGHT, _LEFT)
+        self.changed: dict[str, str] = {}
+        self.changed_right: dict[str, str] = {}
+        if left.level == right.level:
+            self._compare()
+
+    def to_right(self, node_ids: Collection[str]) -> frozenset[str]:
+        """Return the counterparts of operations of the left program."""
+        return self._across(node_ids, _LEFT, _RIGHT)
+
+    def to_left(self, node_ids: Collection[str]) -> frozenset[str]:
+        """Return the counterparts of operations of the right program."""
+        return self._across(node_ids, _RIGHT, _LEFT)
+
+    def _across(self, node_ids: Collection[str], here: str, there: str) -> frozenset[str]:
+        found: set[str] = set()
+        for node_id in node_ids:
+            found |= self._same(node_id, here, there) or self._lineage.translate(
+                here, [node_id], there
+            )
+        return frozenset(found)
+
+    def _same(self, node_id: str, here: str, there: str) -> frozenset[str]:
+        """Return what is the very same on the other side: of its own kind, not its owner."""
+        levels = self._lineage.levels
+        mine = levels[here].nodes_by_id.get(node_id)
+        other = levels[there].nodes_by_id.get(node_id)
+        match = self._lineage.counterparts(here, node_id, there)
+        if mine is None:
+            return frozenset()
+        if match.nodes and match.how not in {"owner", "inside"}:
+            return self._of_kind(mine, match.nodes, here, there)
+        if self._is_told(here, node_id) or self._is_told(there, node_id):
+            return frozenset()
+        return frozenset([node_id] if other is not None and other.op == mine.op else ())
+
+    def _is_told(self, level: str, node_id: str) -> bool:
+        """Tell whether the float program says what an operation is: its name says less."""
+        return self._lineage.key(level, node_id) is not None
+
+    def _of_kind(self, mine: Node, twins: tuple[str, ...], here: str, there: str) -> frozenset[str]:
+        """Return the one observer or grid of several on a tensor that has the same place there."""
+        known = self._lineage.levels[there].nodes_by_id
+        alike = [twin for twin in twins if known[twin].kind == mine.kind]
+        if mine.kind not in _FOLLOWERS or not alike:
+            return frozenset(twins)
+        back = self._lineage.counterparts(there, alike[0], here).nodes
+        own = self._lineage.levels[here].nodes_by_id
+        order = [name for name in back if own[name].kind == mine.kind]
+        place = order.index(mine.id) if mine.id in order else 0
+        return frozenset(alike[place : place + 1])
+
+    def _unmatched(self, here: str, there: str) -> frozenset[str]:
+        return frozenset(
+            node.id
+            for node in self._lineage.levels[here].nodes
+            if node.kind not in _OPERANDS and not self._same(node.id, here, there)
+        )
+
+    def _compare(self) -> None:
+        right = self.right.nodes_by_id
+        for node in self.left.nodes:
+            twins = self._same(node.id, _LEFT, _RIGHT)
+            other = right[next(iter(twins))] if len(twins) == 1 else None
+            words = _words(node, other) if other is not None else ""
+            if other is not None and words:
+                self.changed[node.id] = self.changed_right[other.id] = words
+
+
+def _words(one: Node, other: Node) -> str:
+    """Return what is not the same in two operations; empty if nothing is."""
+    found = []
+    if one.op != other.op:
+        found.append(f"{one.op} became {other.op}")
+    if len(one.outputs) != len(other.outputs):
+        found.append(f"{len(one.outputs)} outputs became {len(other.outputs)}")
+    else:
+        for before, after in zip(one.outputs, other.outputs, strict=True):
+            if before != after:
+                found.append(f"{_tensor(before)} became {_tensor(after)}")
+    attrs = [k for k in one.attrs.keys() | other.attrs.keys() if k not in _NOT_COMPARED]
+    for name in sorted(attrs):
+        before_, after_ = one.attrs.get(name, "none"), other.attrs.get(name, "none")
+        if before_ != after_:
+            found.append(f"{name} {before_} became {after_}")
+    return "; ".join(found)
+
+
+_NOT_COMPARED = frozenset(("debug_handle", "bytes", "origin"))
+
+
+def _tensor(info: TensorInfo) -> str:
+    text = f"{info.shape_text} {dtype_label(info.dtype)}"
+    grid = info.qparams
+    if grid is None:
+        return text
+    if len(grid.scale) == 1:
+        return f"{text} scale {grid.scale[0]:.4g} zero point {grid.zero_point[0]}"
+    return f"{text} {len(grid.scale)} scales from {min(grid.scale):.4g}"
+
+
+def alike_anywhere(hierarchy: Hierarchy, group: str, *, any_shape: bool = False) -> tuple[str, ...]:
+    """Return the groups anywhere in a program with the structure of one of them.
+
+    Their operators and how these are wired are the same, down to the last group inside; so are the
+    shapes and types of all tensors, unless ``any_shape``. Of a run of repeated blocks, its blocks
+    are meant.
+    """
+    own = hierarchy.groups[group]
+    wanted = own.children[0] if own.is_run else group
+    if wanted == ROOT or wanted not in hierarchy.groups:
+        return (group,)
+    forms = _forms(hierarchy, any_shape=any_shape)
+    return tuple(key for key in hierarchy.groups if key != ROOT and forms[key] == forms[wanted])
+
+
+def _forms(hierarchy: Hierarchy, *, any_shape: bool) -> dict[str, int]:
+    """Return a number for every item, the same for the same structure."""
+    nodes, groups = hierarchy.snapshot.nodes_by_id, hierarchy.groups
+    numbers: dict[object, int] = {}
+    forms: dict[str, int] = {}
+    for key in reversed(list(hierarchy.groups_below(ROOT))):
+        group = groups[key]
+        for child in group.children:
+            if child not in groups:
+                node = nodes[child]
+                tensors = tuple((info.shape, info.dtype) for info in node.outputs)
+                content: object = (node.op, () if any_shape else tensors)
+                forms[child] = numbers.setdefault(content, len(numbers))
+        place = {child: position for position, child in enumerate(group.children)}
+        wiring = tuple(sorted((place[a], place[b]) for a, b in group.links))
+        content = (tuple(forms[child] for child in group.children), wiring)
+        forms[key] = numbers.setdefault(content, len(numbers))
+    return forms

@@ -1,0 +1,417 @@
+"""The guide: where its pages are, and the reference pages that are made from the code.
+
+``python -m workbench.guide --write`` writes those pages; the page of keyboard shortcuts belongs
+to the window: ``python -m ui.shell.actions --write``. A test compares both with the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.errors import Place, PlaceKind
+from workbench.graph.snapshot import GraphSnapshot, Node
+from workbench.installation import resources
+from workbench.project.configs import A16W8, PRESETS, Preset
+from workbench.project.model import (
+    KEEPING_CALLS,
+    PROJECT_SUFFIX,
+    PROJECT_VERSION,
+    RULE_CALLS,
+    Project,
+    TargetChoice,
+)
+from workbench.targets import TARGETS
+from workbench.targets.formats.operators import FUSED, OPERATORS
+from workbench.targets.formats.schemes import SPECS
+from workbench.targets.nnpa.products import why_never
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from workbench.targets.base import TargetSpec
+
+GUIDE = resources() / "guide"
+REFERENCE = GUIDE / "reference"
+INDEX = GUIDE / "index.md"
+
+# A page's first line after the title; the module that writes it stands in the braces.
+NOTE = "This page is generated from the code: `python -m {} --write` writes it.\n"
+
+# Operators that some target may report before anything is compiled, probed one by one.
+_PROBED = ("cond", "while_loop", "cumsum", "conv_transpose1d", "conv_transpose2d", "matmul", "bmm")
+_NEVER_INT8 = ("conv2d", "lstm", "gru", "scaled_dot_product_attention", "einsum", "softmax")
+# Help that names a figure of the machine it is printed on.
+_MACHINE = re.compile(r"up to \d+ here")
+
+
+def page_for_panel(panel_id: str) -> Path:
+    """Return the page about a panel; the table of contents where there is none."""
+    page = GUIDE / "user" / f"{panel_id}.md"
+    return page if page.is_file() else INDEX
+
+
+_PLACES: dict[PlaceKind, str] = {
+    "project": "user/project-file.md",
+    "file": "user/models.md",
+    "module": "user/modules.md",
+    "node": "user/graph.md",
+    "tensor": "user/ranges.md",
+    "rule": "user/rules.md",
+    "stage": "user/pipeline.md",
+    "option": "user/targets.md",
+    "sample": "user/data.md",
+    "tool": "user/doctor.md",
+}
+
+
+def page_for_place(place: Place) -> Path:
+    """Return the page that explains the kind of thing a problem concerns."""
+    return GUIDE / _PLACES[place.kind]
+
+
+def title(path: Path) -> str:
+    """Return the title of a page: the text of its first heading, or else the file's name."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            return line.removeprefix("# ").strip()
+    return path.stem
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every reference page made here, by file name."""
+    made = {
+        "cli.md": _cli(),
+        "exit-codes.md": _exit_codes(),
+        "project-file.md": _project_file(),
+        "operator-support.md": _operator_support(),
+    }
+    return {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table, and an empty one."""
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    for row in rows:
+        yield f"| {' | '.join(_cell(cell) for cell in row)} |"
+    yield ""
+
+
+def _cell(value: object) -> str:
+    """Return a value as the text of one cell; ``<`` outside of code would begin a tag."""
+    text = " ".join(str(value).replace("``", "`").split()).replace("|", "\\|")
+    parts = text.split("`")
+    return "`".join(p if i % 2 else p.replace("<", "&lt;") for i, p in enumerate(parts))
+
+
+def _code(text: object) -> str:
+    return f"`{text}`" if str(text) else ""
+
+
+# The command line
+
+
+def _cli() -> list[str]:
+    from workbench.cli import parser
+
+    root = parser()
+    lines = ["# Command line", "", NOTE.format("workbench.guide"), f"{root.description}", ""]
+    lines += [
+        "Output is for people unless `--json` is given, which prints exactly one JSON document on "
+        "stdout; everything else goes to stderr. [Exit codes](exit-codes.md) have their own page.",
+        "",
+    ]
+    verbs = list(_parts(root))
+    lines += table(
+        ("verb", "does"),
+        [(f"[`{name}`](#workbench-{name})", said) for name, said, _ in verbs],
+    )
+    for name, said, verb in verbs:
+        lines += _verb(f"workbench {name}", said, verb, "##")
+    return lines
+
+
+def _parts(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
+    """Yield the name, the help and the parser of every verb or action of a parser."""
+    for action in vars(parser)["_actions"]:
+        if action.nargs == argparse.PARSER:
+            told = {row.dest: row.help or "" for row in vars(action)["_choices_actions"]}
+            for name, part in action.choices.items():
+                yield name, told.get(name, ""), part
+
+
+def _verb(name: str, said: str, verb: argparse.ArgumentParser, level: str) -> Iterator[str]:
+    """Yield the section of a verb, and below it those of its actions."""
+    actions = [a for a in vars(verb)["_actions"] if a.dest != "help"]
+    plain = [a for a in actions if a.nargs != argparse.PARSER]
+    parts = list(_parts(verb))
+    words = [name, *(_usage(a) for a in plain if not a.option_strings or a.required)]
+    words += ["[options]"] if any(a.option_strings and not a.required for a in plain) else []
+    words += ["ACTION ..."] if parts else []
+    yield from (f"{level} {name}", "", f"{said[:1].upper()}{said[1:]}.", "")
+    yield from ("```", " ".join(words), "```", "")
+    if verb.description:
+        yield from (_cell(verb.description), "")
+    if plain:
+        yield from table(("argument", "meaning"), [_argument(verb, action) for action in plain])
+    for part, told, below in parts:
+        yield from _verb(f"{name} {part}", told, below, f"{level}#")
+
+
+def _usage(action: argparse.Action) -> str:
+    value = _metavar(action)
+    if action.option_strings:
+        return f"{action.option_strings[-1]} {value}"
+    return {"?": f"[{value}]", "*": f"[{value} ...]", "+": f"{value} [{value} ...]"}.get(
+        str(action.nargs), value
+    )
+
+
+def _metavar(action: argparse.Action) -> str:
+    if isinstance(action.metavar, tuple):
+        return " ".join(action.metavar)
+    if action.metavar:
+        return action.metavar
+    if action.choices is not None:
+        return "{" + ",".join(str(choice) for choice in action.choices) + "}"
+    return action.dest.upper()
+
+
+def _argument(verb: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, str]:
+    """Return the cells of an argument: how it is written, what it means."""
+    told = (action.help or "") % {**vars(action), "prog": verb.prog}
+    told = _MACHINE.sub("at most the machine's cores", told)
+    if not action.option_strings:
+        return _code(_metavar(action)), told
+    value = "" if action.nargs == 0 else f" {_metavar(action)}"
+    repeated = f" [{_metavar(action)} ...]" if action.nargs == "+" else ""
+    return _code(f"{', '.join(action.option_strings)}{value}{repeated}"), told
+
+
+def _exit_codes() -> list[str]:
+    from workbench.cli import parser
+
+    found = re.findall(r"(\d+) ([^;]+)", " ".join((parser().epilog or "").split()))
+    lines = ["# Exit codes", "", NOTE.format("workbench.guide")]
+    lines += ["Every verb of `workbench` ends with one of these codes.", ""]
+    return [*lines, *table(("code", "meaning"), [(_code(code), said) for code, said in found])]
+
+
+# The project file
+
+
+def _project_file() -> list[str]:
+    schema = Project.model_json_schema()
+    lines = ["# Project file", "", NOTE.format("workbench.guide")]
+    lines += [
+        f"A project is one JSON document in a file `NAME{PROJECT_SUFFIX}`, of version "
+        f"{PROJECT_VERSION}. Files of earlier versions are migrated when they are opened. Unknown "
+        "fields are refused. Paths are relative to the file.",
+        "",
+    ]
+    lines += _object("Project", schema)
+    for name, part in schema["$defs"].items():
+        lines += _object(name, part)
+    lines += ["## Kinds of rules", ""]
+    lines += table(
+        ("kind", "call of the quantizer", "call of the partitioner (config `cpu`)"),
+        [(_code(kind), _code(call), _code(KEEPING_CALLS[kind])) for kind, call in
+         RULE_CALLS.items()],
+    )  # fmt: skip
+    lines += ["## Configs by name", ""]
+    lines += table(
+        ("config", "title", "what it is"),
+        [(_code(preset.id), preset.title, preset.description) for preset in PRESETS],
+    )
+    for target in TARGETS:
+        lines += _options(target)
+    return lines
+
+
+def _object(name: str, schema: dict[str, Any]) -> Iterator[str]:
+    yield from (f"## {name}", "")
+    # A paragraph for every paragraph of the docstring.
+    for paragraph in str(schema.get("description", "")).split("\n\n"):
+        yield from (_cell(paragraph), "")
+    needed = schema.get("required", [])
+    rows = []
+    for field, part in schema.get("properties", {}).items():
+        # A default that a function makes is not in the schema; only objects have such.
+        absent: Any = {} if part.get("type") == "object" else None
+        default = "required" if field in needed else _code(_json(part.get("default", absent)))
+        rows.append((_code(field), _type(part), default))
+    yield from table(("field", "type", "default"), rows)
+
+
+def _json(value: Any) -> str:
+    import json
+
+    return json.dumps(value)
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """Return a JSON schema's type in words, with its limits."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if parts := schema.get("anyOf", schema.get("oneOf")):
+        return " or ".join(dict.fromkeys(_type(part) for part in parts))
+    if "enum" in schema or "const" in schema:
+        return ", ".join(_code(_json(v)) for v in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") in {"array", "object"}:
+        return _collection(schema)
+    words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most",
+             "exclusiveMaximum": "below", "minLength": "length at least"}  # fmt: skip
+    limits = [f"{said} {schema[key]:g}" for key, said in words.items() if key in schema]
+    return ", ".join((str(schema.get("type", "any value")), *limits))
+
+
+def _collection(schema: dict[str, Any]) -> str:
+    """Return the type of an array or an object in words."""
+    if "prefixItems" in schema:
+        return f"[{', '.join(_type(part) for part in schema['prefixItems'])}]"
+    if schema["type"] == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    inner = schema.get("additionalProperties")
+    return f"object of {_type(inner)}" if isinstance(inner, dict) else "object"
+
+
+def _options(target: TargetSpec) -> Iterator[str]:
+    """Yield the section about a target's options, as they are for its first device."""
+    choice = target.complete(TargetChoice(id=target.variants[0].id))
+    rows = []
+    for option in target.options(choice):
+        values = ", ".join(_code(_json(c.value)) for c in option.choices)
+        said = " ".join((f"{option.title}.", option.description)).strip()
+        rows.append((_code(option.name), said, values, _code(_json(option.default))))
+    if rows:
+        yield from (f"## Options of the target {target.title}", "")
+        yield f"Choices are those for `{choice.id}`; other devices have choices of their own."
+        yield ""
+        yield from table(("option", "meaning", "choices", "default"), rows)
+
+
+# Operator support
+
+
+def _operator_support() -> list[str]:
+    lines = ["# Operator support", "", NOTE.format("workbench.guide")]
+    lines += [
+        "What the program knows without compiling. Which operators of your model a device takes is "
+        "a question for the toolchain: `workbench placement` asks ExecuTorch's partitioner, and "
+        "only `workbench run` asks Vela.",
+        "",
+    ]
+    for target in TARGETS:
+        lines += _target(target)
+    lines += ["## Operators that NNPA does not quantize", ""]
+    lines += table(
+        ("operator", "why it is not quantized"),
+        [(_code(f"aten.{op}"), why_never(f"aten.{op}")) for op in _NEVER_INT8],
+    )
+    lines += ["## Operations that take number formats", ""]
+    lines += table(
+        ("operator", "operation of MASE's table, or why it stays in float"),
+        [(_code(op), said) for op, said in (*OPERATORS.items(), *FUSED.items())],
+    )
+    lines += ["## Number formats", ""]
+    lines += table(
+        ("format", "title", "family", "in MASE", "for rules"),
+        [(_code(s.name), s.title, s.family, _yes(s.mase), _yes(s.operand)) for s in SPECS],
+    )
+    return lines
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _target(target: TargetSpec) -> Iterator[str]:
+    """Yield the section of a target: its devices, the configs it takes, what it reports."""
+    yield from (f"## {target.title}", "")
+    if target.emulation:
+        yield from (f"Results are {target.emulation}.", "")
+    yield from table(
+        ("device", "title", "MACs per cycle"),
+        [(_code(v.id), v.title, target.macs_per_cycle(v.id) or "") for v in target.variants],
+    )
+    choice = target.complete(TargetChoice(id=target.variants[0].id))
+    yield from table(
+        ("config", "taken", "reason"),
+        [(_code(p.id), _yes(not said), said) for p, said in _refusals(target, choice)],
+    )
+    found = list(_known_refusals(target))
+    if found:
+        yield from ("Known before compiling, for single operators:", "")
+        yield from table(("operator", "precision", "devices", "report", "remedy"), found)
+
+
+def _refusals(target: TargetSpec, choice: TargetChoice) -> Iterator[tuple[Preset, str]]:
+    """Yield every preset with why the target refuses it; "" where it takes it."""
+    for preset in PRESETS:
+        if preset.places:
+            yield preset, "" if target.places else "This target places nothing on a device."
+        else:
+            kind = "io" if preset.io_only else "module_name"
+            yield preset, target.refusal(choice, preset.config, kind)  # type: ignore[arg-type]
+
+
+def _known_refusals(target: TargetSpec) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield what the target says of programs of one operator, for each kind of device."""
+    kinds = {v.kind: v.id for v in reversed(target.variants) if v.kind}
+    for op in _PROBED:
+        node = Node(op, f"aten.{op}.default", "call")
+        graph = GraphSnapshot("float", (node,), (), ())
+        for precision, wide, narrow in (("any", (), ()), ("16-bit activations", (op,), ()),
+                                        ("4-bit weights", (), (op,))):  # fmt: skip
+            told: dict[tuple[str, str], list[str]] = {}
+            for kind, device in reversed(kinds.items()):
+                choice = target.complete(TargetChoice(id=device))
+                infos = target.forecast(choice, graph, wide, narrow)
+                said = [(info.message, info.hint) for info in infos]
+                if wide:
+                    warned = target.warnings(choice, A16W8, [node.op])
+                    said += [(message, target.remedy) for message in warned]
+                for pair in said:
+                    told.setdefault(pair, []).append(kind)
+            for (message, hint), devices in told.items():
+                if precision == "any" or not _is_always(target, graph, message):
+                    yield _code(op), precision, ", ".join(devices), message, hint
+
+
+def _is_always(target: TargetSpec, graph: GraphSnapshot, message: str) -> bool:
+    """Return whether a report does not depend on precision."""
+    choices = (target.complete(TargetChoice(id=v.id)) for v in target.variants)
+    return any(i.message == message for c in choices for i in target.forecast(c, graph, (), ()))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the reference pages, or list those that are out of date; 1 if any is."""
+    parser = argparse.ArgumentParser(prog="python -m workbench.guide", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the pages")
+    return write_or_compare(pages(), write=parser.parse_args(arguments).write)
+
+
+def write_or_compare(made: dict[str, str], *, write: bool) -> int:
+    """Write reference pages if asked to; return 1 if one differs from its file, else 0.
+
+    Args:
+        made: Text by file name, in the folder ``reference`` of the guide.
+        write: Whether to write what differs.
+    """
+    files = {REFERENCE / name: text for name, text in made.items()}
+    stale = [p for p, t in files.items() if not p.is_file() or p.read_text("utf-8") != t]
+    for path in stale:
+        sys.stdout.write(f"{'wrote' if write else 'out of date:'} {path.name}\n")
+        if write:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(files[path], encoding="utf-8")
+    return 1 if stale and not write else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Digests of input files, remembered by path, size and time so that planning stays quick."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.errors import Place, failure
+from workbench.project import sources
+from workbench.project.store import write_atomically
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from workbench.project.model import DataSource, Project
+
+
+def file_digest(path: Path) -> str:
+    """Return the sha256 of a file, in hex.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Digests:
+    """File digests with a memory on disk; a file that kept size and mtime keeps its digest."""
+
+    def __init__(self, memory: Path | None = None) -> None:
+        self._memory = memory
+        self._known: dict[str, tuple[int, int, str]] = {}
+        self._changed = False
+        if memory is not None and memory.exists():
+            try:
+                raw = json.loads(memory.read_bytes())
+                self._known = {k: (int(s), int(m), str(d)) for k, (s, m, d) in raw.items()}
+            except (ValueError, TypeError, AttributeError, OSError):
+                self._known = {}
+
+    def of(self, path: Path) -> str:
+        """Return the digest of a file.
+
+        Raises:
+            WorkbenchError: the file is not there or cannot be read.
+        """
+        name = str(path.absolute())
+        try:
+            stat = path.stat()
+            size, mtime = stat.st_size, stat.st_mtime_ns
+            known = self._known.get(name)
+            if known and known[:2] == (size, mtime):
+                return known[2]
+            digest = file_digest(path)
+        except OSError as error:
+            raise failure(
+                f"{path.name} cannot be read: {error.strerror or error}.",
+                "Correct the path, or put the file back.",
+                Place(kind="file", id=path.name),
+            ) from error
+        self._known[name] = (size, mtime, digest)
+        self._changed = True
+        return digest
+
+    def remember(self) -> None:
+        """Write the memory to disk if there is something new; a full disk is no harm."""
+        if self._memory is None or not self._changed:
+            return
+        try:
+            self._memory.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._memory, json.dumps(self._known).encode())
+            self._changed = False
+        except OSError:
+            return
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A project, where its relative paths start, and the memory of its files' digests."""
+
+    project: Project
+    folder: Path
+    digests: Digests
+
+    def reference(self, option: str, reference: sources.Reference) -> JsonValue:
+        """Return what a reference means: kind, names, and every file by its content."""
+        del option
+        files = [p for p in sources.files_of(reference) if p.exists() or p == reference.path]
+        return {
+            "kind": reference.kind,
+            "module": reference.module,
+            "attribute": reference.attribute,
+            "files": [[p.name, self.digests.of(p)] for p in files],
+        }
+
+    def code(self, spec: str | None, option: str) -> JsonValue:
+        """Return what a callable means; None where none is named."""
+        found = sources.callable_reference(spec, self.folder, option) if spec else None
+        return self.reference(option, found) if found else None
+
+    def data(self, data: DataSource | None, option: str) -> JsonValue:
+        """Return what samples mean; None where none are named."""
+        if data is None:
+            return None
+        named = sources.data_references(data, self.folder, option)
+        found = {name: self.reference(name, ref) for name, ref in named}
+        rest = data.model_dump(mode="json", exclude={"spec", "labels"})
+        return {**rest, "references": list(found.values())}

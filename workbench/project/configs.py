@@ -1,0 +1,398 @@
+"""Quantization configs as values, and the named presets built from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from pydantic import Field, JsonValue, model_validator
+
+from workbench.errors import failure
+from workbench.project.frozen import Frozen
+
+
+class DynamicConfig(Frozen):
+    """One way to quantize a part of a model: weights once, what flows at each call.
+
+    ``dynamic`` are the integers. Whether they are symmetric is one choice for the whole program,
+    an option of the target.
+    """
+
+    dynamic: Literal["int8"] = "int8"
+
+    @property
+    def label(self) -> str:
+        """A short name."""
+        return f"{self.dynamic}-dyn"
+
+
+class FormatConfig(Frozen):
+    """One way to emulate a number format on the operands of an operation.
+
+    ``scheme`` is a format of ``workbench formats list``. ``parameters`` are flat and carry MASE's
+    names: ``data_in_*`` for what flows, ``weight_*`` for weights and second operands, ``bias_*``;
+    without such a prefix they hold for every operand.
+    """
+
+    scheme: str = Field(min_length=1)
+    parameters: dict[str, JsonValue] = Field(default_factory=dict)
+    mase_compatible: bool = False
+
+    @property
+    def label(self) -> str:
+        """A short name: the scheme, bits of data and weight where it says them, MASE's form."""
+        given = self.parameters
+        widths = [given.get(f"{prefix}width", given.get("width")) for prefix in _SHOWN]
+        bits = "/".join(str(w) for w in dict.fromkeys(widths) if w is not None)
+        return " ".join(part for part in (self.scheme, bits, _MASE * self.mase_compatible) if part)
+
+
+_SHOWN = ("data_in_", "weight_")
+_MASE = "(MASE)"
+
+
+def range_fault(minimum: float, maximum: float) -> str:
+    """Return why two real values are no range of a grid; "" when they are one."""
+    if not (math.isfinite(minimum) and math.isfinite(maximum)):
+        return f"the range [{minimum}, {maximum}] is not finite"
+    if not minimum < maximum:
+        return f"minimum {minimum} is not below maximum {maximum}"
+    if minimum > 0.0 or maximum < 0.0:
+        return f"the range [{minimum}, {maximum}] excludes zero, which must have an exact code"
+    return ""
+
+
+class FixedRange(Frozen):
+    """Numbers in place of the range that calibration found.
+
+    ``tensor`` is the node of the exported graph that makes it.
+    """
+
+    tensor: str = Field(min_length=1)
+    minimum: float
+    maximum: float
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if fault := range_fault(self.minimum, self.maximum):
+            raise ValueError(f"{self.tensor}: {fault}")
+        return self
+
+
+ObserverKind = Literal["histogram", "minmax", "moving_average", "percentile", "fixed", "plugin"]
+PluginRole = Literal["config", "observer", "finder", "quantizer"]
+ActivationDtype = Literal["int8", "int16", "uint8"]
+
+
+class Observer(Frozen):
+    """How a range is taken from calibration data.
+
+    ``percentile`` is the share of values kept, in percent; ``minimum`` and ``maximum`` are the
+    real values that a fixed range spans; ``plugin`` names a plug-in's observer.
+    """
+
+    kind: ObserverKind = "histogram"
+    percentile: float = Field(default=99.99, gt=50.0, le=100.0)
+    averaging_constant: float = Field(default=0.01, gt=0.0, le=1.0)
+    minimum: float | None = None
+    maximum: float | None = None
+    plugin: str = ""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.kind == "plugin" and not is_reference(self.plugin):
+            raise ValueError("name the plug-in's observer: FILE.py:name or package.module:name")
+        if self.kind != "fixed":
+            return self
+        if self.minimum is None or self.maximum is None:
+            raise ValueError("a fixed range needs both minimum and maximum")
+        if fault := range_fault(self.minimum, self.maximum):
+            raise ValueError(fault)
+        return self
+
+
+class Activation(Frozen):
+    """Precision of the tensors that flow between operators."""
+
+    dtype: ActivationDtype = "int8"
+    symmetric: bool = False
+    observer: Observer = Observer()
+
+
+class Weight(Frozen):
+    """Precision of constant weights; always symmetric, as Ethos-U wants them."""
+
+    bits: Literal[8, 4] = 8
+    per_channel: bool = True
+
+
+class QuantConfig(Frozen):
+    """One way to quantize a part of a model."""
+
+    activation: Activation = Activation()
+    weight: Weight = Weight()
+
+
+class PluginConfig(Frozen):
+    """What a plug-in makes: a config, or a quantizer that decides by itself.
+
+    ``reference`` is ``FILE.py:name`` or ``package.module:name``.
+    """
+
+    reference: str
+
+    @property
+    def label(self) -> str:
+        """The name inside the plug-in."""
+        return self.reference.rpartition(":")[2]
+
+
+def is_reference(text: str) -> bool:
+    """Return whether a text names something in a plug-in, by its form alone."""
+    plugin, _, name = text.rpartition(":")
+    return bool(plugin) and name.isidentifier()
+
+
+# What a project can hold: integers on ranges, ranges at each call, or an emulated number format.
+Config = QuantConfig | DynamicConfig | FormatConfig
+# What a rule can assign by name: one of these, or something that a plug-in makes.
+AnyConfig = Config | PluginConfig
+
+
+def integers_of(config: Config | None) -> QuantConfig | None:
+    """Return a config that is for integers; None is float.
+
+    Raises:
+        WorkbenchError: it is a number format, which no device computes, or has no ranges to keep.
+    """
+    if isinstance(config, DynamicConfig):
+        raise failure(
+            f"{config.label} takes its ranges at every call; here they are needed beforehand.",
+            "Choose a config with calibrated ranges for the rule.",
+        )
+    if isinstance(config, FormatConfig):
+        raise failure(
+            f"{config.label} is a number format, and those are emulated only.",
+            "Choose the target Number formats, or a config of integers for the rule.",
+        )
+    return config
+
+
+class Preset(Frozen):
+    """A named config; ``config`` None leaves the part in float.
+
+    ``io_only`` is for inputs and outputs alone; ``places`` says where a part runs and leaves its
+    precision to other rules.
+    """
+
+    id: str
+    title: str
+    description: str
+    config: Config | None
+    io_only: bool = False
+    places: bool = False
+
+
+A8W8 = QuantConfig()
+A16W8 = QuantConfig(activation=Activation(dtype="int16", symmetric=True))
+
+PRESETS: tuple[Preset, ...] = (
+    Preset(
+        id="a8w8",
+        title="8-bit, per channel",
+        description="int8 activations, int8 weights with one scale per output channel",
+        config=A8W8,
+    ),
+    Preset(
+        id="a16w8",
+        title="16-bit activations",
+        description="int16 symmetric activations, int8 weights per channel: about twice the memory",
+        config=A16W8,
+    ),
+    Preset(
+        id="a8w4",
+        title="4-bit weights",
+        description="int8 activations, 4-bit weights per channel: half the weight stream",
+        config=QuantConfig(weight=Weight(bits=4)),
+    ),
+    Preset(
+        id="a8w8-per-tensor",
+        title="8-bit, per tensor",
+        description="int8 activations, int8 weights with a single scale",
+        config=QuantConfig(weight=Weight(per_channel=False)),
+    ),
+    Preset(
+        id="uint8",
+        title="uint8 input and output",
+        description="uint8 tensors at the border of the model, for cameras and displays",
+        config=QuantConfig(activation=Activation(dtype="uint8")),
+        io_only=True,
+    ),
+    Preset(
+        id="float",
+        title="Float",
+        description="not quantized: stays in float32 on the CPU",
+        config=None,
+    ),
+    Preset(
+        id="cpu",
+        title="Off the NPU",
+        description="runs on the CPU; other rules decide its precision",
+        config=None,
+        places=True,
+    ),
+    Preset(
+        id="int8-dyn",
+        title="8-bit, ranges at each call",
+        description="int8 weights with one scale; activations as int8 with a new range every call",
+        config=DynamicConfig(),
+    ),
+    *(
+        Preset(id=name, title=title, description=title, config=config)
+        for name, title, config in (
+            (
+                "integer-8",
+                "Fixed point, 8 bits, 4 after the point",
+                FormatConfig(scheme="integer", parameters={"width": 8, "frac_width": 4}),
+            ),
+            (
+                "minifloat-8",
+                "Minifloat E4M3, all codes finite",
+                FormatConfig(
+                    scheme="minifloat_ieee",
+                    parameters={"width": 8, "exponent_width": 4, "exponent_bias": 7},
+                ),
+            ),
+            (
+                "block-fp-8",
+                "Block floating point, 16 elements share 8 bits",
+                FormatConfig(
+                    scheme="block_fp",
+                    parameters={"width": 8, "exponent_width": 8, "block_size": [1, 16]},
+                ),
+            ),
+            (
+                "mxint-8",
+                "Microscaling integers, MXINT8",
+                FormatConfig(scheme="mxint", parameters={"width": 8}),
+            ),
+            (
+                "mxfp-8",
+                "Microscaling floats, MXFP8 E4M3",
+                FormatConfig(scheme="mxfp", parameters={"exponent_width": 4, "frac_width": 3}),
+            ),
+            (
+                "mxfp-4",
+                "Microscaling floats, MXFP4 E2M1",
+                FormatConfig(scheme="mxfp", parameters={"exponent_width": 2, "frac_width": 1}),
+            ),
+            ("nvfp4", "NVFP4: E2M1 with E4M3 scales", FormatConfig(scheme="nvfp4")),
+        )
+    ),
+)
+PRESETS_BY_ID = {preset.id: preset for preset in PRESETS}
+
+
+MethodId = Literal["histogram", "minmax", "percentile", "mse", "kl"]
+MethodScope = Literal["all", "module", "tensor"]
+_WIDEST_FIRST: tuple[MethodScope, ...] = ("all", "module", "tensor")
+
+
+class RangeMethod(Frozen):
+    """How ranges are taken from what calibration saw, in place of what the rules' observers say.
+
+    ``match`` is a module's path, or the node of the exported graph that makes a tensor; "" for
+    all activations. Numbers are computed anew whenever data, weights or precision change.
+    """
+
+    scope: MethodScope
+    match: str = ""
+    method: MethodId = Field(description="see workbench.analysis.ranges")
+
+    @model_validator(mode="after")
+    def _names_what_it_is_for(self) -> Self:
+        if (self.scope == "all") == bool(self.match):
+            wanted = "takes no match" if self.scope == "all" else "needs a match"
+            raise ValueError(f"a method for {self.scope} {wanted}")
+        return self
+
+    @property
+    def strength(self) -> tuple[int, int]:
+        """Orders choices: a tensor beats a module, an inner module an outer one."""
+        return _WIDEST_FIRST.index(self.scope), self.match.count(".")
+
+    def speaks_of(self, tensor: str, module: str) -> bool:
+        """Return whether a tensor, made inside a module, is meant."""
+        if self.scope == "tensor":
+            return tensor == self.match
+        inside = module == self.match or module.startswith(f"{self.match}.")
+        return self.scope == "all" or inside
+
+    @property
+    def place(self) -> str:
+        """What it is for, in words."""
+        named = {"all": "all activations", "module": f"all of {self.match}", "tensor": self.match}
+        return named[self.scope]
+
+
+def without_origins(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return raw fields in which no fixed range names a method: such ranges become the method.
+
+    Before version 2 of the project file, a method's choice was kept as the numbers it gave.
+    """
+    ranges, methods = raw.get("ranges"), raw.get("range_methods", [])
+    if not isinstance(ranges, list) or not isinstance(methods, list):
+        return raw
+    if not all(isinstance(each, dict) for each in ranges):
+        return raw
+    taken = [
+        {"scope": "tensor", "match": each.get("tensor"), "method": each["by"]}
+        for each in ranges
+        if each.get("by")
+    ]
+    kept = [
+        {name: value for name, value in each.items() if name != "by"}
+        for each in ranges
+        if not each.get("by")
+    ]
+    return {**raw, "ranges": kept, "range_methods": [*methods, *taken]}
+
+
+ImproverId = Literal["equalize", "smooth", "bias"]
+
+
+@dataclass(frozen=True)
+class Improver:
+    """One improver; ``needs_data`` when it looks at calibration samples."""
+
+    id: ImproverId
+    title: str
+    description: str
+    needs_data: bool
+
+
+# In the order in which they are applied.
+IMPROVERS: tuple[Improver, ...] = (
+    Improver(
+        "equalize",
+        "Equalise layers",
+        "Scales channels between two layers so that both use their range; the float model stays "
+        "the same. Helps per-tensor and 4-bit weights of convolutions with ReLU.",
+        needs_data=False,
+    ),
+    Improver(
+        "smooth",
+        "Smooth linears",
+        "Moves outliers of activations into the weights of linears behind a layer norm "
+        "(SmoothQuant); the float model stays the same. Helps transformers.",
+        needs_data=True,
+    ),
+    Improver(
+        "bias",
+        "Correct biases",
+        "Takes the mean error that rounded weights cause, channel by channel, out of the biases. "
+        "Changes the float model a little; helps 4-bit weights.",
+        needs_data=True,
+    ),
+)

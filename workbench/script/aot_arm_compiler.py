@@ -1,0 +1,362 @@
+"""A command line of ExecuTorch's ``aot_arm_compiler``, taken over as a project.
+
+Source: ExecuTorch 1.5.1, ``backends/arm/scripts/aot_arm_compiler.py`` (options, how it finds
+models and calibration samples) and ``backends/arm/ethosu/compile_spec.py`` (its defaults).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.project import edits
+from workbench.project.configs import A8W8
+from workbench.project.model import DataSource, ModelSource, Project, TargetChoice
+from workbench.project.store import save, write_atomically
+from workbench.script import demand_arm
+from workbench.script.model_and_data import data_part, model_part
+from workbench.targets import target_of
+from workbench.targets.ethos_u.devices import family_of
+from workbench.targets.ethos_u.options import CPU_KERNELS
+from workbench.targets.ethos_u.vela_ini import OPTION as OWN_INI_OPTION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import JsonValue
+
+
+_TOOL = "aot_arm_compiler"
+_VELAS_OWN = "Arm/vela.ini"
+# What ExecuTorch takes for a family when nothing is said; the workbench's own differ on U85.
+_DEFAULTS = {
+    "u55": ("Ethos_U55_High_End_Embedded", "Shared_Sram"),
+    "u65": ("Ethos_U65_High_End", "Dedicated_Sram_384KB"),
+    "u85": ("Ethos_U85_SYS_DRAM_Mid", "Sram_Only"),
+}
+_LEFT_OUT = {
+    "etrecord": "--etrecord has no counterpart: the graph and its lineage stand in the window.",
+    "intermediates": "--intermediates has no counterpart: results of every stage are kept.",
+    "enable_debug_mode": "--enable_debug_mode is not needed: Vela's tables are always read.",
+    "evaluate": "--evaluate is ignored by the compiler itself.",
+    "evaluate_config": "--evaluate_config is ignored by the compiler itself.",
+    "debug": "--debug has no counterpart: the log has every line.",
+    "bundleio": "--bundleio needs nothing: every package has a bundled program.",
+    "enable_qdq_fusion_pass": "--enable_qdq_fusion_pass does nothing in ExecuTorch 1.5.1.",
+}
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The project, the Python files it needs beside it, and what could not be taken over."""
+
+    project: Project
+    files: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def take_command(command: str, folder: Path, name: str) -> Taken:
+    """Return the project that does what a command line does.
+
+    Args:
+        command: As typed, with or without ``python -m`` before it; lines may be continued.
+        folder: Where the project will lie; its paths start there, the command's in it too.
+        name: The project's name.
+
+    Raises:
+        WorkbenchError: it is no such command, or asks for what the workbench cannot do.
+    """
+    options = _parsed(command)
+    for wrong, hint in _refusals(options):
+        raise failure(wrong, hint, Place(kind="option", id="command"))
+    stem = f"{name}_model"
+    project = Project(
+        name=name,
+        model=ModelSource(spec=f"{stem}.py:model", strict_export=options.strict_export),
+        calibration=(
+            DataSource(spec=f"{stem}.py:calibration") if options.calibration_data else None
+        ),
+        target=_target(options),
+    )
+    if options.quantize:
+        project = edits.assign(project, "global", "", "a8w8")
+    return Taken(project, {f"{stem}.py": _code(options, folder)}, tuple(_notes(options)))
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong instead of leaving."""
+        raise failure(
+            f"The command cannot be read: {message}.",
+            f"Paste the whole line that begins with python -m ...{_TOOL}.",
+            Place(kind="option", id="command"),
+        )
+
+
+def _parsed(command: str) -> argparse.Namespace:
+    try:
+        words = shlex.split(command.replace("\\\n", " ").replace("\n", " "))
+    except ValueError as error:
+        raise failure(f"The command cannot be read: {error}.") from error
+    tools = [at for at, word in enumerate(words) if _TOOL in word]
+    if not tools:
+        raise failure(
+            f"This is no command line of {_TOOL}.",
+            f"Paste the whole line that begins with python -m ...{_TOOL}.",
+            Place(kind="option", id="command"),
+        )
+    parser = _Parser(prog=_TOOL, add_help=False, exit_on_error=False)
+    parser.add_argument("-m", "--model_name", required=True)
+    parser.add_argument("-t", "--target", default="ethos-u55-128")
+    parser.add_argument("-e", "--evaluate", nargs="?", const="generic")
+    parser.add_argument("-c", "--evaluate_config")
+    parser.add_argument("--config", default=_VELAS_OWN)
+    parser.add_argument("--non_strict_export", dest="strict_export", action="store_false")
+    for flags in (["-i", "--intermediates"], ["-o", "--output"], ["-s", "--so_library"],
+                  ["--model_input"], ["--calibration_data"], ["--system_config"],
+                  ["--memory_mode"], ["--enable_debug_mode"]):  # fmt: skip
+        parser.add_argument(*flags)
+    for flags in (["-d", "--delegate"], ["-q", "--quantize"], ["--bundleio"], ["--etrecord"],
+                  ["--debug"], ["--enable_qdq_fusion_pass"], ["--direct_drive"],
+                  ["--cortex-m-explicit-layout"]):  # fmt: skip
+        parser.add_argument(*flags, action="store_true")
+    try:
+        return parser.parse_args(words[tools[-1] + 1 :])
+    except argparse.ArgumentError as error:
+        parser.error(str(error))
+
+
+def _refusals(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    if options.target.rpartition("-")[0] not in {f"ethos-{name}" for name in _DEFAULTS}:
+        yield f"The workbench does not compile for {options.target}.", "It does for Ethos-U."
+    if options.so_library:
+        yield "Operators from a shared library (-s) cannot be taken over.", "Leave -s out."
+    if options.calibration_data and not options.quantize:
+        yield "--calibration_data asks for --quantize.", f"{_TOOL} refuses it as well."
+    serialized = options.model_name.endswith((".pt", ".pth"))
+    if serialized and not options.model_input:
+        yield f"{options.model_name} needs --model_input.", f"{_TOOL} refuses it as well."
+
+
+def _target(options: argparse.Namespace) -> TargetChoice:
+    target = target_of(options.target)
+    config, mode = _DEFAULTS[family_of(options.target).name]
+    given: dict[str, JsonValue] = {
+        "system_config": options.system_config or config,
+        "memory_mode": options.memory_mode or mode,
+    }
+    if options.config != _VELAS_OWN:
+        given[OWN_INI_OPTION] = options.config
+    if options.direct_drive:
+        given |= {"cop_format": "COP2", "separate_io_regions": True}
+    else:
+        given[CPU_KERNELS] = "cortex_m"
+    return target.complete(TargetChoice(id=options.target, options=given))
+
+
+def _notes(options: argparse.Namespace) -> Iterator[str]:
+    if not options.quantize:
+        yield "Without --quantize nothing is quantized: there is no rule, and all stays in float."
+    if not options.delegate:
+        yield "Without --delegate nothing would run on the NPU; the project delegates what it can."
+    if options.quantize and not options.calibration_data:
+        yield "Without --calibration_data ranges come from the example input alone."
+    if options.output:
+        yield f"The output {options.output} is not taken over: a package has names of its own."
+    for name, note in _LEFT_OUT.items():
+        if getattr(options, name):
+            yield note
+
+
+def _code(options: argparse.Namespace, folder: Path) -> str:
+    """Return the Python file with the model, and the samples where the command names some."""
+    parts = [
+        f'"""The model of an {_TOOL} command line, and its calibration samples."""\n\n'
+        "from pathlib import Path\n\nimport torch\n\nHERE = Path(__file__).parent\n",
+        _model_code(options, folder),
+    ]
+    if options.calibration_data:
+        parts.append(_SAMPLES.format(path=_relative(options.calibration_data, folder)))
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _model_code(options: argparse.Namespace, folder: Path) -> str:
+    name, given = str(options.model_name), "inputs"
+    if options.model_input:
+        given = f"torch.load(HERE / {_relative(options.model_input, folder)!r}, weights_only=True)"
+    if name.endswith(".py"):
+        file = Path(_relative(name, folder))
+        if file.parent != Path() or not file.stem.isidentifier():
+            raise failure(
+                f"The model's file {name} does not lie beside the project.",
+                f"Save the project in {Path(name).parent}, so that the file is trusted with it.",
+                Place(kind="option", id="command"),
+            )
+        body = f"    from {file.stem} import ModelInputs as inputs\n"
+        body += f"    from {file.stem} import ModelUnderTest\n\n"
+        return f"def model():\n{body}    return ModelUnderTest, {given}\n"
+    if name.endswith((".pt", ".pth")):
+        body = f"    made = torch.load(HERE / {_relative(name, folder)!r}, weights_only=False)\n"
+        return f"def model():\n{body}    return made, {given}\n"
+    return _REGISTERED.format(name=name, given=given)
+
+
+_REGISTERED = """
+def model():
+    from executorch.examples.models import MODEL_NAME_TO_MODEL
+    from executorch.examples.models.model_factory import EagerModelFactory
+
+    made, inputs, *_ = EagerModelFactory.create_model(*MODEL_NAME_TO_MODEL[{name!r}])
+    return made, {given}
+"""
+_SAMPLES = '''
+def calibration():
+    """Yield the samples in the order in which the compiler reads them."""
+    named = HERE / {path!r}
+    found = sorted(str(p) for p in named.rglob("*") if p.suffix.lower() in {{".pt", ".pth"}})
+    for path in found[:1000] if named.is_dir() else [named]:
+        sample = torch.load(path, weights_only=True)
+        sample = sample["pixel_values"] if isinstance(sample, dict) else sample
+        yield tuple(sample) if isinstance(sample, (list, tuple)) else (sample,)
+'''
+
+
+def _relative(path: Any, folder: Path) -> str:
+    """Return a path of the command as one from the project's folder."""
+    text = str(path)
+    return os.path.relpath(text, folder) if os.path.isabs(text) else text
+
+
+def write_taken(taken: Taken, project: Path, *, overwrite: bool = False) -> None:
+    """Write a project and the files it needs.
+
+    Args:
+        taken: What was taken over.
+        project: The project's file; the others are written beside it.
+        overwrite: Whether files that are there may be replaced.
+
+    Raises:
+        WorkbenchError: one is there already, or cannot be written.
+    """
+    files = {project.parent / name: text for name, text in taken.files.items()}
+    there = [path.name for path in (project, *files) if path.exists()]
+    if there and not overwrite:
+        raise failure(
+            f"{', '.join(there)} exists already.", "Choose another name or folder.",
+            Place(kind="file", id=str(project)),
+        )  # fmt: skip
+    try:
+        for path, text in files.items():
+            write_atomically(path, text.encode())
+    except OSError as error:
+        raise failure(
+            f"{project.parent} cannot be written: {error.strerror or error}.",
+            where=Place(kind="file", id=str(project.parent)),
+        ) from error
+    save(taken.project, project)
+
+
+_MOST_SAMPLES = 1000
+_HEAD = '''"""The model of {name} for aot_arm_compiler; run, it writes calibration samples."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+HERE = (Path(__file__).parent / {base!r}).resolve()
+'''
+_TAIL = """
+program, ModelInputs = load_model()
+input_names = [str(name) for name in program.graph_signature.user_inputs]
+ModelUnderTest = program.module(check_guards=False)
+ModelUnderTest.eval = lambda: ModelUnderTest  # it was in eval when it was exported
+
+if __name__ == "__main__":
+    folder = Path(__file__).parent / {samples!r}
+    folder.mkdir(exist_ok=True)
+    for number, sample in enumerate(samples(ModelInputs)):
+        torch.save(tuple(sample), folder / f"{{number:05d}}.pt")
+"""
+
+
+def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], str]:
+    """Return the commands that compile a project with ExecuTorch's own tool, and a Python file.
+
+    Args:
+        project: What to compile.
+        folder: Where the project's relative paths start.
+        out: Where the Python file will lie, which the commands name.
+
+    Raises:
+        WorkbenchError: there is no equal command; every reason.
+    """
+    demand_arm(project)
+    reasons = list(_differences(project))
+    if reasons:
+        raise WorkbenchError([
+            ErrorInfo(
+                message=f"aot_arm_compiler cannot do what the project does: {reason}.",
+                hint="workbench script writes a plain Python script that does.",
+                where=Place(kind="option", id="aot"),
+            )
+            for reason in reasons
+        ])  # fmt: skip
+    target = target_of(project.target.id).complete(project.target)
+    samples = f"{out.stem}_samples"
+    words = [
+        "python", "-m", "executorch.backends.arm.scripts.aot_arm_compiler",
+        f"--model_name={out.name}", "--delegate", "--quantize", f"--target={target.id}",
+        f"--system_config={target.options['system_config']}",
+        f"--memory_mode={target.options['memory_mode']}",
+    ]  # fmt: skip
+    commands = []
+    if project.calibration is not None:
+        commands.append(f"python {shlex.quote(out.name)}")
+        words.append(f"--calibration_data={samples}")
+    if target.options.get("separate_io_regions"):
+        words.append("--direct_drive")
+    if not project.model.strict_export:
+        words.append("--non_strict_export")
+    commands.append(shlex.join([*words, f"--output={project.name}.pte"]))
+    base = os.path.relpath(folder, out.absolute().parent)
+    parts = [
+        _HEAD.format(name=project.name, base=base), model_part(project, folder, branches=False),
+        data_part(project, folder), _TAIL.format(samples=samples),
+    ]  # fmt: skip
+    return commands, "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _differences(project: Project) -> Iterator[str]:
+    """Yield what the project says and the compiler's command line cannot."""
+    options = target_of(project.target.id).complete(project.target).options
+    rules = [rule for rule in project.rules if rule.enabled]
+    plain = [rule for rule in rules if rule.kind == "global" and not rule.keeps_off]
+    if len(rules) != 1 or len(plain) != 1 or project.config_of(plain[0]) != A8W8:
+        yield "it has one config for everything, a8w8 per channel with histograms"
+    if project.ranges or project.range_methods:
+        yield "it takes ranges as calibration gives them"
+    if project.improvers:
+        yield "it has no improvers"
+    usual = {"optimise": "Performance", "arena_cache_bytes": None, "extra_flags": "",
+             "integer_io": False}  # fmt: skip
+    both = {"cop_format": "COP2", "separate_io_regions": True}
+    for name, value in options.items():
+        if name in {"system_config", "memory_mode"} or usual.get(name, "?") == value:
+            continue
+        # Its kernels at the border are cortex_m's, save where it drives the NPU directly.
+        if (name, value) == (CPU_KERNELS, "cortex_m") and not options.get("separate_io_regions"):
+            continue
+        if not (name in both and all(options.get(k) == v for k, v in both.items())):
+            said = "an own .ini" if name == OWN_INI_OPTION else f"the option {name}"
+            yield f"it cannot be given {said}"
+    limit = project.calibration.limit if project.calibration else None
+    if project.calibration is not None and (limit is None or limit > _MOST_SAMPLES):
+        yield f"it reads {_MOST_SAMPLES} calibration samples at most, the project has no such limit"

@@ -1,0 +1,294 @@
+"""The part of the script that loads the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.project import sources
+from workbench.project.model import Tokenization
+
+if TYPE_CHECKING:
+    from workbench.project.model import DataSource, Project
+
+
+_BRANCH_MODULES = Path(__file__).parents[1] / "engine" / "fx" / "branch_modules.py"
+
+
+def load_callable(spec: str, folder: Path, option: str) -> str:
+    """Return the expression that gives the user's callable."""
+    reference = sources.callable_reference(spec, folder, option)
+    if reference.kind == "package":
+        return f"getattr(importlib.import_module({reference.module!r}), {reference.attribute!r})"
+    file = spec.rpartition(":")[0]
+    return f"from_file({file!r}, {reference.attribute!r})"
+
+
+_FROM_FILE = """
+import importlib
+import importlib.util
+
+
+def from_file(name, attribute):
+    path = HERE / name
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return getattr(module, attribute)
+
+
+def as_tuple(value):
+    return (value,) if isinstance(value, torch.Tensor) else tuple(value)
+"""
+
+
+def model_part(project: Project, folder: Path, *, branches: bool) -> str:
+    """Return the functions that load the model and its example inputs.
+
+    With ``branches`` rules for modules reach what is inside of them too.
+    """
+    model = project.model
+    body = []
+    if model.spec.endswith(".pt2"):
+        body.append(f"    program = torch.export.load(str(HERE / {model.spec!r}))")
+        body.append("    inputs = program.example_inputs[0]")
+    else:
+        maker = load_callable(model.spec, folder, "model.spec")
+        body.append(f"    made = {maker}()")
+        body.append("    model, inputs = made if isinstance(made, tuple) else (made, None)")
+        if model.weights and model.weights.endswith(".safetensors"):
+            body.append("    from safetensors.torch import load_file")
+            body.append(f"    model.load_state_dict(load_file(HERE / {model.weights!r}))")
+        elif model.weights:
+            read = f"torch.load(HERE / {model.weights!r}, map_location='cpu', weights_only=True)"
+            body.append(f"    model.load_state_dict({read})")
+        body.append("    model.eval()")
+    if model.inputs:
+        body.append(f"    arrays = np.load(HERE / {model.inputs!r})")
+        body.append("    inputs = tuple(torch.from_numpy(arrays[n]) for n in arrays.files)")
+    elif model.input_shapes:
+        body.append("    generator = torch.Generator().manual_seed(0)")
+        shapes = f"{[list(s) for s in model.input_shapes]}"
+        body.append(f"    inputs = tuple(torch.randn(s, generator=generator) for s in {shapes})")
+    body.append("    inputs = tuple(v.detach().cpu() for v in as_tuple(inputs))")
+    if not model.spec.endswith(".pt2"):
+        body.append("    with torch.no_grad():")
+        body.append(
+            f"        program = torch.export.export(model, inputs, strict={model.strict_export})"
+        )
+    named = ""
+    if branches and any(
+        k in {"module_name", "module_type"} for k, _, _ in project.quantizer_calls()
+    ):
+        text = _BRANCH_MODULES.read_text()
+        named = "\n" + text[text.index("from collections") :]
+        known = "None" if model.spec.endswith(".pt2") else "model"
+        body.append(f"    name_modules(program, {known})")
+    body.append("    return program, inputs")
+    return named + _FROM_FILE + "\n\ndef load_model():\n" + "\n".join(body)
+
+
+def data_part(project: Project, folder: Path) -> str:
+    """Return the function that yields calibration samples."""
+    source = project.calibration
+    lines = ["def samples(inputs):"]
+    if source is None:
+        return "\n".join([*lines, "    yield inputs"])
+    lines += _raw_samples(source, folder)
+    limited = source.limit is not None
+    lines += [
+        "    given = 0",
+        "    for index, row in enumerate(rows):",
+        f"        if index in {set(source.dropped) or '()'}:",
+        "            continue",
+        *([f"        if given == {source.limit}:", "            return"] if limited else []),
+        "        given += 1",
+        "        tensors = (torch.as_tensor(np.array(v)) if not isinstance(v, torch.Tensor)"
+        " else v for v in row)",
+        "        yield tuple(t.reshape(i.shape).to(i.dtype)"
+        " for t, i in zip(tensors, inputs, strict=True))",
+    ]
+    return "\n".join(lines)
+
+
+def _raw_samples(source: DataSource, folder: Path) -> list[str]:
+    reference = sources.data_reference(source.spec, folder, "calibration.spec")
+    if reference.kind == "pictures":
+        return _picture_rows(source)
+    if reference.runs_code:
+        maker = load_callable(source.spec, folder, "calibration.spec")
+        return [
+            "    def rows_of(items):",
+            "        for item in items:",
+            "            if isinstance(item, (tuple, list)) and len(item) == 2"
+            " and np.ndim(item[1]) == 0:",
+            "                item = item[0]",
+            "            yield tuple(item) if isinstance(item, (tuple, list)) else (item,)",
+            f"    rows = rows_of({maker}())",
+        ]
+    if source.spec.endswith(".npz"):
+        return [
+            f"    arrays = np.load(HERE / {source.spec!r})",
+            "    labels = ('labels', 'label', 'y', 'targets', 'target')",
+            "    names = [n for n in arrays.files if n.lower() not in labels]",
+            "    wanted = [n for n in input_names if n in arrays.files]",
+            "    names = wanted if len(wanted) == len(inputs) else names",
+            "    rows = zip(*(arrays[n] for n in names), strict=True)",
+        ]
+    if source.spec.endswith(".npy"):
+        return [f"    rows = ((row,) for row in np.load(HERE / {source.spec!r}, mmap_mode='r'))"]
+    return [
+        f"    value = torch.load(HERE / {source.spec!r}, map_location='cpu', weights_only=True)",
+        "    value = list(value.values()) if isinstance(value, dict) else value",
+        "    value = list(value) if isinstance(value, (tuple, list)) else [value]",
+        "    rows = zip(*value, strict=True)",
+    ]
+
+
+def _picture_rows(source: DataSource) -> list[str]:
+    settings = source.preprocess
+    assert settings is not None
+    height, width = settings.size
+    return [
+        "    from PIL import Image",
+        f"    suffixes = {sources.PICTURE_SUFFIXES!r}",
+        f"    folder = HERE / {source.spec!r}",
+        "    files = sorted((p for p in folder.rglob('*') if p.suffix.lower() in suffixes),",
+        "                   key=lambda p: p.relative_to(folder).as_posix())",
+        "    channels = inputs[0].shape[-3] if inputs[0].ndim > 2 else 1",
+        "    def picture(file):",
+        "        image = Image.open(file).convert('L' if channels == 1 else 'RGB')",
+        f"        image = image.resize(({width}, {height}), Image.Resampling.BILINEAR)",
+        "        x = np.asarray(image, np.float32) / 255.0",
+        "        x = x[None] if x.ndim == 2 else x.transpose(2, 0, 1)",
+        f"        mean = np.asarray({list(settings.mean)!r}, np.float32).reshape(-1, 1, 1)",
+        f"        std = np.asarray({list(settings.std)!r}, np.float32).reshape(-1, 1, 1)",
+        "        return ((x - mean) / std).astype(np.float32)",
+        "    rows = ((picture(file),) for file in files)",
+    ]
+
+
+_STEPS = '''
+def tokens():
+    text = (HERE / {spec}).read_bytes().decode("utf-8")
+{ids}
+
+
+def samples(inputs):
+    """Give the steps through the text, and whether a sequence begins with each."""
+    ids, given = tokens(), 0
+    for start in range(0, len(ids) - 1, {length}):
+        for place in range(start, min(start + {length}, len(ids) - 1)):
+{ends}            numbers, given = iter((ids[place], place - start)), given + 1
+            yield place == start, tuple(
+                torch.zeros_like(i) if i.is_floating_point() else torch.full_like(i, next(numbers))
+                for i in inputs
+            )
+'''
+
+_REMEMBERED = '''
+from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+def without_writes(program):
+    """Let the program compute what its buffers become, and write them at its end."""
+    functional = program.run_decompositions({})
+    return functional if functional.graph_signature.buffers_to_mutate else program
+
+
+def caches(module):
+    """Return the buffers that a graph writes, with what is in them now."""
+    written = (n.args[0] for n in module.graph.nodes if n.target is torch.ops.aten.copy_.default)
+    return {n.target: module.get_buffer(n.target).clone() for n in written if n.op == "get_attr"}
+
+
+def plain_attention(module):
+    """Take attention apart, as ExecuTorch's export of language models does, beside caches."""
+    return sdpa_kernel([SDPBackend.MATH]) if caches(module) else contextlib.nullcontext()
+
+
+def put_back(module, first):
+    for name, value in first.items():
+        module.get_buffer(name).copy_(value)
+'''
+
+QUANTIZE = """
+def quantize(program, inputs):
+    # Guards become a call_module node, on which the Arm passes fail.
+    module = program.module(check_guards=False)
+    with plain_attention(module):
+        prepared = prepare_pt2e(module, quantizer())
+    first = caches(prepared)
+    handed_on = sum(value.is_floating_point() for value in inputs)
+    with torch.inference_mode(), plain_attention(prepared):
+        for begins, step in samples(inputs):
+            if begins:
+                put_back(prepared, first)
+            elif handed_on:
+                step = (*step[:-handed_on], *given[-handed_on:])
+            given = as_tuple(prepared(*step))
+        put_back(prepared, first)
+{fix}    return convert_pt2e(prepared)
+"""
+
+_RUNNERS = '''
+def methods_for_runners(program, inputs):
+    """Return what runners of language models ask, as methods that return a constant."""
+    logits = next(iter(program.graph_signature.user_outputs))
+    shape = next(n for n in program.graph.nodes if n.name == logits).meta["val"].shape
+    return {
+        "get_max_seq_len": {length},
+        "get_max_context_len": {length},
+        "get_vocab_size": shape[-1],
+        "use_kv_cache": any(v.is_floating_point() for v in inputs)
+        or bool(program.graph_signature.buffers_to_mutate),
+        "use_sdpa_with_kv_cache": False,
+        "enable_dynamic_shape": False,
+    }
+
+
+def runtime_form(program):
+    """Let caches begin as they are, or the runtime leaves their memory as it finds it."""
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    written = sorted(n for n, b in signature.inputs_to_buffers.items() if b in changed)
+    return ExecutorchBackendConfig(
+        extract_delegate_segments=False, do_quant_fusion_and_const_prop=True,
+        passes=[InitializedMutableBufferPass(written)] if written else [],
+    )
+'''
+
+
+def steps_part(source: DataSource, folder: Path) -> str:
+    """Return the functions that give the steps through a text."""
+    settings = source.tokens or Tokenization()
+    made = _STEPS.replace("{spec}", repr(source.spec)).replace("{ids}", _ids(settings, folder))
+    made = made.replace("{length}", str(settings.length))
+    dropped = f"place in {set(source.dropped)}" if source.dropped else ""
+    limit = f"given == {source.limit}" if source.limit else ""
+    ends = " or ".join(end for end in (dropped, limit) if end)
+    said = f"            if {ends}:\n                break\n" if ends else ""
+    return made.replace("{ends}", said)
+
+
+def _ids(settings: Tokenization, folder: Path) -> str:
+    """Return the lines that make numbers of ``text``."""
+    if not settings.tokenizer:
+        return "    return list(text.encode())"
+    option = "calibration.tokens.tokenizer"
+    reference = sources.tokenizer_reference(settings.tokenizer, folder, option)
+    if reference.runs_code:
+        return f"    return list({load_callable(settings.tokenizer, folder, option)}(text))"
+    return (
+        "    from tokenizers import Tokenizer\n"
+        f"    return Tokenizer.from_file(str(HERE / {settings.tokenizer!r})).encode(text).ids"
+    )
+
+
+def remembering_parts(source: DataSource) -> list[str]:
+    """Return the functions for what a decoder remembers, and for those who run it."""
+    length = (source.tokens or Tokenization()).length
+    return [_REMEMBERED, _RUNNERS.replace("{length}", str(length))]

@@ -1,0 +1,268 @@
+"""The part of the script that calls the quantizer with the project's rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.project.configs import PluginConfig, QuantConfig, integers_of
+from workbench.script.model_and_data import load_callable
+from workbench.targets import target_of
+from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
+from workbench.targets.ethos_u.options import (
+    CMSIS_NN_CPUS,
+    CPU_KERNELS,
+    NEGATIVE_INFINITY,
+    POSITIVE_INFINITY,
+    given_passes,
+    vela_flags,
+)
+from workbench.targets.ethos_u.vela_ini import OWN_INI, ini_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from workbench.project.configs import AnyConfig
+    from workbench.project.model import Project
+
+_BORDERS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "integer_io.py"
+_CPU_KERNELS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "cpu_kernels.py"
+_TAKING_APART = Path(__file__).parents[1] / "engine" / "taking_apart.py"
+_KEEPING_OFF = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "npu_exclusions.py"
+_DONT_SUPPORT = """from collections.abc import Sequence
+
+from executorch.exir.backend.operator_support import DontSupportBase"""
+_PARTITIONER = Path(__file__).parents[1] / "engine" / "ordered_partitioner.py"
+_OWN_QUANTIZER = Path(__file__).parents[1] / "engine" / "quantization" / "own_quantizer.py"
+_OBSERVERS = Path(__file__).parents[1] / "engine" / "quantization" / "observers.py"
+_FACTORIES = {
+    ("int8", 8): "get_symmetric_quantization_config",
+    ("int16", 8): "get_symmetric_a16w8_quantization_config",
+    ("int8", 4): "get_symmetric_a8w4_quantization_config",
+}
+_EPS = {"int8": "2**-16", "int16": "2**-12", "uint8": "2**-16"}
+
+
+def observers_part(project: Project, *, has_ranges: bool) -> list[str]:
+    """Return the observers that torchao lacks, when a rule or a fixed range wants one."""
+    kinds = {
+        config.activation.observer.kind
+        for _, _, config in project.quantizer_calls()
+        if isinstance(config, QuantConfig)
+    }
+    if not kinds & {"percentile", "fixed"} and not has_ranges:
+        return []
+    text = _OBSERVERS.read_text()
+    return [text[text.index("class PercentileObserver") :]]
+
+
+def own_quantizer_part(project: Project) -> list[str]:
+    """Return what lets a plug-in's quantizer work among those of Ethos-U, if one does."""
+    if all(kind != "quantizer" for kind, _, _ in project.quantizer_calls()):
+        return []
+    text = _OWN_QUANTIZER.read_text()
+    return [text[text.index("from executorch") :]]
+
+
+def _config(given: AnyConfig | None, folder: Path) -> str:
+    if isinstance(given, PluginConfig):
+        return f"{load_callable(given.reference, folder, 'plugins')}(is_qat=False)"
+    config = integers_of(given)
+    if config is None:
+        return "None"
+    activation, per_channel = config.activation, config.weight.per_channel
+    if activation.dtype == "uint8":
+        stock = "get_uint8_io_quantization_config(is_qat=False)"
+    else:
+        factory = _FACTORIES[activation.dtype, config.weight.bits]
+        stock = f"{factory}(is_per_channel={per_channel}, is_qat=False)"
+    usual = activation.symmetric == (activation.dtype == "int16")
+    if activation.observer.kind == "histogram" and usual:
+        return stock
+    scheme = "per_tensor_symmetric" if activation.symmetric else "per_tensor_affine"
+    return f"with_observer({stock}, torch.{scheme}, {_observer(config, folder)})"
+
+
+def _observer(config: QuantConfig, folder: Path) -> str:
+    observer, eps = config.activation.observer, _EPS[config.activation.dtype]
+    if observer.kind == "plugin":
+        return f"{load_callable(observer.plugin, folder, 'plugins')}.with_args(eps={eps})"
+    made: dict[str, Any] = {
+        "histogram": "None",
+        "minmax": f"MinMaxObserver.with_args(eps={eps})",
+        "moving_average": "MovingAverageMinMaxObserver.with_args("
+        f"averaging_constant={observer.averaging_constant!r}, eps={eps})",
+        "percentile": "PercentileObserver.with_args("
+        f"percentile={observer.percentile!r}, eps={eps})",
+        "fixed": f"FixedRangeObserver.with_args(minimum={observer.minimum!r}, "
+        f"maximum={observer.maximum!r}, eps={eps})",
+    }
+    return str(made[observer.kind])
+
+
+_WITH_OBSERVER = """
+def with_observer(config, scheme, observer):
+    spec = config.input_activation
+    observer = observer or spec.observer_or_fake_quant_ctr
+    spec = replace(spec, qscheme=scheme, observer_or_fake_quant_ctr=observer)
+    return replace(config, input_activation=spec, output_activation=spec)
+"""
+
+
+_AT_HAND = """
+OWN_INI = {text}
+
+
+@contextlib.contextmanager
+def own_ini_at_hand():
+    # The program keeps Vela's flags: the name of the file must not depend on where it lies.
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / {name!r}).write_text(OWN_INI, encoding="utf-8")
+        with contextlib.chdir(place):
+            yield
+"""
+
+
+def own_ini_part(project: Project, folder: Path) -> list[str]:
+    """Return what gives Vela the project's own .ini, if it has one.
+
+    Raises:
+        WorkbenchError: it is missing or broken.
+    """
+    ini = ini_of(project.target, folder)
+    if ini is None:
+        return []
+    return [_AT_HAND.replace("{text}", repr(ini.text)).replace("{name!r}", repr(OWN_INI))]
+
+
+def taking_apart_part(project: Project) -> list[str]:
+    """Return what finds in all that is made of nodes what rules name, where there are such."""
+    if not _follows(project):
+        return []
+    text = _TAKING_APART.read_text()
+    return [text[text.index("from collections") :]]
+
+
+def _follows(project: Project) -> bool:
+    """Tell whether it matters which node of the float program a node was made of."""
+    kinds = {kind for kind, _, _ in project.quantizer_calls()}
+    return bool(kinds - {"global", "io"} or project.kept_off())
+
+
+def partitioner_part() -> str:
+    """Return what gives the parts for the NPU one order."""
+    text = _PARTITIONER.read_text()
+    return text[text.index("from executorch") :]
+
+
+def kept_off_part(project: Project) -> list[str]:
+    """Return the check that keeps off the NPU what rules name, where there are such rules."""
+    if not project.kept_off():
+        return []
+    text = _KEEPING_OFF.read_text()
+    return [_DONT_SUPPORT, text[text.index("class KeptOff") :]]
+
+
+def integer_borders_part(project: Project) -> list[str]:
+    """Return what makes integers of inputs and outputs, where the project wants them."""
+    if not project.target.options.get("integer_io"):
+        return []
+    text = _BORDERS.read_text()
+    return [text[text.index("from executorch") :]]
+
+
+def cpu_kernels_part(project: Project) -> list[str]:
+    """Return what gives operators on the CPU their kernels, where others are wanted."""
+    if not project.target.options.get(CPU_KERNELS):
+        return []
+    text = _CPU_KERNELS.read_text()
+    return [text[text.index("import copy") :]]
+
+
+def cpu_kernels_call(project: Project) -> str:
+    """Return the line that gives them their kernels; "" where none does."""
+    kernels = str(project.target.options.get(CPU_KERNELS) or "")
+    if kernels in CMSIS_NN_CPUS:
+        return f"\n    edge = with_cmsis_nn(edge, {CMSIS_NN_CPUS[kernels]!r})"
+    return "\n    edge = with_border_kernels(edge)" if kernels else ""
+
+
+_ENUMS = {
+    "softmax": ("softmax", "SoftmaxDecompositionConfig"),
+    "leaky_relu": ("leaky_relu", "LeakyReLULoweringConfig"),
+    "sdpa_guard": ("sdpa_safe_softmax_guard", "SDPASafeSoftmaxGuardPolicy"),
+}
+
+
+def quantizer_part(project: Project, folder: Path) -> str:
+    """Return the functions that make the compile spec and the quantizer."""
+    complete = target_of(project.target.id).complete(project.target)
+    options: dict[str, Any] = dict(complete.options)
+    flags = vela_flags(options)
+    apart = ""
+    if options.get(EXTERNAL_WEIGHTS):
+        apart = (
+            ",\n        external_block_placements="
+            'ethosu.VelaExternalBlockPlacements(weight_data="weights")'
+        )
+    own = f",\n        config_ini={OWN_INI!r}" if options.get("config_ini") else ""
+    lines = [
+        _WITH_OBSERVER,
+        "",
+        "def compile_spec():",
+        "    # Always a new one: lowering changes the object it is given.",
+        f"    made = EthosUCompileSpec({complete.id!r},",
+        f"        system_config={options['system_config']!r},",
+        f"        memory_mode={options['memory_mode']!r},",
+        f"        extra_flags={flags or None!r}{own}{apart})",
+        *_transformations(options),
+        "    return made",
+        "",
+        "",
+        "def quantizer():",
+        f"    made = {'Following' if _follows(project) else 'EthosU'}Quantizer(compile_spec())",
+        *(f"    {_call(*call, folder)}" for call in project.quantizer_calls()),
+        "    return made",
+    ]
+    return "\n".join(lines)
+
+
+def _transformations(options: Mapping[str, Any]) -> list[str]:
+    """Return the lines that set what transforms a program before it is quantized and compiled."""
+    passes = given_passes(options)
+    if not passes:
+        return []
+    lines = [
+        "    # What transforms the program before it is quantized and compiled.",
+        "    from executorch.backends.arm.common import pipeline_config as passes",
+        "    config = passes.ArmPassPipelineConfig.from_dict(",
+        "        made._get_pass_pipeline_config().to_dict())",
+    ]
+    for name, (field, kind) in _ENUMS.items():
+        if name in passes:
+            lines.append(f"    config.{field} = passes.{kind}[{passes[name]!r}]")
+    usual = {"negative_infinity": NEGATIVE_INFINITY, "positive_infinity": POSITIVE_INFINITY}
+    least, most = (float(str(passes.get(name, value))) for name, value in usual.items())
+    lines.append(f"    config.quantize_inf = passes.QuantizeInfConfig({least!r}, {most!r})")
+    return [*lines, "    made.set_pass_pipeline_config(config)"]
+
+
+def _call(kind: str, match: str, config: AnyConfig | None, folder: Path) -> str:
+    if kind == "quantizer":
+        assert isinstance(config, PluginConfig)
+        own = f"{load_callable(config.reference, folder, 'plugins')}()"
+        return f"made.add_quantizer(OwnQuantizer({own}, {config.reference!r}))"
+    value = _config(config, folder)
+    if kind == "finder":
+        return f"made.set_node_finder({value}, {load_callable(match, folder, 'plugins')}())"
+    if kind in {"global", "io"}:
+        return f"made.set_{kind}({value})"
+    if kind == "module_type":
+        module, _, name = match.rpartition(".")
+        stand_in = f"type({name!r}, (), {{'__module__': {module!r}, '__qualname__': {name!r}}})"
+        return f"made.set_module_type({stand_in}, {value})"
+    if kind in {"node_target", "node_name"}:
+        names = "operators" if kind == "node_target" else "names"
+        one = (match.removeprefix("torch.ops."),)
+        return f"made.set_node_finder({value}, MadeOf({names}={one!r}))"
+    return f"made.set_{kind}({match!r}, {value})"

@@ -1,0 +1,470 @@
+"""What would bring work from the CPU to the NPU, why, and what each change has gained."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from workbench.graph.labels import operator_name
+from workbench.pipeline.resolution import resolve_graph
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+from workbench.targets import target_of
+from workbench.text import listed, plural
+
+if TYPE_CHECKING:
+    from workbench.graph.snapshot import GraphSnapshot
+    from workbench.project.model import Project
+    from workbench.results import LowerResult, PrepareResult
+
+    Edit = Callable[[Project], Project]
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from workbench.graph.snapshot import Node
+    from workbench.project.model import ModelSource, Project, Rule, RuleKind
+    from workbench.project.rules import Effective
+    from workbench.results import CpuNode, VelaOperation
+
+
+@dataclass(frozen=True)
+class Written:
+    """A line of the model's source as it is and as it could be; ``place`` is ``file.py:12``.
+
+    ``now`` is empty where the line is not known.
+    """
+
+    place: str
+    now: str
+    instead: str
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """One thing to do.
+
+    Attributes:
+        id: The same for the same suggestion about another result.
+        title: What to do, and the name of its undo step.
+        evidence: Why, in a sentence or two.
+        expected: What it should bring, and how that is known.
+        nodes: The operators on the CPU that it is about, as the compiled program names them.
+        edit: The change of the project; None where only the source can be changed.
+        written: The lines of source to change.
+    """
+
+    id: str
+    title: str
+    evidence: str
+    expected: str
+    nodes: tuple[str, ...] = ()
+    edit: Edit | None = None
+    written: tuple[Written, ...] = ()
+
+
+# The quantizer has a pattern for hardtanh, which nn.ReLU6 becomes, and none for relu6, which the
+# function becomes. Measured with ExecuTorch 1.5.1.
+_RELU6 = "aten.relu6."
+_CALL = re.compile(r"(?<![\w.])(?:(?:torch\.)?nn\.functional|functional|F)\.relu6\(")
+
+
+def has_no_pattern(operator: Operator) -> bool:
+    """Tell whether no config can quantize an operator, because of how the source writes it."""
+    return operator.origin is not None and operator.origin.op.startswith(_RELU6)
+
+
+def module_for_function(left: Left) -> Iterator[Suggestion]:
+    """Yield the modules to write in place of functions that cannot be quantized."""
+    chosen = [
+        each for each in left.operators
+        if has_no_pattern(each) and not (each.effective and each.effective.kept_off)
+    ]  # fmt: skip
+    if not chosen:
+        return
+    nodes = left.with_followers(chosen)
+    lines = dict.fromkeys(each.origin.source for each in chosen if each.origin)
+    yield Suggestion(
+        id="relu6",
+        title="Write nn.ReLU6 in place of F.relu6",
+        evidence="The quantizer has no pattern for the function, so it stays in float on the CPU "
+        "and divides the program; it has one for the module.",
+        expected=f"Up to {left.fewer(nodes)} fewer on the CPU of {left.total}, conversions "
+        f"included: counted in the graph, {plural(len(lines), 'line')} to change.",
+        nodes=nodes,
+        written=tuple(_written(line) for line in lines),
+    )
+
+
+def _written(source: str) -> Written:
+    """Return the change of a line, e.g. of ``net.py:12 in forward: x = F.relu6(x)``."""
+    head, _, line = source.partition(": ")
+    place = head.split(" in ")[0]
+    if not line or not _CALL.search(line):
+        return Written(place, line, "self.relu6 = nn.ReLU6() in __init__, self.relu6(x) here")
+    return Written(place, line, _CALL.sub("self.relu6(", line) + "  # self.relu6 = nn.ReLU6()")
+
+
+_EIGHT_BIT = "a8w8"
+_INTEGER_IO = "integer_io"
+
+
+def by_config(project: Project, left: Left) -> Iterator[Suggestion]:
+    """Yield what rules and options of the target can do about operators on the CPU."""
+    yield from _let_on(project, left)
+    yield from _quantize(project, left)
+    yield from _narrow(project, left)
+    yield from _integer_io(project, left)
+
+
+def _let_on(project: Project, left: Left) -> Iterator[Suggestion]:
+    """Yield the rules that keep something off the NPU, to be removed."""
+    for rule in project.rules:
+        chosen = [each for each in left.operators if _keeps(rule, each)]
+        if chosen:
+            yield _of_config(
+                left, chosen, f"off:{rule.id}", f"Let {_named(rule)} onto the NPU",
+                f"Rule {_number(project, rule)} keeps {_named(rule)} there.",
+                partial(edits.remove_rule, rule_id=rule.id),
+            )  # fmt: skip
+
+
+def _keeps(rule: Rule, operator: Operator) -> bool:
+    return operator.effective is not None and operator.effective.kept_off == rule.id
+
+
+def _quantize(project: Project, left: Left) -> Iterator[Suggestion]:
+    """Yield what is float because a rule says so, or because none speaks of it."""
+    groups: dict[str | None, list[Operator]] = defaultdict(list)
+    for each in left.operators:
+        effective = each.effective
+        if effective is None or effective.kept_off or effective.label != "float":
+            continue
+        if not has_no_pattern(each):
+            groups[effective.rule].append(each)
+    rules = {rule.id: rule for rule in project.rules}
+    for rule_id, chosen in groups.items():
+        rule = rules.get(rule_id or "")
+        kind, match = (rule.kind, rule.match) if rule else ("global", "")
+        what = _named(rule) if rule else "what no rule covers"
+        why = (
+            f"Rule {_number(project, rule)} leaves {what} in float; the NPU takes integers only."
+            if rule
+            else "What no rule speaks of is float; the NPU takes integers only."
+        )
+        yield _of_config(
+            left, chosen, f"float:{rule_id or ''}", f"Give {what} {_EIGHT_BIT}", why,
+            partial(edits.assign, kind=kind, match=match, config=_EIGHT_BIT),
+        )  # fmt: skip
+
+
+def _narrow(project: Project, left: Left) -> Iterator[Suggestion]:
+    """Yield modules with operators that this device computes in 8 bit only."""
+    groups: dict[str, list[Operator]] = defaultdict(list)
+    for each in left.operators:
+        if each.cpu.cause == "int16":
+            groups[each.module].append(each)
+    for module, chosen in groups.items():
+        what = module or "the whole model"
+        kind: RuleKind = "module_name" if module else "global"
+        yield _of_config(
+            left, chosen, f"int16:{module}", f"Give {what} {_EIGHT_BIT}",
+            f"This device has that operation in 8 bit only. All of {what} becomes 8-bit, except "
+            "where a stronger rule says otherwise.",
+            partial(edits.assign, kind=kind, match=module, config=_EIGHT_BIT),
+        )  # fmt: skip
+
+
+def _integer_io(project: Project, left: Left) -> Iterator[Suggestion]:
+    """Yield integer input and output where every input and output has just one conversion."""
+    choice = target_of(project.target.id).complete(project.target)
+    if choice.options.get(_INTEGER_IO) is not False or not left.border or not _convertible(left):
+        return
+    number = len(left.border)
+    yield Suggestion(
+        id=_INTEGER_IO,
+        title="Take and give integers",
+        evidence="The program takes and gives float, and converts at its border on the CPU. "
+        "The application then gives and reads integers with the scale and zero point "
+        "that the manifest names.",
+        expected=f"{plural(number, 'operator')} fewer on the CPU of {left.total}: "
+        "counted in the graph.",
+        nodes=left.border,
+        edit=_take_integers,
+    )
+
+
+def _take_integers(project: Project) -> Project:
+    options = {**project.target.options, _INTEGER_IO: True}
+    return edits.set_target(project, TargetChoice(id=project.target.id, options=options))
+
+
+def _convertible(left: Left) -> bool:
+    """Tell whether ExecuTorch's passes take the border: they want one conversion at each tensor.
+
+    Source: ExecuTorch 1.5.1, ``exir/passes/quantize_io_pass.py``.
+    """
+    edge, border = left.edge, set(left.border)
+    for node in edge.nodes:
+        if "/" in node.id:
+            continue
+        if node.kind == "input":
+            users = edge.consumers(node.id)
+            if len(users) != 1 or users[0].id not in border:
+                return False
+        elif node.kind == "output" and any(
+            maker.id not in border for maker in edge.producers(node.id)
+        ):
+            return False
+    return True
+
+
+def _of_config(
+    left: Left, chosen: Sequence[Operator], identity: str, title: str, why: str, edit: Edit
+) -> Suggestion:  # fmt: skip
+    nodes = left.with_followers(chosen)
+    names = listed([each.name for each in left.operators if each.cpu.node in nodes])
+    fewer = left.fewer(nodes)
+    stays = "stays" if len(nodes) == 1 else "stay"
+    return Suggestion(
+        id=identity,
+        title=title,
+        evidence=f"{names} {stays} on the CPU. {why}",
+        expected=f"Up to {fewer} fewer on the CPU of {left.total}, conversions included: counted "
+        "in the graph." if fewer > 0 else
+        f"{plural(len(nodes), 'operator')} leave the CPU, but as many conversions come.",
+        nodes=nodes,
+        edit=edit,
+    )  # fmt: skip
+
+
+def _named(rule: Rule) -> str:
+    if rule.kind == "module_type":
+        return rule.match.rpartition(".")[2]
+    return rule.match or {"global": "the whole model", "io": "inputs and outputs"}[rule.kind]
+
+
+def _number(project: Project, rule: Rule) -> int:
+    return project.rules.index(rule) + 1
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Two compiled programs of one model, for one device."""
+
+    before: LowerResult
+    after: LowerResult
+
+    @property
+    def sentence(self) -> str:
+        """Say what changed on the CPU, counted, and on the NPU, estimated."""
+        before, after = (len(each.cpu_nodes) for each in (self.before, self.after))
+        cpu = f"Operators on the CPU {before} \u2192 {after}, counted"
+        delegates = f"delegates {self.before.delegates} \u2192 {self.after.delegates}"
+        old, new = (_cycles(each) for each in (self.before, self.after))
+        change = f" ({100 * (new - old) / old:+.1f} %)" if old else ""
+        cycles = f"NPU cycles {old:,} \u2192 {new:,}{change}, estimated ({self._vela()})"
+        return f"{cpu}; {delegates}; {cycles}. These cycles leave out the CPU."
+
+    def _vela(self) -> str:
+        versions = dict.fromkeys((self.before.vela_version, self.after.vela_version))
+        return f"Vela {' and '.join(versions)}"
+
+
+def _cycles(lowered: LowerResult) -> int:
+    return sum(report.cycles_total for report in lowered.vela)
+
+
+_PICTURE_RANK = 4
+_TRANSPOSE = "Transpose"
+
+
+def channels_last(
+    project: Project, lowered: LowerResult, program: GraphSnapshot
+) -> Iterator[Suggestion]:
+    """Yield an example input in channels-last order, where a delegate begins with transposes.
+
+    Without a callable that makes the example input there is no line to change.
+    """
+    rows = [
+        row
+        for report in lowered.vela
+        for row in _leading(report.operations, _readers(program), alone=len(lowered.vela) == 1)
+    ]
+    place = _place(project.model)
+    if not rows or not place:
+        return
+    cycles = sum(row.cycles for row in rows)
+    total = sum(report.cycles_total for report in lowered.vela)
+    yield Suggestion(
+        id="channels_last",
+        title="Give the example input in channels-last order",
+        evidence=f"{plural(len(rows), 'transpose')} at the input only turn the layout. The "
+        "program is exported for the layout of the example input; the application must then "
+        "give the channels of a pixel beside each other.",
+        expected=f"These transposes take {cycles:,} of {total:,} cycles, estimated (Vela "
+        f"{lowered.vela_version}); the layout of what follows can change too.",
+        written=(Written(place, "", "x = x.to(memory_format=torch.channels_last)"),),
+    )
+
+
+def _readers(program: GraphSnapshot) -> frozenset[str]:
+    """Return the modules that read a picture which is an input of the program."""
+    return frozenset(
+        user.module
+        for node in program.nodes
+        if node.kind == "input" and node.outputs and len(node.outputs[0].shape) == _PICTURE_RANK
+        for user in program.consumers(node.id)
+    )
+
+
+def _leading(
+    rows: Sequence[VelaOperation], readers: frozenset[str], *, alone: bool
+) -> list[VelaOperation]:
+    """Return the transposes a delegate begins with, if it is one that reads an input."""
+    found = list(takewhile(lambda row: row.operator == _TRANSPOSE, rows))
+    reads = any(row.module and row.module in readers for row in found)
+    return found if reads or (alone and "" in readers) else []
+
+
+def _place(model: ModelSource) -> str:
+    """Return where the example input is made; "" where no code makes it."""
+    if model.inputs or model.input_shapes or ".py:" not in model.spec:
+        return ""
+    return model.spec.replace(":", ", ", 1) + "()"
+
+
+# Causes that lie in a neighbour, whose suggestion then speaks of these too.
+_BORROWED = frozenset({"beside", "empty", "rule"})
+_CONVERSIONS = frozenset({"quantize", "dequantize"})
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator on the CPU, the float operation that it was, and what its rules give it.
+
+    ``origin`` and ``effective`` are None where that is not known.
+    """
+
+    cpu: CpuNode
+    origin: Node | None
+    effective: Effective | None
+    module: str
+
+    @property
+    def name(self) -> str:
+        """What to call it: the float program's name where that is known."""
+        return self.origin.id if self.origin else operator_name(self.cpu.op)
+
+
+class Left:
+    """Operators and conversions on the CPU, in the graph that they stand in."""
+
+    def __init__(
+        self, operators: tuple[Operator, ...], total: int, border: tuple[str, ...],
+        edge: GraphSnapshot,
+    ) -> None:  # fmt: skip
+        self.operators, self.total, self.border, self.edge = operators, total, border, edge
+        self._ids = {each.cpu.node for each in operators}
+        ends = (node.id for node in edge.nodes if node.kind in ("input", "output"))
+        self._ends = {end for end in ends if "/" not in end}
+
+    def with_followers(self, chosen: Iterable[Operator]) -> tuple[str, ...]:
+        """Return operators together with those that stay only because of them."""
+        found = dict.fromkeys(each.cpu.node for each in chosen)
+        following = {
+            each.cpu.node for each in self.operators
+            if each.cpu.cause in _BORROWED and not _is_decided(each)
+        }  # fmt: skip
+        waiting = list(found)
+        while waiting:
+            for near in self._near(waiting.pop()):
+                if near in following and near not in found:
+                    found[near] = None
+                    waiting.append(near)
+        return tuple(each.cpu.node for each in self.operators if each.cpu.node in found)
+
+    def fewer(self, leaving: Iterable[str]) -> int:
+        """Return by how much operators and conversions on the CPU become fewer.
+
+        Conversions that only those that leave needed go too; where one of them touches an
+        operator that stays, or an end of the program, a conversion comes. Counted in the graph.
+        """
+        gone, edge = set(leaving), self.edge
+        freed = came = 0
+        for node in edge.nodes:
+            if node.kind == "dequantize" and node.id not in self.border:
+                users = edge.consumers(node.id)
+                freed += bool(users) and all(user.id in gone for user in users)
+            elif node.kind == "quantize" and node.id not in self.border:
+                freed += any(maker.id in gone for maker in edge.producers(node.id))
+            elif node.id in self._ids or node.id in self._ends:
+                makers = {m.id for m in edge.producers(node.id)} & (self._ids | self._ends)
+                came += sum((maker in gone) != (node.id in gone) for maker in makers)
+        return len(gone) + freed - came
+
+    def _near(self, node: str) -> Iterator[str]:
+        """Yield the operators on the CPU that a node meets, conversions between them left out."""
+        for step in (self.edge.producers, self.edge.consumers):
+            waiting = list(step(node))
+            while waiting:
+                each = waiting.pop()
+                if each.kind in _CONVERSIONS:
+                    waiting += step(each.id)
+                elif each.id in self._ids:
+                    yield each.id
+
+
+def _is_decided(operator: Operator) -> bool:
+    effective = operator.effective
+    return effective is not None and (effective.label == "float" or bool(effective.kept_off))
+
+
+def left_on_cpu(
+    project: Project, lowered: LowerResult, program: GraphSnapshot, edge: GraphSnapshot,
+    prepared: PrepareResult | None,
+) -> Left:  # fmt: skip
+    """Return what was left on the CPU; the arguments are those of ``suggest``."""
+    resolution = resolve_graph(project, program)
+    made = {note.node: note for note in prepared.annotations} if prepared else {}
+    operators = []
+    for cpu in lowered.cpu_nodes:
+        node = edge.nodes_by_id.get(cpu.node)
+        if node is None or node.kind in _CONVERSIONS:
+            continue
+        name = node.attrs.get("origin", "")
+        note = made.get(name)
+        origin = program.nodes_by_id.get(name)
+        if origin is None and note is not None:
+            origin = program.nodes_by_id.get(note.origin)
+        module = origin.module if origin else cpu.module or (note.module if note else "")
+        effective = resolution.nodes.get(origin.id) if origin else None
+        if effective is None and module:
+            effective = resolution.modules.get(module)
+        operators.append(Operator(cpu, origin, effective, module))
+    border = tuple(node.node for node in lowered.cpu_nodes if node.cause == "border")
+    return Left(tuple(operators), len(lowered.cpu_nodes), border, edge)
+
+
+def suggest(
+    project: Project, lowered: LowerResult, program: GraphSnapshot, edge: GraphSnapshot,
+    prepared: PrepareResult | None = None,
+) -> tuple[Suggestion, ...]:  # fmt: skip
+    """Return what can be done about operators on the CPU and transposes at the inputs.
+
+    Args:
+        project: What was compiled.
+        lowered: The compiled program.
+        program: The exported float program, whose operations rules speak of.
+        edge: The program at the level at which it was divided between CPU and NPU.
+        prepared: The quantizer's report; with it operators that it made of others are known too.
+    """
+    left = left_on_cpu(project, lowered, program, edge, prepared)
+    return (
+        *by_config(project, left),
+        *module_for_function(left),
+        *channels_last(project, lowered, program),
+    )

@@ -1,0 +1,297 @@
+"""Arm Ethos-U: devices, the system configurations and memory modes that fit them, and limits.
+
+Source: ethosu/config_files/Arm/vela.ini of Vela 5.1.0; limits per NPU measured with
+ExecuTorch 1.5.1 and Vela 5.1.0. Vela itself accepts any configuration on any accelerator, so
+the family check here is the only one there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.project.configs import FormatConfig, PluginConfig, QuantConfig
+from workbench.project.model import RuleKind, TargetChoice
+from workbench.targets.base import Choice, OptionSpec, Variant
+from workbench.targets.ethos_u.checks import (
+    check_flags,
+    check_memory,
+    check_own,
+    check_values,
+    problem,
+)
+from workbench.targets.ethos_u.devices import (
+    CONFIGS_BY_NAME,
+    EXTERNAL_WEIGHTS,
+    FAMILIES,
+    MEMORY_MODES,
+    family_of,
+    memory_modes,
+    system_configs,
+)
+from workbench.targets.ethos_u.forecast import (
+    WIDE_SUMS,
+    WIDE_TRANSPOSED,
+    WRONG_AXIS,
+    branch_refusals,
+    convolution_refusals,
+    operator_refusals,
+    product_refusals,
+)
+from workbench.targets.ethos_u.options import EXTRAS, given_extras, given_passes
+from workbench.targets.ethos_u.vela_ini import OPTION as OWN_INI_OPTION
+from workbench.targets.ethos_u.vela_ini import VelaIni, ini_of, ini_path
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from workbench.graph.snapshot import GraphSnapshot
+    from workbench.project.configs import AnyConfig, Config
+
+
+_PLAIN: tuple[OptionSpec, ...] = (
+    OptionSpec(
+        "integer_io", "Integer input and output",
+        "The program takes and gives integers; no quantize or dequantize on the CPU.",
+        "switch", default=False,
+    ),
+    OptionSpec(
+        "optimise", "Optimise for", "Size uses the least SRAM and ignores the cache size.",
+        "choice", "Performance",
+        (Choice("Performance", "Performance"), Choice("Size", "Size")),
+    ),
+    OptionSpec(
+        "arena_cache_bytes", "SRAM limit [bytes]",
+        "Upper limit for the scheduler; empty leaves it to the memory mode.", "number",
+        None,
+    ),
+    OptionSpec("extra_flags", "More Vela flags", "As on Vela's command line.", "text", ""),
+    OptionSpec(
+        EXTERNAL_WEIGHTS, "Weights in a file of their own",
+        "A .ptd beside the program, for a runtime that loads named data.",
+        "switch", default=False,
+    ),
+    OptionSpec(
+        OWN_INI_OPTION, "Own Vela .ini",
+        "A file with system configurations and memory modes of your own, relative to the "
+        "project; empty for Vela's.", "file", "", patterns="Vela configurations (*.ini)",
+    ),
+)  # fmt: skip
+
+
+class EthosU:
+    """The row of the target table for Ethos-U."""
+
+    id: str = "ethos-u"
+    title: str = "Arm Ethos-U"
+    variants: tuple[Variant, ...] = tuple(
+        Variant(
+            f"ethos-{f.name}-{macs}",
+            f"Ethos-{f.name.upper()}, {macs} MACs",
+            f"Ethos-{f.name.upper()}",
+        )
+        for f in FAMILIES
+        for macs in f.macs
+    )
+    stages: tuple[str, ...] = (
+        "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
+        "verify", "run", "package",
+    )  # fmt: skip
+    toolchain: str = "workbench.engine.targets.ethos_u"
+    estimator: str = "workbench.engine.compilers.vela:estimate"
+    emulation: str = ""
+    config_type: type[Config] = QuantConfig
+    first_config: str = "a8w8"
+    places: bool = True
+    remedy: str = "Give that module a8w8, or leave it in float."
+
+    def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
+        """Return the options, each with only the values that are valid beside the others."""
+        family = family_of(choice.id)
+        current = self.complete(choice, folder).options
+        configs, modes = _memory_choices(choice.id, current, _readable_ini(choice, folder))
+        return (
+            OptionSpec(
+                "system_config", "System configuration",
+                "Clock and memory bandwidths that Vela assumes.", "choice",
+                family.system_config, configs,
+            ),
+            OptionSpec(
+                "memory_mode", "Memory mode", "Where weights and tensors live.", "choice",
+                family.memory_mode, modes,
+            ),
+            *_PLAIN,
+            *EXTRAS,
+        )  # fmt: skip
+
+    def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
+        """Return the choice with every option filled in; what does not fit gets the default.
+
+        An own .ini, weights in a file of their own and the extras stand in the options only where
+        they are.
+        """
+        if choice.id not in {v.id for v in self.variants}:
+            return choice
+        given = choice.options
+        config, mode = _mended_memory(choice, _readable_ini(choice, folder))
+        own = {OWN_INI_OPTION: given[OWN_INI_OPTION]} if given.get(OWN_INI_OPTION) else {}
+        apart = {EXTERNAL_WEIGHTS: given[EXTERNAL_WEIGHTS]} if given.get(EXTERNAL_WEIGHTS) else {}
+        options: dict[str, JsonValue] = {
+            "system_config": config,
+            "memory_mode": mode,
+            "integer_io": given.get("integer_io", False),
+            "optimise": given.get("optimise", "Performance"),
+            "arena_cache_bytes": given.get("arena_cache_bytes"),
+            "extra_flags": given.get("extra_flags", ""),
+            **own,
+            **apart,
+            **given_extras(given),
+        }
+        return TargetChoice(id=choice.id, options=options)
+
+    def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
+        """Return the files that options name, by option."""
+        reference = choice.options.get(OWN_INI_OPTION)
+        return {OWN_INI_OPTION: ini_path(str(reference), folder)} if reference else {}
+
+    def facet(self, choice: TargetChoice, name: str) -> JsonValue:
+        """Return what one stage depends on: the quantizer, the TOSA and what transforms before."""
+        if name == "quantizer":
+            spec: dict[str, JsonValue] = {"tosa_spec": family_of(choice.id).tosa_spec}
+            passes = given_passes(choice.options)
+            return {**spec, "passes": passes} if passes else spec
+        complete = self.complete(choice)
+        return {"id": complete.id, **complete.options}
+
+    def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
+        """Return every problem of the choice: device, family, memory mode, flags.
+
+        What an own .ini holds is looked at where its ``folder`` is given.
+        """
+        variants = [v.id for v in self.variants]
+        if choice.id not in variants:
+            hint = f"Known: {', '.join(variants)}."
+            return [problem("target.id", f"There is no device {choice.id}.", hint)]
+        own = choice.options.get(OWN_INI_OPTION)
+        memory = check_own(choice, folder) if own else check_memory(choice)
+        return [*memory, *check_values(choice), *check_flags(choice)]
+
+    def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
+        """Return why the target cannot take the config in such a rule; "" when it can."""
+        del choice
+        if kind == "pattern":
+            return "Ethos-U's quantizer takes names, not patterns."
+        if kind == "quantizer" and not isinstance(config, PluginConfig):
+            return "Such a rule takes a quantizer of a plug-in, which decides precision itself."
+        if isinstance(config, PluginConfig):
+            return ""
+        if isinstance(config, QuantConfig):
+            return _integers_refusal(config, kind)
+        if isinstance(config, FormatConfig):
+            return "Number formats are emulated only; no Ethos-U computes them."
+        return "Ethos-U needs ranges beforehand; it takes none at a call." if config else ""
+
+    def warnings(
+        self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
+    ) -> list[str]:
+        """Return what is known to go wrong with these operators under the config."""
+        if not isinstance(config, QuantConfig) or config.activation.dtype != "int16":
+            return []
+        if family_of(choice.id).name == "u85":
+            return []
+        found = []
+        if any(".matmul." in name or ".bmm." in name for name in operators):
+            found.append("matmul in 16 bit stays on the CPU on U55 and U65 (int8 only).")
+        return found
+
+    def forecast(
+        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
+        narrow: Collection[str],
+    ) -> list[ErrorInfo]:  # fmt: skip
+        """Return what stops a program as a whole: branches, loops, operators in 16 bits."""
+        found = [
+            *operator_refusals(graph, narrow, WRONG_AXIS),
+            *operator_refusals(graph, wide, WIDE_SUMS),
+        ]
+        if family_of(choice.id).name == "u85":
+            return found
+        found += branch_refusals(graph)
+        found += operator_refusals(graph, wide, WIDE_TRANSPOSED)
+        return [*found, *convolution_refusals(graph, wide), *product_refusals(graph, wide)]
+
+    def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
+        """Return clock and MAC units of the choice."""
+        name = str(self.complete(choice, folder).options.get("system_config"))
+        ini = _readable_ini(choice, folder)
+        config = ini.systems.get(name) if ini else CONFIGS_BY_NAME.get(name)
+        macs = str(self.macs_per_cycle(choice.id))
+        clock = f"{config.clock_hz / 1e6:.0f} MHz" if config else "unknown"
+        return {"MAC units": macs, "Clock": clock}
+
+    def macs_per_cycle(self, variant: str) -> int:
+        """Return the number of MAC units, which the device's name ends with."""
+        return int(variant.rsplit("-", 1)[-1])
+
+
+def _integers_refusal(config: QuantConfig, kind: RuleKind) -> str:
+    """Return why no Ethos-U can take the integers; "" when each can."""
+    if config.activation.dtype == "uint8" and kind != "io":
+        return "Ethos-U computes in signed integers; uint8 is for inputs and outputs only."
+    if config.activation.dtype == "int16" and not config.activation.symmetric:
+        return "16-bit activations must be symmetric (zero point 0) on Ethos-U."
+    if config.activation.dtype == "int16" and config.weight.bits == 4:
+        return "4-bit weights go with 8-bit activations on Ethos-U."
+    return ""
+
+
+def _readable_ini(choice: TargetChoice, folder: Path | None) -> VelaIni | None:
+    """Return the choice's own .ini; None where it has none, or none that can be read."""
+    if folder is None:
+        return None
+    try:
+        return ini_of(choice, folder)
+    except WorkbenchError:
+        return None
+
+
+def _memory_choices(
+    device: str, current: Mapping[str, JsonValue], ini: VelaIni | None
+) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
+    """Return what can be chosen as system configuration, and as memory mode beside it."""
+    config = str(current["system_config"])
+    if ini is not None:
+        own = (
+            Choice(s.name, f"{s.name} ({s.clock_hz // 1_000_000} MHz, {s.ports[1]})")
+            for s in ini.systems.values()
+        )
+        return tuple(own), tuple(Choice(name, name) for name in ini.fitting(config))
+    if current.get(OWN_INI_OPTION):
+        mode = str(current["memory_mode"])
+        return (Choice(config, config),), (Choice(mode, mode),)
+    family = family_of(device)
+    configs = (
+        Choice(c.name, f"{c.name} ({c.clock_hz // 1_000_000} MHz, {c.external})")
+        for c in system_configs(family)
+    )
+    modes = (Choice(m, f"{m}: {MEMORY_MODES[m]}") for m in memory_modes(family, config))
+    return tuple(configs), tuple(modes)
+
+
+def _mended_memory(choice: TargetChoice, ini: VelaIni | None) -> tuple[JsonValue, JsonValue]:
+    """Return system configuration and memory mode; what does not fit gets a default."""
+    config, mode = (choice.options.get(name) for name in ("system_config", "memory_mode"))
+    if choice.options.get(OWN_INI_OPTION):
+        if ini is None:
+            return config, mode
+        config = config if config in ini.systems else next(iter(ini.systems))
+        modes = ini.fitting(str(config))
+        return config, mode if mode in modes else next(iter(modes), mode)
+    family = family_of(choice.id)
+    if config not in {c.name for c in system_configs(family)}:
+        config = family.system_config
+    modes = memory_modes(family, str(config))
+    if mode not in modes:
+        mode = family.memory_mode if family.memory_mode in modes else "Shared_Sram"
+    return config, mode

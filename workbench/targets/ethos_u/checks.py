@@ -1,0 +1,113 @@
+"""What can be wrong with a choice of an Ethos-U device and its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.targets.ethos_u.devices import (
+    DEPRECATED_FLAGS,
+    EXTERNAL_WEIGHTS,
+    RESERVED_FLAGS,
+    family_of,
+    memory_modes,
+    system_configs,
+)
+from workbench.targets.ethos_u.options import EXTRAS_BY_NAME, FLAGS, wrong_extras
+from workbench.targets.ethos_u.vela_ini import OPTION as OWN_INI_OPTION
+from workbench.targets.ethos_u.vela_ini import ini_of
+
+if TYPE_CHECKING:
+    from workbench.project.model import TargetChoice
+
+
+def problem(option: str, message: str, hint: str = "") -> ErrorInfo:
+    """Return a problem of one option."""
+    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=option))
+
+
+def check_memory(choice: TargetChoice) -> list[ErrorInfo]:
+    """Return what is wrong with names from Vela's own .ini."""
+    family = family_of(choice.id)
+    config, mode = choice.options.get("system_config"), choice.options.get("memory_mode")
+    problems = []
+    names = [c.name for c in system_configs(family)]
+    if config is not None and config not in names:
+        problems.append(problem(
+            "target.options.system_config",
+            f"{config} is not a system configuration of Ethos-{family.name.upper()}.",
+            f"Valid: {', '.join(names)}.",
+        ))  # fmt: skip
+    modes = memory_modes(family, str(config or family.system_config))
+    if mode is not None and mode not in modes:
+        problems.append(problem(
+            "target.options.memory_mode",
+            f"{mode} does not fit {config or family.system_config}.",
+            f"Valid: {', '.join(modes)}.",
+        ))  # fmt: skip
+    return problems
+
+
+def check_own(choice: TargetChoice, folder: Path | None) -> list[ErrorInfo]:
+    """Return what is wrong with an own .ini, and with the names chosen from it."""
+    if folder is None:
+        return []
+    try:
+        ini = ini_of(choice, folder)
+    except WorkbenchError as error:
+        return list(error.infos)
+    assert ini is not None
+    config, mode = (choice.options.get(name) for name in ("system_config", "memory_mode"))
+    if config not in ini.systems:
+        what = f"The .ini has no system configuration {config or 'without a name'}."
+        return [problem("target.options.system_config", what, f"It has {', '.join(ini.systems)}.")]
+    modes = ini.fitting(str(config))
+    if mode not in modes:
+        hint = f"It has {', '.join(modes)}." if modes else "Its arena must lie in Sram or Dram."
+        what = f"The .ini has no memory mode {mode or 'without a name'} that fits {config}."
+        return [problem("target.options.memory_mode", what, hint)]
+    return []
+
+
+def check_values(choice: TargetChoice) -> list[ErrorInfo]:
+    """Return options that are unknown, of a wrong kind or out of range."""
+    known = {
+        "system_config": str, "memory_mode": str, "integer_io": bool, "optimise": str,
+        "arena_cache_bytes": int, "extra_flags": str, OWN_INI_OPTION: str,
+        EXTERNAL_WEIGHTS: bool,
+    }  # fmt: skip
+    problems = []
+    for name, value in choice.options.items():
+        place = f"target.options.{name}"
+        if name in EXTRAS_BY_NAME:
+            continue
+        if name not in known:
+            problems.append(problem(place, f"There is no option {name}."))
+        elif value is not None and not isinstance(value, known[name]):
+            problems.append(problem(place, f"{value!r} is not a {known[name].__name__}."))
+    if choice.options.get("optimise", "Performance") not in {"Performance", "Size"}:
+        problems.append(problem("target.options.optimise", "Choose Performance or Size."))
+    limit = choice.options.get("arena_cache_bytes")
+    if isinstance(limit, int) and not 0 < limit <= 1 << 32:
+        problems.append(problem("target.options.arena_cache_bytes", f"{limit} is out of range."))
+    wrong = wrong_extras(choice.options)
+    return [*problems, *(problem(f"target.options.{name}", said) for name, said in wrong)]
+
+
+def check_flags(choice: TargetChoice) -> list[ErrorInfo]:
+    """Return flags that Vela ignores, and those that have an option of their own."""
+    flags = choice.options.get("extra_flags")
+    problems = []
+    for word in flags.split() if isinstance(flags, str) else []:
+        name = word.split("=")[0]
+        if name in DEPRECATED_FLAGS:
+            problems.append(problem(
+                "target.options.extra_flags", f"Vela 5.1 ignores {name}.", "Leave it out."
+            ))  # fmt: skip
+        elif name in RESERVED_FLAGS or name in FLAGS.values():
+            problems.append(problem(
+                "target.options.extra_flags", f"{name} is set by the workbench.",
+                "Use the option of that name.",
+            ))  # fmt: skip
+    return problems

@@ -1,0 +1,127 @@
+"""Number formats emulated in float: any scheme on the operands of MASE's operations.
+
+Nothing is compiled: there is no device behind it, and results say so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.project.configs import FormatConfig, PluginConfig
+from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
+from workbench.targets.base import OptionSpec, Variant
+from workbench.targets.formats.parameters import PREFIXES, ROLES, impossible, read
+from workbench.targets.formats.schemes import spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
+
+    from pydantic import JsonValue
+
+    from workbench.graph.snapshot import GraphSnapshot
+    from workbench.project.configs import AnyConfig, Config
+
+EMULATED = "emulated, not deployable here"
+
+
+class Formats:
+    """The row of the target table for emulated number formats."""
+
+    id: str = "formats"
+    title: str = "Number formats (emulated)"
+    variants: tuple[Variant, ...] = (Variant("formats", "Number formats (emulated)"),)
+    stages: tuple[str, ...] = (
+        "import_model", "export", "prepare", "calibrate", "convert", "evaluate",
+    )  # fmt: skip
+    toolchain: str = "workbench.engine.targets.formats"
+    estimator: str = ""
+    emulation: str = EMULATED
+    config_type: type[Config] = FormatConfig
+    first_config: str = "integer-8"
+    places: bool = False
+    remedy: str = ""
+
+    def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
+        """Return no option: rules say all."""
+        del choice, folder
+        return ()
+
+    def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
+        """Return the choice without options of other targets."""
+        del folder
+        return TargetChoice(id=choice.id)
+
+    def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
+        """Return no file."""
+        del choice, folder
+        return {}
+
+    def facet(self, choice: TargetChoice, name: str) -> JsonValue:
+        """Return the target's name: nothing else of it decides a stage."""
+        del name
+        return choice.id
+
+    def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
+        """Return no problem: options are those of other targets, and not read."""
+        del choice, folder
+        return []
+
+    def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
+        """Return why such a rule cannot have the config: parameters, or no format at all."""
+        del choice
+        if kind == "io":
+            return "Number formats are for operands of operations; inputs and outputs have none."
+        if kind in PLUGIN_KINDS or isinstance(config, PluginConfig):
+            return "Plug-ins quantize to integers; this target takes number formats."
+        if isinstance(config, FormatConfig):
+            return _format_refusal(config)
+        return "This target takes number formats, not integers on ranges." if config else ""
+
+    def warnings(
+        self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
+    ) -> list[str]:
+        """Return nothing: what a format cannot take is refused where it is met."""
+        del choice, config, operators
+        return []
+
+    def forecast(
+        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
+        narrow: Collection[str],
+    ) -> list[ErrorInfo]:  # fmt: skip
+        """Return nothing: there is no compiler behind it."""
+        del choice, graph, wide, narrow
+        return []
+
+    def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
+        """Return what the numbers are."""
+        del choice, folder
+        return {"Numbers": EMULATED}
+
+    def macs_per_cycle(self, variant: str) -> int:
+        """Return 0: there is no device."""
+        del variant
+        return 0
+
+
+def _format_refusal(config: FormatConfig) -> str:
+    """Return what is wrong with a format as it is given; "" when nothing is."""
+    try:
+        spec = spec_of(config.scheme)
+        if not spec.operand:
+            return f"{spec.name} is applied to arrays only (workbench formats quantize)."
+        if config.mase_compatible and not spec.mase:
+            return f"MASE has no {spec.name}; leave mase-compatible out."
+        for role in ROLES:
+            if role == "data" or _speaks_of(config, PREFIXES[role]):
+                given = read(spec.name, spec.parameters, config.parameters, role)
+                if said := impossible(spec.name, given):
+                    return said
+    except WorkbenchError as error:
+        return " ".join(info.message for info in error.infos)
+    return ""
+
+
+def _speaks_of(config: FormatConfig, prefix: str) -> bool:
+    return any(key.startswith(prefix) for key in config.parameters)

@@ -1,0 +1,248 @@
+"""Parameters of number formats: their names, their limits, and reading them from a user."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+Role = Literal["data", "weight", "bias"]
+ROLES: tuple[Role, ...] = ("data", "weight", "bias")
+PREFIXES: dict[Role, str] = {"data": "data_in_", "weight": "weight_", "bias": "bias_"}
+
+Kind = Literal["int", "bool", "number", "ints", "numbers", "choice"]
+
+# A MASE configuration may be handed over whole; these of its keys say nothing of one operand.
+SILENT = frozenset({"name", "bypass", "data_out_width", "data_out_frac_width", "s1_init"})
+_NOTHING = frozenset({"none", "na", "null"})
+_WORDS = {
+    "int": "a whole number",
+    "bool": "true or false",
+    "number": "a number",
+    "ints": "a list of whole numbers",
+    "numbers": "a list of numbers",
+    "choice": "one of its choices",
+}
+
+
+@dataclass(frozen=True)
+class ParameterSpec:
+    """One parameter of a scheme, as a form, a command line and a check need it.
+
+    Attributes:
+        name: MASE's name without the operand's prefix.
+        kind: What a value is.
+        meaning: One sentence.
+        required: Without it there is no format.
+        default: Taken where it is not given; None means the scheme works it out.
+        optional: None ("none", "NA") is a value too.
+        least: Smallest value allowed, of every entry of a list.
+        most: Largest value allowed, of every entry of a list.
+        choices: Values of a "choice".
+        aliases: Other names it is known by.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    required: bool = True
+    default: Any = None
+    optional: bool = False
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    def problem(self, value: Any) -> str:
+        """Return what is wrong with a value, as the end of a sentence; "" when nothing is."""
+        if value is None:
+            return "" if self.optional else f"must be {_WORDS[self.kind]}"
+        if self.kind == "choice":
+            known = ", ".join(self.choices)
+            return "" if value in self.choices else f"is {value!r}, but must be one of {known}"
+        if self.kind == "bool":
+            return "" if isinstance(value, bool) else "must be true or false"
+        entries = value if self.kind in {"ints", "numbers"} else [value]
+        whole = self.kind in {"int", "ints"}
+        if not isinstance(entries, list | tuple) or not all(_is_number(v, whole) for v in entries):
+            return f"must be {_WORDS[self.kind]}, but is {value!r}"
+        if not entries:
+            return "must not be empty"
+        return self._out_of_range(entries)
+
+    def _out_of_range(self, entries: Sequence[float]) -> str:
+        low, high = self.least, self.most
+        wrong = [
+            v for v in entries if (low is not None and v < low) or (high is not None and v > high)
+        ]
+        if not wrong:
+            return ""
+        if high is None:
+            return f"is {wrong[0]}, but must be at least {low}"
+        return f"is {wrong[0]}, but must be from {low} to {high}"
+
+
+def _is_number(value: Any, whole: bool) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (
+        not whole and isinstance(value, float) and abs(value) < float("inf")
+    )
+
+
+def read(
+    scheme: str, specs: Iterable[ParameterSpec], given: Mapping[str, Any], role: Role
+) -> dict[str, Any]:
+    """Return every parameter of a scheme under its own name, defaults filled in.
+
+    Names may be bare (``width``) or carry MASE's prefix for the operand (``weight_width``); the
+    prefixed one wins. Entries of the other operands are passed over.
+
+    Raises:
+        WorkbenchError: names nobody knows, missing ones and values out of range, all at once.
+    """
+    table = tuple(specs)
+    names = {alias: spec for spec in table for alias in (spec.name, *spec.aliases)}
+    values, problems = _collect(scheme, names, given, role)
+    for spec in table:
+        if spec.name not in values:
+            if spec.required:
+                message = f"{scheme} needs {spec.name!r} and it is missing."
+                problems.append(_info(spec.name, message, spec.meaning))
+            values[spec.name] = spec.default
+        elif wrong := spec.problem(values[spec.name]):
+            problems.append(_info(spec.name, f"{spec.name!r} of {scheme} {wrong}.", spec.meaning))
+    if problems:
+        raise WorkbenchError(problems)
+    return values
+
+
+def _collect(
+    scheme: str, names: Mapping[str, ParameterSpec], given: Mapping[str, Any], role: Role
+) -> tuple[dict[str, Any], list[ErrorInfo]]:
+    values: dict[str, Any] = {}
+    problems = []
+    own, others = PREFIXES[role], [p for r, p in PREFIXES.items() if r != role]
+    for key, value in sorted(_flat(given).items(), key=lambda item: item[0].startswith(own)):
+        spec = names.get(key) or (names.get(key.removeprefix(own)) if key.startswith(own) else None)
+        if spec is not None:
+            values[spec.name] = _read_value(spec, value)
+        elif key not in SILENT and not any(key.startswith(p) for p in others):
+            close = difflib.get_close_matches(key, names, 1)
+            hint = f"Did you mean {close[0]!r}? " if close else ""
+            known = ", ".join(sorted({s.name for s in names.values()})) or "none"
+            problems.append(
+                _info(key, f"{scheme} has no parameter {key!r}.", f"{hint}Known: {known}.")
+            )
+    return values, problems
+
+
+def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries with those of a nested ``q_config`` beside the rest."""
+    inner = given.get("q_config")
+    if not isinstance(inner, dict):
+        return dict(given)
+    return {**inner, **{k: v for k, v in given.items() if k != "q_config"}}
+
+
+def _read_value(spec: ParameterSpec, value: Any) -> Any:
+    if isinstance(value, str) and value.lower() in _NOTHING:
+        return None
+    if isinstance(value, float) and spec.kind == "int" and value.is_integer():
+        return int(value)
+    if spec.kind in {"ints", "numbers"} and _is_number(value, whole=spec.kind == "ints"):
+        return (value,)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _info(name: str, message: str, hint: str) -> ErrorInfo:
+    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=name))
+
+
+Given = Mapping[str, Any]
+
+# OCP Microscaling Formats v1.0, tables 2 to 5, and the like with 4 bits.
+ELEMENTS = ((4, 3), (5, 2), (2, 3), (3, 2), (2, 1), (1, 2))
+_LARGEST_EXPONENT = 128
+_LEAST_EXPONENT = -149
+
+
+def impossible(scheme: str, given: Given) -> str:
+    """Return why there is no such format, as a sentence; "" where there is one.
+
+    Args:
+        scheme: Name of a number format.
+        given: All its parameters, checked one by one.
+    """
+    check = _CHECKS.get(scheme)
+    if check is not None and (said := check(given)):
+        return f"{scheme} {said}"
+    if 0 in _sizes(given):
+        return f"{scheme} cannot share blocks of no elements."
+    return ""
+
+
+def _sizes(given: Given) -> tuple[int, ...]:
+    said = given.get("block_size")
+    return tuple(said) if isinstance(said, tuple | list) else ()
+
+
+def _fraction(least: int) -> Callable[[Given], str]:
+    def check(given: Given) -> str:
+        width, exponent = given["width"], given["exponent_width"]
+        if width - exponent - 1 < least:
+            need = exponent + 1 + least
+            return f"with {exponent} exponent bits needs a width of at least {need}, not {width}."
+        return _range(given)
+
+    return check
+
+
+def _range(given: Given) -> str:
+    """Return whether float32 holds the largest exponent of a minifloat."""
+    if "exponent_bias" not in given:
+        return ""
+    exponent, bias = given["exponent_width"], given["exponent_bias"]
+    most = 2**exponent - 1 - (2 ** (exponent - 1) - 1 if bias is None else bias)
+    if not _LEAST_EXPONENT <= most <= _LARGEST_EXPONENT:
+        return f"reaches 2^{most}, which float32 does not hold."
+    return ""
+
+
+def _width(least: int, most: int) -> Callable[[Given], str]:
+    def check(given: Given) -> str:
+        width = given["width"]
+        return "" if least <= width <= most else f"takes a width from {least} to {most}."
+
+    return check
+
+
+def _element(given: Given) -> str:
+    pair = given["exponent_width"], given["frac_width"]
+    known = ", ".join(f"E{e}M{f}" for e, f in ELEMENTS)
+    return "" if pair in ELEMENTS else f"has no element E{pair[0]}M{pair[1]}; known: {known}."
+
+
+def _tile(given: Given) -> str:
+    if len(given["parallelism"]) != 2:
+        return "takes two numbers as parallelism, [rows, columns]."
+    return _width(2, 32)(given)
+
+
+_CHECKS: Mapping[str, Callable[[Given], str]] = {
+    "minifloat_ieee": _fraction(0),
+    "minifloat_denorm": _fraction(1),
+    "block_minifloat": _fraction(0),
+    "log": _width(2, 12),
+    "block_log": _width(2, 8),
+    "block_fp": lambda given: _width(2, 32)(given) or _range(given),
+    "mxfp": _element,
+    "mxint_hardware": _tile,
+}

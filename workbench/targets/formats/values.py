@@ -1,0 +1,273 @@
+"""Values on the grids of number formats, without torch: what the window predicts with.
+
+The textbook forms, in float64; the engine's functions are the ones that count, and give the same.
+Values come as rows [N, B], and each row is a block. Sources: those of ``workbench formats list``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.errors import failure
+from workbench.targets.formats.parameters import Role, impossible, read
+from workbench.targets.formats.schemes import spec_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Values = NDArray[np.float64]
+    Given = Mapping[str, Any]
+    from collections.abc import Mapping
+
+    from workbench.analysis.histogram import Histogram
+    from workbench.project.configs import FormatConfig
+
+
+_TERNARY_THRESHOLD = 0.7
+_OCP = {(4, 3): 448.0, (5, 2): 57344.0}
+_E2M1_LARGEST, _E4M3_LARGEST = 6.0, 448.0
+
+
+def placed(rows: Values, scheme: str, given: Given) -> Values:
+    """Return rows of finite values [N, B] on the grid of a format.
+
+    Args:
+        rows: Each row is a block, and a slice of what has a scale for each slice.
+        scheme: Name of a number format that an operand can have.
+        given: All its parameters, checked.
+    """
+    made: Values = _FORMS[scheme](rows, given)
+    return made
+
+
+def _fixed(x: Values, given: Given) -> Values:
+    width, frac = given["width"], given["frac_width"]
+    scale = 2.0 ** (width // 2 if frac is None else frac)
+    signed = given["is_signed"]
+    low = -(2.0 ** (width - 1)) if signed else 0.0
+    high = 2.0 ** (width - 1 if signed else width) - 1
+    whole = np.floor(x * scale) if given.get("floor") else np.rint(x * scale)
+    made: Values = np.clip(whole, low, high) / scale
+    return made
+
+
+def _floats(x: Values, bits: int, least: float, largest: float) -> Values:
+    """Return the nearest floats with so many fraction bits, ties to even, saturating."""
+    value = np.clip(x, -largest, largest)
+    step = np.exp2(np.maximum(_floor(np.abs(value)), least) - bits)
+    made: Values = np.rint(value / step) * step
+    return made
+
+
+def _floor(x: Values) -> Values:
+    """Return floor(log2) of values; -2000 for 0."""
+    _, exponent = np.frexp(x)
+    return np.where(x > 0, exponent - 1.0, -2000.0)
+
+
+def _largest(rows: Values) -> Values:
+    found: Values = np.abs(rows).max(axis=1, keepdims=True)
+    return found
+
+
+def _integers(rows: Values, exponent: Values, low: float, high: float) -> Values:
+    step = np.exp2(exponent)
+    made: Values = np.clip(np.rint(rows / step), low, high) * step
+    return made
+
+
+def _bias(given: Given) -> int:
+    bias = given["exponent_bias"]
+    return int(2 ** (given["exponent_width"] - 1) - 1 if bias is None else bias)
+
+
+def _minifloat(x: Values, given: Given) -> Values:
+    bits = given["width"] - given["exponent_width"] - 1
+    most = 2 ** given["exponent_width"] - 1 - _bias(given)
+    return _floats(x, bits, 1 - _bias(given), (2 - 2.0**-bits) * 2.0**most)
+
+
+def _denorm(x: Values, given: Given) -> Values:
+    bits = given["width"] - given["exponent_width"] - 2
+    most = 2 ** given["exponent_width"] - 2 - _bias(given)
+    return _floats(x, bits, -_bias(given) - 1, (2 - 2.0**-bits) * 2.0**most)
+
+
+def _powers(x: Values, least: Values | float, most: Values | float) -> Values:
+    """Return signed powers of two, nearest in the logarithm; zero stays zero."""
+    mantissa, exponent = np.frexp(np.abs(x))
+    nearest = np.where(mantissa * 2 > np.sqrt(2.0), exponent, exponent - 1)
+    made: Values = np.sign(x) * np.exp2(np.clip(nearest, least, most))
+    return made
+
+
+def _log(x: Values, given: Given) -> Values:
+    bits = given["width"] - 1
+    bias = 2 ** (bits - 1) - 1 if given["exponent_bias"] is None else given["exponent_bias"]
+    return _powers(x, -bias, 2**bits - 1 - bias)
+
+
+def _binary(x: Values, given: Given) -> Values:
+    if given["bipolar"]:
+        return np.where(x >= 0, 1.0, -1.0)
+    return np.where(x > 0, 1.0, 0.0)
+
+
+def _residual(x: Values, given: Given) -> Values:
+    if given.get("residual_sign") is False:
+        return x
+    levels = given["levels"]
+    means = given["means"] or [2 * m / (levels * (levels + 1)) for m in range(levels, 0, -1)]
+    left, total = x, np.zeros_like(x)
+    for mean in means:
+        part = np.where(left >= 0, abs(mean), -abs(mean))
+        left, total = left - part, total + part
+    return total
+
+
+def _ternary(rows: Values, given: Given) -> Values:
+    size = np.abs(rows)
+    kept = size > _TERNARY_THRESHOLD * size.mean(axis=1, keepdims=True)
+    signs = np.sign(rows) * kept
+    if not given["scaling_factor"]:
+        made: Values = signs
+        return made
+    count = np.maximum(kept.sum(axis=1, keepdims=True), 1)
+    return np.asarray(signs * ((size * kept).sum(axis=1, keepdims=True) / count), np.float64)
+
+
+def _block_fp(rows: Values, given: Given) -> Values:
+    bits, bias = given["width"] - 1, _bias(given)
+    most = 2 ** given["exponent_width"] - 1 - bias
+    exponent = np.clip(_floor(_largest(rows)) + 1, -bias, most)
+    return _integers(rows, exponent - bits, -(2.0**bits - 1), 2.0**bits - 1)
+
+
+def _block_minifloat(rows: Values, given: Given) -> Values:
+    bits, top = given["width"] - given["exponent_width"] - 1, 2 ** given["exponent_width"] - 1
+    largest = _largest(rows)
+    bias = np.clip(top - _floor(largest), 0, 2 ** given["exponent_bias_width"] - 1)
+    scale = np.exp2(np.where(largest > 0, top - bias, 0.0))
+    made: Values = _floats(rows / scale, bits, 1 - top, 2 - 2.0**-bits) * scale
+    return made
+
+
+def _block_log(rows: Values, given: Given) -> Values:
+    top, largest = 2 ** (given["width"] - 1) - 1, _largest(rows)
+    mantissa, exponent = np.frexp(largest)
+    ceiling = np.where(largest > 0, exponent - (mantissa == 0.5), -2000.0)
+    bias = np.clip(top - ceiling, 0, 2 ** given["exponent_bias_width"] - 1)
+    return _powers(rows, -bias, top - bias)
+
+
+def _scale(exponents: Values, bits: int) -> Values:
+    limit = 2.0 ** (bits - 1) - 1
+    return np.clip(exponents, -limit, limit)
+
+
+def _mxint(rows: Values, given: Given) -> Values:
+    bits = given["width"]
+    exponent = _scale(_floor(_largest(rows)), given["scale_bits"])
+    return _integers(rows, exponent + 2 - bits, -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1)
+
+
+def _mxint_hardware(rows: Values, given: Given) -> Values:
+    bits, half = given["width"], 2.0 ** (given["exponent_width"] - 1)
+    exponent = np.clip(_floor(_largest(rows)), -half, half - 1)
+    return _integers(rows, exponent + 2 - bits, -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1)
+
+
+def _mxfp(rows: Values, given: Given) -> Values:
+    width, bits = given["exponent_width"], given["frac_width"]
+    most = 2**width - 2 ** (width - 1) - ((width, bits) == (5, 2))
+    largest = _OCP.get((width, bits), (2 - 2.0**-bits) * 2.0**most)
+    scale = np.exp2(_scale(_floor(_largest(rows)) - most, given["scale_bits"]))
+    made: Values = _floats(rows / scale, bits, 2 - 2 ** (width - 1), largest) * scale
+    return made
+
+
+def _nvfp4(rows: Values, given: Given) -> Values:
+    del given
+    largest = _largest(rows)
+    whole = float(largest.max()) / (_E2M1_LARGEST * _E4M3_LARGEST) or 1.0
+    scale = _floats(largest / _E2M1_LARGEST / whole, 3, -6, _E4M3_LARGEST) * whole
+    divisor = np.where(scale > 0, scale, 1.0)
+    return _floats(rows / divisor, 1, 0, _E2M1_LARGEST) * scale
+
+
+_FORMS: Mapping[str, Callable[[Any, Given], Any]] = {
+    "integer": _fixed,
+    "fixed": _fixed,
+    "integer_floor": lambda x, given: _fixed(x, {**given, "floor": True}),
+    "logicnets": _fixed,
+    "minifloat_ieee": _minifloat,
+    "minifloat_denorm": _denorm,
+    "log": _log,
+    "binary": _binary,
+    "binary_residual": _residual,
+    "lutnet": _residual,
+    "ternary": _ternary,
+    "block_fp": _block_fp,
+    "block_minifloat": _block_minifloat,
+    "block_log": _block_log,
+    "mxint": _mxint,
+    "mxint_hardware": _mxint_hardware,
+    "mxfp": _mxfp,
+    "nvfp4": _nvfp4,
+}
+
+
+DRAWS = 1 << 16
+_POINTS = 1 << 14
+# Blocks of a whole dimension, of which the histogram does not know the size.
+_WHOLE = 256
+_SLICES = frozenset({"ternary"})
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A format against a tensor.
+
+    ``levels`` are the values [L] of its grid among those seen, of a block that holds the largest
+    of them where blocks share a scale. ``block`` is how many elements share, 1 for none.
+    """
+
+    levels: NDArray[np.float64]
+    sqnr_db: float | None
+    block: int
+
+
+def predict(histogram: Histogram, config: FormatConfig, role: Role) -> Prediction:
+    """Return what the textbook form of a format would do to the values of a histogram.
+
+    Raises:
+        WorkbenchError: no such format, or parameters missing or out of range.
+    """
+    spec = spec_of(config.scheme)
+    given = read(spec.name, spec.parameters, config.parameters, role)
+    if said := impossible(spec.name, given):
+        raise failure(said)
+    block = _block(given) if spec.block else 1
+    values = histogram.draws(DRAWS)
+    rows = values.reshape(1, -1) if spec.name in _SLICES else values.reshape(-1, 1)
+    if spec.block:
+        rows = values[: values.size // block * block].reshape(-1, block)
+    made = placed(rows, spec.name, given)
+    noise, signal = float(np.square(rows - made).mean()), float(np.square(rows).mean())
+    sqnr = 10 * math.log10(signal / noise) if noise > 0 and signal > 0 else None
+    points = np.linspace(histogram.low, histogram.high, _POINTS)
+    shape = (1, -1) if spec.block or spec.name in _SLICES else (-1, 1)
+    levels = np.unique(placed(points.reshape(shape), spec.name, given))
+    return Prediction(levels, sqnr, block)
+
+
+def _block(given: Mapping[str, Any]) -> int:
+    """Return how many elements share."""
+    said = given.get("block_size", given.get("parallelism"))
+    sizes = [said] if isinstance(said, int) else list(said)
+    return min(math.prod(_WHOLE if size < 0 else size for size in sizes), DRAWS)
