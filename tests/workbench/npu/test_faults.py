@@ -110,7 +110,8 @@ def test_that_addresses_outside_of_a_region_are_refused(settings):
 @pytest.mark.parametrize(
     ("settings", "operation", "parameter"),
     [
-        ({}, "POOL", 5), ({}, "ELEMENTWISE", 63), ({"OFM_PRECISION": 1 | 1 << 8 | 3 << 14}, "POOL", 1),
+        ({}, "POOL", 5), ({}, "ELEMENTWISE", 63),
+        ({"OFM_PRECISION": 1 | 1 << 8 | 3 << 14}, "POOL", 1),
         ({"IFM_PRECISION": 1 | 2 << 6}, "POOL", 1), ({"ACTIVATION": 3}, "POOL", 1),
         ({"ACTIVATION": 4}, "POOL", 1), ({"ACTIVATION": 9}, "POOL", 1),
         ({"ACTIVATION": 7 << 12}, "POOL", 1), ({"ACC_FORMAT": 2}, "POOL", 1),
