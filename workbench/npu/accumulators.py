@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.npu.arithmetic import Integers
-from workbench.npu.faults import Fault
+from workbench.npu.faults import Fault, ModeFault
 from workbench.npu.output_stage import ChannelScales
 from workbench.npu.registers import Registers
 from workbench.npu.state import State
@@ -36,7 +36,7 @@ def begun(state: State, sums: Integers) -> Integers:
         sums = sums + state.tensor(ifm2, (height, width, depth)).astype(np.int64)
         sums -= ifm2.zero_point
     elif source:
-        raise Fault("ACC_FORMAT names a start of the accumulators that does not exist.")
+        raise ModeFault("ACC_FORMAT names a start of the accumulators that does not exist.")
     if state.keep_accumulators:
         state.accumulators = sums
     return sums
@@ -50,7 +50,7 @@ def accumulator_bits(registers: Registers) -> int:
     """
     code = registers["ACC_FORMAT"] & 3
     if code > 1:
-        raise Fault(f"ACC_FORMAT names the format {code}, which no compiled program uses.")
+        raise ModeFault(f"ACC_FORMAT names the format {code}, which no compiled program uses.")
     wide = 48 if registers.device.u85 else 40
     return wide if code else 32
 

@@ -45,6 +45,7 @@ def run_kernel(
         "Quantize the module it comes from, or integer inputs and outputs, so that a delegate "
         "takes it.",
         Place(kind="file", id="program"),
+        code="npu-cpu-operator",
     )
 
 

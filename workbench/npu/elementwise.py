@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.npu.arithmetic import Integers, Rounding, rescale
-from workbench.npu.faults import Fault
+from workbench.npu.faults import Fault, ModeFault
 from workbench.npu.output_stage import OutputStage
 from workbench.npu.registers import NO_STORAGE, FeatureMap, Scale
 from workbench.npu.state import State
@@ -55,7 +55,7 @@ def elementwise(state: State, parameter: int) -> None:
     code = parameter & 63
     name = (_MODES_U85 if state.device.u85 else _MODES_U55).get(code)
     if name is None:
-        raise Fault(f"NPU_OP_ELEMENTWISE names the mode {code}, which this NPU does not have.")
+        raise ModeFault(f"NPU_OP_ELEMENTWISE names the mode {code}, which this NPU does not have.")
     rows, columns, depth = state.registers.ofm_shape
     state.spend(rows * columns * depth)
     (_u85 if state.device.u85 else _u55)(state, name)
@@ -124,7 +124,7 @@ def _scaled_u55(state: State, a: Integers, b: Integers, ifm: FeatureMap) -> tupl
     if mode == _BOTH_16:
         return a * (registers["OPA_SCALE"] & 0xFFFF), b * (registers["OPB_SCALE"] & 0xFFFF)
     if mode > _FIRST_32 + 1:
-        raise Fault(f"IFM_PRECISION names the scale mode {mode}, which does not exist.")
+        raise ModeFault(f"IFM_PRECISION names the scale mode {mode}, which does not exist.")
     value = registers["OPA_SCALE"]
     scale, shift = value & 0xFFFFFFFF, value >> 32 & 63
     rounding, double_shift = registers.rounding("IFM"), _DOUBLE_SHIFT[ifm.bits]

@@ -9,11 +9,52 @@ Severity = Literal["error", "warning"]
 
 
 class Fault(Exception):
-    """A command cannot be carried out. The machine adds which command it was."""
+    """A command cannot be carried out. The machine adds which command it was.
+
+    ``code`` becomes the code of the problem that is reported.
+    """
+
+    code = "npu-command"
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message, self.hint = message, hint
+
+
+class ModeFault(Fault):
+    """A mode, format or function that does not exist, or that is not public."""
+
+    code = "npu-mode"
+
+
+class AddressFault(Fault):
+    """Memory outside of what the NPU is given."""
+
+    code = "npu-address"
+
+
+class TableFault(Fault):
+    """A table that is not in the table memory."""
+
+    code = "npu-table"
+
+
+class WeightFault(Fault):
+    """A weight stream that is damaged, or that does not fit its operation."""
+
+    code = "npu-weights"
+
+
+class LimitFault(Fault):
+    """More commands, memory or computation than a run may take."""
+
+    code = "npu-limit"
+
+
+class StreamFault(Fault):
+    """A command that is not known, or a stream without an end."""
+
+    code = "npu-stream"
 
 
 @dataclass(frozen=True)

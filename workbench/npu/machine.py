@@ -14,7 +14,7 @@ from workbench.npu.checks import Checker, Kind, table_is_lost
 from workbench.npu.convolution import convolution, depthwise
 from workbench.npu.counters import Counters
 from workbench.npu.elementwise import elementwise
-from workbench.npu.faults import Fault, Finding
+from workbench.npu.faults import Fault, Finding, LimitFault, StreamFault
 from workbench.npu.memory import Area, Memory
 from workbench.npu.pooling import pool
 from workbench.npu.registers import Device, Registers, device
@@ -83,7 +83,8 @@ class Machine:
         try:
             self.device: Device = device(stream.family, stream.macs)
         except Fault as fault:
-            raise failure(fault.message, fault.hint, Place(kind="file", id="program")) from fault
+            place = Place(kind="file", id="program")
+            raise failure(fault.message, fault.hint, place, code=fault.code) from fault
         self.commands: tuple[Command, ...] = stream.commands
         self.inputs: tuple[Port, ...] = tuple(vela_stream.ports(blocks, "inputs"))
         self.outputs: tuple[Port, ...] = tuple(vela_stream.ports(blocks, "outputs"))
@@ -139,7 +140,7 @@ class Machine:
         try:
             return self._places[offset]
         except KeyError:
-            raise Fault(f"A branch goes to {offset:#x}, where no command begins.") from None
+            raise StreamFault(f"A branch goes to {offset:#x}, where no command begins.") from None
 
 
 def _data(
@@ -162,6 +163,7 @@ def _data(
         f"The {name} of the delegate lies outside of the program, under the key {block.key}.",
         "Put the .ptd file that was written with the program beside it.",
         Place(kind="file", id="program"),
+        code="npu-weights-missing",
     )
 
 
@@ -188,24 +190,25 @@ class _Run:
             state.memory.watch = None
             outputs = tuple(self._taken(state, port) for port in self._machine.outputs)
         except Fault as fault:
-            raise self._failure(fault.message, fault.hint) from fault
+            raise self._failure(fault.message, fault.hint, fault.code) from fault
         except (ValueError, IndexError, ArithmeticError, MemoryError) as error:
             raise self._failure(
                 f"The command's settings do not fit each other: {error}.",
                 "The program is damaged, or uses the NPU in a way that is not known here.",
+                Fault.code,
             ) from error
         return MachineResult(
             outputs, tuple(self._counted), tuple(state.findings), dict(state.memory.peak)
         )
 
-    def _failure(self, message: str, hint: str) -> WorkbenchError:
+    def _failure(self, message: str, hint: str, code: str) -> WorkbenchError:
         command = self._command
         if command is None:
-            return failure(message, hint, Place(kind="file", id="program"))
+            return failure(message, hint, Place(kind="file", id="program"), code=code)
         module = self._modules.get(command.offset, "")
         place = Place(kind="module", id=module) if module else Place(kind="file", id="program")
         at = f"{command.name} at {command.offset:#x} of delegate {self._machine.index}"
-        return failure(f"{at}: {message}", hint or _HINT, place)
+        return failure(f"{at}: {message}", hint or _HINT, place, code=code)
 
     def _feed(self, state: State, inputs: Sequence[_Array]) -> None:
         ports = self._machine.inputs
@@ -232,11 +235,15 @@ class _Run:
         commands, at, steps = self._machine.commands, 0, 0
         while True:
             if at >= len(commands):
-                raise Fault("The command stream ends without NPU_OP_STOP.", "It is cut short.")
+                raise StreamFault(
+                    "The command stream ends without NPU_OP_STOP.", "It is cut short."
+                )
             command = self._command = commands[at]
             at, steps = at + 1, steps + 1
             if steps > self._options.limits.steps:
-                raise Fault(f"The program takes more than {self._options.limits.steps:,} steps.")
+                raise LimitFault(
+                    f"The program takes more than {self._options.limits.steps:,} steps."
+                )
             name = command.name
             if name.startswith("NPU_SET_"):
                 state.registers.set(name[8:], command.value)
@@ -260,7 +267,7 @@ class _Run:
         if name == "RESIZE" and not state.device.u85:
             kernel = None
         if kernel is None and name != "DMA_START":
-            raise Fault(
+            raise StreamFault(
                 f"The command 0x{_code(command):04x} is not known.",
                 "The program was compiled by another version of Vela, or it is damaged.",
             )

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from workbench.npu.faults import Fault
+from workbench.npu.faults import AddressFault, LimitFault, ModeFault, TableFault
 from workbench.npu.registers import TILES_2X2, FeatureMap
 
 CONSTANTS, SCRATCH, FAST_SCRATCH = 0, 1, 2
@@ -81,7 +81,7 @@ class Memory:
         self, constants: bytes | memoryview, scratch_bytes: int, *, limit: int, checked: bool
     ) -> None:
         if len(constants) + scratch_bytes > limit:
-            raise Fault(
+            raise LimitFault(
                 f"The program wants {len(constants) + scratch_bytes:,} bytes of memory, the limit "
                 f"is {limit:,}.",
                 "Raise the limit if the program is meant to be that large.",
@@ -108,9 +108,11 @@ class Memory:
         """
         data = self._region(area)
         if write and area.region == CONSTANTS:
-            raise Fault(f"Constants are written at {area.first:#x}.")
+            raise AddressFault(f"Constants are written at {area.first:#x}.")
         if area.elements * area.item > max(data.size, 1):
-            raise Fault(f"A tensor of {area.elements:,} elements is larger than its memory region.")
+            raise AddressFault(
+                f"A tensor of {area.elements:,} elements is larger than its memory region."
+            )
         self._note(area, write=write)
         return np.ndarray(area.shape, dtype, data.data, area.base, area.strides)
 
@@ -127,13 +129,13 @@ class Memory:
     def _region(self, area: Area) -> Bytes:
         data = self.regions.get(area.region)
         if data is None:
-            raise Fault(f"Memory region {area.region} is not given to the NPU.")
+            raise AddressFault(f"Memory region {area.region} is not given to the NPU.")
         if not all(area.shape):
-            raise Fault("A tensor without elements is accessed.")
+            raise AddressFault("A tensor without elements is accessed.")
         if area.region == FAST_SCRATCH and data.size < area.end <= self._limit:
             data = self._grown(area.end)
         if area.first < 0 or area.end > data.size:
-            raise Fault(
+            raise AddressFault(
                 f"Addresses {area.first:#x} to {area.end:#x} are outside memory region "
                 f"{area.region} of {data.size:,} bytes."
             )
@@ -184,12 +186,14 @@ class Memory:
 
     def _check_room(self, tensor: FeatureMap, shape: tuple[int, int, int]) -> None:
         if tensor.storage != TILES_2X2 and not _is_one_tile(tensor, shape):
-            raise Fault(f"The {tensor.side} has a storage that is not known: {tensor.storage}.")
+            raise ModeFault(f"The {tensor.side} has a storage that is not known: {tensor.storage}.")
         room = self._limit if tensor.region == FAST_SCRATCH else 0
         if tensor.region in self.regions:
             room = max(room, self.regions[tensor.region].size)
         if shape[0] * shape[1] * shape[2] * tensor.dtype.itemsize > max(room, 1):
-            raise Fault(f"The {tensor.side} of {shape} elements is larger than its memory region.")
+            raise AddressFault(
+                f"The {tensor.side} of {shape} elements is larger than its memory region."
+            )
 
     def load_table(self, offset: int, data: Bytes) -> None:
         """Write into the table memory."""
@@ -207,7 +211,7 @@ class Memory:
         """
         self._demand_table(offset, size)
         if not self.loaded[offset : offset + size].all():
-            raise Fault(
+            raise TableFault(
                 f"The table at {offset} of the table memory is not loaded.",
                 "No DMA put it there, or an operation without a table took its memory since.",
             )
@@ -218,7 +222,7 @@ class Memory:
     @staticmethod
     def _demand_table(offset: int, size: int) -> None:
         if offset < 0 or offset + size > TABLE_BYTES:
-            raise Fault(f"Bytes {offset} to {offset + size} are outside the table memory.")
+            raise TableFault(f"Bytes {offset} to {offset + size} are outside the table memory.")
 
 
 @dataclass(frozen=True, slots=True)

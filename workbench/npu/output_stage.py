@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from workbench.npu import arithmetic
 from workbench.npu.arithmetic import Integers, Rounding
-from workbench.npu.faults import Fault
+from workbench.npu.faults import ModeFault, TableFault
 from workbench.npu.registers import CHAINED, NO_STORAGE, FeatureMap, Registers, Scale
 from workbench.npu.state import State
 
@@ -56,7 +56,7 @@ class _Table:
         half = 1 << 15 if self._pairs else 1 << 7
         least = -half if self._signed else 0
         if values.size and (int(values.min()) < least or int(values.max()) >= least + 2 * half):
-            raise Fault("A value lies outside of the table that it is looked up in.")
+            raise TableFault("A value lies outside of the table that it is looked up in.")
         if self._pairs:
             return arithmetic.interpolate(values, self._data, wide=self._wide)
         found: Integers = self._data[values - least].astype(np.int64)
@@ -256,7 +256,7 @@ def _turned(registers: Registers, results: _Array) -> _Array:
     precision = registers["OFM_PRECISION"]
     order, reverse = precision >> 11 & 7, precision >> 9 & 3
     if order not in _TRANSPOSED:
-        raise Fault(f"OFM_PRECISION names the transposition {order}, which does not exist.")
+        raise ModeFault(f"OFM_PRECISION names the transposition {order}, which does not exist.")
     turned = results.transpose(_TRANSPOSED[order])
     return np.flip(turned, reverse - 1) if reverse else turned
 
@@ -300,7 +300,9 @@ class _Function:
             pairs = state.memory.table(start, 2048).view("<i2").reshape(512, 2)
             return _Table(pairs, signed=True, pairs=True, wide=ofm.bits == 32)
         if bits != 8:
-            raise Fault(f"A table for {'signed' if signed else 'unsigned'} values of {bits} bits.")
+            raise ModeFault(
+                f"A table for {'signed' if signed else 'unsigned'} values of {bits} bits."
+            )
         if ofm.bits == 32:
             return _Table(state.memory.table(start, 1024).view("<i4"), signed=signed, pairs=False)
         dtype = "i1" if ofm.signed else "u1"
@@ -316,19 +318,19 @@ def _function(registers: Registers) -> _Function:
     value, u85 = registers["ACTIVATION"], registers.device.u85
     code = value & 31
     if code in (_TANH[u85], _SIGMOID[u85]):
-        raise Fault(
+        raise ModeFault(
             "The NPU's own tanh and sigmoid are used; their values are not public.",
             "Vela uses tables instead when it compiles TOSA.",
         )
     if u85:
         if code and code not in _TABLES_U85:
-            raise Fault(f"ACTIVATION names the function {code}, which does not exist.")
+            raise ModeFault(f"ACTIVATION names the function {code}, which does not exist.")
         return _Function(code, value >> 5 & 7, u85=True)
     clip = value >> 12 & 7
     if clip and clip not in _FORCED:
-        raise Fault(f"ACTIVATION names the clip range {clip}, which does not exist.")
+        raise ModeFault(f"ACTIVATION names the clip range {clip}, which does not exist.")
     if code and not _TABLE_U55 <= code < _TABLE_U55 + 8:
-        raise Fault(f"ACTIVATION names the function {code}, which does not exist.")
+        raise ModeFault(f"ACTIVATION names the function {code}, which does not exist.")
     uses_table = code >= _TABLE_U55
     return _Function(
         code, code - _TABLE_U55 if uses_table else 0, u85=False, forced=_FORCED.get(clip)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from workbench.npu.accumulators import accumulator_bits, begun, channel_scales
 from workbench.npu.arithmetic import Integers, rescale
-from workbench.npu.faults import Fault
+from workbench.npu.faults import Fault, ModeFault
 from workbench.npu.output_stage import OutputStage
 from workbench.npu.registers import Kernel
 from workbench.npu.state import State
@@ -37,7 +37,7 @@ def pool(state: State, parameter: int) -> None:
     mode = parameter & 7
     computed = (_POOLS_U85 if state.device.u85 else _POOLS_U55).get(mode)
     if computed is None:
-        raise Fault(f"NPU_OP_POOL names the mode {mode}, which this NPU does not have.")
+        raise ModeFault(f"NPU_OP_POOL names the mode {mode}, which this NPU does not have.")
     rows, columns, depth = state.registers.ofm_shape
     state.spend(rows * columns * depth)
     sums = computed(state)

@@ -299,6 +299,7 @@ def _machine(
             f"Delegate {index} of the program is for {delegate.backend}, not for an Ethos-U.",
             "Only programs for Ethos-U NPUs can be simulated.",
             Place(kind="file", id="program"),
+            code="npu-other-backend",
         )
     return Machine(delegate.data, external=named, weights=weights, index=index)
 
@@ -348,6 +349,7 @@ def _checked(tensors: Sequence[Tensor], inputs: Sequence[_Array]) -> list[_Array
             f"The program takes {len(tensors)} inputs, {len(inputs)} are given.",
             "Give them as in0, in1 and so on.",
             Place(kind="option", id="inputs"),
+            code="npu-input",
         )
     return [
         _checked_one(number, tensor, np.asarray(given))
@@ -369,6 +371,7 @@ def _checked_one(number: int, tensor: Tensor, given: _Array) -> _Array:
             f"in{number} is {given.dtype} {given.shape}, the program takes {tensor.dtype} "
             f"{tensor.shape}.",
             where=Place(kind="option", id=f"in{number}"),
+            code="npu-input",
         )
     values = given.reshape(tensor.shape)
     return values.astype(wanted) if both_float else np.ascontiguousarray(values).view(wanted)

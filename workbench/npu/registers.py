@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from workbench.npu.arithmetic import Rounding
-from workbench.npu.faults import Fault
+from workbench.npu.faults import Fault, ModeFault
 
 Family = Literal["ethos-u55", "ethos-u65", "ethos-u85"]
 Side = Literal["IFM", "IFM2", "OFM"]
@@ -72,12 +72,12 @@ def device(family: str, macs: int) -> Device:
     """Return the device of a command stream's configuration.
 
     Raises:
-        Fault: there is no such NPU.
+        ModeFault: there is no such NPU.
     """
     for known in _DEVICES:
         if (known.family, known.macs) == (family, macs):
             return known
-    raise Fault(
+    raise ModeFault(
         f"The commands are for {family or 'an unknown NPU'} with {macs} MACs, which is not known.",
         "Known are Ethos-U55, U65 and U85 as Vela 5.1.0 compiles for them.",
     )
@@ -204,7 +204,7 @@ class Registers:
         shift = 1 if side == "OFM" else 2
         signed, layout = bool(precision & 1), precision >> 6 & 3
         if layout > _BRICKS:
-            raise Fault(f"{side}_PRECISION names the format {layout}, which does not exist.")
+            raise ModeFault(f"{side}_PRECISION names the format {layout}, which does not exist.")
         storage = precision >> 14 & 3 if self.device.u85 else TILES_2X2
         placed = storage in {TILES_2X2, TILES_3X1}
         return FeatureMap(
@@ -262,7 +262,7 @@ class Registers:
         if self.device.u85:
             mode = parameter >> 13 & 7
             if mode >= len(_ROUNDINGS_U85):
-                raise Fault(f"OFM_SCALE names the rounding mode {mode}, which does not exist.")
+                raise ModeFault(f"OFM_SCALE names the rounding mode {mode}, which does not exist.")
             scale = value & 0x7FFFFFFF
             return Scale(scale, parameter & 63, _ROUNDINGS_U85[mode], parameter >> 6 & 31)
         return Scale(value & 0xFFFFFFFF, parameter & 63, self.rounding("OFM"))
@@ -285,7 +285,9 @@ class Registers:
         """
         mode = self[f"{side}_PRECISION"] >> 14 & 3
         if mode >= len(_ROUNDINGS_U55):
-            raise Fault(f"{side}_PRECISION names the rounding mode {mode}, which does not exist.")
+            raise ModeFault(
+                f"{side}_PRECISION names the rounding mode {mode}, which does not exist."
+            )
         return _ROUNDINGS_U55[mode]
 
     def operand_scale(self, side: Literal["IFM", "IFM2"]) -> Scale:

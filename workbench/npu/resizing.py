@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.npu.arithmetic import Integers
-from workbench.npu.faults import Fault
+from workbench.npu.faults import Fault, ModeFault
 from workbench.npu.output_stage import OutputStage
 from workbench.npu.registers import Registers, Scale
 from workbench.npu.state import State
@@ -44,7 +44,7 @@ def resize(state: State, parameter: int) -> None:
     """
     mode, registers = parameter & 3, state.registers
     if mode > _NEAREST:
-        raise Fault(f"NPU_OP_RESIZE names the mode {mode}, which does not exist.")
+        raise ModeFault(f"NPU_OP_RESIZE names the mode {mode}, which does not exist.")
     rows, columns, depth = registers.ofm_shape
     state.spend(4 * rows * columns * depth)
     height, width = registers["KERNEL_HEIGHT_M1"] + 1, registers["KERNEL_WIDTH_M1"] + 1

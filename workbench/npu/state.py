@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.npu.counters import Counters
-from workbench.npu.faults import Fault, Finding, Severity
+from workbench.npu.faults import Fault, Finding, LimitFault, Severity
 from workbench.npu.registers import CHAINED, NO_STORAGE, FeatureMap
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class State:
         """
         self.work += work
         if self.work > self.options.limits.work:
-            raise Fault(
+            raise LimitFault(
                 f"The program computes more than the {self.options.limits.work:,} multiplications "
                 "and elements that one run may.",
                 "Raise the limit if the program is meant to be that large.",

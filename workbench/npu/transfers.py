@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workbench.npu.faults import Fault
+from workbench.npu.faults import Fault, ModeFault
 from workbench.npu.memory import TABLE_BYTES, Bytes
 from workbench.npu.registers import Registers
 from workbench.npu.state import State
@@ -72,7 +72,7 @@ def _rows_u65(registers: Registers, length: int) -> Iterator[_Row]:
     """Yield the rows of a copy; in two and three dimensions its destination has gaps."""
     mode = registers["DMA0_DST_REGION"] >> 9 & 3
     if mode > _CUBES:
-        raise Fault(f"DMA0_DST_REGION names the mode {mode}, which does not exist.")
+        raise ModeFault(f"DMA0_DST_REGION names the mode {mode}, which does not exist.")
     count = registers["DMA0_SIZE0"] if mode else 1
     planes = registers["DMA0_SIZE1"] if mode == _CUBES else 1
     skip = registers.stride("DMA0_SKIP0") if mode else 0
@@ -91,7 +91,7 @@ def _rows_u85(state: State) -> Iterator[_Row]:
     source_region, target_region = registers["DMA0_SRC_REGION"], registers["DMA0_DST_REGION"]
     mode = source_region >> 9 & 3
     if mode > _CUBES:
-        raise Fault(f"DMA0_SRC_REGION names the mode {mode}, which does not exist.")
+        raise ModeFault(f"DMA0_SRC_REGION names the mode {mode}, which does not exist.")
     indexed = bool((source_region | target_region) & _INDEXED)
     count = registers["DMA0_SIZE0"] if mode or indexed else 1
     planes = registers["DMA0_SIZE1"] if mode == _CUBES else 1

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from workbench.npu import weight_order
 from workbench.npu.accumulators import cores
-from workbench.npu.faults import Fault
+from workbench.npu.faults import WeightFault
 from workbench.npu.registers import FeatureMap, Kernel
 from workbench.npu.state import State
 from workbench.npu.weight_order import Geometry
@@ -110,7 +110,7 @@ def _decoded(state: State, geometry: Geometry, streams: list[bytes], *, fast: bo
     # Filling makes a stream longer than its weights, at most by the blocks' sizes.
     limit = state.options.limits.memory_bytes // 32
     if size > limit:
-        raise Fault(f"The operation has {size:,} weights; a run may have {limit:,}.")
+        raise WeightFault(f"The operation has {size:,} weights; a run may have {limit:,}.")
     flat = np.zeros(size, np.int16)
     if fast:
         _demand_bits(8 * len(streams[0]) * 4, size)
@@ -131,4 +131,6 @@ def _decoded(state: State, geometry: Geometry, streams: list[bytes], *, fast: bo
 
 def _demand_bits(found: int, wanted: int) -> None:
     if found < wanted:
-        raise Fault(f"The weight stream has {found:,} weights, the operation needs {wanted:,}.")
+        raise WeightFault(
+            f"The weight stream has {found:,} weights, the operation needs {wanted:,}."
+        )

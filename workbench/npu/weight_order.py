@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.npu.faults import Fault
+from workbench.npu.faults import ModeFault, WeightFault
 
 Places = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
@@ -115,7 +115,9 @@ def microblock_depth(macs: int, microblock: int) -> int:
     try:
         return _MICROBLOCKS[macs][microblock]
     except KeyError:
-        raise Fault(f"ACC_FORMAT names the microblock {microblock}, not one of this NPU.") from None
+        raise ModeFault(
+            f"ACC_FORMAT names the microblock {microblock}, not one of this NPU."
+        ) from None
 
 
 @lru_cache(maxsize=8)
@@ -308,8 +310,10 @@ def placed(stream: npt.NDArray[np.int16], places: Places, into: npt.NDArray[np.i
         Fault: the stream is too short or too long, or its filling is not zero.
     """
     if len(stream) != len(places):
-        raise Fault(f"The weight stream has {len(stream):,} weights, {len(places):,} are expected.")
+        raise WeightFault(
+            f"The weight stream has {len(stream):,} weights, {len(places):,} are expected."
+        )
     inside = places >= 0
     into[places[inside]] = stream[inside]
     if stream[~inside].any():
-        raise Fault("The weight stream has filling that is not zero.")
+        raise WeightFault("The weight stream has filling that is not zero.")

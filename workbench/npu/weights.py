@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.npu.faults import Fault
+from workbench.npu.faults import Fault, WeightFault
 
 Weights = npt.NDArray[np.int16]
 _Array = npt.NDArray[Any]
@@ -73,7 +73,7 @@ def decode_fast(data: bytes | memoryview | npt.NDArray[np.uint8], count: int) ->
     header, body = int.from_bytes(raw[:_FAST_HEADER].tobytes(), "little"), raw[_FAST_HEADER:]
     bits = 8 if header & 1 else 2 if header & 2 else 4
     if body.size * 8 < count * bits:
-        raise Fault(f"The weight stream has {body.size * 8 // bits:,} weights of {count:,}.")
+        raise WeightFault(f"The weight stream has {body.size * 8 // bits:,} weights of {count:,}.")
     if header & 1:
         zero = np.int16(np.int8(np.uint8(header >> 104 & 0xFF)))
         return np.asarray(body[:count].view(np.int8).astype(np.int16) - zero, np.int16)
@@ -87,7 +87,7 @@ def decode_fast(data: bytes | memoryview | npt.NDArray[np.uint8], count: int) ->
 
 
 def _too_long(limit: int) -> Fault:
-    return Fault(f"The weight stream has more than the {limit:,} weights that are expected.")
+    return WeightFault(f"The weight stream has more than the {limit:,} weights that are expected.")
 
 
 def _signed(codes: _Array) -> Weights:
@@ -111,7 +111,7 @@ class _Stream:
         """Return the next bits as an integer; at most 57 of them."""
         at = self.at
         if at + count > self.bits:
-            raise Fault("The weight stream ends within a slice.")
+            raise WeightFault("The weight stream ends within a slice.")
         self.at = at + count
         word: int = self.words[at >> 3]
         return word >> (at & 7) & (1 << count) - 1
@@ -150,7 +150,7 @@ class _Palette:
         else:
             codes = beyond
         if codes.size and (int(codes.max()) > 511 or int(codes.min()) < 0):
-            raise Fault("The weight stream has a weight of more than 9 bits.")
+            raise WeightFault("The weight stream has a weight of more than 9 bits.")
         return _signed(codes)
 
 
@@ -190,10 +190,12 @@ class _Header:
 
 def _slice(stream: _Stream, zdiv: int, palette: _Palette) -> tuple[Weights, _Palette]:
     if zdiv > _ZDIV_LARGEST and zdiv != _NO_RUNS:
-        raise Fault(f"The weight stream has the divisor {zdiv} of zero runs, which does not exist.")
+        raise WeightFault(
+            f"The weight stream has the divisor {zdiv} of zero runs, which does not exist."
+        )
     count, wdiv = stream.take(15) + 1, stream.take(3)
     if wdiv > _WDIV_LARGEST and wdiv != _RAW:
-        raise Fault(f"The weight stream has the divisor {wdiv}, which does not exist.")
+        raise WeightFault(f"The weight stream has the divisor {wdiv}, which does not exist.")
     truncated, new = bool(stream.take(1)), bool(stream.take(1))
     if new:
         palette = _read_palette(stream)
@@ -247,7 +249,7 @@ def _walk_plain(stream: _Stream, header: _Header) -> _Chunks:
             pending = symbols[word >> _CHUNK & (1 << extra) - 1]
             left -= pending
     except IndexError:
-        raise Fault("The weight stream ends within a slice.") from None
+        raise WeightFault("The weight stream ends within a slice.") from None
     stream.at = at + (pending + left) * divisor
     first = np.array(starts, np.int64)
     found = stream.array[first >> 3] >> (first & 7).astype(np.uint64)
@@ -311,13 +313,13 @@ def _walk_runs(stream: _Stream, header: _Header) -> _Chunks:
             runs += run_size - ones[bits]
     stream.at = at
     if weights < header.count or runs < header.runs:
-        raise Fault("The weight stream ends within a slice.")
+        raise WeightFault("The weight stream ends within a slice.")
     return _Chunks(unary, second, remainders, run_unary, run_remainders)
 
 
 def _demand_inside(stream: _Stream) -> None:
     if stream.at > stream.bits:
-        raise Fault("The weight stream ends within a slice.")
+        raise WeightFault("The weight stream ends within a slice.")
 
 
 def _weight_symbols(stream: _Stream, header: _Header, chunks: _Chunks) -> _Array:
@@ -365,7 +367,7 @@ def _symbols(
     width = codes.shape[1]
     last = np.flatnonzero(ends)[:count]
     if last.size < count:
-        raise Fault("The weight stream ends within a slice.")
+        raise WeightFault("The weight stream ends within a slice.")
     total = np.cumsum(codes.reshape(-1))[last]
     quotients = np.diff(total, prepend=0)
     if not divisor:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.npu.faults import Fault
+from workbench.npu.faults import Fault, ModeFault
 from workbench.npu.registers import FeatureMap, Kernel, Registers
 from workbench.npu.state import State
 
@@ -57,7 +57,7 @@ def padded_ifm(
     depth = (registers["IFM_DEPTH_M1"] & 0xFFFF) + 1
     upscale = registers.get("IFM_UPSCALE") & 3
     if upscale not in {0, _NEAREST, _ZEROS}:
-        raise Fault(f"IFM_UPSCALE names the mode {upscale}, which does not exist.")
+        raise ModeFault(f"IFM_UPSCALE names the mode {upscale}, which does not exist.")
     size = (-(-height // 2), -(-width // 2)) if upscale else (height, width)
     stored = state.tensor(ifm, (*size, depth))
     zero = np.dtype(dtype).type(ifm.zero_point)

@@ -49,8 +49,9 @@ def test_that_test_vectors_are_within_one_step_of_the_quantized_model():
 
 def test_that_weights_outside_of_the_program_are_needed():
     content = (DATA / "digits" / "digits.bpte").read_bytes()
-    with pytest.raises(WorkbenchError, match=r"\.ptd"):
+    with pytest.raises(WorkbenchError) as raised:
         load(content)
+    assert raised.value.codes == ("npu-weights-missing",)
     weights = DATA / "digits" / "digits.ptd"
     assert load(content, data=[weights]).machines[0].device.family == "ethos-u55"
 
@@ -95,8 +96,9 @@ def test_that_operators_of_the_cpu_can_be_supplied():
 
 
 def test_that_a_delegate_of_another_backend_is_refused_by_name():
-    with pytest.raises(WorkbenchError, match="XnnpackBackend"):
+    with pytest.raises(WorkbenchError, match="XnnpackBackend") as raised:
         load(PROGRAMS / "xnnpack.pte")
+    assert raised.value.codes == ("npu-other-backend",)
 
 
 def test_that_inputs_of_another_shape_or_type_are_refused():
