@@ -95,7 +95,7 @@ class EngineProcess:
 
     def __init__(self, *, warm: bool = False) -> None:
         self._lock = threading.Lock()
-        self._job = ""
+        self._jobs: list[str] = []
         self._stage = ""
         self._expected = False
         self._sending = threading.Lock()
@@ -117,20 +117,21 @@ class EngineProcess:
 
     def send(self, command: Command) -> None:
         """Send a command; an engine that has ended already is no error, its exit is reported."""
-        if isinstance(command, RunUntil | RunStudy):
-            self._job, self._stage = command.job, ""
         line = encode(command)
         with self._sending, contextlib.suppress(OSError):
+            if isinstance(command, RunUntil | RunStudy):
+                self._jobs.append(command.job)
             while line:
                 line = line[os.write(self._commands, line) :]
 
-    def cancel(self, grace_s: float = CANCEL_GRACE_S) -> None:
-        """Ask the running job to stop; if it has not after the grace, kill the process group."""
-        self.send(Cancel())
-        job = self._job
+    def cancel(self, job: str, grace_s: float = CANCEL_GRACE_S) -> None:
+        """Ask a job to stop; if it runs and has not stopped after the grace, kill the group."""
+        self.send(Cancel(job=job))
+        if self._running != job:
+            return
 
         def enforce() -> None:
-            if job and self._job == job:
+            if self._running == job:
                 self._expected = True
                 self.kill()
 
@@ -138,10 +139,14 @@ class EngineProcess:
         self._timer.daemon = True
         self._timer.start()
 
+    @property
+    def _running(self) -> str:
+        """The first job that was sent and is not over; "" for none."""
+        return next(iter(self._jobs), "")
+
     def stop(self, grace_s: float = CANCEL_GRACE_S) -> None:
         """End the engine: ask, wait, kill. Returns when the process is gone."""
         self._expected = True
-        self.send(Cancel())
         self.send(Shutdown())
         with self._lock:
             if self._handle.wait(grace_s) is None:
@@ -186,7 +191,9 @@ class EngineProcess:
         if isinstance(event, StageStarted):
             self._stage = event.stage
         elif isinstance(event, JobFinished):
-            self._job = self._stage = ""
+            self._stage = ""
+            with self._sending, contextlib.suppress(ValueError):
+                self._jobs.remove(event.job)
             if self._timer is not None:
                 self._timer.cancel()
 
@@ -207,7 +214,9 @@ class EngineProcess:
         else:
             sentence = f"The engine ended with exit code {code}{doing}."
         expected = self._expected or code == 0
-        return EngineExit(expected=expected, sentence=sentence, job=self._job, stage=self._stage)
+        return EngineExit(
+            expected=expected, sentence=sentence, job=self._running, stage=self._stage
+        )
 
 
 def can_fork() -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import os
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
 
@@ -10,8 +11,12 @@ from workbench.errors import ErrorInfo
 from workbench.project.frozen import Frozen
 from workbench.project.model import Project
 
-PROTOCOL_VERSION = 1
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROTOCOL_VERSION = 2
 MAX_LINE_BYTES = 64_000
+_CHUNK_BYTES = 65_536
 
 Level = Literal["debug", "info", "warning", "error"]
 Lane = Literal["interactive", "background", "machine"]
@@ -53,13 +58,17 @@ class RunStudy(Frozen):
 
 
 class Cancel(Frozen):
-    """Stop the running job as soon as it can be stopped."""
+    """Stop a job as soon as it can be stopped, whether it runs or waits for its turn.
+
+    A job that is over, or that the engine does not know, leaves every other job as it is.
+    """
 
     command: Literal["cancel"] = "cancel"
+    job: str
 
 
 class Shutdown(Frozen):
-    """Leave."""
+    """Cancel every job and leave."""
 
     command: Literal["shutdown"] = "shutdown"
 
@@ -188,6 +197,18 @@ _EVENTS: TypeAdapter[Event] = TypeAdapter(Event, config=_LATER)
 def encode(message: Frozen) -> bytes:
     """Return a message as one line of JSON."""
     return message.model_dump_json().encode() + b"\n"
+
+
+def read_lines(descriptor: int) -> Iterator[list[bytes]]:
+    """Yield the whole lines that are there together, until the other end is closed.
+
+    A line that never ended is dropped.
+    """
+    rest = b""
+    while chunk := os.read(descriptor, _CHUNK_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield lines
 
 
 def decode_command(line: bytes) -> Command:

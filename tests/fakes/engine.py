@@ -11,6 +11,7 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.pipeline.stages import stages_until
 from workbench.protocol import (
+    Cancel,
     EngineExit,
     JobFinished,
     LogLine,
@@ -87,10 +88,10 @@ class FakeEngine:
             for event in studies.play(command, self.hold_study_at):
                 self._events.put(event)
 
-    def cancel(self):
-        running = [c.job for c in self.commands if isinstance(c, RunUntil | RunStudy)]
-        if running:
-            self._events.put(JobFinished(job=running[-1], outcome="cancelled", elapsed_s=0.1))
+    def cancel(self, job):
+        self.commands.append(Cancel(job=job))
+        if job in {c.job for c in self.commands if isinstance(c, RunUntil | RunStudy)}:
+            self._events.put(JobFinished(job=job, outcome="cancelled", elapsed_s=0.1))
 
     def stop(self):
         self.stopped = True

@@ -25,6 +25,7 @@ from workbench.pipeline.stages import STAGES, STAGES_BY_ID
 from workbench.project.model import Project
 from workbench.project.trust import TrustStore, demand
 from workbench.protocol import (
+    Cancel,
     Command,
     EngineExit,
     Event,
@@ -47,8 +48,8 @@ class Engine(Protocol):
         """Send a command."""
         ...
 
-    def cancel(self) -> None:
-        """Ask the job to stop; kill the engine if it does not."""
+    def cancel(self, job: str) -> None:
+        """Ask a job to stop; kill the engine if it runs and does not."""
         ...
 
     def stop(self) -> None:
@@ -100,14 +101,18 @@ class EngineLink(QThread):
             engine = self._engine
         engine.send(command)
 
-    def cancel(self) -> bool:
-        """Ask the running job to stop; return False when the engine has not even begun with it."""
+    def cancel(self, job: str) -> bool:
+        """Ask a job to stop; return False when it was not sent to an engine yet."""
         with self._lock:
+            if self._engine is None:
+                kept = [c for c in self._waiting if getattr(c, "job", "") != job]
+                if len(kept) < len(self._waiting):
+                    self._waiting = kept
+                    return False
+                self._waiting.append(Cancel(job=job))
+                return True
             engine = self._engine
-            if engine is None:
-                self._waiting.clear()
-                return False
-        engine.cancel()
+        engine.cancel(job)
         return True
 
     def stop(self) -> None:
@@ -128,18 +133,25 @@ class EngineLink(QThread):
             )
             return
         log = engine.run_log(self._on_line)
-        with self._lock:
-            self._engine = engine
-            waiting, self._waiting = self._waiting, []
-            stopping = self._stopping
-        for command in waiting:
-            engine.send(command)
-        if stopping:
+        while (command := self._next_waiting(engine)) is not None:
+            if isinstance(command, Cancel):
+                engine.cancel(command.job)
+            else:
+                engine.send(command)
+        if self._stopping:
             engine.stop()
         for event in engine.events():
             self.received.emit(event)
         if isinstance(log, threading.Thread):
             log.join(1.0)
+
+    def _next_waiting(self, engine: Engine) -> Command | None:
+        """Return the next command that waited for the engine; after the last one it is in use."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.pop(0)
+            self._engine = engine
+            return None
 
     def _on_line(self, text: str) -> None:
         if not self._stopping:
@@ -259,7 +271,7 @@ class Runner(QObject):
         for job in self.running:
             if job_id not in {"", job.id}:
                 continue
-            if job.state == "waiting" or not self._links[job.lane].cancel():
+            if job.state == "waiting" or not self._links[job.lane].cancel(job.id):
                 self._end_job(job.id, "cancelled")
         self._feed()
 

@@ -1,0 +1,84 @@
+"""Cancelling: a Cancel names its job, reaches it wherever it is, and reaches no other."""
+
+import os
+
+import pytest
+
+from tests.engine.in_process import Engine, project
+from workbench.protocol import (
+    Cancel,
+    JobFinished,
+    RunUntil,
+    Shutdown,
+    StageFinished,
+    decode_event,
+    encode,
+)
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def engine(tmp_path):
+    made = Engine(tmp_path)
+    yield made
+    made.close()
+
+
+def run_until(engine, job, until="export"):
+    return RunUntil(
+        job=job, project=project("small"), folder=str(engine.folder), until=until,
+        cache_root=str(engine.cache.root),
+    )  # fmt: skip
+
+
+def outcomes(engine, count):
+    """Return the outcomes of the next jobs that end, by job."""
+    ended = {}
+    for line in engine._lines:
+        event = decode_event(line)
+        engine.events.append(event)
+        if isinstance(event, JobFinished):
+            ended[event.job] = event.outcome
+        if len(ended) == count:
+            return ended
+    raise AssertionError("the server ended")
+
+
+def test_that_a_job_and_its_cancel_that_are_written_together_end_cancelled(engine):
+    for number in range(10):
+        job = f"j{number}"
+        os.write(engine._write, encode(run_until(engine, job)) + encode(Cancel(job=job)))
+        assert outcomes(engine, 1) == {job: "cancelled"}
+
+
+def test_that_a_cached_job_and_its_cancel_that_are_written_together_end_cancelled(engine):
+    engine.send(run_until(engine, "first"))
+    assert outcomes(engine, 1) == {"first": "done"}
+    for number in range(10):
+        job = f"j{number}"
+        os.write(engine._write, encode(run_until(engine, job)) + encode(Cancel(job=job)))
+        assert outcomes(engine, 1) == {job: "cancelled"}
+
+
+def test_that_a_cancel_reaches_a_job_that_waits_and_leaves_the_running_one_alone(engine):
+    commands = [run_until(engine, "a"), run_until(engine, "b"), Cancel(job="b")]
+    os.write(engine._write, b"".join(map(encode, commands)))
+    assert outcomes(engine, 2) == {"a": "done", "b": "cancelled"}
+    assert {e.job for e in engine.events if isinstance(e, StageFinished)} == {"a"}
+
+
+def test_that_a_cancel_for_a_job_that_is_over_does_nothing_to_the_next(engine):
+    engine.send(run_until(engine, "a"))
+    assert outcomes(engine, 1) == {"a": "done"}
+    os.write(engine._write, encode(Cancel(job="a")) + encode(run_until(engine, "b")))
+    assert outcomes(engine, 1) == {"b": "done"}
+
+
+def test_that_shutdown_ends_the_jobs_that_wait(tmp_path):
+    engine = Engine(tmp_path)
+    commands = [run_until(engine, "a"), run_until(engine, "b"), Shutdown()]
+    os.write(engine._write, b"".join(map(encode, commands)))
+    assert outcomes(engine, 2) == {"a": "cancelled", "b": "cancelled"}
+    engine.close()
+    assert not engine._thread.is_alive()
