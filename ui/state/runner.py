@@ -33,10 +33,12 @@ from workbench.protocol import (
     Lane,
     LogLine,
     Ready,
+    StageFailed,
     StageFinished,
     StageProgress,
     StageStarted,
     StudyProgress,
+    encode_command,
 )
 from workbench.studies import STUDIES_BY_ID
 
@@ -313,10 +315,20 @@ class Runner(QObject):
         return job.after is None or job.after in self._finished
 
     def _send(self, job: Job) -> None:
+        command = command_of(job, self._cache())
+        try:
+            encode_command(command)
+        except WorkbenchError as error:
+            self.received.emit(
+                StageFailed(job=job.id, stage=job.until, key="", elapsed_s=0.0, infos=error.infos)
+            )
+            self._end_job(job.id, "failed")
+            self._feed()
+            return
         if job.lane not in self._links:
             self._start(job.lane)
         self._set(job, state="running", began=time.monotonic())
-        self._links[job.lane].send(command_of(job, self._cache()))
+        self._links[job.lane].send(command)
 
     def _start(self, lane: Lane) -> None:
         link = EngineLink(self._factory, self)

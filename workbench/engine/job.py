@@ -162,8 +162,7 @@ class EngineJob:
     def _fail(self, stage: str, key: str, begun: float, infos: tuple[ErrorInfo, ...]) -> None:
         elapsed = time.monotonic() - begun
         job = self.command.job
-        small = tuple(info.model_copy(update={"details": info.details[-20_000:]}) for info in infos)
-        self.send(StageFailed(job=job, stage=stage, key=key, elapsed_s=elapsed, infos=small[:20]))
+        self.send(StageFailed(job=job, stage=stage, key=key, elapsed_s=elapsed, infos=infos))
 
     def _said_of(self, error: BaseException, stage: str) -> tuple[ErrorInfo, ...]:
         """Return what can be said of an error nobody foresaw: the line of a plug-in, or less."""

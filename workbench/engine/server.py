@@ -14,17 +14,19 @@ from workbench.engine.acceleration.imports import run_with_big_stack
 from workbench.engine.context import HotStore
 from workbench.engine.job import EngineJob
 from workbench.protocol import (
+    MAX_COMMAND_BYTES,
     Cancel,
     Command,
     Event,
     JobFinished,
     LogLine,
+    OversizedLine,
     Ready,
     RunStudy,
     RunUntil,
     Shutdown,
     decode_command,
-    encode,
+    encode_event,
     read_lines,
 )
 
@@ -40,7 +42,7 @@ class _Wire:
         self._lock = threading.Lock()
 
     def send(self, event: Event) -> None:
-        line = encode(event)
+        line = encode_event(event)
         with self._lock:
             while line:
                 line = line[os.write(self._descriptor, line) :]
@@ -72,20 +74,25 @@ class Server:
             self._wire.send(JobFinished(job=job.command.job, outcome=outcome, elapsed_s=elapsed))
 
     def _read(self) -> None:
-        for lines in read_lines(self._commands):
+        for lines in read_lines(self._commands, MAX_COMMAND_BYTES):
             self._accept(self._decoded(lines))
         os.close(self._commands)
         self._accept([Shutdown()])
 
-    def _decoded(self, lines: Iterable[bytes]) -> list[Command]:
+    def _decoded(self, lines: Iterable[bytes | OversizedLine]) -> list[Command]:
         commands: list[Command] = []
         for line in lines:
+            if isinstance(line, OversizedLine):
+                self._complain(f"A command of {line.size} bytes is too long and was skipped.")
+                continue
             try:
                 commands.append(decode_command(line))
             except ValidationError as error:
-                text = f"A command was not understood: {error}"[:8000]
-                self._wire.send(LogLine(level="error", text=text))
+                self._complain(f"A command was not understood: {error}"[:8000])
         return commands
+
+    def _complain(self, text: str) -> None:
+        self._wire.send(LogLine(level="error", text=text))
 
     def _accept(self, commands: list[Command]) -> None:
         """Take commands that were read together.

@@ -1,4 +1,4 @@
-"""Cancelling: a Cancel names its job, reaches it wherever it is, and reaches no other."""
+"""Commands on the wire: a Cancel reaches the job it names and no other, limits hold."""
 
 import os
 
@@ -6,13 +6,15 @@ import pytest
 
 from tests.engine.in_process import Engine, project
 from workbench.protocol import (
+    MAX_COMMAND_BYTES,
     Cancel,
     JobFinished,
+    LogLine,
     RunUntil,
     Shutdown,
     StageFinished,
     decode_event,
-    encode,
+    encode_command,
 )
 
 pytestmark = pytest.mark.engine
@@ -32,6 +34,10 @@ def run_until(engine, job, until="export"):
     )  # fmt: skip
 
 
+def write_together(engine, *commands):
+    os.write(engine._write, b"".join(map(encode_command, commands)))
+
+
 def outcomes(engine, count):
     """Return the outcomes of the next jobs that end, by job."""
     ended = {}
@@ -48,7 +54,9 @@ def outcomes(engine, count):
 def test_that_a_job_and_its_cancel_that_are_written_together_end_cancelled(engine):
     for number in range(10):
         job = f"j{number}"
-        os.write(engine._write, encode(run_until(engine, job)) + encode(Cancel(job=job)))
+        os.write(
+            engine._write, encode_command(run_until(engine, job)) + encode_command(Cancel(job=job))
+        )
         assert outcomes(engine, 1) == {job: "cancelled"}
 
 
@@ -57,13 +65,14 @@ def test_that_a_cached_job_and_its_cancel_that_are_written_together_end_cancelle
     assert outcomes(engine, 1) == {"first": "done"}
     for number in range(10):
         job = f"j{number}"
-        os.write(engine._write, encode(run_until(engine, job)) + encode(Cancel(job=job)))
+        os.write(
+            engine._write, encode_command(run_until(engine, job)) + encode_command(Cancel(job=job))
+        )
         assert outcomes(engine, 1) == {job: "cancelled"}
 
 
 def test_that_a_cancel_reaches_a_job_that_waits_and_leaves_the_running_one_alone(engine):
-    commands = [run_until(engine, "a"), run_until(engine, "b"), Cancel(job="b")]
-    os.write(engine._write, b"".join(map(encode, commands)))
+    write_together(engine, run_until(engine, "a"), run_until(engine, "b"), Cancel(job="b"))
     assert outcomes(engine, 2) == {"a": "done", "b": "cancelled"}
     assert {e.job for e in engine.events if isinstance(e, StageFinished)} == {"a"}
 
@@ -71,14 +80,25 @@ def test_that_a_cancel_reaches_a_job_that_waits_and_leaves_the_running_one_alone
 def test_that_a_cancel_for_a_job_that_is_over_does_nothing_to_the_next(engine):
     engine.send(run_until(engine, "a"))
     assert outcomes(engine, 1) == {"a": "done"}
-    os.write(engine._write, encode(Cancel(job="a")) + encode(run_until(engine, "b")))
+    os.write(
+        engine._write, encode_command(Cancel(job="a")) + encode_command(run_until(engine, "b"))
+    )
     assert outcomes(engine, 1) == {"b": "done"}
 
 
 def test_that_shutdown_ends_the_jobs_that_wait(tmp_path):
     engine = Engine(tmp_path)
-    commands = [run_until(engine, "a"), run_until(engine, "b"), Shutdown()]
-    os.write(engine._write, b"".join(map(encode, commands)))
+    write_together(engine, run_until(engine, "a"), run_until(engine, "b"), Shutdown())
     assert outcomes(engine, 2) == {"a": "cancelled", "b": "cancelled"}
     engine.close()
     assert not engine._thread.is_alive()
+
+
+def test_that_a_command_over_the_limit_is_skipped_and_the_next_one_is_done(engine):
+    data = b"x" * (MAX_COMMAND_BYTES + 1) + b"\n"
+    while data:
+        data = data[os.write(engine._write, data) :]
+    engine.send(run_until(engine, "a"))
+    assert outcomes(engine, 1) == {"a": "done"}
+    logged = [e for e in engine.events if isinstance(e, LogLine)]
+    assert str(MAX_COMMAND_BYTES + 1) in logged[0].text
