@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
 
 from workbench.errors import ErrorInfo, Place, failure
+from workbench.pipeline.plan import Plan
 from workbench.project.frozen import Frozen
 from workbench.project.model import Project
 
@@ -45,6 +46,7 @@ class RunUntil(Frozen):
     folder: str
     until: str
     skip: tuple[str, ...] = ()
+    plan: Plan | None = Field(default=None, description="None: the engine makes it, once")
     cache_root: str
     cache_limit_bytes: int | None = Field(default=None, ge=0, description="None: the usual")
     accelerate: bool = True
@@ -62,6 +64,7 @@ class RunStudy(Frozen):
     project: Project
     folder: str
     options: dict[str, JsonValue] = Field(default_factory=dict)
+    plan: Plan | None = Field(default=None, description="None: the engine makes it, once")
     cache_root: str
     cache_limit_bytes: int | None = Field(default=None, ge=0, description="None: the usual")
     accelerate: bool = True

@@ -5,6 +5,9 @@ import os
 import pytest
 
 from tests.engine.in_process import Engine, project
+from workbench.errors import Place
+from workbench.pipeline import plan as plan_module
+from workbench.pipeline.stages import stages_until
 from workbench.protocol import (
     MAX_COMMAND_BYTES,
     Cancel,
@@ -102,3 +105,59 @@ def test_that_a_command_over_the_limit_is_skipped_and_the_next_one_is_done(engin
     assert outcomes(engine, 1) == {"a": "done"}
     logged = [e for e in engine.events if isinstance(e, LogLine)]
     assert str(MAX_COMMAND_BYTES + 1) in logged[0].text
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """Count the plans that are made."""
+    made, offered = [], plan_module._offered
+    monkeypatch.setattr(plan_module, "_offered", lambda p: (made.append(p), offered(p))[1])
+    return made
+
+
+def test_that_a_job_makes_no_plan_beside_the_one_it_was_sent_with(engine, plans):
+    command = run_until(engine, "a", "lower")
+    planned = plan_module.plan(command.project, engine.folder, engine.cache)
+    plans.clear()
+    engine.send(command.model_copy(update={"plan": planned}))
+    assert outcomes(engine, 1) == {"a": "done"}
+    assert plans == []
+    done = {e.stage: e.key for e in engine.events if isinstance(e, StageFinished)}
+    assert done == {stage: planned.key(stage) for stage in stages_until("lower")}
+
+
+def test_that_a_job_without_a_plan_makes_one(engine, plans):
+    engine.send(run_until(engine, "a"))
+    assert outcomes(engine, 1) == {"a": "done"}
+    assert len(plans) == 1
+
+
+def test_that_a_file_that_changed_since_the_plan_was_made_leads_to_a_new_plan(engine, plans):
+    command = run_until(engine, "a")
+    planned = plan_module.plan(command.project, engine.folder, engine.cache)
+    network = engine.folder / "networks.py"
+    network.write_text(network.read_text() + "# changed\n")
+    plans.clear()
+    engine.send(command.model_copy(update={"plan": planned}))
+    assert outcomes(engine, 1) == {"a": "done"}
+    assert len(plans) == 1
+    keys = {e.key for e in engine.events if isinstance(e, StageFinished)}
+    assert keys.isdisjoint(stage.key for stage in planned.stages)
+
+
+def test_that_a_file_that_changes_while_a_stage_reads_it_fails_the_stage(engine):
+    (engine.folder / "own.py").write_text(
+        "from pathlib import Path\n"
+        "from networks import small\n"
+        "def net():\n"
+        "    with Path(__file__).open('a') as file:\n"
+        "        file.write('# again\\n')\n"
+        "    return small()\n"
+    )
+    command = run_until(engine, "a")
+    own = project("own.py:net")
+    engine.send(command.model_copy(update={"project": own}))
+    assert outcomes(engine, 1) == {"a": "failed"}
+    assert engine.failure.code == "input-changed"
+    assert engine.failure.where == Place(kind="file", id="own.py")
+    assert not list((engine.cache.root / "results").glob("*/*"))

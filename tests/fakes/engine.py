@@ -37,11 +37,12 @@ class Play:
 
     def __call__(self, command):
         cache, job = Cache(Path(command.cache_root)), command.job
+        planned = command.plan or plan(command.project, Path(command.folder), cache)
         for stage in stages_until(command.until):
             if stage in command.skip:
                 yield StageSkipped(job=job, stage=stage, reason="left out as asked")
                 continue
-            key = plan(command.project, Path(command.folder), cache).key(stage)
+            key = planned.key(stage)
             if cache.has(key):
                 yield StageFinished(job=job, stage=stage, key=key, cached=True, elapsed_s=0.0)
                 continue

@@ -49,6 +49,7 @@ class StudyDesk(QObject, Generic[Found]):
         self.is_current = False
         runner.received.connect(self._on_event)
         runner.job_changed.connect(self._on_job_changed)
+        runner.plan_changed.connect(self.changed)
         document.opened.connect(self._forget)
 
     @property
@@ -67,8 +68,13 @@ class StudyDesk(QObject, Generic[Found]):
         project = self._document.project
         if project is None:
             return
+        folder = self._document.folder
+        planned = self._runner.plan_of(project, folder)
+        if planned is None:
+            self.is_current = False
+            return
         try:
-            key = study_key(self._study, project, self._document.folder, self._cache, self.options)
+            key = study_key(self._study, project, folder, self._cache, self.options, planned)
         except WorkbenchError:
             self.is_current = False
             return

@@ -9,7 +9,8 @@ from typing import Literal
 from pydantic import JsonValue
 
 from workbench.pipeline.cache import Cache
-from workbench.pipeline.stages import STAGES, STAGES_BY_ID, stages_until
+from workbench.pipeline.plan import Plan
+from workbench.pipeline.stages import STAGES_BY_ID, stages_needed, stages_until
 from workbench.project.model import Project
 from workbench.protocol import Lane, RunStudy, RunUntil
 from workbench.studies import STUDIES_BY_ID
@@ -23,7 +24,8 @@ BACKGROUND = frozenset({"lower", "verify", "run", "package"})
 class Job:
     """One piece of work for one lane.
 
-    ``after`` names the job and the stage that must be finished before this one may start.
+    ``after`` names the job and the stage that must be finished before this one may start; ``plan``
+    is None where the engine makes it.
     ``progress`` is the share in [0, 1] of the running stage, None where nobody can know.
     """
 
@@ -34,6 +36,7 @@ class Job:
     project: Project = field(repr=False)
     folder: str
     after: tuple[str, str] | None = None
+    plan: Plan | None = field(default=None, repr=False)
     study: str = ""
     options: dict[str, JsonValue] = field(default_factory=dict)
     state: JobState = "waiting"
@@ -84,18 +87,9 @@ def lane_of(stage_id: str) -> Lane:
     return "background" if stage_id in BACKGROUND else "interactive"
 
 
-def needed(stage_id: str) -> list[str]:
-    """Return the stages that must be done before and including ``stage_id``, in order."""
-    wanted = {stage_id}
-    for stage in reversed(STAGES):
-        if stage.id in wanted:
-            wanted.update(stage.needs)
-    return [stage.id for stage in STAGES if stage.id in wanted]
-
-
 def left_out(stage_id: str) -> tuple[str, ...]:
     """Return the stages before ``stage_id`` that it does not start from."""
-    wanted = needed(stage_id)
+    wanted = stages_needed(stage_id)
     return tuple(stage for stage in stages_until(stage_id) if stage not in wanted)
 
 
@@ -108,6 +102,7 @@ def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
             project=job.project,
             folder=job.folder,
             options=job.options,
+            plan=job.plan,
             cache_root=str(cache.root),
             cache_limit_bytes=cache.limit_bytes,
         )
@@ -117,6 +112,7 @@ def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
         folder=job.folder,
         until=job.until,
         skip=left_out(job.until),
+        plan=job.plan,
         cache_root=str(cache.root),
         cache_limit_bytes=cache.limit_bytes,
     )
@@ -137,4 +133,4 @@ def duration(seconds: float | None) -> str:
 
 def interactive_part(stage_id: str) -> str:
     """Return the last stage that the interactive lane must make before ``stage_id`` can start."""
-    return [s for s in needed(stage_id) if s not in BACKGROUND][-1]
+    return [s for s in stages_needed(stage_id) if s not in BACKGROUND][-1]

@@ -18,10 +18,12 @@ from typing import Any, Protocol
 from pydantic import JsonValue
 from PySide6.QtCore import QObject, QThread, Signal
 
-from ui.state.jobs import BACKGROUND, Job, command_of, interactive_part, lane_of, needed
+from ui.state.jobs import BACKGROUND, Job, command_of, interactive_part, lane_of
+from ui.state.session import Planned
 from workbench.errors import TrustRequiredError, WorkbenchError
 from workbench.pipeline.cache import Cache
-from workbench.pipeline.stages import STAGES, STAGES_BY_ID
+from workbench.pipeline.plan import Plan
+from workbench.pipeline.stages import STAGES, STAGES_BY_ID, stages_needed
 from workbench.project.model import Project
 from workbench.project.trust import TrustStore, demand
 from workbench.protocol import (
@@ -172,6 +174,7 @@ class Runner(QObject):
         trust_asked: the ``TrustRequiredError`` and a function that runs the job after all.
         engine_lost: the ``EngineExit`` of an engine that nobody stopped.
         engines_changed: an engine started, became ready or ended.
+        plan_changed: there is a plan of the open project that jobs take with them.
     """
 
     received = Signal(object)
@@ -179,6 +182,7 @@ class Runner(QObject):
     trust_asked = Signal(object, object)
     engine_lost = Signal(object)
     engines_changed = Signal()
+    plan_changed = Signal()
 
     def __init__(
         self, factory: EngineFactory, cache: Callable[[], Cache], trust: TrustStore,
@@ -195,6 +199,24 @@ class Runner(QObject):
         self._leaving: list[EngineLink] = []
         self._finished: set[tuple[str, str]] = set()
         self._stopping = False
+        self._planned: Planned | None = None
+
+    def take_plan(self, planned: Planned) -> None:
+        """Give this plan to the jobs of its project."""
+        self._planned = planned
+        self.plan_changed.emit()
+
+    @property
+    def planned(self) -> Planned | None:
+        """The newest plan."""
+        return self._planned
+
+    def plan_of(self, project: Project, folder: Path) -> Plan | None:
+        """Return the plan of a project that lies in a folder; None when it is not made yet."""
+        planned = self._planned
+        if planned is None or planned.folder != folder or planned.project != project:
+            return None
+        return planned.plan
 
     @property
     def running(self) -> list[Job]:
@@ -216,7 +238,7 @@ class Runner(QObject):
         return {
             stage
             for job in self.running
-            for stage in needed(job.until)
+            for stage in stages_needed(job.until)
             if not job.study
             if (job.id, stage) not in self._finished and stage != job.stage
         }
@@ -262,7 +284,10 @@ class Runner(QObject):
         title = f"{project.name}: {STUDIES_BY_ID[study].title.lower()}"
         until, lane = STUDIES_BY_ID[study].needs, STUDIES_BY_ID[study].lane
         job_id = f"j{next(self._ids)}"
-        job = Job(job_id, title, lane, until, project, str(folder), None, study, options)
+        job = Job(
+            job_id, title, lane, until, project, str(folder), study=study, options=options,
+            plan=self.plan_of(project, folder),
+        )  # fmt: skip
         self._jobs[job_id] = job
         self.job_changed.emit(job)
         self._feed()
@@ -296,7 +321,8 @@ class Runner(QObject):
     ) -> str:
         job_id = f"j{next(self._ids)}"
         title = f"{project.name}: run to {STAGES_BY_ID[until].title}"
-        job = Job(job_id, title, lane_of(until), until, project, str(folder), after)
+        planned = self.plan_of(project, folder)
+        job = Job(job_id, title, lane_of(until), until, project, str(folder), after, planned)
         self._jobs[job_id] = job
         self.job_changed.emit(job)
         return job_id

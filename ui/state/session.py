@@ -226,6 +226,7 @@ class Planned:
     """The plan of one value of the project, and what of its files is not there."""
 
     project: Project
+    folder: Path
     plan: Plan
     missing: tuple[ErrorInfo, ...] = ()
 
@@ -244,13 +245,24 @@ class Planner(QThread):
         self._cache = cache
         self._mutex = QMutex()
         self._wake = QWaitCondition()
-        self._wanted: tuple[Project, Path] | None = None
+        self._wanted: tuple[Project, Path, Planned | None] | None = None
         self._stopping = False
 
     def request(self, project: Project, folder: Path) -> None:
         """Plan this; a request that has not begun yet is replaced."""
+        self._request(project, folder, None)
+
+    def refresh(self, planned: Planned) -> None:
+        """Look up again what is in the cache; plan anew only where files have changed.
+
+        A request that has not begun yet goes first.
+        """
+        if self._wanted is None:
+            self._request(planned.project, planned.folder, planned)
+
+    def _request(self, project: Project, folder: Path, known: Planned | None) -> None:
         self._mutex.lock()
-        self._wanted = (project, folder)
+        self._wanted = (project, folder, known)
         self._wake.wakeOne()
         self._mutex.unlock()
         if not self.isRunning() and not self._stopping:
@@ -267,13 +279,16 @@ class Planner(QThread):
     def run(self) -> None:
         digests = Digests(self._cache.root / "digests.json")
         while (wanted := self._next()) is not None:
-            project, folder = wanted
+            project, folder, known = wanted
+            if known is not None and known.plan.is_valid:
+                self.planned.emit(replace(known, plan=known.plan.looked_up(self._cache)))
+                continue
             made = plan(project, folder, self._cache, digests)
             error = missing(project, folder)
             infos = error.infos if isinstance(error, WorkbenchError) else ()
-            self.planned.emit(Planned(project, made, infos))
+            self.planned.emit(Planned(project, folder, made, infos))
 
-    def _next(self) -> tuple[Project, Path] | None:
+    def _next(self) -> tuple[Project, Path, Planned | None] | None:
         self._mutex.lock()
         while self._wanted is None and not self._stopping:
             self._wake.wait(self._mutex)

@@ -14,6 +14,7 @@ from workbench.engine_process import EngineProcess
 from workbench.errors import Cancelled, ErrorInfo, Place
 from workbench.history.runs import run_of
 from workbench.history.store import History, history_path
+from workbench.pipeline.plan import Plan, plan
 from workbench.protocol import (
     EngineExit,
     Event,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from workbench.pipeline.cache import Cache
-    from workbench.pipeline.plan import Plan
     from workbench.project.model import Project
 
 
@@ -147,7 +147,8 @@ def run_study(
     """
     project, folder = opened
     check_trust(options, project, folder)
-    key = study_key(study, project, folder, cache, asked)
+    planned = plan(project, folder, cache)
+    key = study_key(study, project, folder, cache, asked, planned)
     job = Job()
     outcome = job.run(
         RunStudy(
@@ -156,6 +157,7 @@ def run_study(
             project=project,
             folder=str(folder),
             options=asked,
+            plan=planned,
             cache_root=str(cache.root),
             accelerate=not options.no_acceleration,
         )

@@ -20,7 +20,7 @@ from workbench.cli.output import (
 )
 from workbench.cli.run_summary import print_summary, summary
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.pipeline.plan import plan
+from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.resolution import problems
 from workbench.pipeline.stages import STAGES, optional_stages, stages_until
 from workbench.project import edits
@@ -84,21 +84,19 @@ def _run(options: argparse.Namespace) -> int:
             Place(kind="option", id="target.id"),
         )
     with opened_cache(options) as cache:
-        reports = _reports_from_cache(project, folder, cache, options)
+        planned = plan(project, folder, cache)
+        reports = _reports_from_cache(planned, cache, options)
         if reports is None:
             check_trust(options, project, folder)
-            reports = _compute(project, folder, cache, options)
-        return _report(project, folder, cache, options, reports)
+            reports = _compute((project, folder), planned, cache, options)
+        return _report((project, folder), planned, cache, options, reports)
 
 
 Reports = list[dict[str, Any]]
 
 
-def _reports_from_cache(
-    project: Project, folder: Path, cache: Cache, options: argparse.Namespace
-) -> Reports | None:
+def _reports_from_cache(planned: Plan, cache: Cache, options: argparse.Namespace) -> Reports | None:
     """Return a report for every stage if no engine is needed at all, else None."""
-    planned = plan(project, folder, cache)
     reports: Reports = []
     for stage_id in stages_until(options.until):
         stage = planned.of(stage_id)
@@ -111,7 +109,10 @@ def _reports_from_cache(
     return reports
 
 
-def _compute(project: Project, folder: Path, cache: Cache, options: argparse.Namespace) -> Reports:
+def _compute(
+    opened: tuple[Project, Path], planned: Plan, cache: Cache, options: argparse.Namespace
+) -> Reports:
+    project, folder = opened
     job = Job(verbose=options.verbose)
     command = RunUntil(
         job="run",
@@ -119,6 +120,7 @@ def _compute(project: Project, folder: Path, cache: Cache, options: argparse.Nam
         folder=str(folder),
         until=options.until,
         skip=tuple(options.skip),
+        plan=planned,
         cache_root=str(cache.root),
         accelerate=not options.no_acceleration,
     )
@@ -150,12 +152,13 @@ def _error(infos: tuple[ErrorInfo, ...]) -> dict[str, Any]:
 
 
 def _report(
-    project: Project, folder: Path, cache: Cache, options: argparse.Namespace, reports: Reports
-) -> int:
+    opened: tuple[Project, Path], planned: Plan, cache: Cache, options: argparse.Namespace,
+    reports: Reports,
+) -> int:  # fmt: skip
+    project, folder = opened
     done = {r["id"] for r in reports if r["state"] in {"done", "cached"}}
-    planned = plan(project, folder, cache)
     keep_run(options.project, project, planned, cache)
-    folders = {stage: cache.folder(planned.key(stage)) for stage in done}
+    folders = {r["id"]: cache.folder(r["key"]) for r in reports if r["id"] in done}
     if options.out and "package" in done:
         _copy(folders["package"], options.out)
     document = summary(project, folder, reports, folders, options.out)

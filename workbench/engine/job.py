@@ -52,9 +52,19 @@ class EngineJob:
         root = Path(self.command.cache_root)
         self._cache = Cache(root, DEFAULT_LIMIT_BYTES if limit is None else limit)
         self._folder = Path(self.command.folder)
+        self._plan = Plan(())
 
     def run(self) -> Outcome:
-        """Do what the command asks for; return how it ended."""
+        """Do what the command asks for; return how it ended.
+
+        The plan is the command's. Where files have changed since it was made, or none was sent,
+        it is made here, once for the whole job.
+        """
+        sent = self.command.plan
+        if sent is not None and sent.is_valid:
+            self._plan = sent
+        else:
+            self._plan = plan(self.command.project, self._folder, self._cache)
         try:
             match self.command:
                 case RunStudy():
@@ -83,34 +93,33 @@ class EngineJob:
         return "done"
 
     def _study_context(self, name: str) -> StageContext:
-        planned = plan(self.command.project, self._folder, self._cache)
-        return self._context(planned, PlannedStage(name, "", "stale"), self._cache.root)
+        return self._context(PlannedStage(name, "", "stale"), self._cache.root)
 
     def _stages(self, until: str, skip: tuple[str, ...]) -> Outcome:
         for stage_id in stages_until(until):
             if self.cancelled.is_set():
                 return "cancelled"
-            planned = plan(self.command.project, self._folder, self._cache)
-            stage = planned.of(stage_id)
+            stage = self._plan.of(stage_id)
             if reason := _left_out(stage, until, skip):
                 self.send(StageSkipped(job=self.command.job, stage=stage_id, reason=reason))
-            elif not self._run_stage(planned, stage):
+            elif not self._run_stage(stage):
                 return "cancelled" if self.cancelled.is_set() else "failed"
         return "done"
 
-    def _run_stage(self, planned: Plan, stage: PlannedStage) -> bool:
+    def _run_stage(self, stage: PlannedStage) -> bool:
         begun = time.monotonic()
         if stage.state in {"blocked", "unavailable"}:
             info = ErrorInfo(message=stage.reason, where=Place(kind="stage", id=stage.id))
             self._fail(stage.id, stage.key, begun, (info,))
             return False
-        if stage.state == "cached" and self._cache.verify(stage.key):
+        if self._cache.has(stage.key) and self._cache.verify(stage.key):
             self._finish(stage, begun, cached=True)
             return True
         self.send(StageStarted(job=self.command.job, stage=stage.id, key=stage.key))
         try:
             with self._cache.writing(stage.key) as out:
-                self._call(self._context(planned, stage, out))
+                self._call(self._context(stage, out))
+                self._plan.check_files(stage.id)
         except Cancelled:
             return False
         except WorkbenchError as error:
@@ -130,7 +139,7 @@ class EngineJob:
             run(context)
         context.check_cancelled()
 
-    def _context(self, planned: Plan, stage: PlannedStage, out: Path) -> StageContext:
+    def _context(self, stage: PlannedStage, out: Path) -> StageContext:
         def report(stage_id: str, fraction: float | None, message: str) -> None:
             job = self.command.job
             self.send(StageProgress(job=job, stage=stage_id, fraction=fraction, message=message))
@@ -139,7 +148,7 @@ class EngineJob:
             stage=stage.id,
             project=self.command.project,
             folder=self._folder,
-            plan=planned,
+            plan=self._plan,
             cache=self._cache,
             store=self.store,
             out=out,

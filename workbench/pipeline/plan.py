@@ -11,9 +11,9 @@ from functools import cache as memoise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from workbench.errors import ErrorInfo, WorkbenchError
-from workbench.pipeline.keys import Digests, Reading
-from workbench.pipeline.stages import PACKAGES, STAGES, Stage
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.pipeline.keys import Digests, InputFile, Reading
+from workbench.pipeline.stages import PACKAGES, STAGES, Stage, stages_needed
 from workbench.project import edits, sources
 from workbench.project.board_files import board_file
 from workbench.project.configs import IMPROVERS
@@ -41,9 +41,14 @@ class PlannedStage:
 
 @dataclass(frozen=True)
 class Plan:
-    """All stages in order."""
+    """All stages in order, and the files that their keys describe.
+
+    It is made once for a job and sent with it. ``state`` is that of the moment; keys stay valid
+    as long as the files do.
+    """
 
     stages: tuple[PlannedStage, ...]
+    files: tuple[InputFile, ...] = ()
 
     def of(self, stage_id: str) -> PlannedStage:
         """Return one stage of the plan."""
@@ -52,6 +57,38 @@ class Plan:
     def key(self, stage_id: str) -> str:
         """Return the key of one stage; "" when it has none."""
         return self.of(stage_id).key
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether all files are as they were when the plan was made."""
+        return all(file.is_unchanged for file in self.files)
+
+    def looked_up(self, cache: Cache) -> Plan:
+        """Return the same plan with the states that the results in the cache give now."""
+        stages = tuple(
+            replace(stage, state="cached" if cache.has(stage.key) else "stale")
+            if stage.state in {"cached", "stale"}
+            else stage
+            for stage in self.stages
+        )
+        return replace(self, stages=stages)
+
+    def check_files(self, stage_id: str) -> None:
+        """Check that the key of a stage describes the files that the stage has read.
+
+        Raises:
+            WorkbenchError: a file that the stage, or one that it needs, reads has changed.
+        """
+        wanted = set(stages_needed(stage_id))
+        for file in self.files:
+            if not wanted.isdisjoint(file.stages) and not file.is_unchanged:
+                name = Path(file.path).name
+                raise failure(
+                    f"{name} changed while it was read.",
+                    "Run again: the stage then reads the file as it is now.",
+                    Place(kind="file", id=name),
+                    code="input-changed",
+                )
 
 
 def _model(reading: Reading) -> JsonValue:
@@ -75,7 +112,7 @@ def _rules(reading: Reading) -> JsonValue:
 
 def _improvers(reading: Reading) -> JsonValue:
     if trained := reading.project.trained_weights:
-        return {"trained": reading.digests.of(sources.absolute(reading.folder, trained))}
+        return {"trained": reading.digest(sources.absolute(reading.folder, trained))}
     wanted = [i for i in IMPROVERS if i.id in reading.project.improvers]
     looks = any(improver.needs_data for improver in wanted)
     data = reading.data(reading.project.calibration, "calibration") if looks else None
@@ -131,13 +168,13 @@ def _facet(name: str) -> Callable[[Reading], JsonValue]:
 def _target_files(reading: Reading) -> JsonValue:
     choice = reading.project.target
     files = target_of(choice.id).files(choice, reading.folder)
-    return {option: reading.digests.of(path) for option, path in files.items()}
+    return {option: reading.digest(path) for option, path in files.items()}
 
 
 def _board(reading: Reading) -> JsonValue:
     """Return what a note about the program says of its board."""
     name = reading.project.board
-    return reading.digests.of(board_file(name, reading.folder)) if name else ""
+    return reading.digest(board_file(name, reading.folder)) if name else ""
 
 
 def simulator_setup(project: Project) -> Setup | ErrorInfo:
@@ -154,8 +191,8 @@ def _machine(reading: Reading) -> JsonValue:
     if isinstance(found, ErrorInfo):
         return None
     return {
-        "simulator": reading.digests.of(found.installed.path),
-        "runner": reading.digests.of(found.runner.path),
+        "simulator": reading.digest(found.installed.path),
+        "runner": reading.digest(found.runner.path),
         "fast": found.settings.fast,
         "trace": found.settings.trace and not found.settings.fast,
     }
@@ -235,10 +272,15 @@ def plan(project: Project, folder: Path, cache: Cache, digests: Digests | None =
     reading = Reading(project, folder, memory)
     offered = _offered(project)
     done: dict[str, PlannedStage] = {}
+    readers: dict[tuple[str, int, int], list[str]] = {}
     for stage in STAGES:
-        done[stage.id] = _plan_stage(stage, reading, done, cache, offered)
+        own = replace(reading, seen={})
+        done[stage.id] = _plan_stage(stage, own, done, cache, offered)
+        for path, (size, mtime_ns) in own.seen.items():
+            readers.setdefault((path, size, mtime_ns), []).append(stage.id)
     memory.remember()
-    return Plan(tuple(done.values()))
+    files = tuple(InputFile(*state, tuple(stages)) for state, stages in readers.items())
+    return Plan(tuple(done.values()), files)
 
 
 def _offered(project: Project) -> tuple[str, ...]:

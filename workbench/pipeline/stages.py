@@ -74,6 +74,15 @@ def stages_until(stage_id: str) -> list[str]:
     return ids[: ids.index(stage_id) + 1]
 
 
+def stages_needed(*goals: str) -> list[str]:
+    """Return some stages and all that they need, directly or not, in order."""
+    wanted = set(goals)
+    for stage in reversed(STAGES):
+        if stage.id in wanted:
+            wanted.update(stage.needs)
+    return [stage.id for stage in STAGES if stage.id in wanted]
+
+
 def optional_stages() -> tuple[str, ...]:
     """Return the stages that no other stage needs, save the last."""
     wanted = {need for stage in STAGES for need in stage.needs}
