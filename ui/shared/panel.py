@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -54,7 +54,6 @@ class PanelContext:
     log: LogModel
     jobs: JobTableModel
     problems: ProblemListModel
-    _loaded: dict[str, tuple[Path, Frozen]] = field(default_factory=dict)
 
     @property
     def theme(self) -> Theme:
@@ -77,17 +76,10 @@ class PanelContext:
         folder = self.session.result(stage_id)
         if folder is None:
             return None
-        known = self._loaded.get(stage_id)
-        if known is not None and known[0] == folder and isinstance(known[1], kind):
-            return known[1]
-        from workbench.results import load_result
-
         try:
-            loaded = load_result(kind, folder)
+            return self.session.parsed.load(kind, folder)
         except WorkbenchError:
             return None
-        self._loaded[stage_id] = (folder, loaded)
-        return loaded
 
 
 class Panel(QWidget):

@@ -198,7 +198,6 @@ class ResultPanel(Panel):
 
     def build(self) -> None:
         self.frames = {}
-        self._read: dict[str, tuple[Path, Frozen]] = {}
         self.build_frames()
         for frame in self.frames.values():
             frame.note.run_asked.connect(self.context.run_to)
@@ -240,18 +239,12 @@ class ResultPanel(Panel):
         folder = current or self.context.session.former(stage)
         if folder is None:
             return None
-        kept = self._read.get(stage)
-        if kept is not None and kept[0] == folder and isinstance(kept[1], kind):
-            return Shown(kept[1], folder, current=current is not None)
-        from workbench.results import load_result
-
         try:
-            value = load_result(kind, folder)
+            value = self.context.session.parsed.load(kind, folder)
         except WorkbenchError as error:
             if current is not None:
                 self.context.notices.error(error)
             return None
-        self._read[stage] = (folder, value)
         return Shown(value, folder, current=current is not None)
 
     def read_program(self) -> Shown[LowerResult] | None:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from PySide6.QtCore import QMutex, QObject, QThread, QWaitCondition, Signal
 
+from ui.state.results import ResultCache
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.keys import Digests
@@ -78,6 +79,7 @@ class Session(QObject):
     def __init__(self, cache: Cache, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.cache = cache
+        self.parsed = ResultCache()
         self._plan: dict[str, PlannedStage] = {}
         self._done: set[str] = set()
         self._elapsed: dict[str, float] = {}

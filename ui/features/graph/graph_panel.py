@@ -180,7 +180,7 @@ class GraphPanel(Panel):
         self.tabs, self.search, self.overlay = self.bar.tabs, self.bar.search, self.bar.overlay
         self.rail = LineageRail(self)
         self._note = GraphNote(self)
-        self._surveyor = Surveyor()
+        self._surveyor = Surveyor(context.session.parsed)
         # The application owns the thread, so that it outlives the panel until it has ended.
         self._background = Background(QCoreApplication.instance())
         self.destroyed.connect(self._background.retire)
