@@ -107,6 +107,7 @@ class Workbench(QObject):
         self.window.may_close = True
         self.window.close()
         self.document.close()
+        self.context.outline.stop()
         self.planner.stop()
         self.runner.stop()
         self.history.stop()

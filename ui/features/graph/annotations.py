@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ui.features.graph.graph_bar import GraphBar
     from ui.features.graph.graph_comparison import Other
     from ui.features.graph.graph_view import GraphView
-    from ui.shared.background import Background
     from ui.shared.panel import PanelContext
+    from ui.state.background import Background
     from workbench.graph.numbers_file import NumbersFile
 
 TOPIC = "survey"
