@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
 
 from workbench.errors import ErrorInfo, Place, failure
+from workbench.ids import StageId, StudyId, WorkId
 from workbench.pipeline.plan import Plan
 from workbench.project.frozen import Frozen
 from workbench.project.model import Project
@@ -44,8 +45,8 @@ class RunUntil(Frozen):
     job: str
     project: Project
     folder: str
-    until: str
-    skip: tuple[str, ...] = ()
+    until: StageId
+    skip: tuple[StageId, ...] = ()
     plan: Plan | None = Field(default=None, description="None: the engine makes it, once")
     cache_root: str
     cache_limit_bytes: int | None = Field(default=None, ge=0, description="None: the usual")
@@ -60,7 +61,7 @@ class RunStudy(Frozen):
 
     command: Literal["run_study"] = "run_study"
     job: str
-    study: str
+    study: StudyId
     project: Project
     folder: str
     options: dict[str, JsonValue] = Field(default_factory=dict)
@@ -103,7 +104,7 @@ class StageStarted(Frozen):
 
     event: Literal["stage_started"] = "stage_started"
     job: str
-    stage: str
+    stage: StageId
     key: str
 
 
@@ -112,7 +113,7 @@ class StageProgress(Frozen):
 
     event: Literal["stage_progress"] = "stage_progress"
     job: str
-    stage: str
+    stage: WorkId
     fraction: float | None
     message: str = ""
 
@@ -122,7 +123,7 @@ class StageFinished(Frozen):
 
     event: Literal["stage_finished"] = "stage_finished"
     job: str
-    stage: str
+    stage: StageId
     key: str
     cached: bool
     elapsed_s: float
@@ -133,7 +134,7 @@ class StageSkipped(Frozen):
 
     event: Literal["stage_skipped"] = "stage_skipped"
     job: str
-    stage: str
+    stage: StageId
     reason: str
 
 
@@ -142,7 +143,7 @@ class StageFailed(Frozen):
 
     event: Literal["stage_failed"] = "stage_failed"
     job: str
-    stage: str
+    stage: WorkId
     key: str
     elapsed_s: float
     infos: tuple[ErrorInfo, ...]
@@ -153,7 +154,7 @@ class StudyProgress(Frozen):
 
     event: Literal["study_progress"] = "study_progress"
     job: str
-    study: str
+    study: StudyId
     key: str
     done: int
     total: int
@@ -166,7 +167,7 @@ class LogLine(Frozen):
     event: Literal["log"] = "log"
     level: Level
     text: str
-    stage: str = ""
+    stage: WorkId | Literal[""] = ""
 
 
 class JobFinished(Frozen):
@@ -185,7 +186,7 @@ class EngineExit(Frozen):
     expected: bool
     sentence: str
     job: str = ""
-    stage: str = ""
+    stage: WorkId | Literal[""] = ""
 
 
 Event = Annotated[

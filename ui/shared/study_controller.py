@@ -12,6 +12,7 @@ from ui.state.document import Document
 from ui.state.jobs import Job
 from ui.state.runner import Runner
 from workbench.errors import WorkbenchError
+from workbench.ids import StudyId
 from workbench.pipeline.cache import Cache
 from workbench.project.frozen import Frozen
 from workbench.project.model import Project
@@ -34,7 +35,7 @@ class StudyDesk(QObject, Generic[Found]):
     changed = Signal()
 
     def __init__(
-        self, study: str, kind: type[Found], document: Document, runner: Runner, cache: Cache,
+        self, study: StudyId, kind: type[Found], document: Document, runner: Runner, cache: Cache,
         parent: QObject,
     ) -> None:  # fmt: skip
         super().__init__(parent)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from workbench.ids import StageId, StudyId, WorkId, is_stage, is_study
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import Plan
 from workbench.pipeline.stages import STAGES_BY_ID, stages_needed, stages_until
@@ -17,7 +18,7 @@ from workbench.studies import STUDIES_BY_ID
 
 JobState = Literal["waiting", "running", "done", "failed", "cancelled", "crashed"]
 
-BACKGROUND = frozenset({"lower", "verify", "run", "package"})
+BACKGROUND: frozenset[StageId] = frozenset({"lower", "verify", "run", "package"})
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,15 @@ class Job:
     id: str
     title: str
     lane: Lane
-    until: str
+    until: StageId
     project: Project = field(repr=False)
     folder: str
-    after: tuple[str, str] | None = None
+    after: tuple[str, StageId] | None = None
     plan: Plan | None = field(default=None, repr=False)
-    study: str = ""
+    study: StudyId | Literal[""] = ""
     options: dict[str, JsonValue] = field(default_factory=dict)
     state: JobState = "waiting"
-    stage: str = ""
+    stage: WorkId | Literal[""] = ""
     progress: float | None = None
     message: str = ""
     began: float | None = None
@@ -68,9 +69,9 @@ class Job:
     @property
     def stage_title(self) -> str:
         """What it is doing, in words."""
-        if self.stage in STUDIES_BY_ID:
+        if is_study(self.stage):
             return STUDIES_BY_ID[self.stage].verb
-        if self.stage in STAGES_BY_ID:
+        if is_stage(self.stage):
             return STAGES_BY_ID[self.stage].verb
         return "Waiting for its turn" if self.state == "waiting" else ""
 
@@ -82,12 +83,12 @@ def goal(job: Job) -> str:
     return STAGES_BY_ID[job.until].title
 
 
-def lane_of(stage_id: str) -> Lane:
+def lane_of(stage_id: StageId) -> Lane:
     """Return the lane a stage runs on."""
     return "background" if stage_id in BACKGROUND else "interactive"
 
 
-def left_out(stage_id: str) -> tuple[str, ...]:
+def left_out(stage_id: StageId) -> tuple[StageId, ...]:
     """Return the stages before ``stage_id`` that it does not start from."""
     wanted = stages_needed(stage_id)
     return tuple(stage for stage in stages_until(stage_id) if stage not in wanted)
@@ -131,6 +132,6 @@ def duration(seconds: float | None) -> str:
     return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
 
 
-def interactive_part(stage_id: str) -> str:
+def interactive_part(stage_id: StageId) -> StageId:
     """Return the last stage that the interactive lane must make before ``stage_id`` can start."""
     return [s for s in stages_needed(stage_id) if s not in BACKGROUND][-1]

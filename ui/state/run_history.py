@@ -14,6 +14,7 @@ from ui.state.document import Document
 from ui.state.runner import Runner
 from ui.state.session import Planned, Planner
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.ids import StageId
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import Plan, plan
 from workbench.project.model import Project
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from workbench.history.runs import Run
     from workbench.history.store import History
 
-_TOLD_BY = ("evaluate", "lower", "run")
+_TOLD_BY: tuple[StageId, ...] = ("evaluate", "lower", "run")
 _Task = Callable[["History"], "History"]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -21,9 +21,10 @@ from PySide6.QtCore import QObject, QThread, Signal
 from ui.state.jobs import BACKGROUND, Job, command_of, interactive_part, lane_of
 from ui.state.session import Planned
 from workbench.errors import TrustRequiredError, WorkbenchError
+from workbench.ids import STAGE_IDS, StageId, StudyId
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import Plan
-from workbench.pipeline.stages import STAGES, STAGES_BY_ID, stages_needed
+from workbench.pipeline.stages import STAGES_BY_ID, stages_needed
 from workbench.project.model import Project
 from workbench.project.trust import TrustStore, demand
 from workbench.protocol import (
@@ -197,7 +198,7 @@ class Runner(QObject):
         self._links: dict[Lane, EngineLink] = {}
         self._ready: dict[Lane, bool] = {}
         self._leaving: list[EngineLink] = []
-        self._finished: set[tuple[str, str]] = set()
+        self._finished: set[tuple[str, StageId]] = set()
         self._stopping = False
         self._planned: Planned | None = None
 
@@ -233,7 +234,7 @@ class Runner(QObject):
             return "off"
         return "ready" if self._ready.get(lane) else "starting"
 
-    def queued_stages(self) -> set[str]:
+    def queued_stages(self) -> set[StageId]:
         """Return the stages that running and waiting jobs still have to do."""
         return {
             stage
@@ -244,7 +245,7 @@ class Runner(QObject):
         }
 
     def run_until(
-        self, project: Project, folder: Path, stages: list[str], done: set[str]
+        self, project: Project, folder: Path, stages: Sequence[StageId], done: Collection[StageId]
     ) -> list[str]:
         """Run everything that ``stages`` need and ``done`` does not have yet.
 
@@ -270,7 +271,7 @@ class Runner(QObject):
         return made
 
     def run_study(
-        self, study: str, project: Project, folder: Path, options: dict[str, JsonValue]
+        self, study: StudyId, project: Project, folder: Path, options: dict[str, JsonValue]
     ) -> str:
         """Run a study on its lane, or go on with it; return the id of its job.
 
@@ -317,7 +318,7 @@ class Runner(QObject):
             link.stop()
 
     def _add(
-        self, until: str, project: Project, folder: Path, after: tuple[str, str] | None
+        self, until: StageId, project: Project, folder: Path, after: tuple[str, StageId] | None
     ) -> str:
         job_id = f"j{next(self._ids)}"
         title = f"{project.name}: run to {STAGES_BY_ID[until].title}"
@@ -425,7 +426,6 @@ class Runner(QObject):
         self.job_changed.emit(changed)
 
 
-def _furthest(stages: list[str]) -> str:
-    """Return the stage that comes last in the pipeline; "" for none."""
-    order = [stage.id for stage in STAGES]
-    return max(stages, key=order.index, default="")
+def _furthest(stages: list[StageId]) -> StageId | None:
+    """Return the stage that comes last in the pipeline; None for none."""
+    return max(stages, key=STAGE_IDS.index, default=None)

@@ -15,6 +15,7 @@ from PySide6.QtCore import QMutex, QObject, QThread, QWaitCondition, Signal
 
 from ui.state.results import ResultCache
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.ids import StageId, is_stage
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.keys import Digests
 from workbench.pipeline.plan import Plan, PlannedStage, plan
@@ -41,7 +42,7 @@ ViewState = Literal[
 class StageView:
     """One stage as it is shown. ``fraction`` None while running means: nobody can know."""
 
-    id: str
+    id: StageId
     title: str
     state: ViewState = "unknown"
     key: str = ""
@@ -80,13 +81,13 @@ class Session(QObject):
         super().__init__(parent)
         self.cache = cache
         self.parsed = ResultCache()
-        self._plan: dict[str, PlannedStage] = {}
+        self._plan: dict[StageId, PlannedStage] = {}
         self._done: set[str] = set()
         self._elapsed: dict[str, float] = {}
         self._failed: dict[str, tuple[ErrorInfo, ...]] = {}
-        self._running: dict[str, _Running] = {}
-        self._queued: set[str] = set()
-        self._former: dict[str, Path] = {}
+        self._running: dict[StageId, _Running] = {}
+        self._queued: set[StageId] = set()
+        self._former: dict[StageId, Path] = {}
 
     @property
     def planned(self) -> bool:
@@ -97,7 +98,7 @@ class Session(QObject):
         """Return every stage in order."""
         return [self.stage(stage.id) for stage in STAGES]
 
-    def stage(self, stage_id: str) -> StageView:
+    def stage(self, stage_id: StageId) -> StageView:
         """Return one stage as it is shown."""
         planned = self._plan.get(stage_id)
         view = StageView(stage_id, STAGES_BY_ID[stage_id].title)
@@ -123,14 +124,14 @@ class Session(QObject):
             return replace(view, state="failed", infos=infos, elapsed_s=elapsed_s)
         return replace(view, state="queued" if stage_id in self._queued else "stale")
 
-    def result(self, stage_id: str) -> Path | None:
+    def result(self, stage_id: StageId) -> Path | None:
         """Return the folder of the current result; None when there is none."""
         planned = self._plan.get(stage_id)
         if planned is None or not planned.key or planned.key not in self._done:
             return None
         return self.cache.folder(planned.key)
 
-    def former(self, stage_id: str) -> Path | None:
+    def former(self, stage_id: StageId) -> Path | None:
         """Return the last result of this project, current or not; None when there never was one."""
         return self.result(stage_id) or self._former.get(stage_id)
 
@@ -157,7 +158,7 @@ class Session(QObject):
         self._queued.clear()
         self._tell_all(before)
 
-    def set_queued(self, stage_ids: set[str]) -> None:
+    def set_queued(self, stage_ids: set[StageId]) -> None:
         """Say which stages wait for an engine."""
         changed = self._queued ^ stage_ids
         self._queued = set(stage_ids)
@@ -179,7 +180,7 @@ class Session(QObject):
             case StageFinished():
                 self._finish(event)
                 return
-            case StageFailed() if event.stage in STAGES_BY_ID:
+            case StageFailed() if is_stage(event.stage):
                 self._running.pop(event.stage, None)
                 self._elapsed[event.key] = event.elapsed_s
                 self._failed[event.key] = event.infos

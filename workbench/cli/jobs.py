@@ -14,6 +14,7 @@ from workbench.engine_process import EngineProcess
 from workbench.errors import Cancelled, ErrorInfo, Place
 from workbench.history.runs import run_of
 from workbench.history.store import History, history_path
+from workbench.ids import StudyId
 from workbench.pipeline.plan import Plan, plan
 from workbench.protocol import (
     EngineExit,
@@ -134,7 +135,7 @@ class Job:
 
 
 def run_study(
-    study: str, kind: type[Document], opened: tuple[Project, Path], cache: Cache,
+    study: StudyId, kind: type[Document], opened: tuple[Project, Path], cache: Cache,
     options: argparse.Namespace, asked: dict[str, JsonValue],
 ) -> Document | None:  # fmt: skip
     """Run a study to its end and return what it found; problems are printed, and None returned.

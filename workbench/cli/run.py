@@ -20,6 +20,7 @@ from workbench.cli.output import (
 )
 from workbench.cli.run_summary import print_summary, summary
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.ids import WorkId
 from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.resolution import problems
 from workbench.pipeline.stages import STAGES, optional_stages, stages_until
@@ -141,7 +142,7 @@ def _compute(
     return reports
 
 
-def _entry(stage: str, key: str, state: str, elapsed_s: float = 0.0) -> dict[str, Any]:
+def _entry(stage: WorkId, key: str, state: str, elapsed_s: float = 0.0) -> dict[str, Any]:
     elapsed = round(elapsed_s, 3)
     return {"id": stage, "key": key, "state": state, "elapsed_s": elapsed, "error": None}
 

@@ -15,6 +15,7 @@ from workbench.engine.acceleration.quiet_collector import quiet_collector
 from workbench.engine.context import HotStore, StageContext
 from workbench.engine.studies.study import run_study
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
+from workbench.ids import StageId, WorkId
 from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES, Cache
 from workbench.pipeline.plan import Plan, PlannedStage, plan
 from workbench.pipeline.stages import STAGES_BY_ID, stages_until
@@ -81,7 +82,7 @@ class EngineJob:
             return outcome
         begun = time.monotonic()
         try:
-            run_study(command, self._study_context(study.id), self.send)
+            run_study(command, self._context(study.id, self._cache.root), self.send)
         except Cancelled:
             return "cancelled"
         except WorkbenchError as error:
@@ -92,10 +93,7 @@ class EngineJob:
             return "failed"
         return "done"
 
-    def _study_context(self, name: str) -> StageContext:
-        return self._context(PlannedStage(name, "", "stale"), self._cache.root)
-
-    def _stages(self, until: str, skip: tuple[str, ...]) -> Outcome:
+    def _stages(self, until: StageId, skip: tuple[StageId, ...]) -> Outcome:
         for stage_id in stages_until(until):
             if self.cancelled.is_set():
                 return "cancelled"
@@ -118,7 +116,7 @@ class EngineJob:
         self.send(StageStarted(job=self.command.job, stage=stage.id, key=stage.key))
         try:
             with self._cache.writing(stage.key) as out:
-                self._call(self._context(stage, out))
+                self._call(stage, self._context(stage.id, out))
                 self._plan.check_files(stage.id)
         except Cancelled:
             return False
@@ -131,21 +129,21 @@ class EngineJob:
         self._finish(stage, begun, cached=False)
         return True
 
-    def _call(self, context: StageContext) -> None:
-        module, function = STAGES_BY_ID[context.stage].entry.split(":")
+    def _call(self, stage: PlannedStage, context: StageContext) -> None:
+        module, function = STAGES_BY_ID[stage.id].entry.split(":")
         run: Callable[[StageContext], None] = getattr(importlib.import_module(module), function)
         context.check_cancelled()
         with quiet_collector() if context.accelerate else nullcontext():
             run(context)
         context.check_cancelled()
 
-    def _context(self, stage: PlannedStage, out: Path) -> StageContext:
-        def report(stage_id: str, fraction: float | None, message: str) -> None:
+    def _context(self, work: WorkId, out: Path) -> StageContext:
+        def report(stage_id: WorkId, fraction: float | None, message: str) -> None:
             job = self.command.job
             self.send(StageProgress(job=job, stage=stage_id, fraction=fraction, message=message))
 
         return StageContext(
-            stage=stage.id,
+            stage=work,
             project=self.command.project,
             folder=self._folder,
             plan=self._plan,
@@ -158,7 +156,7 @@ class EngineJob:
             cancelled=self.cancelled,
         )
 
-    def _log(self, level: Level, text: str, stage: str) -> None:
+    def _log(self, level: Level, text: str, stage: WorkId | Literal[""]) -> None:
         self.send(LogLine(level=level, text=text[:8000], stage=stage))
 
     def _finish(self, stage: PlannedStage, begun: float, *, cached: bool) -> None:
@@ -168,12 +166,12 @@ class EngineJob:
             StageFinished(job=job, stage=stage.id, key=stage.key, cached=cached, elapsed_s=elapsed)
         )
 
-    def _fail(self, stage: str, key: str, begun: float, infos: tuple[ErrorInfo, ...]) -> None:
+    def _fail(self, stage: WorkId, key: str, begun: float, infos: tuple[ErrorInfo, ...]) -> None:
         elapsed = time.monotonic() - begun
         job = self.command.job
         self.send(StageFailed(job=job, stage=stage, key=key, elapsed_s=elapsed, infos=infos))
 
-    def _said_of(self, error: BaseException, stage: str) -> tuple[ErrorInfo, ...]:
+    def _said_of(self, error: BaseException, stage: WorkId) -> tuple[ErrorInfo, ...]:
         """Return what can be said of an error nobody foresaw: the line of a plug-in, or less."""
         if self.command.project.taken_from_plugins():
             from workbench.engine.plugins import error_in
@@ -183,7 +181,7 @@ class EngineJob:
         return (_unexpected(error, stage),)
 
 
-def _left_out(stage: PlannedStage, until: str, skip: tuple[str, ...]) -> str:
+def _left_out(stage: PlannedStage, until: StageId, skip: tuple[StageId, ...]) -> str:
     if stage.id in skip:
         return "left out as asked"
     if stage.state == "unavailable" and stage.id != until:
@@ -191,7 +189,7 @@ def _left_out(stage: PlannedStage, until: str, skip: tuple[str, ...]) -> str:
     return ""
 
 
-def _unexpected(error: BaseException, stage: str) -> ErrorInfo:
+def _unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
     """Return what can be said of an error nobody foresaw: a sentence, the rest as details."""
     chain: list[BaseException] = []
     current: BaseException | None = error

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import Place, failure
+from workbench.ids import StageId
 from workbench.project import sources
 from workbench.project.store import write_atomically
 
@@ -93,7 +94,7 @@ class InputFile:
     path: str
     size: int
     mtime_ns: int
-    stages: tuple[str, ...]
+    stages: tuple[StageId, ...]
 
     @property
     def is_unchanged(self) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.ids import StageId
 from workbench.pipeline.keys import Digests, InputFile, Reading
 from workbench.pipeline.stages import PACKAGES, STAGES, Stage, stages_needed
 from workbench.project import edits, sources
@@ -33,7 +34,7 @@ StageState = Literal["cached", "stale", "blocked", "unavailable"]
 class PlannedStage:
     """A stage with its key; ``reason`` says why it is blocked or unavailable."""
 
-    id: str
+    id: StageId
     key: str
     state: StageState
     reason: str = ""
@@ -50,11 +51,11 @@ class Plan:
     stages: tuple[PlannedStage, ...]
     files: tuple[InputFile, ...] = ()
 
-    def of(self, stage_id: str) -> PlannedStage:
+    def of(self, stage_id: StageId) -> PlannedStage:
         """Return one stage of the plan."""
         return next(stage for stage in self.stages if stage.id == stage_id)
 
-    def key(self, stage_id: str) -> str:
+    def key(self, stage_id: StageId) -> str:
         """Return the key of one stage; "" when it has none."""
         return self.of(stage_id).key
 
@@ -73,7 +74,7 @@ class Plan:
         )
         return replace(self, stages=stages)
 
-    def check_files(self, stage_id: str) -> None:
+    def check_files(self, stage_id: StageId) -> None:
         """Check that the key of a stage describes the files that the stage has read.
 
         Raises:
@@ -271,8 +272,8 @@ def plan(project: Project, folder: Path, cache: Cache, digests: Digests | None =
     memory = digests or Digests(cache.root / "digests.json")
     reading = Reading(project, folder, memory)
     offered = _offered(project)
-    done: dict[str, PlannedStage] = {}
-    readers: dict[tuple[str, int, int], list[str]] = {}
+    done: dict[StageId, PlannedStage] = {}
+    readers: dict[tuple[str, int, int], list[StageId]] = {}
     for stage in STAGES:
         own = replace(reading, seen={})
         done[stage.id] = _plan_stage(stage, own, done, cache, offered)
@@ -283,7 +284,7 @@ def plan(project: Project, folder: Path, cache: Cache, digests: Digests | None =
     return Plan(tuple(done.values()), files)
 
 
-def _offered(project: Project) -> tuple[str, ...]:
+def _offered(project: Project) -> tuple[StageId, ...]:
     try:
         return target_of(project.target.id).stages
     except WorkbenchError:
@@ -293,9 +294,9 @@ def _offered(project: Project) -> tuple[str, ...]:
 def _plan_stage(
     stage: Stage,
     reading: Reading,
-    done: Mapping[str, PlannedStage],
+    done: Mapping[StageId, PlannedStage],
     cache: Cache,
-    offered: tuple[str, ...],
+    offered: tuple[StageId, ...],
 ) -> PlannedStage:
     if stage.id not in offered:
         return PlannedStage(stage.id, "", "unavailable", "There is no such step for this target.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
+from workbench.ids import StudyId
 from workbench.pipeline.plan import Plan, plan, reading_of, tool_versions
 from workbench.project.frozen import Frozen
 from workbench.project.model import RuleKind
@@ -29,8 +30,8 @@ Document = TypeVar("Document", bound=Frozen)
 
 
 def study_key(
-    study_id: str, project: Project, folder: Path, cache: Cache, options: Mapping[str, JsonValue],
-    planned: Plan | None = None,
+    study_id: StudyId, project: Project, folder: Path, cache: Cache,
+    options: Mapping[str, JsonValue], planned: Plan | None = None,
 ) -> str:  # fmt: skip
     """Return the key under which a study's findings are kept.
 

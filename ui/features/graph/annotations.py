@@ -17,6 +17,7 @@ from ui.features.graph.graph_results import (
 )
 from ui.features.graph.marks import Overlay
 from ui.shared.explanations import why
+from workbench.ids import StageId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from workbench.graph.numbers_file import NumbersFile
 
 TOPIC = "survey"
-STAGES = ("prepare", "evaluate", "lower", "run")
+STAGES: tuple[StageId, ...] = ("prepare", "evaluate", "lower", "run")
 
 
 class Telling(QObject):

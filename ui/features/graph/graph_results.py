@@ -11,6 +11,7 @@ from ui.shared.explanations import why
 from workbench.errors import Cancelled, WorkbenchError
 from workbench.graph.lineage import Lineage, attribute
 from workbench.graph.snapshot import GraphSnapshot
+from workbench.ids import StageId
 from workbench.project.frozen import Frozen
 from workbench.results import DEVICE_GRAPH_FILE, GRAPH_FILE
 from workbench.targets import macs_per_cycle
@@ -38,7 +39,7 @@ class Level:
     """One level: the stage and the file that has it, and how it is called."""
 
     id: str
-    stage: str
+    stage: StageId
     file: str
     title: str
     words: str
@@ -401,7 +402,9 @@ class Surveyor:
             self._lineage = Lineage(levels)
         return self._lineage
 
-    def _result(self, kind: type[Result], folders: Mapping[str, Path], stage: str) -> Result | None:
+    def _result(
+        self, kind: type[Result], folders: Mapping[str, Path], stage: StageId
+    ) -> Result | None:
         folder = folders.get(stage)
         if folder is None:
             return None

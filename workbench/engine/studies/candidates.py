@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.engine.context import HotStore, StageContext
 from workbench.errors import Place, failure
 from workbench.history.runs import Run, run_of
+from workbench.ids import StageId
 from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.stages import STAGES_BY_ID, stages_needed
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
 
-_GOALS = ("evaluate", "lower")
+_GOALS: tuple[StageId, ...] = ("evaluate", "lower")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def evaluate(project: Project, means: Means) -> Run:
     return run
 
 
-def compute(project: Project, means: Means, goals: Sequence[str]) -> Plan:
+def compute(project: Project, means: Means, goals: Sequence[StageId]) -> Plan:
     """Compute some stages of a project, and what they take, as far as it is not in the cache.
 
     Returns the plan, which is made once.
