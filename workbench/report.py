@@ -17,6 +17,7 @@ from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.history.comparison import front_of, newest_accuracy, point_of, rules_line
 from workbench.history.store import History, history_path
+from workbench.ids import StageId
 from workbench.installation import resources
 from workbench.pipeline.plan import plan, tool_versions
 from workbench.pipeline.resolution import resolve_graph
@@ -264,11 +265,11 @@ def _fit(project: Project, path: Path, planned: Plan, cache: Cache) -> Fit | Non
         return None
 
 
-def _done(stage_id: str, planned: Plan) -> bool:
+def _done(stage_id: StageId, planned: Plan) -> bool:
     return planned.of(stage_id).state == "cached"
 
 
-def _load(kind: type[Result], stage_id: str, planned: Plan, cache: Cache) -> Result | None:
+def _load(kind: type[Result], stage_id: StageId, planned: Plan, cache: Cache) -> Result | None:
     if not _done(stage_id, planned):
         return None
     try:

@@ -111,6 +111,7 @@ class Workbench(QObject):
         self.window.may_close = True
         self.window.close()
         self.document.close()
+        self.context.outline.stop()
         self.planner.stop()
         self.runner.stop()
         self.history.stop()
@@ -238,9 +239,18 @@ class Workbench(QObject):
         if self.document.project is not None:
             self.planner.request(self.document.project, self.document.folder)
 
+    def _look_up(self) -> None:
+        """Show what a job has left in the cache; its plan stays unless files have changed."""
+        planned = self.runner.planned
+        if planned is not None and planned.project is self.document.project:
+            self.planner.refresh(planned)
+        else:
+            self._plan()
+
     def _on_planned(self, planned: Planned) -> None:
         if planned.project is not self.document.project:
             return
+        self.runner.take_plan(planned)
         self.session.set_plan(planned.plan)
         self.checker.take_planned(planned)
         if self.settings.warm_engines and self.runner.engine_state("interactive") == "off":
@@ -267,7 +277,7 @@ class Workbench(QObject):
         elif not working:
             self._clock.stop()
         if job.over:
-            self._plan()
+            self._look_up()
 
     def _on_close_asked(self) -> None:
         running = self.runner.running

@@ -6,17 +6,19 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from PySide6.QtCore import QObject, Qt, QTimer, QUrl
 from PySide6.QtGui import QAction, QDesktopServices
 from PySide6.QtWidgets import QCheckBox, QFileDialog
 
-from ui.shared.panel import PanelContext
+from ui.shared.panel import PanelContext, PanelId
 from ui.shared.study_controller import StudyDesk
 from ui.shell.main_window import MainWindow
 from ui.state.jobs import Job, duration, goal
 from ui.state.notices import Action
 from workbench.errors import ErrorInfo, TrustRequiredError, WorkbenchError, failure
+from workbench.ids import StageId, StudyId
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import edits
 from workbench.project.model import Project
@@ -25,7 +27,7 @@ from workbench.protocol import EngineExit, Event, StageFailed
 from workbench.studies.documents import Blame, Culprit
 from workbench.targets import target_of
 
-GOAL = "evaluate"
+GOAL: StageId = "evaluate"
 _TIP = "Refresh the figures after every edit, without being asked"
 
 
@@ -86,12 +88,17 @@ class LiveMode(QObject):
             self._context.runner.cancel(self._job)
 
 
-EVERYTHING = ("evaluate", "verify", "package")
+EVERYTHING: tuple[StageId, ...] = ("evaluate", "verify", "package")
 NOTABLE_S = 10.0
-RESULT_PANELS = {
+RESULT_PANELS: dict[StageId, PanelId] = {
     "export": "graph", "prepare": "graph", "convert": "graph", "import_model": "modules",
     "calibrate": "ranges", "evaluate": "numerics", "verify": "numerics", "lower": "cost",
     "run": "simulator", "package": "cost",
+}  # fmt: skip
+STUDY_PANELS: dict[StudyId, PanelId] = {
+    "sensitivity": "sensitivity", "search": "search", "sweep": "sweep", "matrix": "sweep",
+    "placement": "sweep", "budget": "memory", "sample": "sample", "training": "training",
+    "runner": "simulator", "blame": "problems",
 }  # fmt: skip
 
 
@@ -109,7 +116,7 @@ class RunVerbs(QObject):
         runner.job_changed.connect(self._on_job_changed)
         runner.received.connect(self._on_event)
 
-    def run_to(self, stage_id: str) -> None:
+    def run_to(self, stage_id: StageId | Literal[""]) -> None:
         """Run everything up to a stage; "" runs everything there is."""
         document, session = self._context.document, self._context.session
         project = document.project
@@ -140,7 +147,7 @@ class RunVerbs(QObject):
         """Stop all work."""
         self._context.runner.cancel()
 
-    def show_result(self, stage_id: str) -> None:
+    def show_result(self, stage_id: StageId) -> None:
         """Bring the panel to the front that shows what a stage has made."""
         panel = self._window.reveal(RESULT_PANELS[stage_id])
         if (show := getattr(panel, "show_level", None)) is not None:
@@ -148,7 +155,7 @@ class RunVerbs(QObject):
 
     def _show_work(self, job: Job) -> None:
         if job.study:
-            self._window.reveal(job.study)
+            self._window.reveal(STUDY_PANELS[job.study])
         else:
             self.show_result(job.until)
 
@@ -206,7 +213,7 @@ class DeliverVerbs(QObject):
     """Hands out what a run left; ``run_to`` runs up to a stage, ``show_program`` shows a .pte."""
 
     def __init__(
-        self, context: PanelContext, window: MainWindow, run_to: Callable[[str], None],
+        self, context: PanelContext, window: MainWindow, run_to: Callable[[StageId], None],
         show_program: Callable[[Path], None],
     ) -> None:  # fmt: skip
         super().__init__(window)

@@ -16,6 +16,7 @@ from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.history.comparison import Change, difference
 from workbench.history.runs import Run, run_of
 from workbench.history.store import History, history_path
+from workbench.ids import StageId, StudyId
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.stages import stages_until
@@ -147,9 +148,9 @@ class RunResult:
 
 def run(
     opened: OpenProject,
-    until: str = "",
+    until: StageId | None = None,
     *,
-    skip: Sequence[str] = (),
+    skip: Sequence[StageId] = (),
     out: str | Path | None = None,
     trust: bool = False,
     cache: Cache | None = None,
@@ -193,16 +194,16 @@ def run(
             folder=str(opened.folder),
             until=last,
             skip=tuple(skip),
+            plan=planned,
             cache_root=str(results.root),
             accelerate=accelerate,
         )
         stages = _reports(run_job(command, on_event, on_output))
-        planned = plan(opened.project, opened.folder, results)
     target = None if out is None else Path(out)
     return _collected(opened, planned, results, stages, target, accelerate=accelerate)
 
 
-def _require_package(opened: OpenProject, last: str) -> None:
+def _require_package(opened: OpenProject, last: StageId) -> None:
     if "package" not in target_of(opened.project.target.id).stages:
         raise failure(
             "The target makes no program to copy: its numbers are emulated.",
@@ -217,7 +218,7 @@ def _require_package(opened: OpenProject, last: str) -> None:
 
 
 def _cached_reports(
-    planned: Plan, cache: Cache, last: str, skip: Sequence[str]
+    planned: Plan, cache: Cache, last: StageId, skip: Sequence[StageId]
 ) -> list[StageReport] | None:
     """Return a report for every stage if no engine is needed, else None."""
     reports = []
@@ -260,9 +261,9 @@ def _collected(
     """Keep the run in the history, copy the deliverables and gather all figures."""
     record = run_of(opened.project, planned, cache)
     problem = None if opened.path is None else record_run(opened.path, record)
-    done = {stage.id for stage in stages if stage.state in {"done", "cached"}}
-    folders = {stage: cache.folder(planned.key(stage)) for stage in done}
-    if out is not None and "package" in done:
+    done = [stage for stage in stages if stage.state in {"done", "cached"}]
+    folders = {stage.id: cache.folder(stage.key) for stage in done}
+    if out is not None and "package" in folders:
         _copy(folders["package"], out)
     documents = [stage.document() for stage in stages]
     document = summary(
@@ -316,7 +317,7 @@ class StudyRun:
 
 def study(
     opened: OpenProject,
-    name: str,
+    name: StudyId,
     kind: type[_Result],
     options: dict[str, JsonValue] | None = None,
     *,
@@ -350,16 +351,18 @@ def study(
         demand(project, folder, TrustStore())
     results = cache or Cache(default_root())
     asked = options or {}
+    planned = plan(project, folder, results)
     command = RunStudy(
         job=name,
         study=name,
         project=project,
         folder=str(folder),
         options=asked,
+        plan=planned,
         cache_root=str(results.root),
         accelerate=accelerate,
     )
-    place = study_folder(results, study_key(name, project, folder, results, asked))
+    place = study_folder(results, study_key(name, project, folder, results, asked, planned))
     job = run_job(command, on_event)
     ended = StudyRun(place, job.outcome, tuple(job.failures))
     return (load_study(kind, place) if job.outcome == "done" else None), ended

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from workbench import api
 from workbench.cli.output import Progress, print_infos
 from workbench.history.runs import run_of
+from workbench.ids import StudyId
 from workbench.protocol import (
     Event,
     LogLine,
@@ -67,7 +68,7 @@ class ProgressPrinter:
 
 
 def run_study(
-    study: str, kind: type[Document], opened: tuple[Project, Path], cache: Cache,
+    study: StudyId, kind: type[Document], opened: tuple[Project, Path], cache: Cache,
     options: argparse.Namespace, asked: dict[str, JsonValue],
 ) -> Document | None:  # fmt: skip
     """Run a study to its end and return its result; problems are printed, and None returned.

@@ -20,6 +20,7 @@ from workbench.cli.output import (
     print_table,
 )
 from workbench.errors import failure
+from workbench.ids import StudyId
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.studies import sweep
@@ -124,7 +125,7 @@ def _budgets(options: argparse.Namespace, project: Project, folder: Path) -> int
 
 
 def _run(
-    study: str, options: argparse.Namespace, project: Project, folder: Path,
+    study: StudyId, options: argparse.Namespace, project: Project, folder: Path,
     asked: dict[str, JsonValue],
 ) -> int:  # fmt: skip
     with opened_cache(options) as cache:

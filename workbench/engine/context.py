@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from workbench.errors import Cancelled, failure
+from workbench.ids import StageId, WorkId, is_stage
 from workbench.pipeline.plan import Plan
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project.frozen import Frozen
@@ -20,6 +21,7 @@ from workbench.targets import target_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from workbench.engine.targets.base import CompilingToolchain, DeviceToolchain, Toolchain
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
     from workbench.protocol import Level
@@ -53,7 +55,7 @@ class HotStore:
 class StageContext:
     """Everything one run of one stage may touch."""
 
-    stage: str
+    stage: WorkId
     project: Project
     folder: Path
     plan: Plan
@@ -61,8 +63,8 @@ class StageContext:
     store: HotStore
     out: Path
     accelerate: bool
-    report: Callable[[str, float | None, str], None]
-    write_log: Callable[[Level, str, str], None]
+    report: Callable[[WorkId, float | None, str], None]
+    write_log: Callable[[Level, str, WorkId], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
     _last: float = 0.0
 
@@ -83,19 +85,20 @@ class StageContext:
         if self.cancelled.is_set():
             raise Cancelled
 
-    def path(self, stage_id: str) -> Path:
+    def path(self, stage_id: StageId) -> Path:
         """Return the folder with the result of an earlier stage."""
         return self.cache.folder(self.plan.key(stage_id))
 
-    def result(self, stage_id: str, kind: type[Value]) -> Value:
+    def result(self, stage_id: StageId, kind: type[Value]) -> Value:
         """Return the result of an earlier stage."""
         return load_result(kind, self.path(stage_id))
 
     def keep(self, value: Any) -> None:
         """Keep this stage's live object for the stages that follow."""
+        assert is_stage(self.stage), "only stages keep objects"
         self.store.keep(self.stage, self.plan.key(self.stage), value)
 
-    def hot(self, stage_id: str) -> Any:
+    def hot(self, stage_id: StageId) -> Any:
         """Return the live object of an earlier stage: kept, or made again from its result."""
         key = self.plan.key(stage_id)
         found = self.store.get(stage_id, key)
@@ -107,6 +110,20 @@ class StageContext:
             self.store.keep(stage_id, key, found)
         return found
 
-    def toolchain(self) -> Any:
+    def toolchain(self) -> Toolchain:
         """Return the torch side of the project's target."""
+        found: Toolchain = self._toolchain()
+        return found
+
+    def compiler(self) -> CompilingToolchain:
+        """Return the torch side of a target that has the stage ``lower``."""
+        found: CompilingToolchain = self._toolchain()
+        return found
+
+    def device(self) -> DeviceToolchain:
+        """Return the torch side of a target whose device can be simulated."""
+        found: DeviceToolchain = self._toolchain()
+        return found
+
+    def _toolchain(self) -> Any:
         return importlib.import_module(target_of(self.project.target.id).toolchain)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
+from workbench.ids import StageId
 from workbench.pipeline.plan import Plan, tool_versions
 from workbench.project.configs import Config, FixedRange, ImproverId, RangeMethod, without_origins
 from workbench.project.frozen import Frozen
@@ -214,6 +215,6 @@ def simulated_of(result: SimulationResult) -> Simulated:
     )
 
 
-def _folder(planned: Plan, cache: Cache, stage: str) -> Path | None:
+def _folder(planned: Plan, cache: Cache, stage: StageId) -> Path | None:
     key = planned.key(stage)
     return cache.folder(key) if key and cache.has(key) else None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import Place, failure
+from workbench.ids import StageId
 from workbench.project import sources
 from workbench.project.store import write_atomically
 
@@ -66,6 +67,10 @@ class Digests:
         self._changed = True
         return digest
 
+    def state(self, path: Path) -> tuple[int, int]:
+        """Return the size and the time of a file when its digest was taken."""
+        return self._known[str(path.absolute())][:2]
+
     def remember(self) -> None:
         """Write the memory to disk if there is something new; a full disk is no harm."""
         if self._memory is None or not self._changed:
@@ -79,22 +84,64 @@ class Digests:
 
 
 @dataclass(frozen=True)
+class InputFile:
+    """A file or folder that decides a result, as it was when the plan was made.
+
+    ``stages`` are those that read it; ``size`` is in bytes, ``mtime_ns`` the time of its last
+    change.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+    stages: tuple[StageId, ...]
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether size and time are still those of the plan."""
+        try:
+            stat = Path(self.path).stat()
+        except OSError:
+            return False
+        return (stat.st_size, stat.st_mtime_ns) == (self.size, self.mtime_ns)
+
+
+@dataclass(frozen=True)
 class Reading:
-    """A project, where its relative paths start, and the memory of its files' digests."""
+    """A project, where its relative paths start, and the memory of its files' digests.
+
+    ``seen`` gets the size and the time of every file and folder that was read, by path.
+    """
 
     project: Project
     folder: Path
     digests: Digests
+    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def digest(self, path: Path) -> str:
+        """Return the digest of a file.
+
+        Raises:
+            WorkbenchError: the file is not there or cannot be read.
+        """
+        digest = self.digests.of(path)
+        self.seen[str(path.absolute())] = self.digests.state(path)
+        return digest
 
     def reference(self, option: str, reference: sources.Reference) -> JsonValue:
         """Return what a reference means: kind, names, and every file by its content."""
         del option
         files = [p for p in sources.files_of(reference) if p.exists() or p == reference.path]
+        if reference.kind == "pictures" and reference.path is not None:
+            # A picture that comes or goes changes the time of its folder.
+            for folder in {reference.path, *(p.parent for p in files)}:
+                stat = folder.stat()
+                self.seen[str(folder.absolute())] = (stat.st_size, stat.st_mtime_ns)
         return {
             "kind": reference.kind,
             "module": reference.module,
             "attribute": reference.attribute,
-            "files": [[p.name, self.digests.of(p)] for p in files],
+            "files": [[p.name, self.digest(p)] for p in files],
         }
 
     def code(self, spec: str | None, option: str) -> JsonValue:

@@ -11,9 +11,10 @@ from functools import cache as memoise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from workbench.errors import ErrorInfo, WorkbenchError
-from workbench.pipeline.keys import Digests, Reading
-from workbench.pipeline.stages import PACKAGES, STAGES, Stage
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.ids import StageId
+from workbench.pipeline.keys import Digests, InputFile, Reading
+from workbench.pipeline.stages import PACKAGES, STAGES, Stage, stages_needed
 from workbench.project import edits, sources
 from workbench.project.board_files import board_file
 from workbench.project.configs import IMPROVERS
@@ -33,7 +34,7 @@ StageState = Literal["cached", "stale", "blocked", "unavailable"]
 class PlannedStage:
     """A stage with its key; ``reason`` says why it is blocked or unavailable."""
 
-    id: str
+    id: StageId
     key: str
     state: StageState
     reason: str = ""
@@ -41,17 +42,54 @@ class PlannedStage:
 
 @dataclass(frozen=True)
 class Plan:
-    """All stages in order."""
+    """All stages in order, and the files that their keys describe.
+
+    It is made once for a job and sent with it. ``state`` is that of the moment; keys stay valid
+    as long as the files do.
+    """
 
     stages: tuple[PlannedStage, ...]
+    files: tuple[InputFile, ...] = ()
 
-    def of(self, stage_id: str) -> PlannedStage:
+    def of(self, stage_id: StageId) -> PlannedStage:
         """Return one stage of the plan."""
         return next(stage for stage in self.stages if stage.id == stage_id)
 
-    def key(self, stage_id: str) -> str:
+    def key(self, stage_id: StageId) -> str:
         """Return the key of one stage; "" when it has none."""
         return self.of(stage_id).key
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether all files are as they were when the plan was made."""
+        return all(file.is_unchanged for file in self.files)
+
+    def looked_up(self, cache: Cache) -> Plan:
+        """Return the same plan with the states that the results in the cache give now."""
+        stages = tuple(
+            replace(stage, state="cached" if cache.has(stage.key) else "stale")
+            if stage.state in {"cached", "stale"}
+            else stage
+            for stage in self.stages
+        )
+        return replace(self, stages=stages)
+
+    def check_files(self, stage_id: StageId) -> None:
+        """Check that the key of a stage describes the files that the stage has read.
+
+        Raises:
+            WorkbenchError: a file that the stage, or one that it needs, reads has changed.
+        """
+        wanted = set(stages_needed(stage_id))
+        for file in self.files:
+            if not wanted.isdisjoint(file.stages) and not file.is_unchanged:
+                name = Path(file.path).name
+                raise failure(
+                    f"{name} changed while it was read.",
+                    "Run again: the stage then reads the file as it is now.",
+                    Place(kind="file", id=name),
+                    code="input-changed",
+                )
 
 
 def _model(reading: Reading) -> JsonValue:
@@ -75,7 +113,7 @@ def _rules(reading: Reading) -> JsonValue:
 
 def _improvers(reading: Reading) -> JsonValue:
     if trained := reading.project.trained_weights:
-        return {"trained": reading.digests.of(sources.absolute(reading.folder, trained))}
+        return {"trained": reading.digest(sources.absolute(reading.folder, trained))}
     wanted = [i for i in IMPROVERS if i.id in reading.project.improvers]
     looks = any(improver.needs_data for improver in wanted)
     data = reading.data(reading.project.calibration, "calibration") if looks else None
@@ -131,13 +169,13 @@ def _facet(name: str) -> Callable[[Reading], JsonValue]:
 def _target_files(reading: Reading) -> JsonValue:
     choice = reading.project.target
     files = target_of(choice.id).files(choice, reading.folder)
-    return {option: reading.digests.of(path) for option, path in files.items()}
+    return {option: reading.digest(path) for option, path in files.items()}
 
 
 def _board(reading: Reading) -> JsonValue:
     """Return what a note about the program says of its board."""
     name = reading.project.board
-    return reading.digests.of(board_file(name, reading.folder)) if name else ""
+    return reading.digest(board_file(name, reading.folder)) if name else ""
 
 
 def simulator_setup(project: Project) -> Setup | ErrorInfo:
@@ -154,8 +192,8 @@ def _machine(reading: Reading) -> JsonValue:
     if isinstance(found, ErrorInfo):
         return None
     return {
-        "simulator": reading.digests.of(found.installed.path),
-        "runner": reading.digests.of(found.runner.path),
+        "simulator": reading.digest(found.installed.path),
+        "runner": reading.digest(found.runner.path),
         "fast": found.settings.fast,
         "trace": found.settings.trace and not found.settings.fast,
     }
@@ -234,14 +272,19 @@ def plan(project: Project, folder: Path, cache: Cache, digests: Digests | None =
     memory = digests or Digests(cache.root / "digests.json")
     reading = Reading(project, folder, memory)
     offered = _offered(project)
-    done: dict[str, PlannedStage] = {}
+    done: dict[StageId, PlannedStage] = {}
+    readers: dict[tuple[str, int, int], list[StageId]] = {}
     for stage in STAGES:
-        done[stage.id] = _plan_stage(stage, reading, done, cache, offered)
+        own = replace(reading, seen={})
+        done[stage.id] = _plan_stage(stage, own, done, cache, offered)
+        for path, (size, mtime_ns) in own.seen.items():
+            readers.setdefault((path, size, mtime_ns), []).append(stage.id)
     memory.remember()
-    return Plan(tuple(done.values()))
+    files = tuple(InputFile(*state, tuple(stages)) for state, stages in readers.items())
+    return Plan(tuple(done.values()), files)
 
 
-def _offered(project: Project) -> tuple[str, ...]:
+def _offered(project: Project) -> tuple[StageId, ...]:
     try:
         return target_of(project.target.id).stages
     except WorkbenchError:
@@ -251,9 +294,9 @@ def _offered(project: Project) -> tuple[str, ...]:
 def _plan_stage(
     stage: Stage,
     reading: Reading,
-    done: Mapping[str, PlannedStage],
+    done: Mapping[StageId, PlannedStage],
     cache: Cache,
-    offered: tuple[str, ...],
+    offered: tuple[StageId, ...],
 ) -> PlannedStage:
     if stage.id not in offered:
         return PlannedStage(stage.id, "", "unavailable", "There is no such step for this target.")

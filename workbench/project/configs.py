@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
 from workbench.errors import failure
+from workbench.ids import PresetId
 from workbench.project.frozen import Frozen
 
 
@@ -186,7 +188,7 @@ class Preset(Frozen):
     precision to other rules.
     """
 
-    id: str
+    id: PresetId
     title: str
     description: str
     config: Config | None
@@ -196,6 +198,46 @@ class Preset(Frozen):
 
 A8W8 = QuantConfig()
 A16W8 = QuantConfig(activation=Activation(dtype="int16", symmetric=True))
+
+_FORMATS: tuple[tuple[PresetId, str, FormatConfig], ...] = (
+    (
+        "integer-8",
+        "Fixed point, 8 bits, 4 after the point",
+        FormatConfig(scheme="integer", parameters={"width": 8, "frac_width": 4}),
+    ),
+    (
+        "minifloat-8",
+        "Minifloat E4M3, all codes finite",
+        FormatConfig(
+            scheme="minifloat_ieee",
+            parameters={"width": 8, "exponent_width": 4, "exponent_bias": 7},
+        ),
+    ),
+    (
+        "block-fp-8",
+        "Block floating point, 16 elements share 8 bits",
+        FormatConfig(
+            scheme="block_fp",
+            parameters={"width": 8, "exponent_width": 8, "block_size": [1, 16]},
+        ),
+    ),
+    (
+        "mxint-8",
+        "Microscaling integers, MXINT8",
+        FormatConfig(scheme="mxint", parameters={"width": 8}),
+    ),
+    (
+        "mxfp-8",
+        "Microscaling floats, MXFP8 E4M3",
+        FormatConfig(scheme="mxfp", parameters={"exponent_width": 4, "frac_width": 3}),
+    ),
+    (
+        "mxfp-4",
+        "Microscaling floats, MXFP4 E2M1",
+        FormatConfig(scheme="mxfp", parameters={"exponent_width": 2, "frac_width": 1}),
+    ),
+    ("nvfp4", "NVFP4: E2M1 with E4M3 scales", FormatConfig(scheme="nvfp4")),
+)
 
 PRESETS: tuple[Preset, ...] = (
     Preset(
@@ -250,48 +292,10 @@ PRESETS: tuple[Preset, ...] = (
     ),
     *(
         Preset(id=name, title=title, description=title, config=config)
-        for name, title, config in (
-            (
-                "integer-8",
-                "Fixed point, 8 bits, 4 after the point",
-                FormatConfig(scheme="integer", parameters={"width": 8, "frac_width": 4}),
-            ),
-            (
-                "minifloat-8",
-                "Minifloat E4M3, all codes finite",
-                FormatConfig(
-                    scheme="minifloat_ieee",
-                    parameters={"width": 8, "exponent_width": 4, "exponent_bias": 7},
-                ),
-            ),
-            (
-                "block-fp-8",
-                "Block floating point, 16 elements share 8 bits",
-                FormatConfig(
-                    scheme="block_fp",
-                    parameters={"width": 8, "exponent_width": 8, "block_size": [1, 16]},
-                ),
-            ),
-            (
-                "mxint-8",
-                "Microscaling integers, MXINT8",
-                FormatConfig(scheme="mxint", parameters={"width": 8}),
-            ),
-            (
-                "mxfp-8",
-                "Microscaling floats, MXFP8 E4M3",
-                FormatConfig(scheme="mxfp", parameters={"exponent_width": 4, "frac_width": 3}),
-            ),
-            (
-                "mxfp-4",
-                "Microscaling floats, MXFP4 E2M1",
-                FormatConfig(scheme="mxfp", parameters={"exponent_width": 2, "frac_width": 1}),
-            ),
-            ("nvfp4", "NVFP4: E2M1 with E4M3 scales", FormatConfig(scheme="nvfp4")),
-        )
+        for name, title, config in _FORMATS
     ),
 )
-PRESETS_BY_ID = {preset.id: preset for preset in PRESETS}
+PRESETS_BY_ID: Mapping[str, Preset] = {preset.id: preset for preset in PRESETS}
 
 
 MethodId = Literal["histogram", "minmax", "percentile", "mse", "kl"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from workbench.errors import Place, failure
+from workbench.ids import StageId
 from workbench.project.frozen import Frozen
 from workbench.results.cost import (
     CONFIG_FILE,
@@ -118,7 +119,7 @@ DEVICE_GRAPH_FILE = "device_graph.json"
 
 EXAMPLE_ONLY = "the example input only"
 
-RESULTS: dict[str, type[Frozen]] = {
+RESULTS: dict[StageId, type[Frozen]] = {
     "import_model": ImportResult,
     "export": ExportResult,
     "prepare": PrepareResult,

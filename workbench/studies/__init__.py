@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from workbench.ids import StageId, StudyId
 from workbench.protocol import Lane
 
 
@@ -18,10 +20,10 @@ class Study:
     asks a compiler on this machine, and is refused for targets without one.
     """
 
-    id: str
+    id: StudyId
     title: str
     verb: str
-    needs: str
+    needs: StageId
     reads: tuple[str, ...]
     version: int
     entry: str
@@ -57,4 +59,4 @@ STUDIES: tuple[Study, ...] = (
     Study("runner", "Build a runner", "Building a runner", "lower", (), 1,
           "workbench.engine.studies.runner:run", "machine"),
 )  # fmt: skip
-STUDIES_BY_ID = {study.id: study for study in STUDIES}
+STUDIES_BY_ID: Mapping[StudyId, Study] = {study.id: study for study in STUDIES}

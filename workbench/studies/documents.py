@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
-from workbench.pipeline.plan import plan, reading_of, tool_versions
+from workbench.ids import StudyId
+from workbench.pipeline.plan import Plan, plan, reading_of, tool_versions
 from workbench.project.frozen import Frozen
 from workbench.project.model import RuleKind
 from workbench.project.store import write_atomically
@@ -29,9 +30,12 @@ Document = TypeVar("Document", bound=Frozen)
 
 
 def study_key(
-    study_id: str, project: Project, folder: Path, cache: Cache, options: Mapping[str, JsonValue]
-) -> str:
+    study_id: StudyId, project: Project, folder: Path, cache: Cache,
+    options: Mapping[str, JsonValue], planned: Plan | None = None,
+) -> str:  # fmt: skip
     """Return the key under which a study's findings are kept.
+
+    ``planned`` is the project's plan where it is known; else it is made.
 
     Options that only say how far to go, such as a number of trials, are no part of it.
 
@@ -39,10 +43,11 @@ def study_key(
         WorkbenchError: a file that the project names is missing.
     """
     study = STUDIES_BY_ID[study_id]
+    planned = planned or plan(project, folder, cache)
     content = {
         "study": study.id,
         "version": study.version,
-        "after": plan(project, folder, cache).key(study.needs),
+        "after": planned.key(study.needs),
         "reads": {name: reading_of(project, folder, cache, name) for name in study.reads},
         "options": {name: options[name] for name in sorted(options) if name not in FAR},
         "tools": tool_versions(),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from workbench.ids import PresetId, StageId, TargetId
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
@@ -67,15 +69,15 @@ class TargetSpec(Protocol):
     not looked into.
     """
 
-    id: str
+    id: TargetId
     title: str
     variants: tuple[Variant, ...]
-    stages: tuple[str, ...]
+    stages: tuple[StageId, ...]
     toolchain: str
     estimator: str
     emulation: str
     config_type: type[Config]
-    first_config: str
+    first_config: PresetId
     places: bool
     remedy: str
 

@@ -310,7 +310,7 @@ def test_that_cancelling_ends_the_compiler(lane, tmp_path):
             asked = True
             while not told.exists() or not told.read_text().strip():
                 time.sleep(0.02)
-            lane.send(Cancel())
+            lane.send(Cancel(job="test"))
         if isinstance(event, JobFinished):
             assert event.outcome == "cancelled"
             break

@@ -81,7 +81,7 @@ def test_that_a_second_opening_shows_results_with_no_engine(opened, qtbot, engin
     assert opened.window.welcome.isVisible()
     opened.files.open_path(project_file)
     qtbot.waitUntil(lambda: state_of(opened, "package") == "cached")
-    assert opened.context.outline.modules
+    qtbot.waitUntil(lambda: bool(opened.context.outline.modules))
     assert len(engines.made) == started
 
 
@@ -265,6 +265,7 @@ def test_that_the_palette_does_what_it_finds(opened, qtbot):
 
 def test_that_the_palette_goes_to_modules(opened, qtbot):
     run_to(opened, qtbot, "evaluate")
+    qtbot.waitUntil(lambda: bool(opened.context.outline.modules))
     opened.window.actions_by_id["palette"].trigger()
     qtbot.keyClicks(opened.window.palette_box.line, "stem.conv")
     qtbot.keyClick(opened.window.palette_box.line, Qt.Key.Key_Return)

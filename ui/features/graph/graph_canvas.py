@@ -25,7 +25,7 @@ from ui.features.graph.marks import Marks
 from ui.features.graph.navigation import joints
 from ui.features.graph.painting import Backing, GraphPainter, has_room
 from ui.features.graph.picture import Camera, Picture, fit
-from ui.shared.background import window_first
+from ui.state.background import window_first
 from workbench.graph.layout import HEADER
 
 if TYPE_CHECKING:

@@ -35,6 +35,7 @@ from ui.shared.result_panel import ResultPanel, StageFrame, chosen_nodes
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.errors import WorkbenchError
+from workbench.ids import StageId
 from workbench.project.configs import MethodId, MethodScope
 from workbench.results import EXAMPLE_ONLY, CalibrateResult, EvaluateResult
 
@@ -43,7 +44,7 @@ EXAMPLE_TEXT = (
     "These ranges come from the example input only, so they say little about real data. "
     "Give the project calibration data, and calibrate again."
 )
-STAGE = "calibrate"
+STAGE: StageId = "calibrate"
 _SLICE_S = 0.006
 
 

@@ -18,7 +18,7 @@ LEVEL = "edge"
 
 def run(context: StageContext) -> None:
     """Leave the program, one TOSA file for each delegate, the reports and both graphs."""
-    lowered, result = context.toolchain().lower(context)
+    lowered, result = context.compiler().lower(context)
     if lowered.pte:
         (context.out / PROGRAM_FILE).write_bytes(lowered.pte)
     for name, data in lowered.files.items():
@@ -40,5 +40,5 @@ def run(context: StageContext) -> None:
 def load(context: StageContext) -> Lowered:
     """Compile again: an edge program with delegates has no form on disk."""
     context.log("Compiling again, because the engine that did it has gone.")
-    lowered: Lowered = context.toolchain().lower(context)[0]
+    lowered: Lowered = context.compiler().lower(context)[0]
     return lowered

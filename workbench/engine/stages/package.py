@@ -86,7 +86,7 @@ def run(context: StageContext) -> None:
 def _with_borders(context: StageContext, facts: Facts) -> Facts:
     """Return the facts with scale and zero point of inputs and outputs that are integers."""
     integer_io = bool(context.project.target.options.get("integer_io"))
-    into, out_of = context.toolchain().borders(context.hot("convert").module, integer_io)
+    into, out_of = context.device().borders(context.hot("convert").module, integer_io)
     return replace(
         facts,
         inputs=tuple({**p, **g} for p, g in zip(facts.inputs, into, strict=True)),
@@ -126,19 +126,19 @@ def _bundle(context: StageContext, facts: Facts) -> bytes:
     module = context.hot("convert").module
     integer_io = bool(context.project.target.options.get("integer_io"))
     cases: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
-    toolchain = context.toolchain()
+    device = context.device()
     samples = calibration_samples(context)
     with torch.no_grad(), stepping(module) as steps:
         # Every test starts with what a program remembers at first: no second step can be one.
         alone = steps.remembers or samples.spell is not None
         for sample in itertools.islice(samples, 1 if alone else BUNDLED_SAMPLES):
             outputs = tensors_of(module(*sample.inputs))
-            cases.append(toolchain.runtime_values(module, sample.inputs, outputs, integer_io))
+            cases.append(device.runtime_values(module, sample.inputs, outputs, integer_io))
     return bundle(facts.program, cases)
 
 
 def _tolerances(context: StageContext) -> list[dict[str, float]]:
-    return context.toolchain().tolerance(context.hot("convert").module)
+    return context.device().tolerance(context.hot("convert").module)
 
 
 def _options(context: StageContext) -> dict[str, Any]:

@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def run(context: StageContext) -> None:
     """Leave outputs compared, cycles and counters, and everything the simulator printed."""
-    save_result(context.toolchain().simulate(context), context.out)
+    save_result(context.device().simulate(context), context.out)

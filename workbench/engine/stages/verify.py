@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 def run(context: StageContext) -> None:
     """Leave how many output elements agree, and by how many steps the others differ."""
-    found = context.toolchain().verify(context)
+    found = context.compiler().verify(context)
     told = with_origins(context, found.tensors)
     save_result(found.model_copy(update={"tensors": told}), context.out)

@@ -91,7 +91,7 @@ class _Search:
     def _refusal(self, more: Sequence[Culprit]) -> str:
         off = [(c.kind, c.match) for c in (*self._found, *more)]
         kept = [*self._study.stage.project.kept_off(), *off]
-        said = self._study.stage.toolchain().refusal(self._study.stage, kept)
+        said = self._study.stage.device().refusal(self._study.stage, kept)
         self._tried += 1
         self._tell(is_done=False)
         return said

@@ -10,7 +10,7 @@ from workbench.engine.studies.candidates import Means, compute, means_of
 from workbench.engine.studies.study import StudyContext
 from workbench.errors import Cancelled, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.pipeline.plan import plan
+from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.resolution import problems, resolve_graph, whole_refusals
 from workbench.project import edits
 from workbench.project.configs import PRESETS_BY_ID
@@ -75,7 +75,7 @@ def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: s
     told = list(whole_refusals(project, graph, resolve_graph(project, graph)))
     try:
         trained, gain = _trained(study, project) if config.endswith(TRAINED) else (project, None)
-        compute(trained, means, ("verify",))
+        planned = compute(trained, means, ("verify",))
     except Cancelled:
         raise
     except WorkbenchError as error:
@@ -88,11 +88,10 @@ def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: s
         first = (str(error.__cause__ or error).splitlines() or [""])[0]
         problem = told[0].message if told else f"{type(error).__name__}: {first}"
         return empty.model_copy(update={"problem": problem, "warned": bool(told)})
-    return _verified(means_of(study.stage), trained, empty).model_copy(update={"gain_db": gain})
+    return _verified(means, planned, empty).model_copy(update={"gain_db": gain})
 
 
-def _verified(means: Means, project: Project, empty: Cell) -> Cell:
-    planned = plan(project, means.folder, means.cache)
+def _verified(means: Means, planned: Plan, empty: Cell) -> Cell:
     lowered = load_result(LowerResult, means.cache.folder(planned.key("lower")))
     verified = load_result(VerifyResult, means.cache.folder(planned.key("verify")))
     return empty.model_copy(update={

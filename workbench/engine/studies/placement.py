@@ -28,7 +28,7 @@ def run(study: StudyContext) -> None:
 
 def _placement(study: StudyContext, kind: str, choice: TargetChoice) -> DevicePlacement:
     try:
-        npu, cpu = study.stage.toolchain().foreseen(study.stage, choice)
+        npu, cpu = study.stage.device().foreseen(study.stage, choice)
     except WorkbenchError as error:
         said = " ".join(info.message for info in error.infos)
         return DevicePlacement(kind=kind, target=choice.id, problem=said)

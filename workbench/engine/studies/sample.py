@@ -70,7 +70,7 @@ def _values(context: StageContext, number: int, *, with_integers: bool) -> Value
             if value is not None and value.shape == values["float"][name].shape:
                 values["quantized"][name] = value
         if with_integers:
-            values["integer"] = context.toolchain().integers(context, history)
+            values["integer"] = context.device().integers(context, history)
     context.store.keep(_KEPT, "", (key, values))
     return values
 

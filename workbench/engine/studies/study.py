@@ -49,7 +49,9 @@ def run_study(command: RunStudy, stage: StageContext, send: Callable[[Event], No
     study = STUDIES_BY_ID[command.study]
     if study.costs:
         need_estimates(command.project.target.id)
-    key = study_key(study.id, command.project, Path(command.folder), stage.cache, command.options)
+    key = study_key(
+        study.id, command.project, stage.folder, stage.cache, command.options, stage.plan
+    )
 
     def report(done: int, total: int, message: str) -> None:
         send(

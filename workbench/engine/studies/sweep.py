@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.engine.estimates import Estimators, Point, estimators
 from workbench.engine.studies.candidates import compute, means_of
 from workbench.errors import WorkbenchError
-from workbench.pipeline.plan import plan, tool_version
+from workbench.pipeline.plan import tool_version
 from workbench.project import edits
 from workbench.results import VelaTotals
 from workbench.studies.documents import load_study, save_study
@@ -148,8 +148,7 @@ class Sweep:
         same = self._target.facet(own, "quantizer") == self._target.facet(choice, "quantizer")
         project = edits.set_target(context.project, own if same else choice)
         self._study.report(self._done(), len(self._points), f"lowering for {project.target.id}")
-        compute(project, means_of(context), ("lower",))
-        key = plan(project, context.folder, context.cache).key("lower")
+        key = compute(project, means_of(context), ("lower",)).key("lower")
         return tuple(sorted(context.cache.folder(key).glob("delegate_*.tosa")))
 
     def _take(self, place: int, future: Future[Any]) -> None:

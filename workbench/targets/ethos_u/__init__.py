@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.ids import PresetId, StageId, TargetId
 from workbench.project.configs import FormatConfig, PluginConfig, QuantConfig
 from workbench.project.model import RuleKind, TargetChoice
 from workbench.targets.base import Choice, OptionSpec, Variant
@@ -84,7 +85,7 @@ _PLAIN: tuple[OptionSpec, ...] = (
 class EthosU:
     """The row of the target table for Ethos-U."""
 
-    id: str = "ethos-u"
+    id: TargetId = "ethos-u"
     title: str = "Arm Ethos-U"
     variants: tuple[Variant, ...] = tuple(
         Variant(
@@ -95,7 +96,7 @@ class EthosU:
         for f in FAMILIES
         for macs in f.macs
     )
-    stages: tuple[str, ...] = (
+    stages: tuple[StageId, ...] = (
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
         "verify", "run", "package",
     )  # fmt: skip
@@ -103,7 +104,7 @@ class EthosU:
     estimator: str = "workbench.engine.compilers.vela:estimate"
     emulation: str = ""
     config_type: type[Config] = QuantConfig
-    first_config: str = "a8w8"
+    first_config: PresetId = "a8w8"
     places: bool = True
     remedy: str = "Give that module a8w8, or leave it in float."
 

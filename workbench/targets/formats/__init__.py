@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.ids import PresetId, StageId, TargetId
 from workbench.project.configs import FormatConfig, PluginConfig
 from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
 from workbench.targets.base import OptionSpec, Variant
@@ -29,17 +30,17 @@ EMULATED = "emulated, not deployable here"
 class Formats:
     """The row of the target table for emulated number formats."""
 
-    id: str = "formats"
+    id: TargetId = "formats"
     title: str = "Number formats (emulated)"
     variants: tuple[Variant, ...] = (Variant("formats", "Number formats (emulated)"),)
-    stages: tuple[str, ...] = (
+    stages: tuple[StageId, ...] = (
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate",
     )  # fmt: skip
     toolchain: str = "workbench.engine.targets.formats"
     estimator: str = ""
     emulation: str = EMULATED
     config_type: type[Config] = FormatConfig
-    first_config: str = "integer-8"
+    first_config: PresetId = "integer-8"
     places: bool = False
     remedy: str = ""
 

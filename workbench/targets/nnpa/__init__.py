@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, Place
+from workbench.ids import PresetId, StageId, TargetId
 from workbench.project.configs import DynamicConfig, PluginConfig
 from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
 from workbench.targets.base import OptionSpec, Variant
@@ -27,10 +28,10 @@ EMULATED = "emulated on this machine; nothing ran on NNPA"
 class Nnpa:
     """The row of the target table for IBM Telum II's NNPA."""
 
-    id: str = "ibm-nnpa"
+    id: TargetId = "ibm-nnpa"
     title: str = "IBM Telum II NNPA (emulated, exported as ONNX)"
     variants: tuple[Variant, ...] = (Variant("nnpa", "IBM Telum II NNPA (z17)"),)
-    stages: tuple[str, ...] = (
+    stages: tuple[StageId, ...] = (
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
         "verify", "package",
     )  # fmt: skip
@@ -38,7 +39,7 @@ class Nnpa:
     estimator: str = ""
     emulation: str = EMULATED
     config_type: type[Config] = DynamicConfig
-    first_config: str = "int8-dyn"
+    first_config: PresetId = "int8-dyn"
     places: bool = True
     remedy: str = "It is an option of the target: Options… in the window, or workbench target."
 

@@ -6,8 +6,8 @@ from threading import Event, Thread
 
 import pytest
 
-from ui.shared import background
-from ui.shared.background import give_way, window_first
+from ui.state import background
+from ui.state.background import give_way, window_first
 
 
 def test_that_a_thread_beside_the_window_waits_while_the_window_goes_first(

@@ -1,4 +1,4 @@
-"""Work for the graph off the window's thread: the newest order of each topic is done."""
+"""Work off the window's thread: the newest order of each topic is done."""
 
 from __future__ import annotations
 
