@@ -331,5 +331,6 @@ def _on_exception(
         "Something unexpected went wrong in the window.",
         "Your project is kept; save it, and please report this with the details.",
         details=details,
+        code="window-failed",
     )
     workbench.notices.error(problem)

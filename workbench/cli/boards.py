@@ -48,7 +48,9 @@ def _perform(options: argparse.Namespace) -> int:
 
 def _put(options: argparse.Namespace) -> int:
     if options.board is None:
-        raise failure("No board is named.", "Write: workbench boards BOARD --put PROJECT.")
+        raise failure(
+            "No board given.", "Run: workbench boards BOARD --put PROJECT.", code="board-not-given"
+        )
     path: Path = options.put
     project = boards.put(store.load(path), options.board, path.absolute().parent, options.device)
     store.save(project, path)

@@ -59,9 +59,16 @@ def _params(text: str | None) -> dict[str, Any] | None:
     try:
         made = json.loads(text)
     except ValueError as error:
-        raise failure(f"--params is not JSON: {error}.", where=place) from error
+        raise failure(
+            f"--params is not JSON: {error}.", where=place, code="params-not-json"
+        ) from error
     if not isinstance(made, dict):
-        raise failure("--params is not an object.", 'Write {"width": 8, ...}.', place)
+        raise failure(
+            "--params is not an object.",
+            'Example: {"width": 8, ...}.',
+            place,
+            code="params-not-object",
+        )
     return made
 
 

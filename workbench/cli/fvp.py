@@ -91,8 +91,9 @@ def _placement(text: str) -> tuple[Wanted, int]:
         return "address", int(text, 16)
     except ValueError as error:
         raise failure(
-            f"--placement wants {', '.join(_PLACEMENTS)} or an address such as 0x62000000: "
-            f"{text!r}."
+            f"--placement must be {', '.join(_PLACEMENTS)} or an address such as "
+            f"0x62000000, not {text!r}.",
+            code="placement-invalid",
         ) from error
 
 
@@ -208,7 +209,9 @@ def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:
     from workbench.deploy.simulators.run import Job, ones, read_samples
 
     if options.timeout <= 0:
-        raise failure("--timeout wants seconds, more than 0.")
+        raise failure(
+            "--timeout must be a number of seconds greater than 0.", code="timeout-invalid"
+        )
     device, program = device_of(options.target), read_program(options.program)
     specs, notes = program.description["inputs"], list[str]()
     if options.inputs:
@@ -222,6 +225,7 @@ def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:
             f"No simulator for {device.target}: {device.simulator.binary} was not found.",
             discovery.how_to_get(device.simulator),
             Place(kind="tool", id=device.simulator.binary),
+            code="simulator-not-installed",
         )
     job = Job(
         installed, read_runner(options.elf), program, device, samples,
@@ -244,6 +248,7 @@ def read_program(path: Path) -> Program:
         raise failure(
             f"{path} cannot be read: {error.strerror or error}.",
             where=Place(kind="file", id=str(path)),
+            code="file-unreadable",
         ) from error
 
 
@@ -271,8 +276,9 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise failure(
-            f"The folder {folder} cannot be made: {error.strerror or error}.",
+            f"The folder {folder} cannot be created: {error.strerror or error}.",
             where=Place(kind="file", id=str(folder)),
+            code="folder-not-writable",
         ) from error
 
 
@@ -322,7 +328,10 @@ def _set(options: argparse.Namespace) -> int:
         family, _, path = text.partition("=")
         if family not in SIMULATORS_BY_FAMILY or not path:
             known = ", ".join(SIMULATORS_BY_FAMILY)
-            raise failure(f"--simulator wants FAMILY=PATH, with one of {known}: {text!r}.")
+            raise failure(
+                f"--simulator must be FAMILY=PATH with FAMILY one of {known}, not {text!r}.",
+                code="simulator-argument-invalid",
+            )
         simulators[family] = str(Path(path).expanduser().absolute())
     runners = tuple(str(read_runner(Path(p).expanduser().absolute()).path) for p in options.runner)
     settings = settings.model_copy(update={

@@ -60,11 +60,12 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise failure(f"{path} is not there.") from error
+        raise failure(f"{path} does not exist.", code="file-missing") from error
     except OSError as error:
         raise failure(
             f"{path.name} cannot be read: {error.strerror or error}.",
             where=Place(kind="file", id=path.name),
+            code="file-unreadable",
         ) from error
 
 

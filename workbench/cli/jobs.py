@@ -125,9 +125,10 @@ class Job:
         stage = event.stage or (command.until if isinstance(command, RunUntil) else "")
         info = ErrorInfo(
             message=event.sentence,
-            hint="Finished stages are kept; run again to continue.",
+            hint="Finished stages stay in the cache. Run again to continue.",
             where=Place(kind="stage", id=stage),
             details="\n".join(self._tail),
+            code="engine-ended",
         )
         failed = StageFailed(job=command.job, stage=stage, key="", elapsed_s=0.0, infos=(info,))
         self.events.append(failed)

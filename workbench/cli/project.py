@@ -119,9 +119,13 @@ def _new(options: argparse.Namespace) -> int:
     if options.recipe:
         return _begin(options)
     if path.exists() and not options.force:
-        raise failure(f"{path} exists already.", "Add --force to overwrite it.")
+        raise failure(f"{path} already exists.", "Add --force to overwrite it.", code="file-exists")
     if not options.model:
-        raise failure("No model is named.", "Add --model, --recipe, or --aot for a command line.")
+        raise failure(
+            "No model given.",
+            "Add --model, --recipe, or --aot with a command line.",
+            code="model-not-given",
+        )
     project = _made(options, path)
     infos = [p.info for p in problems(project, path.absolute().parent, None) if p.level == "error"]
     if infos:
@@ -197,7 +201,12 @@ def _data(options: argparse.Namespace, spec: str | None) -> DataSource | None:
         return DataSource(spec=spec)
     if options.sequence is not None and options.sequence < 1:
         where = Place(kind="option", id="calibration.tokens.length")
-        raise failure("A sequence has at least one token.", "Give --sequence 64.", where)
+        raise failure(
+            "A sequence needs at least one token.",
+            "Example: --sequence 64.",
+            where,
+            code="sequence-too-short",
+        )
     length = {"length": options.sequence} if options.sequence is not None else {}
     return DataSource(spec=spec, tokens=Tokenization(tokenizer=options.tokenizer, **length))
 
@@ -212,7 +221,9 @@ def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:
     elif options.target:
         made = TargetChoice(id=options.target)
     else:
-        raise failure("Neither a target nor a board is named.", "Add --target or --board.")
+        raise failure(
+            "No target or board given.", "Add --target or --board.", code="target-not-given"
+        )
     choice = TargetChoice(id=made.id, options={**made.options, **given})
     return with_options(choice, options.option, folder)
 
@@ -224,7 +235,9 @@ def _shape(text: str) -> tuple[int, ...]:
         sizes = ()
     if not sizes or min(sizes) < 1:
         where = Place(kind="option", id="model.input_shapes")
-        raise failure(f"{text!r} is not a shape.", "Write 1x3x224x224.", where)
+        raise failure(
+            f"{text!r} is not a shape.", "Example: 1x3x224x224.", where, code="shape-invalid"
+        )
     return sizes
 
 
@@ -250,8 +263,11 @@ def _check(options: argparse.Namespace) -> int:
     print_infos(errors)
     print_infos([p.info for p in found if p.level == "warning"], "warning")
     if graph is None:
-        note = ErrorInfo(message="Rules were not matched: the model has not been exported yet.",
-                         hint=f"Run: workbench run {options.project} --until export")  # fmt: skip
+        note = ErrorInfo(
+            message="Rules were not checked: the model has not been exported yet.",
+            hint=f"Run: workbench run {options.project} --until export",
+            code="rules-not-checked",
+        )
         print_infos([note], "note")
     print("Invalid." if errors else f"Valid: {project.name} for {project.target.id}.")
     return EXIT_USAGE if errors else EXIT_DONE

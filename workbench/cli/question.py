@@ -42,9 +42,10 @@ def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
                 raise
         if not answer.is_file():
             raise failure(
-                f"The process that computes ended with exit code {code} and no answer.",
-                "What it said stands above.",
+                f"The engine process ended with exit code {code} without a result.",
+                "See its output above.",
                 Place(kind="tool", id=f"engine.array_jobs.{name}"),
+                code="engine-job-ended",
             )
         found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if "infos" in found:
@@ -99,11 +100,18 @@ def _read(path: Path) -> list[Any]:
     try:
         jobs = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise failure(f"{path} cannot be read: {error.strerror}.", where=place) from error
+        raise failure(
+            f"{path} cannot be read: {error.strerror}.", where=place, code="file-unreadable"
+        ) from error
     except ValueError as error:
-        raise failure(f"{path} is not JSON: {error}.", where=place) from error
+        raise failure(f"{path} is not JSON: {error}.", where=place, code="jobs-not-json") from error
     if not isinstance(jobs, list):
-        raise failure(f"{path} is not a list of jobs.", "Write [{...}, {...}].", place)
+        raise failure(
+            f"{path} is not a list of jobs.",
+            "Example: [{...}, {...}].",
+            place,
+            code="jobs-not-list",
+        )
     return jobs
 
 

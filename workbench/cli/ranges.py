@@ -91,9 +91,10 @@ def _needed(options: argparse.Namespace) -> tuple[Project, CalibrateResult, Mapp
     project, found, path = _calibrated(options)
     if found is None:
         raise failure(
-            "The project has not been calibrated as it stands.",
+            "No calibration for the current project.",
             f"Run: workbench run {options.project} --until calibrate",
             Place(kind="stage", id="calibrate"),
+            code="calibration-outdated",
         )
     return project, found, load_arrays(path)
 
@@ -177,7 +178,8 @@ def _refuse_weight(name: str, found: CalibrateResult | None) -> None:
     rows = found.ranges if found is not None else ()
     if any(row.node == name and row.kind == "weight" for row in rows):
         what, _, instead = WEIGHT_REFUSAL.partition(". ")
-        raise failure(f"{what}.", instead, Place(kind="tensor", id=name))
+        place = Place(kind="tensor", id=name)
+        raise failure(f"{what}.", instead, place, code="range-of-weight")
 
 
 def _unknown(name: str, found: CalibrateResult) -> Exception:
@@ -187,7 +189,10 @@ def _unknown(name: str, found: CalibrateResult) -> Exception:
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"Did you mean {', '.join(close)}?" if close else "workbench ranges PROJECT lists them."
     return failure(
-        f"No quantized activation is called {name}.", hint, Place(kind="tensor", id=name)
+        f"No quantized activation {name}.",
+        hint,
+        Place(kind="tensor", id=name),
+        code="activation-unknown",
     )
 
 
@@ -209,8 +214,12 @@ def _free(options: argparse.Namespace) -> int:
     gone = [m for m in project.range_methods if (m.scope, m.match) == wanted]
     if not gone:
         known = ", ".join(m.place for m in project.range_methods) or "none"
-        raise failure("No method was chosen for that.", f"Methods: {known}.",
-                      Place(kind="module", id=wanted[1]))  # fmt: skip
+        raise failure(
+            f"No method is set for {wanted[1]}.",
+            f"Set for: {known}.",
+            Place(kind="module", id=wanted[1]),
+            code="range-method-not-set",
+        )
     return _save(options, edits.drop_methods(project, gone))
 
 

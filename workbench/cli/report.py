@@ -36,6 +36,7 @@ def _perform(options: argparse.Namespace) -> int:
         raise failure(
             f"{options.out} cannot be written: {error.strerror or error}.",
             where=Place(kind="file", id=options.out.name),
+            code="report-not-writable",
         ) from error
     if options.json:
         print_json({"path": str(options.out.absolute()), "bytes": len(text.encode())})

@@ -76,7 +76,9 @@ def _write(options: argparse.Namespace) -> int:
         options.file.write_text(text)
     except OSError as error:
         place = Place(kind="file", id=str(options.file))
-        raise failure(f"The file cannot be written: {error.strerror}.", where=place) from error
+        raise failure(
+            f"The file cannot be written: {error.strerror}.", where=place, code="file-not-writable"
+        ) from error
     if options.json:
         print_json({"file": str(options.file), "pass_args": args})
     else:
@@ -223,8 +225,9 @@ def _config(text: str, project: Project, folder: Path, role: PluginRole) -> str 
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise failure(
-            f"The config is not valid: {place}: {first['msg']}.",
+            f"Invalid config: {place}: {first['msg']}.",
             where=Place(kind="option", id="config"),
+            code="config-invalid",
         ) from error
 
 
@@ -237,9 +240,13 @@ def _of_plugin(
     if len(found) == 1:
         return found[0]
     if found:
-        raise failure(f"Several plug-ins have a {role} {text}.", f"Write {' or '.join(found)}.")
+        raise failure(
+            f"Several plug-ins have a {role} {text}.",
+            f"Use {' or '.join(found)}.",
+            code="plugin-item-ambiguous",
+        )
     known = ", ".join([*others, *(item.name for item in items)]) or "none; add a plug-in first"
-    raise failure(f"There is no {role} named {text!r}.", f"Known: {known}.")
+    raise failure(f"Unknown {role} {text!r}.", f"Known: {known}.", code="plugin-item-unknown")
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -255,7 +262,7 @@ def _add(options: argparse.Namespace) -> int:
                 if (r.kind, r.match, r.config) == (kind, match, config))  # fmt: skip
     refusal = target_of(project.target.id).refusal(project.target, changed.config_of(rule), kind)
     if refusal:
-        raise failure(refusal, where=Place(kind="rule", id=rule.id))
+        raise failure(refusal, where=Place(kind="rule", id=rule.id), code="rule-not-supported")
     if options.position is not None:
         changed = edits.move_rule(changed, rule.id, options.position)
     return _save(options, changed)

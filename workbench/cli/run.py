@@ -76,12 +76,13 @@ def _run(options: argparse.Namespace) -> int:
         raise WorkbenchError(errors)
     options.until = options.until or target_of(project.target.id).stages[-1]
     if options.out and options.until != "package":
-        raise failure("--out needs the stage package.", "Leave out --until.")
+        raise failure("--out needs the package stage.", "Remove --until.", code="option-conflict")
     if options.out and "package" not in target_of(project.target.id).stages:
         raise failure(
-            "The target makes no program to copy: its numbers are emulated.",
-            "Leave out --out; the figures are printed.",
+            "The target is emulated and has no program to copy.",
+            "Remove --out. The results are printed.",
             Place(kind="option", id="target.id"),
+            code="target-without-program",
         )
     with opened_cache(options) as cache:
         reports = _reports_from_cache(project, folder, cache, options)
@@ -178,6 +179,7 @@ def _copy(source: Path, target: Path) -> None:
     except OSError as error:
         raise failure(
             f"The deliverables could not be copied: {error.strerror or error}.",
-            "They are kept in the cache; choose another folder.",
+            "They stay in the cache. Choose another folder.",
             Place(kind="file", id=str(target)),
+            code="deliverables-not-writable",
         ) from error

@@ -48,10 +48,11 @@ def _ranges(project: Project, folder: Path) -> dict[str, tuple[float, float]]:
     stage = plan(project, folder, cache).of("calibrate")
     if project.range_methods and stage.state != "cached":
         raise failure(
-            "The script writes the numbers that the chosen methods give, and the project has not "
-            "been calibrated as it stands.",
+            "The script contains calibrated ranges, and there is no calibration for the "
+            "current project.",
             "Run: workbench run PROJECT --until calibrate",
             Place(kind="stage", id="calibrate"),
+            code="calibration-outdated",
         )
     return read_chosen(project, cache.folder(stage.key), RangeTaker())[0]
 
@@ -79,7 +80,9 @@ def _script(options: argparse.Namespace) -> int:
     try:
         write_atomically(options.out, text.encode())
     except OSError as error:
-        raise failure(f"{options.out} cannot be written: {error.strerror}.") from error
+        raise failure(
+            f"{options.out} cannot be written: {error.strerror}.", code="file-not-writable"
+        ) from error
     if options.json:
         print_json({"script": str(options.out), "commands": commands})
         return EXIT_DONE

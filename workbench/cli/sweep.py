@@ -116,8 +116,9 @@ def _budgets(options: argparse.Namespace, project: Project, folder: Path) -> int
     given += ["--targets"] if options.targets else []
     if given:
         raise failure(
-            f"--sram-budgets chooses its points itself; {given[0]} does not go with it.",
-            "Leave one of them out.",
+            f"--sram-budgets sets its own points and cannot be combined with {given[0]}.",
+            "Remove one of them.",
+            code="option-conflict",
         )
     present = target_of(project.target.id).complete(project.target, folder)
     return _run("budget", options, project, folder, sweep.asked(present))

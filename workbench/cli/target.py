@@ -42,9 +42,10 @@ def with_options(choice: TargetChoice, given: Sequence[str], folder: Path) -> Ta
         name, is_set, value = text.partition("=")
         if name not in specs or not is_set:
             raise failure(
-                f"{text!r} sets no option of {choice.id}.",
-                f"Write NAME=VALUE; known: {', '.join(specs)}.",
+                f"{text!r} is not an option of {choice.id}.",
+                f"Write NAME=VALUE. Known: {', '.join(specs)}.",
                 Place(kind="option", id=f"target.{name}"),
+                code="target-option-invalid",
             )
         options[name] = _value(specs[name], value)
     made = TargetChoice(id=choice.id, options=options)

@@ -97,18 +97,26 @@ def read(path: Path) -> Board:
     where = Place(kind="file", id=path.name)
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise failure(f"{path.name} is too large to describe a board.", where=where)
+            raise failure(
+                f"{path.name} is too large for a board file.",
+                where=where,
+                code="board-file-too-large",
+            )
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise failure(
             f"The board {path.name} cannot be read: {error.strerror or error}.",
-            "Correct the path, or choose another board.", where,
-        ) from error  # fmt: skip
+            "Correct the path or choose another board.",
+            where,
+            code="board-unreadable",
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise failure(
             f"{path.name} is not TOML: {error}.",
-            "A board of the program can be copied to begin with.", where,
-        ) from None  # fmt: skip
+            "Copy a supplied board file as a starting point.",
+            where,
+            code="board-not-toml",
+        ) from None
     try:
         return Board.model_validate(raw)
     except ValidationError as error:
@@ -131,13 +139,16 @@ def _translated(name: str, problem: object) -> ErrorInfo:
     parts = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem["loc"]]
     key = "".join(parts).lstrip(".") or "the file"
     hint = {
-        "missing": "Every figure needs its source; a board of the program shows how.",
+        "missing": "Every figure needs its source. See a supplied board file for an example.",
         "extra_forbidden": "Remove the key, or correct its name.",
     }.get(str(problem["type"]), "")
     if key.endswith("kind"):
-        hint = "sram, flash (MRAM and RRAM too) or dram."
+        hint = "Use sram, flash (also for MRAM and RRAM) or dram."
     return ErrorInfo(
-        message=f"{name}, {key}: {problem['msg']}.", hint=hint, where=Place(kind="file", id=name)
+        message=f"{name}, {key}: {problem['msg']}.",
+        hint=hint,
+        where=Place(kind="file", id=name),
+        code="board-invalid",
     )
 
 
@@ -182,9 +193,11 @@ def _npu(board: Board, device: str, *, asked: bool) -> Npu:
     if found is None and asked:
         known = ", ".join(d for npu in board.npu for d in npu.devices)
         raise failure(
-            f"{board.title} has no {device}.", f"It has {known}.",
+            f"{board.title} has no device {device}.",
+            f"Available: {known}.",
             Place(kind="option", id="target.id"),
-        )  # fmt: skip
+            code="board-device-unknown",
+        )
     return found or board.npu[0]
 
 
@@ -215,9 +228,10 @@ def lacking(board: Board, choice: TargetChoice, folder: Path) -> list[ErrorInfo]
     where = Place(kind="option", id="target.options.memory_mode")
     return [
         ErrorInfo(
-            message=f"{mode} keeps {what} in {words}, and {board.title} has none.",
-            hint=f"It has {_words(board)}; choose another memory mode or board.",
+            message=f"{mode} places {what} in {words}, but {board.title} has none.",
+            hint=f"{board.title} has {_words(board)}. Choose another memory mode or board.",
             where=where,
+            code="board-memory-missing",
         )
         for words, kinds, what in needs
         if not any(memory.kind in kinds for memory in board.memory)
@@ -259,7 +273,12 @@ def oddities(project: Project, folder: Path) -> Iterator[ErrorInfo]:
         return
     where = Place(kind="option", id="target.id")
     for sentence in sentences:
-        yield ErrorInfo(message=sentence, hint="Choose the board again to set it.", where=where)
+        yield ErrorInfo(
+            message=sentence,
+            hint="Select the board again to restore its settings.",
+            where=where,
+            code="board-target-differs",
+        )
 
 
 def placed(project: Project, folder: Path) -> tuple[Board, TargetChoice] | None:

@@ -81,11 +81,15 @@ def _comparison(name: str, sign: str, value: str, numbers: Numbers) -> Test:
     values = known.get(name.lower())
     if values is None:
         there = ", ".join(sorted(numbers)) or "none yet; run an evaluation first"
-        raise failure(f"There is no number called '{name}'.", f"Numbers to compare: {there}.")
+        raise failure(
+            f"Unknown metric '{name}'.", f"Available metrics: {there}.", code="query-metric-unknown"
+        )
     try:
         limit = float(value)
     except ValueError as error:
-        raise failure(f"'{value}' is not a number.", "Write for example sqnr<20.") from error
+        raise failure(
+            f"'{value}' is not a number.", "Example: sqnr<20.", code="query-value-invalid"
+        ) from error
     compare = _SIGNS[sign]
     return lambda node: node.id in values and compare(values[node.id], limit)
 

@@ -201,8 +201,13 @@ class GraphSnapshot:
         """Return the node of that id; a ``WorkbenchError`` if there is none."""
         found = self.nodes_by_id.get(node_id)
         if found is None:
-            message = f"There is no operation '{node_id}' at level {self.level}."
-            raise failure(message, "Choose one of the graph.", Place(kind="node", id=node_id))
+            message = f"No operator '{node_id}' at level {self.level}."
+            raise failure(
+                message,
+                "Choose an operator of the graph.",
+                Place(kind="node", id=node_id),
+                code="node-unknown",
+            )
         return found
 
     def producers(self, node_id: str) -> tuple[Node, ...]:
@@ -229,22 +234,33 @@ class GraphSnapshot:
                 that a newer version wrote.
         """
         place = Place(kind="file", id=path.name)
-        hint = "Run the stage again to make a new one."
+        hint = "Run the stage again to recreate it."
         try:
             with collection_paused():
                 raw = json.loads(path.read_text(encoding="utf-8"))
             version = raw["version"] if raw["format"] == FORMAT else 0
             if version > VERSION:
                 message = f"The graph was written by a newer version (format {version})."
-                raise failure(message, "Update the program, or run the stage again.", place)
+                raise failure(
+                    message,
+                    "Update the program or run the stage again.",
+                    place,
+                    code="graph-version-newer",
+                )
             if version < VERSION:
-                raise failure("The file is not a graph this version can read.", hint, place)
+                raise failure(
+                    "Unsupported graph file version.", hint, place, code="graph-version-older"
+                )
             with collection_paused():
                 return _decode(raw)
         except OSError as error:
-            raise failure("The graph cannot be read.", hint, place, str(error)) from error
+            raise failure(
+                "The graph file cannot be read.", hint, place, str(error), code="graph-unreadable"
+            ) from error
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise failure("The graph file is damaged.", hint, place, repr(error)) from error
+            raise failure(
+                "The graph file is damaged.", hint, place, repr(error), code="graph-damaged"
+            ) from error
 
 
 class _Table(dict[T, int]):

@@ -68,9 +68,10 @@ class History:
                 unread += 1
         if unread and self.problem is None:
             self.problem = ErrorInfo(
-                message=f"{unread} runs of the history were written by another version.",
-                hint="They stay in the file and are not shown.",
+                message=f"{unread} runs were written by another version of the program.",
+                hint="They stay in the file but are not listed.",
                 where=self._place(),
+                code="history-runs-unsupported",
             )
         return found
 
@@ -85,7 +86,10 @@ class History:
             return found[number]
         known = f"1 to {max(found)}" if found else "none yet"
         raise failure(
-            f"There is no run {number}.", f"Runs: {known}.", Place(kind="option", id="run")
+            f"No run {number} in the history.",
+            f"Runs: {known}.",
+            Place(kind="option", id="run"),
+            code="run-unknown",
         )
 
     def record(self, run: Run) -> Run:
@@ -134,11 +138,14 @@ class History:
             error, sqlite3.OperationalError
         )
         what = "is damaged" if damaged else "cannot be written"
+        code = "history-damaged" if damaged else "history-not-writable"
         self.problem = ErrorInfo(
-            message=f"The history {self.path.name} {what}; new runs are kept until you close.",
+            message=f"The history {self.path.name} {what}. New runs are lost when you close the "
+            "program.",
             hint="Move the damaged file away." if damaged else "Make the folder writable.",
             where=self._place(),
             details=str(error),
+            code=code,
         )
         with contextlib.suppress(sqlite3.Error):
             self._rows.close()

@@ -183,6 +183,7 @@ class Cache:
 def _no_room(root: Path, error: OSError) -> Exception:
     return failure(
         f"A result could not be written to the cache: {error.strerror or error}.",
-        f"Make room in {root.name}, or set {CACHE_VARIABLE} to another folder. "
-        "Finished stages are kept.",
+        f"Free space in {root.name}, or set {CACHE_VARIABLE} to another folder. "
+        "Finished stages stay in the cache.",
+        code="cache-not-writable",
     )

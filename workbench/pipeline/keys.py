@@ -59,8 +59,9 @@ class Digests:
         except OSError as error:
             raise failure(
                 f"{path.name} cannot be read: {error.strerror or error}.",
-                "Correct the path, or put the file back.",
+                "Correct the path or restore the file.",
                 Place(kind="file", id=path.name),
+                code="file-unreadable",
             ) from error
         self._known[name] = (size, mtime, digest)
         self._changed = True

@@ -120,12 +120,13 @@ def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
             continue
         refusal = target.refusal(project.target, project.config_of(rule), rule.kind)
         if rule.keeps_off and rule.kind in {"io", "finder"}:
-            refusal = "only operators, modules and nodes that are named can be kept off the NPU."
+            refusal = "only named operators, modules and nodes can be kept off the NPU."
         if refusal:
             yield ErrorInfo(
                 message=f"{rule_name(rule)}: {refusal}",
-                hint="Choose another config for the rule, or switch it off.",
+                hint="Choose another config for the rule or disable it.",
                 where=Place(kind="rule", id=rule.id),
+                code="rule-not-supported",
             )
 
 
@@ -134,15 +135,17 @@ def _warnings(
 ) -> Iterator[ErrorInfo]:
     if project.calibration is None:
         yield ErrorInfo(
-            message="There is no calibration data: ranges come from the example input alone.",
-            hint="Name a data set; a hundred typical samples are enough.",
+            message="No calibration data: ranges come from the example input only.",
+            hint="Choose a data set. About a hundred typical samples are enough.",
             where=Place(kind="option", id="calibration"),
+            code="calibration-missing",
         )
     if not any(rule.enabled for rule in project.rules):
         yield ErrorInfo(
-            message="There is no rule: nothing will be quantized.",
-            hint="Assign a8w8 to the whole model to begin with.",
+            message="No rules: nothing will be quantized.",
+            hint="Assign a8w8 to the whole model to start.",
             where=Place(kind="option", id="rules"),
+            code="rules-missing",
         )
     if graph is None:
         return
@@ -169,6 +172,7 @@ def _rule_warnings(rule: Rule, resolution: Resolution) -> Iterator[ErrorInfo]:
             message=f"{rule_name(rule)} matches nothing in the model.",
             hint=_nearest(rule, resolution),
             where=where,
+            code="rule-unmatched",
         )
     elif not count.wins:
         stronger = sorted({
@@ -176,9 +180,11 @@ def _rule_warnings(rule: Rule, resolution: Resolution) -> Iterator[ErrorInfo]:
             if e.rule and rule.id in e.overridden
         })  # fmt: skip
         yield ErrorInfo(
-            message=f"{rule_name(rule)} has no effect: {', '.join(stronger)} wins everywhere.",
-            hint="Move it up, or remove it.",
+            message=f"{rule_name(rule)} has no effect: {', '.join(stronger)} overrides it "
+            "everywhere.",
+            hint="Move it up or remove it.",
             where=where,
+            code="rule-overridden",
         )
 
 
@@ -199,8 +205,10 @@ def lost_ranges(
             yield ErrorInfo(
                 message=f"The fixed range of {fixed.tensor} has no effect: "
                 "the model has no such tensor.",
-                hint="It was renamed or removed; free its range, or fix that of another tensor.",
+                hint="The tensor was renamed or removed. Unpin its range or pin another tensor's "
+                "range.",
                 where=Place(kind="tensor", id=fixed.tensor),
+                code="fixed-range-lost",
             )
     for chosen in (each for each in project.range_methods if each.scope != "all"):
         is_tensor = chosen.scope == "tensor"
@@ -209,8 +217,9 @@ def lost_ranges(
             yield ErrorInfo(
                 message=f"The method for the range of {chosen.place} has no effect: "
                 f"the model has no such {'tensor' if is_tensor else 'module'}.",
-                hint="It was renamed or removed; take the choice back on Ranges, page Chosen.",
+                hint="It was renamed or removed. Reset the choice in Ranges, page Chosen.",
                 where=Place(kind="tensor" if is_tensor else "module", id=chosen.match),
+                code="range-method-lost",
             )
 
 
@@ -235,13 +244,15 @@ def _nearest(rule: Rule, resolution: Resolution) -> str:
     import difflib
 
     if rule.kind in PLUGIN_KINDS:
-        return "What it takes is decided by the plug-in's code."
+        return "The plug-in's code decides what matches."
     names = {
         "module_name": [name for name in resolution.modules if name],
         "node_name": list(resolution.nodes),
     }.get(rule.kind, [])
     close = difflib.get_close_matches(rule.match, names, n=3, cutoff=0.5)
-    return f"Did you mean {', '.join(close)}?" if close else "Names are exact; no wildcards."
+    return (
+        f"Did you mean {', '.join(close)}?" if close else "Names match exactly, without wildcards."
+    )
 
 
 def _target_warnings(
@@ -260,4 +271,5 @@ def _target_warnings(
                 message=f"{rule_name(rule)}: {text}",
                 hint=target.remedy,
                 where=Place(kind="rule", id=rule.id),
+                code="rule-warning",
             )

@@ -43,8 +43,10 @@ def board_file(name: str, folder: Path) -> Path:
     known = listed()
     if name not in known:
         raise failure(
-            f"There is no board {name!r}.",
-            f"Known: {', '.join(known)}. Own ones lie in {own_folder()}, or beside the project.",
+            f"Unknown board {name!r}.",
+            f"Known: {', '.join(known)}. Your own boards are in {own_folder()} or beside "
+            "the project.",
             Place(kind="option", id="board"),
+            code="board-unknown",
         )
     return known[name]

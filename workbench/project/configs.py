@@ -168,13 +168,15 @@ def integers_of(config: Config | None) -> QuantConfig | None:
     """
     if isinstance(config, DynamicConfig):
         raise failure(
-            f"{config.label} takes its ranges at every call; here they are needed beforehand.",
+            f"{config.label} computes its ranges at run time; this target needs calibrated ranges.",
             "Choose a config with calibrated ranges for the rule.",
+            code="config-dynamic-not-supported",
         )
     if isinstance(config, FormatConfig):
         raise failure(
-            f"{config.label} is a number format, and those are emulated only.",
-            "Choose the target Number formats, or a config of integers for the rule.",
+            f"{config.label} is a number format, which is only emulated.",
+            "Choose the target Number formats, or an integer config for the rule.",
+            code="config-format-not-supported",
         )
     return config
 

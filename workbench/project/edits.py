@@ -61,7 +61,10 @@ def find_rule(project: Project, rule_id: str) -> Rule:
             return rule
     known = ", ".join(rule.id for rule in project.rules) or "none"
     raise failure(
-        f"There is no rule {rule_id}.", f"Rules: {known}.", Place(kind="rule", id=rule_id)
+        f"No rule {rule_id}.",
+        f"Rules: {known}.",
+        Place(kind="rule", id=rule_id),
+        code="rule-unknown",
     )
 
 
@@ -183,7 +186,11 @@ def withdraw_plugin(project: Project, plugin: str) -> Project:
     """
     if plugin not in project.plugins:
         known = ", ".join(project.plugins) or "none"
-        raise failure(f"The project has no plug-in {plugin}.", f"It has: {known}.")
+        raise failure(
+            f"The project does not use the plug-in {plugin}.",
+            f"Plug-ins of the project: {known}.",
+            code="plugin-not-in-project",
+        )
     return revise(project, plugins=tuple(p for p in project.plugins if p != plugin))
 
 
@@ -201,8 +208,9 @@ def fix_range(project: Project, tensor: str, minimum: float, maximum: float) -> 
     if fault := range_fault(minimum, maximum):
         raise failure(
             f"{fault[:1].upper()}{fault[1:]}.",
-            "A range holds zero, and its minimum is below its maximum.",
+            "A range must contain zero, with its minimum below its maximum.",
             Place(kind="tensor", id=tensor),
+            code="fixed-range-invalid",
         )
     new = FixedRange(tensor=tensor, minimum=minimum, maximum=maximum)
     fixed = {**{known.tensor: known for known in project.ranges}, tensor: new}
@@ -235,8 +243,12 @@ def free_ranges(project: Project, tensors: Iterable[str]) -> Project:
     if unknown := sorted(gone - chosen):
         known = ", ".join(sorted(chosen)) or "none"
         where = Place(kind="tensor", id=unknown[0])
-        raise failure(f"Nothing is chosen for the range of {unknown[0]} itself.",
-                      f"Chosen: {known}.", where)  # fmt: skip
+        raise failure(
+            f"No range or method is set for {unknown[0]}.",
+            f"Set for: {known}.",
+            where,
+            code="range-method-unknown",
+        )
     methods = (m for m in project.range_methods if m.scope != "tensor" or m.match not in gone)
     ranges = tuple(r for r in project.ranges if r.tensor not in gone)
     return revise(project, ranges=ranges, range_methods=tuple(methods))
@@ -273,7 +285,11 @@ def restore_samples(project: Project, indices: Iterable[int]) -> Project:
 def _calibration_of(project: Project) -> DataSource:
     if project.calibration is None:
         where = Place(kind="option", id="calibration")
-        raise failure("There is no calibration data to leave samples out of.", where=where)
+        raise failure(
+            "No calibration data, so there are no samples to leave out.",
+            where=where,
+            code="calibration-absent",
+        )
     return project.calibration
 
 

@@ -38,7 +38,11 @@ def keep_query(project: Project, text: str) -> Project:
     if any(query.text == text for query in notes.queries):
         return project
     if len(notes.queries) >= QUERIES_AT_MOST:
-        raise failure(f"{QUERIES_AT_MOST} searches are kept already.", "Forget one of them first.")
+        raise failure(
+            f"The limit of {QUERIES_AT_MOST} saved searches is reached.",
+            "Delete one first.",
+            code="saved-searches-full",
+        )
     kept = (*notes.queries, SavedQuery(text=text))
     return _noted(project, notes.model_copy(update={"queries": kept}))
 

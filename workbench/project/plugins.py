@@ -83,12 +83,20 @@ def items_of(plugin: str, folder: Path) -> tuple[PluginItem, ...]:
         state = None
     if path is None or state is None:
         raise failure(
-            f"The plug-in {plugin} is not there.", "Correct its path, or install it.", where
+            f"The plug-in {plugin} does not exist.",
+            "Correct its path or install it.",
+            where,
+            code="plugin-missing",
         )
     found = _read(path, state.st_mtime_ns, state.st_size)
     if isinstance(found, str):
         message = f"The plug-in {Path(plugin).name} cannot be read: {found}"
-        raise failure(message, "The README says what a plug-in holds: How to add.", where)
+        raise failure(
+            message,
+            "The guide describes the contents of a plug-in.",
+            where,
+            code="plugin-unreadable",
+        )
     return tuple(PluginItem(role, f"{plugin}:{name}", title) for role, name, title in found)
 
 
@@ -125,8 +133,9 @@ def _absent(role: PluginRole, reference: str, folder: Path, where: Place) -> Ite
         table = next(table for table, of in TABLES.items() if of == role)
         yield ErrorInfo(
             message=f"The plug-in {Path(plugin).name} has no {role} {name}.",
-            hint=f"It has: {', '.join(known)}." if known else f"It has no list {table}.",
+            hint=f"Available: {', '.join(known)}." if known else f"It has no list {table}.",
             where=where,
+            code="plugin-item-unknown",
         )
 
 

@@ -62,11 +62,13 @@ class Recipe:
         chosen = []
         for name, given, offered in (("mode", mode, self.modes), ("scope", scope, self.scopes)):
             if given and given not in offered:
-                known = f"It has {', '.join(offered)}." if offered else "It has none."
+                known = f"Available: {', '.join(offered)}." if offered else "It has none."
                 raise failure(
-                    f"The recipe {self.title} has no {name} {given!r}.", known,
+                    f"The recipe {self.title} has no {name} {given!r}.",
+                    known,
                     Place(kind="option", id=name),
-                )  # fmt: skip
+                    code="recipe-option-unknown",
+                )
             chosen.append(given or next(iter(offered), ""))
         if not self.modes:
             return self.rules
@@ -106,9 +108,11 @@ def begin(
     there = [file.name for file in (path, *made) if file.exists()]
     if there and not overwrite:
         raise failure(
-            f"{', '.join(there)} exists already.", "Choose another name or folder.",
+            f"{', '.join(there)} already exists.",
+            "Choose another name or folder.",
             Place(kind="file", id=str(path)),
-        )  # fmt: skip
+            code="file-exists",
+        )
     project = _project(recipe, path.stem, code, beside)
     for kind, match, config in rules:
         project = edits.assign(project, kind, match, config)
@@ -119,6 +123,7 @@ def begin(
         raise failure(
             f"{path.parent} cannot be written: {error.strerror or error}.",
             where=Place(kind="file", id=str(path.parent)),
+            code="folder-not-writable",
         ) from error
     save(project, path)
     return project

@@ -54,15 +54,18 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
     where = Place(kind="option", id=option)
     if not colon or not attribute.isidentifier() or not head:
         raise failure(
-            f"{spec!r} names no callable.",
+            f"{spec!r} does not name a callable.",
             "Write FILE.py:name or package.module:name.",
             where,
+            code="callable-not-named",
         )
     if head.endswith(".py"):
         return Reference("file", absolute(folder, head), "", attribute)
     if all(part.isidentifier() for part in head.split(".")):
         return Reference("package", _package_file(head), head, attribute)
-    raise failure(f"{head!r} is neither a .py file nor a module's name.", where=where)
+    raise failure(
+        f"{head!r} is neither a .py file nor a module name.", where=where, code="callable-invalid"
+    )
 
 
 def model_reference(spec: str, folder: Path) -> Reference:
@@ -71,9 +74,10 @@ def model_reference(spec: str, folder: Path) -> Reference:
         return Reference("program", absolute(folder, spec))
     if ":" not in spec[2:]:
         raise failure(
-            f"{spec!r} is not a model.",
+            f"{spec!r} is not a model reference.",
             "Give FILE.pt2, FILE.py:callable or package.module:callable.",
             Place(kind="option", id="model.spec"),
+            code="model-spec-invalid",
         )
     return callable_reference(spec, folder, "model.spec")
 
@@ -92,9 +96,10 @@ def data_reference(spec: str, folder: Path, option: str) -> Reference:
     if ":" in spec[2:] and not path.exists():
         return callable_reference(spec, folder, option)
     raise failure(
-        f"There is no data at {spec!r}.",
+        f"No data at {spec!r}.",
         "Give FILE.npz, FILE.npy, FILE.pt, FILE.txt, a folder of pictures, or FILE.py:callable.",
         Place(kind="option", id=option),
+        code="data-missing",
     )
 
 
@@ -174,17 +179,23 @@ def missing(project: Project, folder: Path) -> WorkbenchError | None:
     try:
         for option, reference in references(project, folder):
             if reference.path is not None and not reference.path.exists():
-                infos.extend(failure(
-                    f"{reference.path.name} is not there.",
-                    f"Looked in {reference.path.parent.name or '.'}/; correct the path.",
-                    Place(kind="option", id=option),
-                ).infos)  # fmt: skip
+                infos.extend(
+                    failure(
+                        f"{reference.path.name} does not exist.",
+                        f"Searched in {reference.path.parent.name or '.'}/. Correct the path.",
+                        Place(kind="option", id=option),
+                        code="source-file-missing",
+                    ).infos
+                )
             elif reference.kind == "package" and reference.path is None:
-                infos.extend(failure(
-                    f"The module {reference.module} is not installed.",
-                    "Install it beside the workbench, or correct the name.",
-                    Place(kind="option", id=option),
-                ).infos)  # fmt: skip
+                infos.extend(
+                    failure(
+                        f"The module {reference.module} is not installed.",
+                        "Install it in the workbench's environment or correct the name.",
+                        Place(kind="option", id=option),
+                        code="module-not-installed",
+                    ).infos
+                )
     except WorkbenchError as error:
         infos.extend(error.infos)
     return WorkbenchError(infos) if infos else None

@@ -94,13 +94,16 @@ def parse(text: bytes, origin: str) -> Project:
     raw = _decode(text, place)
     version = raw.get("version", 0)
     if not isinstance(version, int) or isinstance(version, bool) or version < 0:
-        raise failure(f"The version {version!r} is not a number.", where=place)
+        raise failure(
+            f"The version {version!r} is not a number.", where=place, code="project-version-invalid"
+        )
     if version > PROJECT_VERSION:
         raise failure(
-            f"The project was written by a newer program (file version {version}, "
-            f"this program reads up to {PROJECT_VERSION}).",
+            f"The project was written by a newer program (file version {version}; this "
+            f"program reads up to {PROJECT_VERSION}).",
             "Update the Quantization Workbench to open it.",
             place,
+            code="project-version-newer",
         )
     try:
         project = Project.model_validate(migrate(raw))
@@ -126,16 +129,18 @@ def save(project: Project, path: Path) -> None:
     if path.exists() and not is_writable(path):
         raise failure(
             f"{path.name} is read-only.",
-            "Save under another name, or make the file writable.",
+            "Save under another name or make the file writable.",
             Place(kind="file", id=str(path)),
+            code="project-read-only",
         )
     try:
         write_atomically(path, dump(project).encode())
     except OSError as error:
         raise failure(
             f"The project could not be saved: {error.strerror or error}.",
-            "Save it in another folder; nothing is lost in the window.",
+            "Save it in another folder. The window keeps your changes.",
             Place(kind="file", id=str(path)),
+            code="project-not-saved",
         ) from error
 
 
@@ -176,35 +181,53 @@ def _read(path: Path) -> bytes:
     place = Place(kind="file", id=str(path))
     try:
         if path.is_dir():
-            raise failure("This is a folder, not a project file.", where=place)
+            raise failure(
+                "This is a folder, not a project file.", where=place, code="project-is-folder"
+            )
         if path.stat().st_size > MAX_BYTES:
             raise failure(
-                f"The file has {path.stat().st_size >> 20} MiB; a project has a few KiB.",
-                "Choose a .qwb file; drop a model file to start a new project with it.",
+                f"The file is {path.stat().st_size >> 20} MiB; a project has a few KiB.",
+                "Choose a .qwb file. To start a new project, drop a model file.",
                 place,
+                code="project-too-large",
             )
         return path.read_bytes()
     except FileNotFoundError:
-        raise failure("There is no such project file.", where=place) from None
+        raise failure(
+            "The project file does not exist.", where=place, code="project-missing"
+        ) from None
     except OSError as error:
-        raise failure(f"Cannot be read: {error.strerror or error}.", where=place) from error
+        raise failure(
+            f"Cannot be read: {error.strerror or error}.", where=place, code="project-unreadable"
+        ) from error
 
 
 def _decode(text: bytes, place: Place) -> dict[str, Any]:
     if not text.strip():
-        raise failure("The project file is empty.", "Restore it from version control.", place)
+        raise failure(
+            "The project file is empty.",
+            "Restore it from version control.",
+            place,
+            code="project-empty",
+        )
     try:
         raw = json.loads(text.decode())
     except (UnicodeDecodeError, RecursionError):
-        raise failure("The file is not JSON text.", "Is it a project file?", place) from None
+        raise failure(
+            "The file is not JSON text.",
+            "Check that it is a project file.",
+            place,
+            code="project-not-json",
+        ) from None
     except json.JSONDecodeError as error:
         raise failure(
-            f"Broken at line {error.lineno}, column {error.colno}: {error.msg}.",
-            "The file may be cut short or badly merged.",
+            f"Invalid JSON at line {error.lineno}, column {error.colno}: {error.msg}.",
+            "The file may be truncated or badly merged.",
             place,
+            code="project-json-broken",
         ) from None
     if not isinstance(raw, dict):
-        raise failure("The file holds JSON, but not a project.", where=place)
+        raise failure("The JSON file is not a project.", where=place, code="project-not-object")
     return raw
 
 
@@ -215,7 +238,9 @@ def _translate(error: ValidationError) -> Iterator[ErrorInfo]:
         hint = ""
         if problem["type"] == "extra_forbidden":
             hint = "Remove the field, or update the program if a newer one wrote it."
-        yield ErrorInfo(message=f"{problem['msg']}.", hint=hint, where=where)
+        yield ErrorInfo(
+            message=f"{problem['msg']}.", hint=hint, where=where, code="project-field-invalid"
+        )
 
 
 def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
@@ -224,14 +249,21 @@ def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
     for index, rule in enumerate(project.rules):
         where = Place(kind="option", id=f"rules[{index}]")
         if rule.id in seen:
-            yield ErrorInfo(message=f"The id {rule.id} is used twice.", where=where)
+            yield ErrorInfo(
+                message=f"The rule id {rule.id} is used twice.",
+                where=where,
+                code="rule-id-duplicate",
+            )
         seen.add(rule.id)
         named = rule.config if isinstance(rule.config, str) else ""
         if named and named not in known and not is_reference(named):
             yield ErrorInfo(
-                message=f"There is no config named {rule.config!r}.",
+                message=f"Unknown config {rule.config!r}.",
                 hint=f"Known: {', '.join(sorted(known))}.",
                 where=where,
+                code="config-unknown",
             )
         if rule.kind not in {"global", "io", "quantizer"} and not rule.match:
-            yield ErrorInfo(message=f"A {rule.kind} rule needs a match.", where=where)
+            yield ErrorInfo(
+                message=f"A {rule.kind} rule needs a match.", where=where, code="rule-match-missing"
+            )

@@ -242,8 +242,9 @@ def demand(project: Project, folder: Path, store: TrustStore) -> None:
     raise TrustRequiredError(
         ErrorInfo(
             message=f"Running this project {use.why}.",
-            hint="Read the code, then allow it (on the command line: --trust).",
+            hint="Read the code, then allow it (command line: --trust).",
             where=Place(kind="option", id=use.option),
+            code="trust-required",
         )
         for use in uses
     )

@@ -21,8 +21,9 @@ def damaged(what: str) -> WorkbenchError:
     """Return the error for data that cannot be what it claims to be."""
     return failure(
         f"The program is damaged: {what}.",
-        "The file may be cut short or overwritten; make it again, or compare its digest.",
+        "The file may be truncated or overwritten. Create it again or compare its digest.",
         Place(kind="file", id="program"),
+        code="program-damaged",
     )
 
 

@@ -123,9 +123,11 @@ class Program:
                 return method
         names = ", ".join(method.name for method in self.methods)
         raise failure(
-            f"The program has no method {name}.", f"Methods: {names}.",
+            f"The program has no method {name}.",
+            f"Methods: {names}.",
             Place(kind="option", id="method"),
-        )  # fmt: skip
+            code="program-method-unknown",
+        )
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,9 @@ def decode(data: bytes | memoryview) -> Program:
         return _program(inner, cases)
     if mark not in _PROGRAM_MARKS:
         raise failure(
-            "This is not an ExecuTorch program: the mark ET12 is missing.",
+            "Not an ExecuTorch program: the identifier ET12 is missing.",
             "Choose a .pte or .bpte file.",
+            code="program-not-executorch",
         )
     return _program(view, 0)
 

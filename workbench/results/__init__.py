@@ -145,8 +145,9 @@ def load_result(kind: type[Result], folder: Path) -> Result:
     except (OSError, ValidationError) as error:
         raise failure(
             "A stored result is damaged.",
-            "Run the stage again; it will be computed anew.",
+            "Run the stage again to recompute it.",
             Place(kind="file", id=RESULT_FILE),
+            code="result-damaged",
         ) from error
 
 

@@ -60,16 +60,20 @@ def script(
     if project.trained_weights:
         where = Place(kind="option", id="trained_weights")
         raise failure(
-            "A project with trained weights has no script: the model it would load is not trained.",
-            "Go back to the model's own weights, or use the package of the workbench.",
+            "Projects with trained weights cannot be exported as a script: the script "
+            "would load the untrained model.",
+            "Use the model's own weights, or use the package created by the workbench.",
             where,
+            code="script-trained-weights",
         )
     if project.improvers:
         where = Place(kind="option", id="improvers")
         raise failure(
-            "A project with improvers has no script: the plain ExecuTorch API has none of them.",
-            "Switch the improvers off, or use the package of the workbench.",
+            "Projects with improvers cannot be exported as a script: the ExecuTorch API "
+            "has no equivalent.",
+            "Disable the improvers, or use the package created by the workbench.",
             where,
+            code="script-improvers",
         )
     base = os.path.relpath(folder, out.absolute().parent)
     parts = [
@@ -105,7 +109,11 @@ def demand_arm(project: Project) -> None:
     """
     if target_of(project.target.id).id != "ethos-u":
         where = Place(kind="option", id="target.id")
-        raise failure("Only Ethos-U projects have a script that makes a .pte.", where=where)
+        raise failure(
+            "Only Ethos-U projects can be exported as a script that creates a .pte.",
+            where=where,
+            code="script-target-not-supported",
+        )
 
 
 def _head(project: Project, base: str) -> str:

@@ -74,7 +74,9 @@ def take_command(command: str, folder: Path, name: str) -> Taken:
     """
     options = _parsed(command)
     for wrong, hint in _refusals(options):
-        raise failure(wrong, hint, Place(kind="option", id="command"))
+        raise failure(
+            wrong, hint, Place(kind="option", id="command"), code="aot-option-not-supported"
+        )
     stem = f"{name}_model"
     project = Project(
         name=name,
@@ -94,8 +96,9 @@ class _Parser(argparse.ArgumentParser):
         """Say what is wrong instead of leaving."""
         raise failure(
             f"The command cannot be read: {message}.",
-            f"Paste the whole line that begins with python -m ...{_TOOL}.",
+            f"Paste the complete line, starting with python -m ...{_TOOL}.",
             Place(kind="option", id="command"),
+            code="aot-command-invalid",
         )
 
 
@@ -103,13 +106,16 @@ def _parsed(command: str) -> argparse.Namespace:
     try:
         words = shlex.split(command.replace("\\\n", " ").replace("\n", " "))
     except ValueError as error:
-        raise failure(f"The command cannot be read: {error}.") from error
+        raise failure(
+            f"The command cannot be read: {error}.", code="aot-command-unreadable"
+        ) from error
     tools = [at for at, word in enumerate(words) if _TOOL in word]
     if not tools:
         raise failure(
-            f"This is no command line of {_TOOL}.",
-            f"Paste the whole line that begins with python -m ...{_TOOL}.",
+            f"Not a command line of {_TOOL}.",
+            f"Paste the complete line, starting with python -m ...{_TOOL}.",
             Place(kind="option", id="command"),
+            code="aot-command-other-tool",
         )
     parser = _Parser(prog=_TOOL, add_help=False, exit_on_error=False)
     parser.add_argument("-m", "--model_name", required=True)
@@ -194,9 +200,10 @@ def _model_code(options: argparse.Namespace, folder: Path) -> str:
         file = Path(_relative(name, folder))
         if file.parent != Path() or not file.stem.isidentifier():
             raise failure(
-                f"The model's file {name} does not lie beside the project.",
+                f"The model file {name} is not in the project's folder.",
                 f"Save the project in {Path(name).parent}, so that the file is trusted with it.",
                 Place(kind="option", id="command"),
+                code="aot-model-not-beside-project",
             )
         body = f"    from {file.stem} import ModelInputs as inputs\n"
         body += f"    from {file.stem} import ModelUnderTest\n\n"
@@ -248,9 +255,11 @@ def write_taken(taken: Taken, project: Path, *, overwrite: bool = False) -> None
     there = [path.name for path in (project, *files) if path.exists()]
     if there and not overwrite:
         raise failure(
-            f"{', '.join(there)} exists already.", "Choose another name or folder.",
+            f"{', '.join(there)} already exists.",
+            "Choose another name or folder.",
             Place(kind="file", id=str(project)),
-        )  # fmt: skip
+            code="file-exists",
+        )
     try:
         for path, text in files.items():
             write_atomically(path, text.encode())
@@ -258,6 +267,7 @@ def write_taken(taken: Taken, project: Path, *, overwrite: bool = False) -> None
         raise failure(
             f"{project.parent} cannot be written: {error.strerror or error}.",
             where=Place(kind="file", id=str(project.parent)),
+            code="folder-not-writable",
         ) from error
     save(taken.project, project)
 
@@ -303,9 +313,9 @@ def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], 
     if reasons:
         raise WorkbenchError([
             ErrorInfo(
-                message=f"aot_arm_compiler cannot do what the project does: {reason}.",
-                hint="workbench script writes a plain Python script that does.",
-                where=Place(kind="option", id="aot"),
+                message=f"aot_arm_compiler cannot express this project: {reason}.",
+                hint="Use workbench script to export a plain Python script.",
+                where=Place(kind="option", id="aot"), code="aot-not-supported"
             )
             for reason in reasons
         ])  # fmt: skip

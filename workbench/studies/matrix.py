@@ -77,9 +77,10 @@ def one_of_each_kind(choice: TargetChoice) -> list[tuple[str, TargetChoice]]:
     kinds = {variant.id: variant.kind for variant in target.variants if variant.kind}
     if not kinds:
         raise failure(
-            f"{target.title} places nothing on an NPU.",
+            f"{target.title} has no NPU.",
             "Choose an Ethos-U to see what would run on it.",
             Place(kind="option", id="target.id"),
+            code="target-without-npu",
         )
     found = {kinds[choice.id]: choice}
     for device, kind in kinds.items():

@@ -75,9 +75,11 @@ def devices(target: TargetSpec, asked: Sequence[str]) -> list[str]:
         fitting = [v for v in known if word in {"all", v} or v.startswith(f"{word}-")]
         if not fitting:
             raise failure(
-                f"There is no device {word}.", f"Known: {', '.join(known)}.",
+                f"Unknown device {word}.",
+                f"Known: {', '.join(known)}.",
                 Place(kind="option", id="targets"),
-            )  # fmt: skip
+                code="sweep-device-unknown",
+            )
         found += [v for v in fitting if v not in found]
     return found
 
@@ -106,7 +108,11 @@ def points(
         for values in itertools.product(*(axes[name] for name in axes)):
             made += _expanded(target, start, dict(zip(axes, values, strict=True)), folder)
             if len(made) > MOST_POINTS:
-                raise failure(f"These are more than {MOST_POINTS:,} points.", "Ask for fewer.")
+                raise failure(
+                    f"More than {MOST_POINTS:,} points.",
+                    "Reduce the number of values.",
+                    code="sweep-too-large",
+                )
     return made
 
 
@@ -124,7 +130,12 @@ def _expanded(
     choice = target.complete(choice, folder)
     spec = next((o for o in target.options(choice, folder) if o.name == name), None)
     if spec is None or not spec.choices:
-        raise failure(f"{name} has no list of values.", "Name them.", Place(kind="option", id=name))
+        raise failure(
+            f"{name} has no default list of values.",
+            "List the values.",
+            Place(kind="option", id=name),
+            code="sweep-values-missing",
+        )
     for each in spec.choices:
         yield from _expanded(target, start, {**values, name: each.value}, folder)
 
@@ -139,7 +150,11 @@ def _point(target: TargetSpec, choice: TargetChoice, folder: Path | None) -> Swe
 def refused(points: Sequence[SweepPoint]) -> WorkbenchError:
     """Return the error for a sweep in which no point fits."""
     reasons = list(dict.fromkeys(point.problem for point in points))
-    return failure("None of these points can be compiled.", " ".join(reasons[:3]))
+    return failure(
+        "None of the points can be compiled.",
+        " ".join(reasons[:3]),
+        code="sweep-nothing-compilable",
+    )
 
 
 # Limits tried between the least and the most SRAM: as many as a slider can show apart.

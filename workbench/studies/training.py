@@ -53,15 +53,18 @@ def options_of(asked: Mapping[str, JsonValue]) -> TrainingOptions:
     try:
         return TrainingOptions.model_validate(dict(asked))
     except ValidationError as error:
-        raise WorkbenchError(_told(str(e["loc"][0]), e["msg"]) for e in error.errors()) from error
+        raise WorkbenchError(
+            _invalid(str(e["loc"][0]), e["msg"]) for e in error.errors()
+        ) from error
 
 
-def _told(name: str, said: str) -> ErrorInfo:
-    words, said = name.replace("_", " "), said.replace("Input should be", "it must be")
+def _invalid(name: str, message: str) -> ErrorInfo:
+    words, reason = name.replace("_", " "), message.replace("Input should be", "it must be")
     return ErrorInfo(
-        message=f"The {words} cannot be used: {said[:1].lower()}{said[1:]}.",
-        hint="A learning rate is greater than zero, e.g. 0.001." if "rate" in name else "",
+        message=f"Invalid {words}: {reason[:1].lower()}{reason[1:]}.",
+        hint="The learning rate must be greater than zero, e.g. 0.001." if "rate" in name else "",
         where=Place(kind="option", id=name),
+        code="training-option-invalid",
     )
 
 
@@ -138,16 +141,18 @@ def keep_weights(found: TrainingResult, study: Path, folder: Path) -> str:
     """
     if not found.best:
         raise failure(
-            "No epoch was better than no training, so there are no weights to use.",
+            "No epoch improved on the untrained model, so there are no weights to use.",
             "Try a lower learning rate or more epochs.",
             Place(kind="option", id="trained_weights"),
+            code="training-no-improvement",
         )
     try:
         write_atomically(folder / found.file_name, (study / found.weights).read_bytes())
     except OSError as error:
         raise failure(
             f"The trained weights could not be written: {error.strerror or error}.",
-            "Save the project in a folder that may be written.",
+            "Save the project in a writable folder.",
             Place(kind="option", id="trained_weights"),
+            code="trained-weights-not-writable",
         ) from error
     return found.file_name

@@ -112,6 +112,7 @@ def _npu(program: Program, device: Device) -> Iterator[ErrorInfo]:
             yield _problem(
                 f"{program.name} was compiled for {built}, not for {device.target}.",
                 f"Run it with --target {built}, or compile it for {device.target}.",
+                code="runner-program-target-mismatch",
             )
             return
 
@@ -122,7 +123,8 @@ def _family(runner: RunnerElf, device: Device) -> Iterator[ErrorInfo]:
         yield _problem(
             f"The runner {runner.path.name} was built for {names}, "
             f"not for Ethos-{device.family.upper()}.",
-            f"Choose the runner that was built with --target={device.target}.",
+            f"Choose a runner built with --target={device.target}.",
+            code="runner-npu-mismatch",
         )
 
 
@@ -136,16 +138,17 @@ def _memory_mode(program: Program, runner: RunnerElf) -> Iterator[ErrorInfo]:
         yield _problem(
             f"{program.name} was compiled for {mode}; the runner {runner.path.name} was built "
             f"{has} an SRAM dedicated to the NPU.",
-            f"Choose the runner that was built with --memory_mode={mode}.",
+            f"Choose a runner built with --memory_mode={mode}.",
+            code="runner-memory-mode-mismatch",
         )
 
 
 def _whole(program: Program) -> Iterator[ErrorInfo]:
     if any(delegate["external_blocks"] for delegate in program.delegates):
         yield _problem(
-            f"The weights of {program.name} lie in a file beside it, which a run cannot give to "
-            "the runner.",
-            "Compile it with its weights inside to simulate it.",
+            f"The weights of {program.name} are in a separate file, which the runner cannot load.",
+            "Compile the program with embedded weights to simulate it.",
+            code="runner-external-weights",
         )
 
 
@@ -154,13 +157,15 @@ def _linked(program: Program, runner: RunnerElf) -> Iterator[ErrorInfo]:
         yield _problem(
             f"The runner {runner.path.name} is linked without the Ethos-U backend.",
             "Link executorch_delegate_ethos_u as a whole archive.",
+            code="runner-without-ethos-u",
         )
     missing = [name for name in program.description["kernels"] if not runner.links(name)]
     if missing:
         yield _problem(
             f"The runner {runner.path.name} lacks the kernels {', '.join(missing)}.",
-            f"Build it with --select_ops_list={','.join(missing)}, or link the library that has "
-            "them; integer input and output needs no kernels at the border.",
+            f"Build it with --select_ops_list={','.join(missing)}, or link the library "
+            "that provides them. With integer inputs and outputs no kernels are needed.",
+            code="runner-kernels-missing",
         )
 
 
@@ -187,30 +192,31 @@ def _pools(program: Program, runner: RunnerElf, input_bytes: int) -> Iterator[Er
         given = runner.pools.get(name, 0)
         if needed > given:
             yield _problem(
-                f"{program.name} needs at least {needed:,} bytes of the {name} pool; the runner "
-                f"{runner.path.name} gives {given:,}.",
+                f"{program.name} needs at least {needed:,} bytes in the {name} pool; the "
+                f"runner {runner.path.name} provides {given:,}.",
                 f"Build it with {POOL_OPTIONS[name]}={_rounded(needed)}.",
+                code="runner-pool-too-small",
             )
 
 
 def _notes(program: Program, runner: RunnerElf) -> Iterator[str]:
     if not runner.pools:
-        yield "The runner is stripped: pools and memory mode could not be checked before the run."
+        yield "The runner has no symbols: pool sizes and memory mode were not checked."
     if not runner.families:
-        yield "The runner does not tell which NPU it was built for."
+        yield "The NPU that the runner was built for is unknown."
     elif len(runner.families) > 1:
-        yield "Runners for U55 and U65 look alike: which of the two was not checked."
+        yield "Runners for U55 and U65 cannot be told apart: not checked which of the two it is."
     wanted = program.description["memory"]["method_pool_bytes"]
     if 0 < runner.pools.get("method", 0) < wanted:
-        yield f"The method pool is close to what is needed ({wanted:,} bytes, estimated)."
+        yield f"The method pool is close to the estimated need of {wanted:,} bytes."
 
 
 def _rounded(size: int, to: int = 65536) -> int:
     return (size // to + 2) * to
 
 
-def _problem(message: str, hint: str) -> ErrorInfo:
-    return ErrorInfo(message=message, hint=hint, where=Place(kind="tool", id="FVP"))
+def _problem(message: str, hint: str, code: str) -> ErrorInfo:
+    return ErrorInfo(message=message, hint=hint, where=Place(kind="tool", id="FVP"), code=code)
 
 
 ARM = 40
@@ -283,22 +289,36 @@ def read_runner(path: Path) -> RunnerElf:
         data = path.read_bytes()
     except OSError as error:
         raise _wrong(
-            path, f"cannot be read: {error.strerror or error}", "Choose the runner's ELF."
+            path,
+            f"cannot be read: {error.strerror or error}",
+            "Choose the runner's ELF.",
+            code="runner-unreadable",
         ) from error
     if data[:4] != b"\x7fELF" or len(data) < 52:
-        raise _wrong(path, "is no ELF file", "Choose the file arm_executor_runner of a build.")
+        raise _wrong(
+            path,
+            "is not an ELF file",
+            "Choose the file arm_executor_runner of a build.",
+            code="runner-not-elf",
+        )
     machine = struct.unpack_from("<H", data, 18)[0]
     if machine != ARM or data[4] != 1:
         built = _MACHINES.get(machine, f"machine {machine}")
         raise _wrong(
             path,
-            f"is built for {built}, the simulators run Cortex-M (Arm of 32 bits)",
-            "Build it with arm-none-eabi-gcc; a file with debug information alone will not do.",
+            f"is built for {built}; the simulators run Cortex-M (32-bit Arm)",
+            "Build it with arm-none-eabi-gcc. A file with only debug information does not work.",
+            code="runner-wrong-architecture",
         )
     try:
         return RunnerElf(path, data, _runner_elf_pools(data))
     except (struct.error, IndexError) as error:
-        raise _wrong(path, "is cut short or damaged", "Build or copy it again.") from error
+        raise _wrong(
+            path,
+            "is truncated or damaged",
+            "Build or copy it again.",
+            code="runner-damaged",
+        ) from error
 
 
 def _runner_elf_pools(data: bytes) -> dict[str, int]:
@@ -325,14 +345,16 @@ def _runner_elf_pools(data: bytes) -> dict[str, int]:
     return found
 
 
-def _wrong(path: Path, what: str, hint: str) -> WorkbenchError:
-    return failure(f"The runner {path.name} {what}.", hint, Place(kind="file", id=str(path)))
+def _wrong(path: Path, what: str, hint: str, code: str) -> WorkbenchError:
+    return failure(
+        f"The runner {path.name} {what}.", hint, Place(kind="file", id=str(path)), code=code
+    )
 
 
 _PLACEMENTS = ("semihosting", "unknown", "embedded", "bare")
 _HOW = (
-    "Choose or build one in the panel Simulator; on the command line: workbench fvp set --runner "
-    "ELF, workbench fvp build."
+    "Choose or build one in the Simulator panel, or run workbench fvp set --runner ELF or "
+    "workbench fvp build."
 )
 
 
@@ -362,19 +384,25 @@ def setup_for(target: str, memory_mode: str) -> Setup | ErrorInfo:
         settings = load_settings()
         if not settings.runners:
             return ErrorInfo(
-                message="No runner for simulators is named on this machine.", hint=_HOW
+                message="No simulator runner is configured on this machine.",
+                hint=_HOW,
+                code="runner-not-configured",
             )
         device = device_of(target)
         runner = runner_for(device, memory_mode, settings)
     except WorkbenchError as error:
         return error.infos[0]
     if runner is None:
-        message = f"No runner of this machine is built for {target} with {memory_mode}."
-        return ErrorInfo(message=message, hint=_HOW)
+        message = f"No runner on this machine is built for {target} with {memory_mode}."
+        return ErrorInfo(message=message, hint=_HOW, code="runner-for-target-missing")
     installed = discovery.find(device.simulator, settings)
     if installed is None:
         message = f"No simulator for {target}: {device.simulator.binary} was not found."
-        return ErrorInfo(message=message, hint=discovery.how_to_get(device.simulator))
+        return ErrorInfo(
+            message=message,
+            hint=discovery.how_to_get(device.simulator),
+            code="simulator-not-installed",
+        )
     return Setup(device, installed, runner, settings)
 
 

@@ -109,9 +109,10 @@ def device_of(target: str) -> Device:
         return Device(target, family.name, int(parts[2]))
     known = [f"ethos-{f.name}-{macs}" for f in FAMILIES_BY_NAME.values() for macs in f.macs]
     raise failure(
-        f"No simulator has the device {target!r}.",
+        f"No simulator for device {target!r}.",
         f"Choose one of {', '.join(known)}.",
         Place(kind="option", id="target"),
+        code="simulator-device-unknown",
     )
 
 
@@ -170,9 +171,13 @@ def check(installed: Installed) -> None:
     """
     path = installed.path
     if not path.is_file():
-        raise _wrong(path, "is not there", how_to_get(installed.simulator))
+        raise _wrong(
+            path, "does not exist", how_to_get(installed.simulator), code="simulator-missing"
+        )
     if not os.access(path, os.X_OK):
-        raise _wrong(path, "is not executable", f"Run: chmod +x '{path}'")
+        raise _wrong(
+            path, "is not executable", f"Run: chmod +x '{path}'", code="simulator-not-executable"
+        )
     with path.open("rb") as file:
         head = file.read(20)
     if head[:4] == b"\x7fELF" and len(head) == 20:
@@ -180,12 +185,19 @@ def check(installed: Installed) -> None:
         if platform.machine().lower() not in _HOSTS.get(machine, ()):
             built = _HOST_NAMES.get(machine, f"machine {machine}")
             raise _wrong(
-                path, f"is built for {built}, this machine is {platform.machine()}",
+                path,
+                f"is built for {built}; this machine is {platform.machine()}",
                 "Download the archive for this machine: Linux64 for x86-64, Linux64_armv8l "
                 "for Arm.",
-            )  # fmt: skip
+                code="simulator-wrong-architecture",
+            )
     elif head[:2] != b"#!":
-        raise _wrong(path, "is no program of this system", how_to_get(installed.simulator))
+        raise _wrong(
+            path,
+            "is not an executable of this system",
+            how_to_get(installed.simulator),
+            code="simulator-not-a-program",
+        )
 
 
 def version_of(installed: Installed) -> str:
@@ -251,8 +263,10 @@ def _in_folder(folder: Path, simulator: Simulator) -> Iterator[Path]:
             return
 
 
-def _wrong(path: Path, what: str, hint: str) -> WorkbenchError:
-    return failure(f"The simulator {path} {what}.", hint, Place(kind="file", id=str(path)))
+def _wrong(path: Path, what: str, hint: str, code: str) -> WorkbenchError:
+    return failure(
+        f"The simulator {path} {what}.", hint, Place(kind="file", id=str(path)), code=code
+    )
 
 
 FILE = "machine.json"
@@ -297,10 +311,11 @@ def load_settings() -> MachineSettings:
         return MachineSettings()
     except (OSError, ValidationError) as error:
         raise failure(
-            f"{path} cannot be understood.",
-            "Correct it or delete it; the paths of simulators and runners are then named anew.",
+            f"{path} is not a valid settings file.",
+            "Correct or delete it, then set the paths of simulators and runners again.",
             Place(kind="file", id=str(path)),
             str(error),
+            code="machine-settings-damaged",
         ) from error
 
 

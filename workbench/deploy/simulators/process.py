@@ -261,9 +261,10 @@ def _program_arguments(run: Run) -> str:
     line = " ".join(words)
     if len(line) > LONGEST_COMMAND_LINE:
         raise failure(
-            f"The program has {run.inputs} inputs, more than fit the {LONGEST_COMMAND_LINE} "
-            "characters that a simulator passes on.",
+            f"The program has {run.inputs} inputs; their names exceed the simulator's "
+            f"limit of {LONGEST_COMMAND_LINE} characters.",
             "Use a runner with the program and its inputs built in.",
             Place(kind="tool", id="FVP"),
+            code="simulator-command-too-long",
         )
     return line

@@ -84,17 +84,19 @@ def read_samples(files: Sequence[Path], specs: Sequence[dict[str, Any]]) -> list
     arrays = [pair for path in files for pair in _arrays(path)]
     if len(arrays) != len(wanted):
         raise failure(
-            f"The program has {len(wanted)} inputs; {len(arrays)} were given.",
-            "Give one file for each input, in order, or one .npz with one array for each.",
+            f"The program has {len(wanted)} inputs, but {len(arrays)} were given.",
+            "Give one file per input, in order, or one .npz with one array per input.",
             Place(kind="option", id="inputs"),
+            code="simulator-inputs-count",
         )
     stacks = [_stack(n, a, s) for (n, a), s in zip(arrays, wanted, strict=True)]
     counts = {len(stack) for stack in stacks}
     if len(counts) > 1:
         raise failure(
             f"The inputs have different numbers of samples: {', '.join(map(str, sorted(counts)))}.",
-            "Give the same number for every input.",
+            "Give the same number of samples for every input.",
             Place(kind="option", id="inputs"),
+            code="simulator-inputs-batch",
         )
     return list(zip(*stacks, strict=True))
 
@@ -135,7 +137,7 @@ def _arrays(path: Path) -> list[tuple[str, Array]]:
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
     except (ValueError, EOFError, KeyError) as error:
-        raise _unreadable(path, "it holds no plain arrays") from error
+        raise _unreadable(path, "it contains no plain arrays") from error
 
 
 def _unreadable(path: Path, why: str) -> WorkbenchError:
@@ -143,6 +145,7 @@ def _unreadable(path: Path, why: str) -> WorkbenchError:
         f"{path.name} cannot be read: {why}.",
         "Give .npy, .npz or raw little-endian .bin files.",
         Place(kind="file", id=str(path)),
+        code="simulator-input-unreadable",
     )
 
 
@@ -174,9 +177,10 @@ def _unfit(
     name: str, what: str, wanted: str, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> WorkbenchError:
     return failure(
-        f"{name} {what}; the program's input wants {wanted}.",
-        f"Give {dtype} of shape {shape}, or several along the first axis.",
+        f"{name} {what}; the program's input needs {wanted}.",
+        f"Give {dtype} of shape {shape}, or several stacked along the first axis.",
         Place(kind="option", id="inputs"),
+        code="simulator-input-unfit",
     )
 
 
@@ -314,11 +318,12 @@ def prepare(job: Job) -> list[str]:
     bare = job.runner.placement in {"bare", "embedded"} and job.address is None
     if bare and job.program.data not in job.runner.data:
         raise failure(
-            f"The runner {job.runner.path.name} takes its program from itself, and "
-            f"{job.program.name} is not in it.",
-            "Build it with --pte=semihosting, build it with this program, or give the address "
-            "it was built for (--address).",
+            f"The runner {job.runner.path.name} has a built-in program, which is not "
+            f"{job.program.name}.",
+            "Build it with --pte=semihosting, build it with this program, or give the "
+            "address it was built for (--address).",
             Place(kind="tool", id="FVP"),
+            code="program-not-in-runner",
         )
     if bare and job.runner.placement == "bare" and len(job.samples) > 0:
         notes.append("The runner reads no files: it computes with inputs of its own.")
@@ -430,8 +435,9 @@ class _Start:
         except OSError as error:
             raise failure(
                 f"The run cannot be prepared: {error.strerror or error}.",
-                "Make room in the folder for temporary files (TMPDIR names another).",
+                "Free disk space, or set TMPDIR to another folder.",
                 Place(kind="file", id=str(self._folder)),
+                code="simulator-folder-not-writable",
             ) from error
 
     def _write(self, sample: Sample) -> None:

@@ -70,17 +70,24 @@ BUILD_FAILURES: tuple[Failure, ...] = (
 def diagnoses_of(lines: Sequence[str], log: Path, not_started: str = "") -> list[ErrorInfo]:
     """Return why a build failed: one sentence, then every cause that was recognised."""
     place = Place(kind="file", id=str(log))
-    said = f"It could not be started: {not_started}." if not_started else f"Its log is {log}."
+    hint = f"Could not start the build: {not_started}." if not_started else f"See {log}."
     whole = ErrorInfo(
-        message="The runner could not be built.", hint=said, where=place,
+        message="The runner could not be built.",
+        hint=hint,
+        where=place,
         details="\n".join(lines[-20:]),
-    )  # fmt: skip
+        code="runner-build-failed",
+    )
     causes: dict[str, ErrorInfo] = {}
     for line in lines:
         row = next((row for row in BUILD_FAILURES if row.pattern.search(line)), None)
         if row is not None and row.cause not in causes:
             causes[row.cause] = ErrorInfo(
-                message=row.cause, hint=row.remedy, where=place, details=line
+                message=row.cause,
+                hint=row.remedy,
+                where=place,
+                details=line,
+                code="runner-build-cause",
             )
     return [whole, *causes.values()]
 
@@ -124,9 +131,10 @@ class Build:
             if npu.get("macs"):
                 return f"{npu['family']}-{npu['macs']}"
         raise failure(
-            f"{self.program.name} does not say which Ethos-U it was compiled for.",
-            "Compile it for one; a runner is built for one NPU.",
+            f"{self.program.name} does not name the Ethos-U it was compiled for.",
+            "A runner is built for one NPU. Compile the program for an Ethos-U.",
             Place(kind="file", id=self.program.name),
+            code="program-npu-unknown",
         )
 
     @property
@@ -178,26 +186,34 @@ def check(build: Build) -> None:
     script = build.checkout / SCRIPT
     if not script.is_file():
         raise _refused(
-            f"{build.checkout} is no ExecuTorch checkout: {SCRIPT} is missing.",
-            "Name the folder that git cloned; tag v1.5.1 fits this program.",
+            f"{build.checkout} is not an ExecuTorch checkout: {SCRIPT} is missing.",
+            "Choose the cloned folder. This program fits tag v1.5.1.",
             build.checkout,
+            code="checkout-invalid",
         )
     if not (build.checkout / SETUP).is_file():
         raise _refused(
-            f"The tools of the checkout {build.checkout} were not set up.",
-            "Run examples/arm/setup.sh in it and accept Arm's licence yourself; it downloads the "
-            "Arm GNU toolchain and the NPU's driver.",
+            f"The Arm tools of the checkout {build.checkout} are not installed.",
+            "Run examples/arm/setup.sh in it and accept Arm's licence. It downloads the "
+            "Arm GNU toolchain and the NPU driver.",
             build.checkout,
+            code="checkout-not-set-up",
         )
     if " " in str(build.checkout):
         raise _refused(
-            f"ExecuTorch's build script cannot work in {build.checkout}: the path has a space.",
+            f"ExecuTorch's build script fails in {build.checkout}: the path has a space.",
             "Move the checkout to a path without spaces.",
             build.checkout,
+            code="checkout-path-has-space",
         )
     for tool, why in (("bash", "runs the build script"), ("cmake", "configures the build")):
         if shutil.which(tool) is None:
-            raise _refused(f"{tool} is not on the PATH; it {why}.", f"Install {tool}.", Path(tool))
+            raise _refused(
+                f"{tool} is not on the PATH; it {why}.",
+                f"Install {tool}.",
+                Path(tool),
+                code="build-tool-missing",
+            )
 
 
 def arguments(build: Build, output: Path, program: Path) -> list[str]:
@@ -242,14 +258,24 @@ def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> R
     """
     check(build)
     if " " in str(tree):
-        raise _refused(f"The folder {tree} has a space in its path.", "Choose another.", tree)
+        raise _refused(
+            f"The folder {tree} has a space in its path.",
+            "Choose another folder.",
+            tree,
+            code="build-folder-has-space",
+        )
     output = tree / "cmake-out"
     try:
         output.mkdir(parents=True, exist_ok=True)
         program = tree / "program.pte"
         program.write_bytes(build.program.data)
     except OSError as error:
-        raise _refused(f"{tree} cannot be written: {error.strerror or error}.", "", tree) from error
+        raise _refused(
+            f"{tree} cannot be written: {error.strerror or error}.",
+            "",
+            tree,
+            code="build-folder-not-writable",
+        ) from error
     follower = _Follower(watching)
     # The script's own Python code needs packages of ours.
     paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -292,17 +318,19 @@ def _kept(build: Build, output: Path, place: Path, tree: Path) -> RunnerElf:
     elves = [path for path in found if path.is_file()]
     if not elves:
         raise _refused(
-            f"The build ended well, but left no {ELF}.",
-            f"Its log is {tree / 'build.log'}.",
+            f"The build finished without creating {ELF}.",
+            f"See {tree / 'build.log'}.",
             output,
+            code="build-output-missing",
         )
     runner = read_runner(elves[-1])
     family = build.target.split("-")[1]
     if runner.families and family not in runner.families:
         raise _refused(
-            f"The build left a runner for {' or '.join(runner.families)}, not for {family}.",
-            "Delete the folder of the build and build again.",
+            f"The build created a runner for {' or '.join(runner.families)}, not for {family}.",
+            "Delete the build folder and build again.",
             tree,
+            code="build-wrong-npu",
         )
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -312,7 +340,10 @@ def _kept(build: Build, output: Path, place: Path, tree: Path) -> RunnerElf:
         beside.replace(place / ELF)
     except OSError as error:
         raise _refused(
-            f"The runner cannot be kept in {place}: {error.strerror or error}.", "", place
+            f"The runner cannot be saved in {place}: {error.strerror or error}.",
+            "",
+            place,
+            code="runner-folder-not-writable",
         ) from error
     return read_runner(place / ELF)
 
@@ -321,8 +352,8 @@ def _rounded(size: int) -> int:
     return -(-int(size * _MARGIN) // _STEP_BYTES) * _STEP_BYTES
 
 
-def _refused(message: str, hint: str, place: Path) -> WorkbenchError:
-    return failure(message, hint, Place(kind="file", id=str(place)))
+def _refused(message: str, hint: str, place: Path, code: str) -> WorkbenchError:
+    return failure(message, hint, Place(kind="file", id=str(place)), code=code)
 
 
 def known_checkouts(named: str) -> Sequence[Path]:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from workbench.project.model import TargetChoice
 
 
-def problem(option: str, message: str, hint: str = "") -> ErrorInfo:
+def problem(option: str, message: str, hint: str = "", *, code: str) -> ErrorInfo:
     """Return a problem of one option."""
-    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=option))
+    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=option), code=code)
 
 
 def check_memory(choice: TargetChoice) -> list[ErrorInfo]:
@@ -34,18 +34,24 @@ def check_memory(choice: TargetChoice) -> list[ErrorInfo]:
     problems = []
     names = [c.name for c in system_configs(family)]
     if config is not None and config not in names:
-        problems.append(problem(
-            "target.options.system_config",
-            f"{config} is not a system configuration of Ethos-{family.name.upper()}.",
-            f"Valid: {', '.join(names)}.",
-        ))  # fmt: skip
+        problems.append(
+            problem(
+                "target.options.system_config",
+                f"{config} is not a system configuration of Ethos-{family.name.upper()}.",
+                f"Valid: {', '.join(names)}.",
+                code="vela-system-config-unknown",
+            )
+        )
     modes = memory_modes(family, str(config or family.system_config))
     if mode is not None and mode not in modes:
-        problems.append(problem(
-            "target.options.memory_mode",
-            f"{mode} does not fit {config or family.system_config}.",
-            f"Valid: {', '.join(modes)}.",
-        ))  # fmt: skip
+        problems.append(
+            problem(
+                "target.options.memory_mode",
+                f"{mode} does not fit {config or family.system_config}.",
+                f"Valid: {', '.join(modes)}.",
+                code="vela-memory-mode-unfit",
+            )
+        )
     return problems
 
 
@@ -61,12 +67,23 @@ def check_own(choice: TargetChoice, folder: Path | None) -> list[ErrorInfo]:
     config, mode = (choice.options.get(name) for name in ("system_config", "memory_mode"))
     if config not in ini.systems:
         what = f"The .ini has no system configuration {config or 'without a name'}."
-        return [problem("target.options.system_config", what, f"It has {', '.join(ini.systems)}.")]
+        return [
+            problem(
+                "target.options.system_config",
+                what,
+                f"It has {', '.join(ini.systems)}.",
+                code="vela-config-system-missing",
+            )
+        ]
     modes = ini.fitting(str(config))
     if mode not in modes:
         hint = f"It has {', '.join(modes)}." if modes else "Its arena must lie in Sram or Dram."
         what = f"The .ini has no memory mode {mode or 'without a name'} that fits {config}."
-        return [problem("target.options.memory_mode", what, hint)]
+        return [
+            problem(
+                "target.options.memory_mode", what, hint, code="vela-config-memory-mode-missing"
+            )
+        ]
     return []
 
 
@@ -83,16 +100,38 @@ def check_values(choice: TargetChoice) -> list[ErrorInfo]:
         if name in EXTRAS_BY_NAME:
             continue
         if name not in known:
-            problems.append(problem(place, f"There is no option {name}."))
+            problems.append(problem(place, f"Unknown option {name}.", code="target-option-unknown"))
         elif value is not None and not isinstance(value, known[name]):
-            problems.append(problem(place, f"{value!r} is not a {known[name].__name__}."))
+            problems.append(
+                problem(
+                    place, f"{value!r} is not a {known[name].__name__}.", code="target-option-type"
+                )
+            )
     if choice.options.get("optimise", "Performance") not in {"Performance", "Size"}:
-        problems.append(problem("target.options.optimise", "Choose Performance or Size."))
+        problems.append(
+            problem(
+                "target.options.optimise",
+                "Choose Performance or Size.",
+                code="target-optimise-invalid",
+            )
+        )
     limit = choice.options.get("arena_cache_bytes")
     if isinstance(limit, int) and not 0 < limit <= 1 << 32:
-        problems.append(problem("target.options.arena_cache_bytes", f"{limit} is out of range."))
+        problems.append(
+            problem(
+                "target.options.arena_cache_bytes",
+                f"{limit} is out of range.",
+                code="target-arena-cache-out-of-range",
+            )
+        )
     wrong = wrong_extras(choice.options)
-    return [*problems, *(problem(f"target.options.{name}", said) for name, said in wrong)]
+    return [
+        *problems,
+        *(
+            problem(f"target.options.{name}", said, code="target-option-invalid")
+            for name, said in wrong
+        ),
+    ]
 
 
 def check_flags(choice: TargetChoice) -> list[ErrorInfo]:
@@ -102,12 +141,21 @@ def check_flags(choice: TargetChoice) -> list[ErrorInfo]:
     for word in flags.split() if isinstance(flags, str) else []:
         name = word.split("=")[0]
         if name in DEPRECATED_FLAGS:
-            problems.append(problem(
-                "target.options.extra_flags", f"Vela 5.1 ignores {name}.", "Leave it out."
-            ))  # fmt: skip
+            problems.append(
+                problem(
+                    "target.options.extra_flags",
+                    f"Vela 5.1 ignores {name}.",
+                    "Leave it out.",
+                    code="vela-flag-ignored",
+                )
+            )
         elif name in RESERVED_FLAGS or name in FLAGS.values():
-            problems.append(problem(
-                "target.options.extra_flags", f"{name} is set by the workbench.",
-                "Use the option of that name.",
-            ))  # fmt: skip
+            problems.append(
+                problem(
+                    "target.options.extra_flags",
+                    f"{name} is set by the workbench.",
+                    "Use the option of that name.",
+                    code="vela-flag-reserved",
+                )
+            )
     return problems

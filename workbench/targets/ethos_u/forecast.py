@@ -46,9 +46,10 @@ def branch_refusals(graph: GraphSnapshot) -> Iterator[ErrorInfo]:
     for node in graph.nodes:
         if node.kind == "call" and _name(node.op) in _CONTROL_FLOW:
             yield ErrorInfo(
-                message=f"{node.id}: branches and loops run on Ethos-U85 only.",
-                hint="Choose an Ethos-U85, or write the model without them.",
+                message=f"{node.id}: branches and loops run only on Ethos-U85.",
+                hint="Choose an Ethos-U85, or rewrite the model without them.",
                 where=Place(kind="node", id=node.id),
+                code="branches-not-supported",
             )
 
 
@@ -63,20 +64,19 @@ class Refused(NamedTuple):
 WRONG_AXIS = Refused(
     ("conv_transpose2d",),
     "{}: ExecuTorch scales 4-bit weights of transposed convolutions along the wrong axis; "
-    "quantizing fails, or the program is not the quantized model.",
-    "Give its module weights of 4 bits per tensor, or a8w8.",
+    "quantization fails, or the program differs from the quantized model.",
+    "Assign 4-bit per-tensor weights or a8w8 to its module.",
 )
 WIDE_SUMS = Refused(
     ("cumsum",),
-    "ExecuTorch cannot lower {} in 16 bits: it becomes a convolution with weights of 16 bits, "
-    "which no device has.",
-    "Give its module a8w8, or keep {} off the NPU.",
+    "ExecuTorch cannot lower {} in 16 bits: it becomes a convolution with 16-bit weights, "
+    "which no device supports.",
+    "Assign a8w8 to its module, or keep {} off the NPU.",
 )
 WIDE_TRANSPOSED = Refused(
     ("conv_transpose1d", "conv_transpose2d"),
-    "{} is a transposed convolution in 16 bits: Vela refuses the whole program for it on U55 and "
-    "U65.",
-    "Give its module a8w8, keep {} off the NPU, or choose an Ethos-U85.",
+    "{} is a 16-bit transposed convolution: Vela rejects the whole program on U55 and U65.",
+    "Assign a8w8 to its module, keep {} off the NPU, or choose an Ethos-U85.",
 )
 
 
@@ -93,9 +93,11 @@ def operator_refusals(
     for node in graph.nodes:
         if node.id in nodes and _name(node.op) in refused.operators:
             yield ErrorInfo(
-                message=refused.message.format(node.id), hint=refused.hint.format(node.id),
+                message=refused.message.format(node.id),
+                hint=refused.hint.format(node.id),
                 where=Place(kind="node", id=node.id),
-            )  # fmt: skip
+                code="operator-not-supported",
+            )
 
 
 def convolution_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[ErrorInfo]:
@@ -107,10 +109,11 @@ def convolution_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterato
     """
     for node, reader in convolutions_read_often(graph, wide):
         yield ErrorInfo(
-            message=f"What {node} gives in 16 bits goes to several operators, {reader} among "
-            "them: Vela refuses the whole program for it on U55 and U65.",
-            hint=f"Give its module a8w8, keep {reader} off the NPU, or choose an Ethos-U85.",
+            message=f"The 16-bit output of {node} is read by several operators, including "
+            f"{reader}: Vela rejects the whole program on U55 and U65.",
+            hint=f"Assign a8w8 to its module, keep {reader} off the NPU, or choose an Ethos-U85.",
             where=Place(kind="node", id=node),
+            code="int16-convolution-shared",
         )
 
 
@@ -150,11 +153,12 @@ def product_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[Er
     """
     for later, earlier, value in values_read_again(graph, wide):
         yield ErrorInfo(
-            message=f"{later} reads {value} again, which {earlier} before it has read, both in 16 "
-            "bits and so on the CPU: Vela refuses the whole program for it on U55 and U65.",
-            hint=f"Keep {later} off the NPU, give the modules of {earlier} and {later} a8w8, or "
-            "choose an Ethos-U85.",
+            message=f"{later} and {earlier} both read {value} in 16 bits on the CPU: Vela rejects "
+            "the whole program on U55 and U65.",
+            hint=f"Keep {later} off the NPU, assign a8w8 to the modules of {earlier} and "
+            f"{later}, or choose an Ethos-U85.",
             where=Place(kind="node", id=later),
+            code="int16-value-read-again",
         )
 
 

@@ -101,15 +101,25 @@ def load(path: Path) -> VelaIni:
     """
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise failure(f"{path.name} is too large for an .ini.", where=_where())
+            raise failure(
+                f"{path.name} is too large for an .ini file.",
+                where=_where(),
+                code="vela-config-too-large",
+            )
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise failure(f"{path.name} is not a text file.", "Choose an .ini.", _where()) from None
+        raise failure(
+            f"{path.name} is not a text file.",
+            "Choose an .ini file.",
+            _where(),
+            code="vela-config-not-text",
+        ) from None
     except OSError as error:
         raise failure(
             f"{path.name} cannot be read: {error.strerror or error}.",
-            "Correct the path, or leave it empty for Vela's own configurations.",
+            "Correct the path, or leave it empty to use Vela's own configurations.",
             _where(),
+            code="vela-config-unreadable",
         ) from error
     return parse(text, path.name)
 
@@ -128,7 +138,9 @@ def parse(text: str, name: str) -> VelaIni:
         modes = [_mode(parser, s, name, problems) for s in parser.sections() if _is(s, _MODE)]
     except configparser.Error as error:
         line = " ".join(str(error).split())
-        raise failure(f"{name} is not an .ini: {line}", _HINT, _where()) from None
+        raise failure(
+            f"{name} is not a valid .ini file: {line}", _HINT, _where(), code="vela-config-invalid"
+        ) from None
     if problems:
         raise WorkbenchError(problems)
     return VelaIni(text, {s.name: s for s in systems if s}, {m.name: m for m in modes if m})
@@ -149,6 +161,7 @@ def _lacking(parser: configparser.ConfigParser, name: str) -> Iterator[ErrorInfo
                 message=f"{name} has no section [{prefix}NAME].",
                 hint="Vela needs at least one [System_Config.NAME] and one [Memory_Mode.NAME].",
                 where=_where(),
+                code="vela-config-section-missing",
             )
 
 
@@ -239,4 +252,9 @@ def _is_positive(text: str) -> bool:
 
 
 def _problem(name: str, section: str, what: str) -> ErrorInfo:
-    return ErrorInfo(message=f"{name}: [{section}] {what}.", hint=_HINT, where=_where())
+    return ErrorInfo(
+        message=f"{name}: [{section}] {what}.",
+        hint=_HINT,
+        where=_where(),
+        code="vela-config-value-invalid",
+    )

@@ -114,11 +114,14 @@ def read(
     for spec in table:
         if spec.name not in values:
             if spec.required:
-                message = f"{scheme} needs {spec.name!r} and it is missing."
-                problems.append(_info(spec.name, message, spec.meaning))
+                message = f"{scheme} needs {spec.name!r}, which is missing."
+                code = "format-parameter-missing"
+                problems.append(_info(spec.name, message, spec.meaning, code))
             values[spec.name] = spec.default
         elif wrong := spec.problem(values[spec.name]):
-            problems.append(_info(spec.name, f"{spec.name!r} of {scheme} {wrong}.", spec.meaning))
+            message = f"{spec.name!r} of {scheme} {wrong}."
+            code = "format-parameter-invalid"
+            problems.append(_info(spec.name, message, spec.meaning, code))
     if problems:
         raise WorkbenchError(problems)
     return values
@@ -138,9 +141,9 @@ def _collect(
             close = difflib.get_close_matches(key, names, 1)
             hint = f"Did you mean {close[0]!r}? " if close else ""
             known = ", ".join(sorted({s.name for s in names.values()})) or "none"
-            problems.append(
-                _info(key, f"{scheme} has no parameter {key!r}.", f"{hint}Known: {known}.")
-            )
+            message = f"{scheme} has no parameter {key!r}."
+            code = "format-parameter-unknown"
+            problems.append(_info(key, message, f"{hint}Known: {known}.", code))
     return values, problems
 
 
@@ -162,8 +165,8 @@ def _read_value(spec: ParameterSpec, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _info(name: str, message: str, hint: str) -> ErrorInfo:
-    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=name))
+def _info(name: str, message: str, hint: str, code: str) -> ErrorInfo:
+    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=name), code=code)
 
 
 Given = Mapping[str, Any]

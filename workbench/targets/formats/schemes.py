@@ -240,9 +240,10 @@ def spec_of(name: str) -> SchemeSpec:
     close = difflib.get_close_matches(name, _BY_NAME, 1)
     hint = f"Did you mean {close[0]!r}? " if close else ""
     raise failure(
-        f"There is no number format {name!r}.",
+        f"Unknown number format {name!r}.",
         f"{hint}Known: {', '.join(spec.name for spec in SPECS)}.",
         Place(kind="option", id="scheme"),
+        code="format-unknown",
     )
 
 

@@ -79,10 +79,14 @@ class Nnpa:
             known = [each.value for each in option.choices]
             if given not in known if known else not isinstance(given, type(option.default)):
                 hint = f"Known: {', '.join(map(str, known))}." if known else option.description
-                found.append(ErrorInfo(
-                    message=f"{option.title} cannot be {given!r}.", hint=hint,
-                    where=Place(kind="option", id=f"target.{option.name}"),
-                ))  # fmt: skip
+                found.append(
+                    ErrorInfo(
+                        message=f"Invalid value for {option.title}: {given!r}.",
+                        hint=hint,
+                        where=Place(kind="option", id=f"target.{option.name}"),
+                        code="nnpa-option-invalid",
+                    )
+                )
         return found
 
     def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
