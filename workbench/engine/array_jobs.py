@@ -41,15 +41,19 @@ def answer_jobs(
     for index, job in enumerate(arguments["jobs"]):
         try:
             if not isinstance(job, dict):
-                raise failure(f"A job is an object with keys, not {job!r}.")
+                raise failure(
+                    f"A job must be an object with keys, not {job!r}.", code="job-not-object"
+                )
             results.append({"index": index, **work(job)})
         except WorkbenchError as error:
             results.append(_refused(index, error.infos))
         except (ValueError, RuntimeError, MemoryError, OSError) as error:
-            results.append(_refused(index, (ErrorInfo(message=str(error).split("\n")[0]),)))
+            info = ErrorInfo(message=str(error).split("\n")[0], code="job-failed")
+            results.append(_refused(index, (info,)))
         except (TypeError, LookupError, ArithmeticError) as error:
-            said = f"This job could not be done: {type(error).__name__}: {error}".split("\n")[0]
-            results.append(_refused(index, (ErrorInfo(message=said),)))
+            message = f"The job failed: {type(error).__name__}: {error}".split("\n")[0]
+            info = ErrorInfo(message=message, code="job-failed")
+            results.append(_refused(index, (info,)))
     to.write_text(json.dumps({"results": results}), encoding="utf-8")
 
 
@@ -65,13 +69,17 @@ def check_keys(job: Mapping[str, Any], required: Collection[str], known: Collect
         WorkbenchError: all of them at once.
     """
     infos = [
-        ErrorInfo(message=f"{key!r} is missing.", where=Place(kind="option", id=key))
+        ErrorInfo(
+            message=f"{key!r} is missing.",
+            where=Place(kind="option", id=key),
+            code="job-key-missing",
+        )
         for key in sorted(required)
         if job.get(key) is None
     ]
     hint = f"Known: {', '.join(sorted(known))}."
     infos += [
-        ErrorInfo(message=f"A job has no key {key!r}.", hint=hint)
+        ErrorInfo(message=f"Unknown job key {key!r}.", hint=hint, code="job-key-unknown")
         for key in job
         if key not in known
     ]
@@ -90,14 +98,21 @@ def load(path: Any) -> Tensor:
         array = np.load(_path(path), allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
-        raise failure(f"{path} cannot be read as .npy: {reason}.", where=place) from error
+        raise failure(
+            f"{path} cannot be read as .npy: {reason}.", where=place, code="array-unreadable"
+        ) from error
     if not isinstance(array, np.ndarray):
-        raise failure(f"{path} holds several arrays; a .npy holds one.", where=place)
+        raise failure(
+            f"{path} contains several arrays; a .npy file contains one.",
+            where=place,
+            code="array-not-single",
+        )
     if array.dtype.newbyteorder("=") not in _FLOATS:
         raise failure(
-            f"{path} holds {array.dtype}, but arithmetic takes float16, float32 or float64.",
+            f"{path} contains {array.dtype}; supported are float16, float32 and float64.",
             "Convert it first, e.g. array.astype('float32').",
             place,
+            code="array-dtype-not-supported",
         )
     # A scalar keeps its shape [] only if it is not made contiguous.
     native = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
@@ -114,10 +129,10 @@ def save_many(path: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     _write(_path(path), lambda file: np.savez(file, **arrays))
 
 
-def _path(said: Any) -> Path:
-    if not isinstance(said, str) or not said:
-        raise failure(f"The name of a file is text, not {said!r}.")
-    return Path(said)
+def _path(name: Any) -> Path:
+    if not isinstance(name, str) or not name:
+        raise failure(f"A file name must be a string, not {name!r}.", code="job-path-not-text")
+    return Path(name)
 
 
 def _write(path: Path, write: Callable[[Any], None]) -> None:
@@ -130,6 +145,7 @@ def _write(path: Path, write: Callable[[Any], None]) -> None:
         raise failure(
             f"{path} cannot be written: {error.strerror or error}.",
             where=Place(kind="file", id=str(path)),
+            code="file-not-writable",
         ) from error
     finally:
         part.unlink(missing_ok=True)
@@ -166,17 +182,26 @@ def _quantize(job: dict[str, Any]) -> dict[str, Any]:
     role = job.get("role") or "data"
     if role not in ROLES:
         raise failure(
-            f"There is no role {role!r}.",
+            f"Unknown role {role!r}.",
             f"Known: {', '.join(ROLES)}.",
             Place(kind="option", id="role"),
+            code="role-unknown",
         )
     params = job.get("params") or {}
     if not isinstance(params, dict):
-        raise failure("'params' is an object with parameters.", f"It is {params!r}.")
+        raise failure(
+            "'params' must be an object of parameters.",
+            f"Got {params!r}.",
+            code="job-params-not-object",
+        )
     mase = job.get("mase_compatible")
     if mase is not None and not isinstance(mase, bool):
         place = Place(kind="option", id="mase_compatible")
-        raise failure(f"'mase_compatible' is true or false, not {mase!r}.", where=place)
+        raise failure(
+            f"'mase_compatible' must be true or false, not {mase!r}.",
+            where=place,
+            code="job-mase-not-boolean",
+        )
     quantizer = schemes.quantizer(str(job["scheme"]), params, role, mase_compatible=bool(mase))
     x = load(job["in"])
     made = quantizer(x)
@@ -232,7 +257,11 @@ def _narrow(path: Any) -> Tensor:
     made = x.float()
     if count := int((made.isinf() & x.isfinite()).sum()):
         place = Place(kind="file", id=str(path))
-        raise failure(f"{path} holds {count} values beyond float32.", where=place)
+        raise failure(
+            f"{path} contains {count} values outside the float32 range.",
+            where=place,
+            code="array-beyond-float32",
+        )
     return made
 
 
@@ -242,7 +271,12 @@ def _matmul(job: dict[str, Any]) -> dict[str, Any]:
     bias = None if job.get("bias") is None else _narrow(job["bias"])
     if bias is not None and not bool(bias.isfinite().all()):
         place = Place(kind="option", id="bias")
-        raise failure("The bias holds NaN or infinities.", "Look where they come from.", place)
+        raise failure(
+            "The bias contains NaN or infinity.",
+            "Check the weights of the model.",
+            place,
+            code="bias-not-finite",
+        )
     made = matmul(a, b, bias, job["mode"], job["numerics"])
     save(job["out"], made.y)
     exact = a.double() @ b.double()

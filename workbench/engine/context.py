@@ -103,7 +103,11 @@ class StageContext:
             module = importlib.import_module(STAGES_BY_ID[stage_id].entry.split(":")[0])
             found = module.load(self)
             if found is None:
-                raise failure(f"The result of {stage_id} cannot be used any more.", "Run it again.")
+                raise failure(
+                    f"The result of {stage_id} is no longer usable.",
+                    "Run it again.",
+                    code="result-unusable",
+                )
             self.store.keep(stage_id, key, found)
         return found
 

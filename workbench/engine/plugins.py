@@ -144,9 +144,10 @@ class _Finder(NodeFinder):
         found = self._own.find_nodes(model)
         if not hasattr(found, "__next__"):
             raise failure(
-                f"{self._reference} gives a {type(found).__name__}, not an iterator of nodes.",
-                "Write yield in its find_nodes, or return iter(...).",
+                f"{self._reference} returns a {type(found).__name__}, not an iterator of nodes.",
+                "Use yield in its find_nodes, or return iter(...).",
                 _WHERE,
+                code="plugin-finder-invalid",
             )
         return found
 
@@ -179,7 +180,8 @@ def _chain(error: BaseException) -> Iterable[BaseException]:
 def _is_not(reference: str, kind: type) -> WorkbenchError:
     name = reference.rpartition(":")[2]
     return failure(
-        f"{name} of the plug-in {reference.rpartition(':')[0]} gives no {kind.__name__}.",
-        'The README says under "How to add" what a plug-in holds.',
+        f"{name} of the plug-in {reference.rpartition(':')[0]} does not return a {kind.__name__}.",
+        "The guide describes the contents of a plug-in.",
         _WHERE,
+        code="plugin-item-invalid",
     )

@@ -172,7 +172,9 @@ class Server:
     ) -> bool:
         begun = time.monotonic()
         if stage.state in {"blocked", "unavailable"}:
-            info = ErrorInfo(message=stage.reason, where=Place(kind="stage", id=stage.id))
+            info = ErrorInfo(
+                message=stage.reason, where=Place(kind="stage", id=stage.id), code="stage-blocked"
+            )
             self._fail(command.job, stage.id, stage.key, begun, (info,))
             return False
         if stage.state == "cached" and cache.verify(stage.key):
@@ -271,13 +273,14 @@ def unexpected(error: BaseException, stage: str) -> ErrorInfo:
         current = current.__cause__
     first = next((line for e in chain[::-1] for line in str(e).splitlines() if line.strip()), "")
     kind = type(chain[-1]).__name__
-    message = f"{first.strip()} ({kind})" if first else f"It ended with {kind}."
+    message = f"{first.strip()} ({kind})" if first else f"The stage ended with {kind}."
     if isinstance(error, SystemExit):
-        message = f"The compiler left with exit code {error.code}; its last words are in the log."
+        message = f"The compiler ended with exit code {error.code}. See the log for its output."
     details = "".join(traceback.format_exception(error))
     return ErrorInfo(
         message=message[:600],
-        hint="The details and the log name the place in the toolchain.",
+        hint="See the details and the log for the location in the toolchain.",
         where=Place(kind="stage", id=stage),
         details=details,
+        code="unexpected",
     )

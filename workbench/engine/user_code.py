@@ -40,11 +40,16 @@ def load_callable(reference: Reference, option: str) -> Callable[..., Any]:
         names = [n for n in vars(module) if callable(getattr(module, n)) and not n.startswith("_")]
         raise failure(
             f"{_name(reference)} has no {reference.attribute}.",
-            f"It has: {', '.join(names[:12])}." if names else "It defines no callable.",
+            f"Available: {', '.join(names[:12])}." if names else "It defines no callable.",
             where,
+            code="callable-missing",
         )
     if not callable(found):
-        raise failure(f"{reference.attribute} in {_name(reference)} is not callable.", where=where)
+        raise failure(
+            f"{reference.attribute} in {_name(reference)} is not callable.",
+            where=where,
+            code="callable-invalid",
+        )
     return found
 
 
@@ -79,6 +84,7 @@ def user_failure(
                 hint="Correct the code and run again.",
                 where=where,
                 details="".join(traceback.format_exception(error)),
+                code="user-code-failed",
             )
         ]
     )
@@ -117,9 +123,10 @@ def _import(reference: Reference) -> Any:
     path = reference.path
     if path is None or not path.is_file():
         raise failure(
-            f"{path.name if path else 'The file'} is not there.",
+            f"{path.name if path else 'The file'} does not exist.",
             "Correct the path in the project.",
             Place(kind="file", id=str(path)),
+            code="source-file-missing",
         )
     name = module_name(path)
     marks = [vars(module).get(_MARK) for module in list(sys.modules.values())]
@@ -153,9 +160,10 @@ def module_name(path: Path) -> str:
     known = sys.modules.get(path.stem)
     if known is not None and _MARK not in vars(known):
         raise failure(
-            f"{path.name} has the name of a module that is in use: {path.stem}.",
-            "Give the file another name.",
+            f"The module name {path.stem} of {path.name} is already in use.",
+            "Rename the file.",
             Place(kind="file", id=path.name),
+            code="module-name-in-use",
         )
     return path.stem
 

@@ -72,11 +72,15 @@ class Crew:
         if not line:
             self._add_one(instead_of=process)
             code = process.returncode
-            raise failure("The process that worked on it has ended.", details=f"exit code {code}")
+            raise failure(
+                "A worker process ended unexpectedly.",
+                details=f"exit code {code}",
+                code="worker-ended",
+            )
         self._free.put(process)
         answer: Answer = json.loads(line)
         if "problem" in answer:
-            raise WorkbenchError([ErrorInfo(message=answer["problem"])])
+            raise WorkbenchError([ErrorInfo(message=answer["problem"], code="candidate-failed")])
         return answer
 
     def _add_one(self, instead_of: subprocess.Popen[str] | None = None) -> None:
@@ -86,7 +90,7 @@ class Crew:
                 instead_of.kill()
                 instead_of.communicate()
             if self._is_over:
-                raise failure("The work was ended.")
+                raise failure("The search has ended.", code="work-ended")
             process = subprocess.Popen(
                 [sys.executable, "-m", self._module],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -146,17 +150,21 @@ def connected(scheduler: str) -> Any:
         from distributed import Client
     except ImportError as error:
         raise failure(
-            "Working on a cluster needs dask.distributed.",
-            "pip install 'quantization-workbench[cluster]'", PLACE,
-        ) from error  # fmt: skip
+            "Running on a cluster needs dask.distributed.",
+            "pip install 'quantization-workbench[cluster]'",
+            PLACE,
+            code="cluster-package-missing",
+        ) from error
     try:
         return Client(scheduler, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise failure(
-            f"There is no Dask scheduler at {scheduler}.",
-            "Start one with `dask scheduler`, and workers with the workbench installed.",
-            PLACE, str(error),
-        ) from error  # fmt: skip
+            f"No Dask scheduler at {scheduler}.",
+            "Start one with `dask scheduler`, and workers that have the workbench installed.",
+            PLACE,
+            str(error),
+            code="cluster-unreachable",
+        ) from error
 
 
 class Workers:
@@ -230,27 +238,36 @@ class _Cluster:
             found = self._client.run(_standing, folders)
         except Exception as error:  # what a worker lacks is raised as it is
             raise failure(
-                "A worker of the Dask cluster cannot load the workbench.",
-                "Install the same version of it there.", PLACE, repr(error),
-            ) from error  # fmt: skip
+                "A worker of the Dask cluster cannot import the workbench.",
+                "Install the same version on it.",
+                PLACE,
+                repr(error),
+                code="cluster-worker-without-workbench",
+            ) from error
         if not found:
             raise failure(
                 "The Dask cluster has no workers.",
-                "Start some with `dask worker`, where the workbench is installed.", PLACE,
-            )  # fmt: skip
+                "Start workers with `dask worker` where the workbench is installed.",
+                PLACE,
+                code="cluster-without-workers",
+            )
         here = tool_versions()
         for worker, (unseen, tools) in found.items():
             if unseen:
                 raise failure(
-                    f"The worker {worker} does not see {unseen}.",
-                    "Candidates read the project and write results: share both folders.", PLACE,
-                )  # fmt: skip
+                    f"The worker {worker} cannot access {unseen}.",
+                    "Workers read the project and write results: share both folders.",
+                    PLACE,
+                    code="cluster-folder-not-shared",
+                )
             other = [f"{n} {v}" for n, v in sorted(tools.items()) if here.get(n) != v]
             if other:
                 raise failure(
-                    f"The worker {worker} has other tools than this machine: {', '.join(other)}.",
-                    "Figures of different versions cannot be compared.", PLACE,
-                )  # fmt: skip
+                    f"The worker {worker} has other package versions: {', '.join(other)}.",
+                    "Results of different versions cannot be compared.",
+                    PLACE,
+                    code="cluster-versions-differ",
+                )
         return len(found)
 
 
@@ -281,13 +298,13 @@ def _mapped(first: Future[Answer]) -> Future[Run]:
         try:
             answer = done.result()
             if "problem" in answer:
-                raise failure(answer["problem"])
+                raise failure(answer["problem"], code="candidate-failed")
             second.set_result(Run.model_validate(answer["run"]))
         except WorkbenchError as error:
             second.set_exception(error)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - whatever a cluster raises
-            text = "The process that worked on it has ended."
-            second.set_exception(failure(text, details=repr(error)))
+            text = "A worker process ended unexpectedly."
+            second.set_exception(failure(text, details=repr(error), code="worker-ended"))
 
     first.add_done_callback(take)
     return second

@@ -107,13 +107,19 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
             return done.model
         except SystemExit as error:
             raise failure(
-                f"Vela refused {device} with these options.", "Its own words are in the details.",
+                f"Vela rejected the options for {device}.",
+                "See details for the compiler output.",
                 details=said.getvalue() or f"exit code {error.code}",
-            ) from error  # fmt: skip
+                code="vela-options-rejected",
+            ) from error
         except RuntimeError as error:
             first = (str(error).strip().splitlines() or ["no reason given"])[0]
-            raise failure(f"Vela could not compile it: {first}.", details=str(error)) from error
+            raise failure(
+                f"Vela compilation failed: {first}.", details=str(error), code="vela-compile-failed"
+            ) from error
         finally:
             vela.regor = regor
     words = said.getvalue().strip().splitlines()
-    raise failure(f"Vela compiled nothing: {words[-1] if words else 'it said nothing'}.")
+    raise failure(
+        f"Vela created no program: {words[-1] if words else 'no output'}.", code="vela-no-output"
+    )

@@ -48,11 +48,17 @@ def open_samples(
     total = raw.count
     if total is not None and labels is not None and len(labels) != total:
         raise failure(
-            f"There are {total} samples but {len(labels)} labels.",
+            f"{total} samples but {len(labels)} labels.",
             where=Place(kind="option", id=f"{option}.labels"),
+            code="labels-count-mismatch",
         )
     if total == 0:
-        raise wrong(option, f"{raw.name} holds no samples.", "Calibration needs at least one.")
+        raise wrong(
+            option,
+            f"{raw.name} contains no samples.",
+            "Calibration needs at least one.",
+            code="data-empty",
+        )
     kept = _kept_count(total, source)
     return Samples(raw.name, kept, lambda: _stream(raw, source, labels, option), raw.spell)
 
@@ -99,10 +105,11 @@ def _not_finite(first: Sample, rest: Iterator[Sample], option: str) -> Exception
             break
     listed = ", ".join(map(str, found))
     return failure(
-        f"Samples with NaN or Inf: {listed}.",
-        'Correct the data, or drop these samples in the project ("dropped").',
+        f"Samples with NaN or infinity: {listed}.",
+        'Correct the data, or exclude the samples in the project ("dropped").',
         Place(kind="sample", id=str(found[0])),
         details=option,
+        code="samples-not-finite",
     )
 
 

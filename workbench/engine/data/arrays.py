@@ -41,8 +41,9 @@ def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise failure(
             f"The labels in {path.name} cannot be read.",
-            "Write them with numpy.save, without objects.",
+            "Save them with numpy.save, without Python objects.",
             Place(kind="option", id=f"{option}.labels"),
+            code="labels-unreadable",
         ) from error
     if isinstance(loaded, np.ndarray):
         return loaded.reshape(-1)
@@ -61,23 +62,31 @@ def read_arrays(
     path = reference.path
     assert path is not None
     if not path.is_file():
-        raise wrong(option, f"{path.name} is not there.", "Correct the path.")
+        raise wrong(
+            option, f"{path.name} does not exist.", "Correct the path.", code="data-missing"
+        )
     try:
         arrays = _array_streams(path, inputs)
     except _UNREADABLE as error:
         raise wrong(
             option,
             f"{path.name} cannot be read: {str(error).splitlines()[0]}"[:300],
-            "Write it with numpy.save, numpy.savez or torch.save, tensors only.",
+            "Save it with numpy.save, numpy.savez or torch.save, tensors only.",
+            code="data-unreadable",
         ) from error
     if len(arrays) != len(inputs):
         raise wrong(
             option,
-            f"{path.name} holds {len(arrays)} arrays, but the model has {len(inputs)} inputs.",
+            f"{path.name} contains {len(arrays)} arrays, but the model has {len(inputs)} inputs.",
+            code="data-inputs-mismatch",
         )
     counts = {array.count for array in arrays}
     if len(counts) > 1:
-        raise wrong(option, f"The arrays of {path.name} differ in length: {sorted(counts)}.")
+        raise wrong(
+            option,
+            f"The arrays of {path.name} differ in length: {sorted(counts)}.",
+            code="data-lengths-differ",
+        )
     for array, spec in zip(arrays, inputs, strict=True):
         fit(np.zeros(array.shape[1:], array.dtype), spec, path.name, option)
 

@@ -34,8 +34,9 @@ def read_callable(
                 if len(values) != len(inputs):
                     raise wrong(
                         option,
-                        f"{name} gave {len(values)} inputs for sample {index}, "
+                        f"{name} returned {len(values)} inputs for sample {index}, "
                         f"but the model has {len(inputs)}.",
+                        code="data-inputs-mismatch",
                     )
                 fitted = (fit(v, s, name, option) for v, s in zip(values, inputs, strict=True))
                 yield Sample(index, tuple(fitted), label)

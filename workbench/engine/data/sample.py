@@ -47,9 +47,9 @@ class Samples:
         return self.open()
 
 
-def wrong(option: str, message: str, hint: str = "") -> Exception:
+def wrong(option: str, message: str, hint: str = "", *, code: str) -> Exception:
     """Return the error for data that does not suit the model, at the data's option."""
-    return failure(message, hint, Place(kind="option", id=f"{option}.spec"))
+    return failure(message, hint, Place(kind="option", id=f"{option}.spec"), code=code)
 
 
 def fit(value: Any, spec: TensorSpec, name: str, option: str) -> torch.Tensor:
@@ -61,7 +61,8 @@ def fit(value: Any, spec: TensorSpec, name: str, option: str) -> torch.Tensor:
             option,
             f"{name} has dtype {str(tensor.dtype).removeprefix('torch.')}, "
             f"but the model's input {spec.name} is {spec.dtype}.",
-            "Convert the data; integers are not scaled silently.",
+            "Convert the data. Integers are not scaled automatically.",
+            code="data-dtype-mismatch",
         )
     shape = tuple(spec.shape)
     if tuple(tensor.shape) != shape:
@@ -69,7 +70,8 @@ def fit(value: Any, spec: TensorSpec, name: str, option: str) -> torch.Tensor:
             raise wrong(
                 option,
                 f"A sample of {name} has shape {list(tensor.shape)}, "
-                f"but the model's input {spec.name} wants {list(shape)}.",
+                f"but the model's input {spec.name} needs {list(shape)}.",
+                code="data-shape-mismatch",
             )
         tensor = tensor.reshape(shape)
     return tensor.to(wanted)

@@ -54,8 +54,12 @@ def read_text(
     carried = _carried(inputs, option)
     found = _ids(reference.path, tokenizer, option)
     if len(found) < 2:
-        raise wrong(option, f"{reference.path.name} has fewer than two tokens.",
-                    "Give a text of a few hundred.")  # fmt: skip
+        raise wrong(
+            option,
+            f"{reference.path.name} has fewer than two tokens.",
+            "Use a text of a few hundred tokens.",
+            code="text-too-short",
+        )
     dropped = set(source.dropped)
 
     def read() -> Iterator[Sample]:
@@ -80,8 +84,9 @@ def _carried(inputs: Sequence[TensorSpec], option: str) -> int:
         given = ", ".join(f"{s.dtype} {list(s.shape)}" for s in inputs)
         raise wrong(
             option,
-            f"A text feeds decoders that take one token at a time, but the inputs are {given}.",
-            "Take the token's number first, then its position, then what is carried.",
+            f"Text data needs a decoder that takes one token per step, but the inputs are {given}.",
+            "Order the inputs: token id, position, then the carried state.",
+            code="text-model-not-decoder",
         )
     return len(inputs) - numbers
 
@@ -102,18 +107,32 @@ def _ids(path: Path, tokenizer: Tokenizer, option: str) -> np.ndarray[Any, Any]:
             text = file.read(MOST_BYTES).decode("utf-8")
     except OSError as error:
         reason = error.strerror or error
-        raise wrong(option, f"{path.name} cannot be read: {reason}.") from error
+        raise wrong(
+            option, f"{path.name} cannot be read: {reason}.", code="data-unreadable"
+        ) from error
     except UnicodeDecodeError as error:
-        raise wrong(option, f"{path.name} is not UTF-8 text (byte {error.start}).",
-                    "Save it as UTF-8.") from error  # fmt: skip
+        raise wrong(
+            option,
+            f"{path.name} is not UTF-8 text (byte {error.start}).",
+            "Save it as UTF-8.",
+            code="text-not-utf8",
+        ) from error
     given = tokenizer.ids(text)
     try:
         found = np.asarray(given, np.int64)
     except (TypeError, ValueError, OverflowError) as error:
         found = np.zeros((0, 0), np.int64)
-        raise wrong(option, "The tokenizer gave no list of integers.") from error
+        raise wrong(
+            option,
+            "The tokenizer did not return a list of integers.",
+            code="tokenizer-output-invalid",
+        ) from error
     if found.ndim != 1 or (found.size and int(found.min()) < 0):
-        raise wrong(option, "The tokenizer gave no list of integers from 0.")
+        raise wrong(
+            option,
+            "The tokenizer did not return a list of integers of at least 0.",
+            code="tokenizer-output-invalid",
+        )
     return found
 
 
@@ -140,10 +159,11 @@ def _from_file(path: Path, option: str) -> Tokenizer:
         read = FileTokenizer.from_file(str(path))
     except Exception as error:
         raise failure(
-            f"{path.name} is not a tokenizer that the package tokenizers reads.",
-            "Give the tokenizer.json that belongs to the model.",
+            f"{path.name} is not a tokenizer file that the package tokenizers can read.",
+            "Use the tokenizer.json that belongs to the model.",
             Place(kind="option", id=option),
             details=str(error),
+            code="tokenizer-unreadable",
         ) from error
 
     def spell(token: int) -> str:

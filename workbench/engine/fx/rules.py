@@ -57,8 +57,12 @@ def rules_of(project: Project, folder: Path) -> GraphRules:
     del folder
     target, problems = target_of(project.target.id), []
     for rule in (r for r in project.rules if r.enabled and not r.keeps_off):
-        if said := target.refusal(project.target, project.config_of(rule), rule.kind):
-            problems.append(ErrorInfo(message=said, where=Place(kind="rule", id=rule.id)))
+        if refusal := target.refusal(project.target, project.config_of(rule), rule.kind):
+            problems.append(
+                ErrorInfo(
+                    message=refusal, where=Place(kind="rule", id=rule.id), code="rule-not-supported"
+                )
+            )
     if problems:
         raise WorkbenchError(problems)
     return GraphRules(project)

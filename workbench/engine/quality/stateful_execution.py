@@ -83,10 +83,11 @@ class Steps:
             if not (self._written or sample.carried):
                 raise
             raise failure(
-                f"The model takes no token as sample {sample.index}: {error}.",
-                "Its caches hold fewer steps than a sequence has: shorten the sequences "
-                "(tokens, length), or give its own tokenizer.",
+                f"The model fails on sample {sample.index}: {error}.",
+                "If its caches hold fewer steps than a sequence has, shorten the sequences "
+                "(tokens, length). Otherwise use the model's own tokenizer.",
                 Place(kind="sample", id=str(sample.index)),
+                code="decoder-context-exceeded",
             ) from error
         return self.took(sample, tensors_of(outputs))
 
@@ -103,9 +104,10 @@ def refuse_memory(module: torch.fx.GraphModule, samples: Samples, what: str, sta
     """
     if programs.written_buffers(module) or samples.spell is not None:
         raise failure(
-            f"{what} takes samples one by one, and this program remembers those before.",
+            f"{what} needs independent samples, but this program keeps state between samples.",
             "Compare configurations in Runs instead.",
             Place(kind="stage", id=stage),
+            code="stateful-program-not-supported",
         )
 
 

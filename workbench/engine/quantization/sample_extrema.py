@@ -68,9 +68,10 @@ class Witness:
     def _finite(self, sample: int, x: torch.Tensor) -> torch.Tensor:
         if bool(torch.isnan(x).any()):
             raise failure(
-                f"Sample {sample} makes the tensor {self.tensor} NaN.",
-                "Leave the sample out, or look for a division by zero before that tensor.",
+                f"Sample {sample} produces NaN in the tensor {self.tensor}.",
+                "Exclude the sample, or look for a division by zero before that tensor.",
                 Place(kind="tensor", id=self.tensor),
+                code="tensor-not-finite",
             )
         self.infinite = sample if self.infinite is None else self.infinite
         return x[torch.isfinite(x)]

@@ -88,9 +88,10 @@ def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> 
             steps(sample)
     if not witnesses.samples:
         raise failure(
-            f"{samples.name} gave no samples.",
-            "Calibration needs at least one.",
+            f"{samples.name} contains no samples.",
+            "Calibration needs at least one sample.",
             Place(kind="option", id="calibration.spec"),
+            code="calibration-empty",
         )
     calibration.remember()
 

@@ -113,10 +113,10 @@ def _refuse_unseen_branches(context: StageContext, ranges: Collection[str]) -> N
     if unseen:
         raise WorkbenchError([
             ErrorInfo(
-                message=f"No calibration sample runs {branch}: the ranges of "
-                f"{', '.join(tensors)} in it are not known.",
-                hint="Give a sample that does, or type these ranges in Ranges.",
-                where=Place(kind="node", id=branch.rpartition("/")[0]),
+                message=f"No calibration sample executes {branch}, so the ranges of "
+f"{', '.join(tensors)} are unknown.",
+                hint="Add a sample that executes it, or pin these ranges in Ranges.",
+                where=Place(kind="node", id=branch.rpartition("/")[0]), code="branch-not-calibrated"
             )
             for branch, tensors in unseen.items()
         ])  # fmt: skip

@@ -155,6 +155,7 @@ def _number(value: Any) -> float:
     except (TypeError, ValueError) as error:
         raise failure(
             f"The metric returned {type(value).__name__}, not a number.",
-            "metric(outputs, labels) takes a list of tensors and a list of classes or None.",
+            "metric(outputs, labels) receives a list of tensors and a list of classes or None.",
             Place(kind="option", id="evaluation.metric"),
+            code="metric-not-number",
         ) from error

@@ -81,10 +81,11 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
         place = f" at {line}" if line else ""
         raise failure(
-            f"The model does not export{place}. torch.export says: {first.strip()[:300]}",
-            "Rewrite that line without data-dependent Python, or use torch.cond.",
+            f"The model cannot be exported{place}. torch.export: {first.strip()[:300]}",
+            "Rewrite the line without data-dependent Python, or use torch.cond.",
             Place(kind="stage", id="export"),
             details=str(error),
+            code="export-failed",
         ) from error
 
 
@@ -96,10 +97,11 @@ def _refuse_dynamic_shapes(program: torch.export.ExportedProgram) -> None:
         free = [i for i, size in enumerate(value.shape) if not isinstance(size, int)]
         if free:
             raise failure(
-                f"The input {node.name} has a free size in dimension {free[0]}; "
-                "the NPU needs every size fixed.",
+                f"Dimension {free[0]} of the input {node.name} is dynamic; the NPU needs "
+                "fixed sizes.",
                 "Export with fixed example inputs, without dynamic_shapes.",
                 Place(kind="node", id=node.name),
+                code="dynamic-shape-not-supported",
             )
 
 

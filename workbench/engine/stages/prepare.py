@@ -119,9 +119,10 @@ def improved(
     """Return a copy of the float module with improved weights, and what was done."""
     if programs.has_control_flow(module):
         raise failure(
-            "Improvers do not take models with branches or loops.",
-            "Switch the improvers off.",
+            "Improvers do not support models with branches or loops.",
+            "Disable the improvers.",
             Place(kind="option", id="improvers"),
+            code="improvers-branches-not-supported",
         )
     refuse_memory(module, calibration_samples(context), "An improver", "prepare")
 

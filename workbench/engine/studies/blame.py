@@ -66,10 +66,11 @@ class _Search:
         while refused:
             if self._refusal(self._left):
                 raise failure(
-                    "The program cannot be compiled even with nothing on the NPU.",
-                    "The reason lies elsewhere: the log has the compiler's own words.",
+                    "Compilation fails even with nothing on the NPU.",
+                    "The cause is not an operator on the NPU. See the log for the compiler output.",
                     Place(kind="stage", id="lower"),
                     self._reason,
+                    code="blame-without-npu-fails",
                 )
             at = self._last_to_blame()
             self._found.append(self._left[at])

@@ -74,7 +74,9 @@ def compute(project: Project, means: Means, goals: Sequence[str]) -> None:
         planned = plan(project, means.folder, means.cache)
         stage = planned.of(stage_id)
         if stage.state in {"blocked", "unavailable"}:
-            raise failure(stage.reason, where=Place(kind="stage", id=stage_id))
+            raise failure(
+                stage.reason, where=Place(kind="stage", id=stage_id), code="stage-blocked"
+            )
         if stage.state == "cached":
             continue
         with means.cache.writing(stage.key) as out:

@@ -37,7 +37,11 @@ def run(study: StudyContext) -> None:
     unknown = [name for name in configs if config_of(name) not in PRESETS_BY_ID]
     if unknown:
         known = ", ".join(PRESETS_BY_ID)
-        raise failure(f"There is no config {unknown[0]}.", f"Known: {known}, also with {TRAINED}.")
+        raise failure(
+            f"Unknown config {unknown[0]}.",
+            f"Known: {known}, and {TRAINED}.",
+            code="config-unknown",
+        )
     for name in targets:
         target_of(name)
     cells: list[Cell] = []

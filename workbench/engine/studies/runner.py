@@ -34,9 +34,10 @@ def run(study: StudyContext) -> None:
     address = int(str(study.options.get("address") or "0"), 0)
     if wanted == "address" and not address:
         raise failure(
-            "A runner for a program at an address needs the address.",
-            "Give it as 0x62000000, in a memory that the program fits.",
+            "A runner that loads the program from memory needs an address.",
+            "Give an address such as 0x62000000, in a memory that is large enough for the program.",
             Place(kind="option", id="address"),
+            code="runner-address-missing",
         )
     data = (context.path("lower") / "program.pte").read_bytes()
     build = Build(

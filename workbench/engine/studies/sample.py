@@ -36,8 +36,9 @@ def run(study: StudyContext) -> None:
     if node is None or "quantized" not in found:
         raise failure(
             f"{tensor} does not exist in the quantized program.",
-            "It was fused into another one; choose the tensor behind it.",
+            "It was fused into another operator. Choose the tensor after it.",
             Place(kind="tensor", id=tensor),
+            code="tensor-not-in-program",
         )
     arrays = {side: value.detach().float().numpy() for side, value in found.items()}
     save_values(arrays, study.folder)
@@ -87,6 +88,7 @@ def _history(context: StageContext, number: int, *, remembers: bool) -> list[Sam
             return found
     raise failure(
         f"{samples.name} has no sample {number}.",
-        "It may have been left out; samples are numbered from 0.",
+        "It may be excluded. Samples are numbered from 0.",
         Place(kind="sample", id=str(number)),
+        code="sample-unknown",
     )

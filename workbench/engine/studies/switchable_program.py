@@ -45,9 +45,10 @@ class SwitchedProgram:
     def __init__(self, calibrated: fx.GraphModule, toolchain: Toolchain) -> None:
         if programs.has_control_flow(calibrated):
             raise failure(
-                "Sensitivity is not measured for models with branches or loops.",
+                "Sensitivity does not support models with branches or loops.",
                 "Compare configurations in Runs instead.",
                 Place(kind="stage", id="sensitivity"),
+                code="sensitivity-branches-not-supported",
             )
         self.module = toolchain.convert(copy.deepcopy(calibrated), fold=False)
         written = programs.written_buffers(self.module)

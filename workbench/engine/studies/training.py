@@ -62,9 +62,10 @@ def run(study: StudyContext) -> None:
         return
     if programs.has_control_flow(study.stage.hot("export")):
         raise failure(
-            "Training does not take models with branches or loops.",
-            "Train the model before it is imported.",
+            "Training does not support models with branches or loops.",
+            "Train the model before you import it.",
             Place(kind="stage", id="export"),
+            code="training-branches-not-supported",
         )
     _Training(study, options).run()
 
@@ -86,8 +87,9 @@ class _Training:
         if not self._student.parameters:
             raise failure(
                 "The model has no weights to train.",
-                "Only models with weights can learn to do better.",
+                "Training needs a model with weights.",
                 Place(kind="stage", id="export"),
+                code="training-without-weights",
             )
         study.report(0, options.epochs, "asking the float model")
         self._lessons = Lessons(context, teacher, self._student.run_in_float, device)
@@ -195,11 +197,12 @@ class _Training:
 
     def _not_a_number(self, number: int) -> Exception:
         best = self._found.best
-        kept = f"The weights of epoch {best} are kept" if best else "No weights are kept"
+        kept = f"The weights of epoch {best} were saved" if best else "No weights were saved"
         return failure(
-            f"Training stopped in epoch {number}: the loss is not a number any more.",
+            f"Training stopped in epoch {number}: the loss is NaN or infinite.",
             f"{kept}. Start again with a lower learning rate.",
             Place(kind="option", id="learning_rate"),
+            code="training-diverged",
         )
 
 

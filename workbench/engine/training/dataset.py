@@ -49,9 +49,10 @@ class Lessons:
     ) -> None:
         if context.project.calibration is None:
             raise failure(
-                "Training needs calibration data; there is only the example input.",
-                "Name calibration data in the project. It needs no labels.",
+                "Training needs calibration data; the project has only the example input.",
+                "Set calibration data in the project. Labels are not needed.",
                 Place(kind="option", id="calibration"),
+                code="training-data-missing",
             )
         samples = calibration_samples(context)
         self.name = samples.name
@@ -69,9 +70,10 @@ class Lessons:
                 self._all.append(Batch(inputs, tuple(tensors_of(teacher(*inputs))), label))
         if not self._all:
             raise failure(
-                f"{samples.name} gave no samples.",
-                "Training needs at least one.",
+                f"{samples.name} contains no samples.",
+                "Training needs at least one sample.",
                 Place(kind="option", id="calibration.spec"),
+                code="training-data-empty",
             )
         splits = len(self._all) >= _FEWEST_TO_SPLIT
         self.kept = self._all[::_KEPT_EVERY] if splits else self._all

@@ -135,10 +135,11 @@ class Student:
         found: Weights = {}
         if len(self._norms) != len(norms):
             raise failure(
-                "Training takes batch norms behind convolutions, and behind linears with a bias; "
-                "this model has one elsewhere.",
-                "Train the model before it is imported.",
+                "Training supports batch norms after convolutions and after linears with a "
+                "bias; this model has one elsewhere.",
+                "Train the model before you import it.",
                 Place(kind="stage", id="export"),
+                code="training-batch-norm-not-supported",
             )
         for node, args in zip(self._norms, norms, strict=True):
             node.args = (*node.args[:_MOMENTUM], *args[_MOMENTUM : _EPSILON + 1],
@@ -207,9 +208,10 @@ class Student:
 def unrounded() -> WorkbenchError:
     """Return the problem of a student without any rounding."""
     return failure(
-        "Nothing is quantized, so there is nothing to train for.",
-        "Give modules a precision by rules first.",
+        "No quantized modules, so there is nothing to train.",
+        "Assign a precision to modules first.",
         Place(kind="option", id="rules"),
+        code="training-nothing-quantized",
     )
 
 

@@ -78,21 +78,23 @@ def teaching_of(function: str | None, folder: Path, options: TrainingOptions) ->
         student: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer
     ) -> float:
         try:
-            said = own(student, batches, optimizer)
+            loss = own(student, batches, optimizer)
         except (Cancelled, WorkbenchError):
             raise
         except (Exception, SystemExit) as error:
             where = Place(kind="option", id=OPTION)
             raise user_code.user_failure(error, "raised an error", where, reference.path) from error
-        if isinstance(said, torch.Tensor) and said.numel() == 1:
-            said = said.item()
-        if isinstance(said, bool) or not isinstance(said, int | float):
+        if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+            loss = loss.item()
+        if isinstance(loss, bool) or not isinstance(loss, int | float):
             raise failure(
-                f"{reference.attribute} returned {type(said).__name__}, not the epoch's mean loss.",
+                f"{reference.attribute} returned {type(loss).__name__}, not the mean loss of "
+                "the epoch.",
                 "Return a number.",
                 Place(kind="option", id=OPTION),
+                code="training-loss-invalid",
             )
-        return float(said)
+        return float(loss)
 
     return teach
 

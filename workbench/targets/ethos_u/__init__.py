@@ -173,7 +173,9 @@ class EthosU:
         variants = [v.id for v in self.variants]
         if choice.id not in variants:
             hint = f"Known: {', '.join(variants)}."
-            return [problem("target.id", f"There is no device {choice.id}.", hint)]
+            return [
+                problem("target.id", f"Unknown device {choice.id}.", hint, code="device-unknown")
+            ]
         own = choice.options.get(OWN_INI_OPTION)
         memory = check_own(choice, folder) if own else check_memory(choice)
         return [*memory, *check_values(choice), *check_flags(choice)]

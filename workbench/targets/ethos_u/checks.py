@@ -88,49 +88,31 @@ def check_own(choice: TargetChoice, folder: Path | None) -> list[ErrorInfo]:
 
 
 def check_values(choice: TargetChoice) -> list[ErrorInfo]:
-    """Return options that are unknown, of a wrong kind or out of range."""
+    """Return a problem for every option that is unknown, of a wrong type or out of range."""
     known = {
         "system_config": str, "memory_mode": str, "integer_io": bool, "optimise": str,
         "arena_cache_bytes": int, "extra_flags": str, OWN_INI_OPTION: str,
         EXTERNAL_WEIGHTS: bool,
     }  # fmt: skip
-    problems = []
+    faults: list[tuple[str, str, str]] = []
     for name, value in choice.options.items():
-        place = f"target.options.{name}"
         if name in EXTRAS_BY_NAME:
             continue
         if name not in known:
-            problems.append(problem(place, f"Unknown option {name}.", code="target-option-unknown"))
+            faults.append((name, f"Unknown option {name}.", "target-option-unknown"))
         elif value is not None and not isinstance(value, known[name]):
-            problems.append(
-                problem(
-                    place, f"{value!r} is not a {known[name].__name__}.", code="target-option-type"
-                )
-            )
+            message = f"{value!r} is not a {known[name].__name__}."
+            faults.append((name, message, "target-option-type"))
     if choice.options.get("optimise", "Performance") not in {"Performance", "Size"}:
-        problems.append(
-            problem(
-                "target.options.optimise",
-                "Choose Performance or Size.",
-                code="target-optimise-invalid",
-            )
-        )
+        faults.append(("optimise", "Choose Performance or Size.", "vela-optimise-invalid"))
     limit = choice.options.get("arena_cache_bytes")
     if isinstance(limit, int) and not 0 < limit <= 1 << 32:
-        problems.append(
-            problem(
-                "target.options.arena_cache_bytes",
-                f"{limit} is out of range.",
-                code="target-arena-cache-out-of-range",
-            )
-        )
-    wrong = wrong_extras(choice.options)
+        message = f"{limit} is out of range."
+        faults.append(("arena_cache_bytes", message, "vela-arena-cache-out-of-range"))
+    extras = [(*wrong, "target-option-invalid") for wrong in wrong_extras(choice.options)]
     return [
-        *problems,
-        *(
-            problem(f"target.options.{name}", said, code="target-option-invalid")
-            for name, said in wrong
-        ),
+        problem(f"target.options.{name}", message, code=code)
+        for name, message, code in [*faults, *extras]
     ]
 
 

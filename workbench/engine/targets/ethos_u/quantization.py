@@ -108,9 +108,10 @@ def _call(made: Any, kind: RuleKind, match: Any, arm: Any) -> None:
             made.set_node_finder(arm, match)
         case _:
             raise failure(
-                "Ethos-U's quantizer takes names, not patterns.",
-                "Name the nodes or modules, or choose the target Number formats.",
+                "The Ethos-U quantizer supports names, not patterns.",
+                "List the nodes or modules by name, or choose the target Number formats.",
                 Place(kind="rule", id=match),
+                code="pattern-rules-not-supported",
             )
 
 
@@ -135,9 +136,10 @@ def operator(name: str) -> Any:
         found = None
     if not isinstance(found, torch._ops.OpOverload):  # noqa: SLF001 - its only name
         raise failure(
-            f"torch has no operator {name}.",
+            f"Unknown torch operator {name}.",
             "Write namespace.name.overload, e.g. aten.relu.default.",
             Place(kind="rule", id=name),
+            code="operator-unknown",
         )
     return found
 

@@ -172,9 +172,10 @@ class IntegerProgram(torch.fx.Interpreter):
         )  # fmt: skip
         if status != tosa_reference_model.GraphStatus.TOSA_VALID:
             raise failure(
-                f"The reference model refused the delegate {name} ({status}).",
-                "The TOSA program is not valid; please report it with the model.",
+                f"The reference model rejected the delegate {name} ({status}).",
+                "The TOSA program is invalid. Please report it with the model.",
                 Place(kind="stage", id="verify"),
+                code="reference-model-rejected",
             )
         count, number = len(self._specs[name]), list(self._tosa).index(name)
         for tensor, values in zip(inner, outputs[count:], strict=True):

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 def vela_left(error: SystemExit) -> WorkbenchError:
     """Return an error for a Vela that did not understand its arguments."""
     info = ErrorInfo(
-        message=f"Vela refused its arguments and left with exit code {error.code}.",
-        hint="Check the additional Vela flags; the log has Vela's own words.",
+        message=f"Vela rejected its arguments and ended with exit code {error.code}.",
+        hint="Check the additional Vela flags. See the log for Vela's output.",
         where=Place(kind="option", id="target.options.extra_flags"),
+        code="vela-arguments-rejected",
     )
     return WorkbenchError([info])
 
@@ -40,18 +41,19 @@ def vela_refused(error: RuntimeError) -> WorkbenchError:
     """Return an error for a program that Vela refused as a whole, with what usually helps."""
     text = str(error).strip().splitlines()
     first = text[0] if text else type(error).__name__
-    hint = "The log has the details."
+    hint = "See the log for details."
     if "could not run on NPU" in str(error):
         hint = (
-            "Vela has no way back to the CPU. Usual cause: a config the device cannot compute, "
-            "such as 16-bit softmax on U55 and U65. Set the module to a8w8 or float; Run, "
-            "Find what the compiler refuses (workbench blame) tells which it is."
+            "Vela cannot move the operator to the CPU. Usual cause: a config that the device does "
+            "not support, such as 16-bit softmax on U55 and U65. Assign a8w8 or float to the "
+            "module. workbench blame finds the module."
         )
     info = ErrorInfo(
-        message=f"The program could not be compiled: {first}"[:600],
+        message=f"The program cannot be compiled: {first}"[:600],
         hint=hint,
         where=Place(kind="stage", id="lower"),
         details=str(error),
+        code="vela-compile-failed",
     )
     return WorkbenchError([info])
 
@@ -71,12 +73,13 @@ def loop_refused(error: BaseException) -> WorkbenchError | None:
     loop = re.search(r"%(while_loop\w*)", str(said))
     name = loop[1] if loop else "while_loop"
     info = ErrorInfo(
-        message=f"ExecuTorch cannot lower {name}: with what stands before it, the loop would take "
-        "float and give integers.",
-        hint="A convolution with its ReLU, a pool or an absolute value right before the loop can "
-        "be lowered; a ReLU or a sigmoid alone cannot.",
+        message=f"ExecuTorch cannot lower {name}: the operator before the loop makes its "
+        "input float and its result integer.",
+        hint="Supported right before a loop: a convolution with its ReLU, a pool or an "
+        "absolute value. Not supported: a ReLU or a sigmoid alone.",
         where=Place(kind="node", id=name),
         details=str(said),
+        code="loop-not-lowerable",
     )
     return WorkbenchError([info])
 
@@ -146,27 +149,30 @@ def refuse_control_flow(context: StageContext, choice: TargetChoice) -> None:
         return
     if not has_control_flow(choice.id):
         raise failure(
-            f"torch.cond and while_loop run on Ethos-U85 only; this program has "
+            "torch.cond and while_loop run only on Ethos-U85. This program has "
             f"{', '.join(result.branches)}.",
-            "Choose an Ethos-U85, or write the model without them.",
+            "Choose an Ethos-U85, or rewrite the model without them.",
             Place(kind="node", id=result.branches[0]),
+            code="branches-not-supported",
         )
     annotations = context.result("prepare", PrepareResult).annotations
     quantized = {note.node: note.quantized for note in annotations}
     for name, is_wide in _readers(context.hot("calibrate").module):
         if is_wide:
             raise failure(
-                f"{name} would have 16-bit weights, and no device multiplies by them: inside of "
-                "branches ExecuTorch quantizes weights with the bits of the activations.",
-                "Set its module to a8w8.",
+                f"{name} would have 16-bit weights, which no device supports: inside branches "
+                "ExecuTorch quantizes weights with the activations' bits.",
+                "Assign a8w8 to its module.",
                 Place(kind="node", id=name),
+                code="branch-int16-weights",
             )
         if not quantized.get(name, True):
             raise failure(
-                f"{name} is in float: ExecuTorch cannot lower operators with weights inside of "
-                "branches unless they are quantized.",
-                "Set its module to a8w8.",
+                f"{name} is in float: inside branches ExecuTorch lowers operators with "
+                "weights only when they are quantized.",
+                "Assign a8w8 to its module.",
                 Place(kind="node", id=name),
+                code="branch-float-weights",
             )
 
 
@@ -209,10 +215,11 @@ class CheckingPartitioner(OrderedPartitioner):
             roots = [root.name for node in chain if not _has_grid(node) and (root := root_of(node))]
             name = roots[0] if roots else chain[0].name
             raise failure(
-                f"The NPU would only hand on a value that {name} reads or gives, and change "
-                "nothing: Vela refuses the whole program for it.",
-                "Keep it off the NPU, give its module a8w8, or choose an Ethos-U85.",
+                f"The NPU would only pass through an input or output of {name} unchanged, and "
+                "Vela rejects the whole program.",
+                "Keep it off the NPU, assign a8w8 to its module, or choose an Ethos-U85.",
                 Place(kind="node", id=name),
+                code="passthrough-partition",
             )
         return found
 

@@ -190,7 +190,7 @@ def _with_events(
     try:
         return outcome.report, events_of(outcome.events)
     except ValueError:
-        note = "The events that the runner recorded (ETDump) cannot be read."
+        note = "The runner's ETDump events cannot be read."
         notes = (*outcome.report.notes, note)
         return outcome.report.model_copy(update={"notes": notes}), ()
 
@@ -199,12 +199,16 @@ def _failures(report: SimulationReport) -> list[ErrorInfo]:
     place = Place(kind="stage", id="run")
     last = "\n".join(report.last_lines)
     recognised = [
-        ErrorInfo(message=d.cause, hint=d.remedy, where=place, details=d.line)
+        ErrorInfo(
+            message=d.cause, hint=d.remedy, where=place, details=d.line, code="simulation-diagnosis"
+        )
         for d in {d.cause: d for d in reversed(report.diagnoses)}.values()
     ][::-1]
-    hint = "" if recognised else "The last lines of the log tell how far it came."
-    return [ErrorInfo(message=report.exit_reason, hint=hint, where=place, details=last),
-            *recognised]  # fmt: skip
+    hint = "" if recognised else "See the last lines of the log."
+    ended = ErrorInfo(
+        message=report.exit_reason, hint=hint, where=place, details=last, code="simulation-failed"
+    )
+    return [ended, *recognised]
 
 
 def _reals(sample: Tensors, grids: list[Grid | None]) -> Tensors:

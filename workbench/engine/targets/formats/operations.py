@@ -197,9 +197,10 @@ class Operation:
     def __post_init__(self) -> None:
         if self.name not in OPERATIONS:
             raise failure(
-                f"There is no operation {self.name!r} for number formats.",
+                f"Unknown operation {self.name!r}.",
                 f"Known: {', '.join(OPERATIONS)}.",
                 Place(kind="option", id="operation"),
+                code="operation-unknown",
             )
         if self.mase_compatible:
             self._refuse_what_mase_cannot()
@@ -324,7 +325,8 @@ class Operation:
         if reason:
             raise failure(
                 f"MASE cannot run {self.name} with {self.scheme}: {reason}.",
-                "The textbook form can.",
+                "Use the textbook form.",
+                code="mase-operation-not-supported",
             )
 
 
@@ -341,7 +343,10 @@ def residual_linear(
     """Return MASE's binary_residual layer: weights times |gamma| and a mask of pruned ones."""
     weight = operands.w
     if weight is None:
-        raise failure(f"{operation.name} with {operation.scheme} needs a weight.")
+        raise failure(
+            f"{operation.name} with {operation.scheme} needs a weight.",
+            code="operation-weight-missing",
+        )
     return functional.linear(operands.x, weight * gamma.abs() * mask, operands.b)
 
 
