@@ -1,4 +1,4 @@
-"""Digests of input files, remembered by path, size and time so that planning stays quick."""
+"""Content digests of input files, cached by path, size and modification time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def file_digest(path: Path) -> str:
 
 
 class Digests:
-    """File digests with a memory on disk; a file that kept size and mtime keeps its digest."""
+    """File digests, cached on disk; unchanged size and mtime reuse the stored digest."""
 
     def __init__(self, memory: Path | None = None) -> None:
         self._memory = memory
@@ -46,7 +46,7 @@ class Digests:
         """Return the digest of a file.
 
         Raises:
-            WorkbenchError: the file is not there or cannot be read.
+            WorkbenchError: the file does not exist or cannot be read.
         """
         name = str(path.absolute())
         try:
@@ -68,7 +68,7 @@ class Digests:
         return digest
 
     def remember(self) -> None:
-        """Write the memory to disk if there is something new; a full disk is no harm."""
+        """Write new digests to disk; write errors are ignored."""
         if self._memory is None or not self._changed:
             return
         try:
@@ -81,14 +81,14 @@ class Digests:
 
 @dataclass(frozen=True)
 class Reading:
-    """A project, where its relative paths start, and the memory of its files' digests."""
+    """A project, the folder of its relative paths, and the file digests."""
 
     project: Project
     folder: Path
     digests: Digests
 
     def reference(self, option: str, reference: sources.Reference) -> JsonValue:
-        """Return what a reference means: kind, names, and every file by its content."""
+        """Return the key of a reference: kind, names, and the digest of every file."""
         del option
         files = [p for p in sources.files_of(reference) if p.exists() or p == reference.path]
         return {
@@ -99,12 +99,12 @@ class Reading:
         }
 
     def code(self, spec: str | None, option: str) -> JsonValue:
-        """Return what a callable means; None where none is named."""
+        """Return the key of a callable; None if no callable is given."""
         found = sources.callable_reference(spec, self.folder, option) if spec else None
         return self.reference(option, found) if found else None
 
     def data(self, data: DataSource | None, option: str) -> JsonValue:
-        """Return what samples mean; None where none are named."""
+        """Return the key of a data source; None if none is given."""
         if data is None:
             return None
         named = sources.data_references(data, self.folder, option)

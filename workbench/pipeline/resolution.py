@@ -1,4 +1,4 @@
-"""The rules applied to a picture of the model: who gets what, and what is odd about it."""
+"""Resolution of rules against a graph, and the errors and warnings of a project."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Problem(Frozen):
-    """Something a user should know before running: an error stops, a warning does not."""
+    """An error or a warning that is shown before a run; errors prevent it."""
 
     level: Literal["error", "warning"]
     info: ErrorInfo
@@ -48,7 +48,7 @@ def prepared_result(project: Project, folder: Path, cache: Cache) -> PrepareResu
 
 
 def taken_by_plugins(project: Project, prepared: PrepareResult) -> dict[str, str]:
-    """Return the rule that took each node of those that only code of a plug-in knows."""
+    """Return the rule for each node that a plug-in's rule matched."""
     rules: dict[str, str] = {}
     for rule in project.rules:
         if rule.enabled and rule.kind in PLUGIN_KINDS:
@@ -59,9 +59,9 @@ def taken_by_plugins(project: Project, prepared: PrepareResult) -> dict[str, str
 def resolve_graph(
     project: Project, graph: GraphSnapshot, prepared: PrepareResult | None = None
 ) -> Resolution:
-    """Return what every module and node of a picture gets, and by which rule.
+    """Return the effective config and deciding rule of every module and node of a graph.
 
-    What rules of plug-ins take is known from the quantizer's report alone.
+    Matches of plug-in rules are known only from the quantizer's report.
     """
     modules = [ModuleRef(m.path, m.type_name) for m in graph.modules]
     chains = module_chains(modules)
@@ -84,15 +84,15 @@ def problems(
     project: Project, folder: Path, graph: GraphSnapshot | None,
     prepared: PrepareResult | None = None,
 ) -> list[Problem]:  # fmt: skip
-    """Return everything that is wrong or odd, errors first.
+    """Return all problems of a project, errors first.
 
     Args:
-        project: What to look at.
-        folder: Where its relative paths start.
-        graph: The exported graph; without it nothing is said about matches.
-        prepared: The quantizer's report; without it nothing is said about fixed ranges.
+        project: The project.
+        folder: Base of its relative paths.
+        graph: The exported graph; without it, rule matches are not checked.
+        prepared: The quantizer's report; without it, pinned ranges are not checked.
     """
-    # What several rules stumble over is said once, where it is.
+    # A problem of several rules is reported once.
     told = {info.message: info for info in reversed(list(_errors(project, folder)))}
     errors = [Problem(level="error", info=info) for info in reversed(told.values())]
     warnings = [Problem(level="warning", info=info) for info in _warnings(project, graph, prepared)]
@@ -157,7 +157,7 @@ def _warnings(
 
 
 def rule_name(rule: Rule) -> str:
-    """Return how a rule is spoken of, e.g. ``module_name encoder.0``."""
+    """Return the display name of a rule, e.g. ``module_name encoder.0``."""
     match = name_of(rule.config) if rule.kind == "quantizer" else rule.match
     return f"{rule.kind} {match}".rstrip()
 
@@ -191,12 +191,12 @@ def _rule_warnings(rule: Rule, resolution: Resolution) -> Iterator[ErrorInfo]:
 def lost_ranges(
     project: Project, exported: Collection[str], prepared: PrepareResult
 ) -> Iterator[ErrorInfo]:
-    """Yield the choices of ranges whose tensor or module does not exist any more.
+    """Yield the pinned ranges and range methods whose tensor or module no longer exists.
 
     Args:
         project: Its ranges name nodes.
         exported: Nodes of the exported graph.
-        prepared: The quantizer's report; it knows nodes too that the quantizer made of others.
+        prepared: The quantizer's report; it includes nodes that the quantizer created.
     """
     made = {note.node for note in prepared.annotations}
     modules = {note.module for note in prepared.annotations}
@@ -226,7 +226,7 @@ def lost_ranges(
 def whole_refusals(
     project: Project, graph: GraphSnapshot, resolution: Resolution
 ) -> Iterator[ErrorInfo]:
-    """Yield what will make the tools refuse the program as a whole, as far as it is known."""
+    """Yield the operators for which the toolchain would reject the whole program."""
     configs = {rule.id: project.config_of(rule) for rule in project.rules if not rule.keeps_off}
     wide, narrow = set[str](), set[str]()
     for name, effective in resolution.nodes.items():

@@ -1,4 +1,4 @@
-"""Where descriptions of boards lie: with the program, with the user, or beside a project."""
+"""Board files: shipped with the program, in the user's folder, or beside a project."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SUFFIX = ".toml"
 
 
 def own_folder() -> Path:
-    """Return the folder of the user's own boards; it need not exist."""
+    """Return the folder of the user's own boards; it may not exist."""
     return config_folder() / "boards"
 
 
 def listed() -> dict[str, Path]:
-    """Return the file of every board that has an id; the user's own come after those shipped.
+    """Return the file of every board by id: shipped boards, then the user's own.
 
-    A user's file beats one that is shipped under the same name.
+    A user's file overrides a shipped file of the same name.
     """
     found: dict[str, Path] = {}
     for folder in (SHIPPED, own_folder()):

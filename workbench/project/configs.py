@@ -13,10 +13,9 @@ from workbench.project.frozen import Frozen
 
 
 class DynamicConfig(Frozen):
-    """One way to quantize a part of a model: weights once, what flows at each call.
+    """A config with static weights and dynamic activation ranges, computed at run time.
 
-    ``dynamic`` are the integers. Whether they are symmetric is one choice for the whole program,
-    an option of the target.
+    ``dynamic`` is the integer type. Symmetry is a target option for the whole program.
     """
 
     dynamic: Literal["int8"] = "int8"
@@ -28,11 +27,11 @@ class DynamicConfig(Frozen):
 
 
 class FormatConfig(Frozen):
-    """One way to emulate a number format on the operands of an operation.
+    """A config that emulates a number format on the operands of an operation.
 
-    ``scheme`` is a format of ``workbench formats list``. ``parameters`` are flat and carry MASE's
-    names: ``data_in_*`` for what flows, ``weight_*`` for weights and second operands, ``bias_*``;
-    without such a prefix they hold for every operand.
+    ``scheme`` is a format of ``workbench formats list``. ``parameters`` are flat with MASE's names:
+    ``data_in_*`` for activations, ``weight_*`` for weights and second operands, ``bias_*``.
+    Parameters without a prefix apply to all operands.
     """
 
     scheme: str = Field(min_length=1)
@@ -41,7 +40,7 @@ class FormatConfig(Frozen):
 
     @property
     def label(self) -> str:
-        """A short name: the scheme, bits of data and weight where it says them, MASE's form."""
+        """A short label: the scheme, data and weight bits if given, and MASE's form."""
         given = self.parameters
         widths = [given.get(f"{prefix}width", given.get("width")) for prefix in _SHOWN]
         bits = "/".join(str(w) for w in dict.fromkeys(widths) if w is not None)
@@ -53,7 +52,7 @@ _MASE = "(MASE)"
 
 
 def range_fault(minimum: float, maximum: float) -> str:
-    """Return why two real values are no range of a grid; "" when they are one."""
+    """Return why two real values are not a valid grid range; "" if they are."""
     if not (math.isfinite(minimum) and math.isfinite(maximum)):
         return f"the range [{minimum}, {maximum}] is not finite"
     if not minimum < maximum:
@@ -64,9 +63,9 @@ def range_fault(minimum: float, maximum: float) -> str:
 
 
 class FixedRange(Frozen):
-    """Numbers in place of the range that calibration found.
+    """A pinned range that replaces the calibrated one.
 
-    ``tensor`` is the node of the exported graph that makes it.
+    ``tensor`` is the node of the exported graph that produces it.
     """
 
     tensor: str = Field(min_length=1)
@@ -86,10 +85,10 @@ ActivationDtype = Literal["int8", "int16", "uint8"]
 
 
 class Observer(Frozen):
-    """How a range is taken from calibration data.
+    """How a range is computed from calibration data.
 
-    ``percentile`` is the share of values kept, in percent; ``minimum`` and ``maximum`` are the
-    real values that a fixed range spans; ``plugin`` names a plug-in's observer.
+    ``percentile`` is the share of values kept [%]; ``minimum`` and ``maximum`` are the real bounds
+    of a fixed range; ``plugin`` names a plug-in's observer.
     """
 
     kind: ObserverKind = "histogram"
@@ -113,7 +112,7 @@ class Observer(Frozen):
 
 
 class Activation(Frozen):
-    """Precision of the tensors that flow between operators."""
+    """Precision of activations, the tensors between operators."""
 
     dtype: ActivationDtype = "int8"
     symmetric: bool = False
@@ -121,21 +120,21 @@ class Activation(Frozen):
 
 
 class Weight(Frozen):
-    """Precision of constant weights; always symmetric, as Ethos-U wants them."""
+    """Precision of constant weights; always symmetric, as Ethos-U requires."""
 
     bits: Literal[8, 4] = 8
     per_channel: bool = True
 
 
 class QuantConfig(Frozen):
-    """One way to quantize a part of a model."""
+    """A static integer config: activations, weights and observer."""
 
     activation: Activation = Activation()
     weight: Weight = Weight()
 
 
 class PluginConfig(Frozen):
-    """What a plug-in makes: a config, or a quantizer that decides by itself.
+    """A config or a complete quantizer provided by a plug-in.
 
     ``reference`` is ``FILE.py:name`` or ``package.module:name``.
     """
@@ -149,22 +148,22 @@ class PluginConfig(Frozen):
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a text names something in a plug-in, by its form alone."""
+    """Return whether a string has the form of a plug-in reference."""
     plugin, _, name = text.rpartition(":")
     return bool(plugin) and name.isidentifier()
 
 
-# What a project can hold: integers on ranges, ranges at each call, or an emulated number format.
+# Configs of a project: static integers, dynamic integers, or an emulated number format.
 Config = QuantConfig | DynamicConfig | FormatConfig
-# What a rule can assign by name: one of these, or something that a plug-in makes.
+# What a rule can assign: one of these configs, or one made by a plug-in.
 AnyConfig = Config | PluginConfig
 
 
 def integers_of(config: Config | None) -> QuantConfig | None:
-    """Return a config that is for integers; None is float.
+    """Return an integer config; None means float.
 
     Raises:
-        WorkbenchError: it is a number format, which no device computes, or has no ranges to keep.
+        WorkbenchError: the config is a number format, or its ranges are dynamic.
     """
     if isinstance(config, DynamicConfig):
         raise failure(
@@ -184,8 +183,8 @@ def integers_of(config: Config | None) -> QuantConfig | None:
 class Preset(Frozen):
     """A named config; ``config`` None leaves the part in float.
 
-    ``io_only`` is for inputs and outputs alone; ``places`` says where a part runs and leaves its
-    precision to other rules.
+    ``io_only`` presets apply to inputs and outputs only. ``places`` presets choose where a part
+    runs and leave its precision to other rules.
     """
 
     id: str
@@ -302,10 +301,10 @@ _WIDEST_FIRST: tuple[MethodScope, ...] = ("all", "module", "tensor")
 
 
 class RangeMethod(Frozen):
-    """How ranges are taken from what calibration saw, in place of what the rules' observers say.
+    """A method that computes ranges from calibration data, instead of the rules' observers.
 
-    ``match`` is a module's path, or the node of the exported graph that makes a tensor; "" for
-    all activations. Numbers are computed anew whenever data, weights or precision change.
+    ``match`` is a module path, or the exported node that produces a tensor; "" means all
+    activations. Ranges are recomputed when data, weights or precision change.
     """
 
     scope: MethodScope
@@ -321,11 +320,11 @@ class RangeMethod(Frozen):
 
     @property
     def strength(self) -> tuple[int, int]:
-        """Orders choices: a tensor beats a module, an inner module an outer one."""
+        """Sort key of precedence: a tensor before a module, an inner module before an outer one."""
         return _WIDEST_FIRST.index(self.scope), self.match.count(".")
 
     def speaks_of(self, tensor: str, module: str) -> bool:
-        """Return whether a tensor, made inside a module, is meant."""
+        """Return whether the method applies to a tensor of a module."""
         if self.scope == "tensor":
             return tensor == self.match
         inside = module == self.match or module.startswith(f"{self.match}.")
@@ -333,15 +332,15 @@ class RangeMethod(Frozen):
 
     @property
     def place(self) -> str:
-        """What it is for, in words."""
+        """The display name of its scope."""
         named = {"all": "all activations", "module": f"all of {self.match}", "tensor": self.match}
         return named[self.scope]
 
 
 def without_origins(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return raw fields in which no fixed range names a method: such ranges become the method.
+    """Return raw fields in which no pinned range names a method: such ranges become methods.
 
-    Before version 2 of the project file, a method's choice was kept as the numbers it gave.
+    Before version 2 of the project file, a chosen method was stored as its resulting range.
     """
     ranges, methods = raw.get("ranges"), raw.get("range_methods", [])
     if not isinstance(ranges, list) or not isinstance(methods, list):
@@ -366,7 +365,7 @@ ImproverId = Literal["equalize", "smooth", "bias"]
 
 @dataclass(frozen=True)
 class Improver:
-    """One improver; ``needs_data`` when it looks at calibration samples."""
+    """One improver; ``needs_data`` if it uses calibration samples."""
 
     id: ImproverId
     title: str
@@ -374,7 +373,7 @@ class Improver:
     needs_data: bool
 
 
-# In the order in which they are applied.
+# In order of application.
 IMPROVERS: tuple[Improver, ...] = (
     Improver(
         "equalize",

@@ -1,15 +1,15 @@
-"""What plug-ins add, read from their source: nothing of them runs here.
+"""Plug-in contents, read from their source without running it.
 
-A plug-in is a file of Python, or an installed module that a package names as an entry point of
-``GROUP``. It says what it adds in up to four lists of names, at its top level::
+A plug-in is a Python file, or an installed module that a package names as an entry point of
+``GROUP``. It lists what it provides in up to four top-level lists of names::
 
     CONFIGS = [narrow]          # functions, ``narrow(*, is_qat) -> QuantizationConfig``
     OBSERVERS = [SkipsFirst]    # classes of torchao's observers
     FINDERS = [FirstLayers]     # classes of ExecuTorch's ``NodeFinder``, made without arguments
     QUANTIZERS = [Rows]         # classes of torchao's ``Quantizer``, made without arguments
 
-The first line of what stands in their docstrings is shown beside them. ``engine/plugins.py`` has
-the types, and loads them.
+The first line of their docstrings is their title. ``engine/plugins.py`` has the types and loads
+them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OPTION = "plugins"
 
 @dataclass(frozen=True)
 class PluginItem:
-    """One thing that a plug-in adds; ``reference`` is ``FILE.py:name`` or ``module:name``."""
+    """One item of a plug-in; ``reference`` is ``FILE.py:name`` or ``module:name``."""
 
     role: PluginRole
     reference: str
@@ -55,25 +55,25 @@ class PluginItem:
 
     @property
     def words(self) -> str:
-        """The name, and what its docstring says."""
+        """The name and its title."""
         return f"{self.name}: {self.title}" if self.title else self.name
 
 
 @cache
 def installed() -> tuple[str, ...]:
-    """Return the modules that installed packages offer as plug-ins."""
+    """Return the modules that installed packages register as plug-ins."""
     return tuple(sorted({point.value for point in importlib.metadata.entry_points(group=GROUP)}))
 
 
 def items_of(plugin: str, folder: Path) -> tuple[PluginItem, ...]:
-    """Return what a plug-in adds, in its own order.
+    """Return the items of a plug-in, in its own order.
 
     Args:
         plugin: ``FILE.py``, or the name of an installed module.
-        folder: Where the project's relative paths start.
+        folder: Base of the project's relative paths.
 
     Raises:
-        WorkbenchError: it is not there, is no Python, or its lists hold more than names.
+        WorkbenchError: it does not exist, is not Python, or its lists contain more than names.
     """
     path = sources.callable_reference(f"{plugin}:plugin", folder, _OPTION).path
     where = Place(kind="option", id=_OPTION)
@@ -101,7 +101,7 @@ def items_of(plugin: str, folder: Path) -> tuple[PluginItem, ...]:
 
 
 def offered(project: Project | None, folder: Path, role: PluginRole) -> list[PluginItem]:
-    """Return what the project's plug-ins and installed ones add of a kind, and can be read."""
+    """Return the readable items of a role from the project's and installed plug-ins."""
     found: list[PluginItem] = []
     for plugin in (*(project.plugins if project else ()), *installed()):
         try:
@@ -112,7 +112,7 @@ def offered(project: Project | None, folder: Path, role: PluginRole) -> list[Plu
 
 
 def problems(project: Project, folder: Path) -> Iterator[ErrorInfo]:
-    """Yield what is wrong with plug-ins, and with rules that take something from them."""
+    """Yield the problems of plug-ins and of rules that use them."""
     for plugin in project.plugins:
         try:
             items_of(plugin, folder)
@@ -141,7 +141,7 @@ def _absent(role: PluginRole, reference: str, folder: Path, where: Place) -> Ite
 
 @lru_cache(maxsize=64)
 def _read(path: Path, modified_ns: int, size: int) -> tuple[tuple[PluginRole, str, str], ...] | str:
-    """Return role, name and title of everything in a file; or a sentence why not."""
+    """Return role, name and title of every item in a file, or an error message."""
     del modified_ns, size
     try:
         tree = ast.parse(path.read_bytes())

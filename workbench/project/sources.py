@@ -1,4 +1,4 @@
-"""What the project points at: models, data and metrics, by file or by name, without running any."""
+"""References to models, data and metrics, by file or module name; no code is run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PICTURE_SUFFIXES = (
 
 @dataclass(frozen=True)
 class Reference:
-    """A spec taken apart: what it is, where, and the name inside it."""
+    """A parsed reference: its kind, location and attribute name."""
 
     kind: Literal["program", "file", "package", "array", "pictures", "text"]
     path: Path | None
@@ -44,7 +44,7 @@ class Reference:
 
     @property
     def runs_code(self) -> bool:
-        """Whether using it runs Python code that somebody wrote."""
+        """Whether using it runs the user's Python code."""
         return self.kind in {"file", "package"}
 
 
@@ -69,7 +69,7 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
 
 
 def model_reference(spec: str, folder: Path) -> Reference:
-    """Return the reference for a model SPEC; nothing is opened and no code runs."""
+    """Return the reference for a model SPEC; no file is opened and no code is run."""
     if spec.endswith(".pt2"):
         return Reference("program", absolute(folder, spec))
     if ":" not in spec[2:]:
@@ -111,20 +111,20 @@ def tokenizer_reference(spec: str, folder: Path, option: str) -> Reference:
 
 
 def reads_text(project: Project) -> bool:
-    """Return whether the calibration samples are the tokens of a text."""
+    """Return whether the calibration samples are tokens of a text."""
     return project.calibration is not None and project.calibration.spec.endswith(TEXT_SUFFIX)
 
 
 def pictures(folder: Path) -> list[Path]:
-    """Return the pictures below a folder, in a fixed order."""
+    """Return the pictures below a folder, sorted."""
     found = (p for p in folder.rglob("*") if p.suffix.lower() in PICTURE_SUFFIXES)
     return sorted(found, key=lambda p: p.relative_to(folder).as_posix())
 
 
 def files_of(reference: Reference) -> list[Path]:
-    """Return every file whose content decides what the reference gives.
+    """Return every file whose content determines the referenced object.
 
-    For code: the file and the modules beside it that it imports, followed through.
+    For code: the file and, recursively, the modules beside it that it imports.
     """
     if reference.kind == "pictures" and reference.path is not None:
         return pictures(reference.path)
@@ -136,7 +136,7 @@ def files_of(reference: Reference) -> list[Path]:
 
 
 def data_references(data: DataSource, folder: Path, option: str) -> Iterator[tuple[str, Reference]]:
-    """Yield the references that a data source makes, each under its option's name."""
+    """Yield the references of a data source, each with the name of its option."""
     yield f"{option}.spec", data_reference(data.spec, folder, f"{option}.spec")
     if data.labels:
         yield f"{option}.labels", data_reference(data.labels, folder, f"{option}.labels")
@@ -146,11 +146,7 @@ def data_references(data: DataSource, folder: Path, option: str) -> Iterator[tup
 
 
 def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]]:
-    """Yield every reference of the project with the option that makes it.
-
-    Raises:
-        WorkbenchError: a spec that means nothing; files need not exist.
-    """
+    """Yield every reference of the project with the name of its option."""
     model = project.model
     yield "model.spec", model_reference(model.spec, folder)
     for option, name in (("model.inputs", model.inputs), ("model.weights", model.weights)):
