@@ -1,4 +1,4 @@
-"""The doctor: what is installed, what is missing, why it matters and how to get it."""
+"""Environment check: what is installed, what is missing, why it matters, how to install it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Finding(Frozen):
-    """One thing looked for. ``state`` is "ok", "different", "missing" or "optional"."""
+    """One check. ``state`` is "ok", "different", "missing" or "optional"."""
 
     name: str
     state: str
@@ -44,7 +44,7 @@ _LICENCE_VARIABLES = ("ARMLMD_LICENSE_FILE", "LM_LICENSE_FILE")
 
 
 def machine_findings() -> Iterator[Finding]:
-    """Yield everything looked for, in a fixed order; nothing is downloaded or agreed to."""
+    """Yield all checks of this machine in a fixed order; nothing is downloaded or accepted."""
     try:
         settings = load_settings()
     except WorkbenchError as error:
@@ -86,7 +86,7 @@ def _simulator(simulator: Simulator, installed: discovery.Installed | None) -> F
 
 
 def _licence() -> Finding:
-    """Tell of licences that are set up; none is accepted and none asked for here."""
+    """Yield the licence state; no licence is accepted here."""
     named = [f"{name}={os.environ[name]}" for name in _LICENCE_VARIABLES if os.environ.get(name)]
     folder = Path.home() / ".armlm"
     found = [*named, *([str(folder)] if folder.is_dir() else [])]
@@ -169,7 +169,7 @@ _WHY = (
 
 
 def compiler_findings() -> tuple[Finding, Finding]:
-    """Return whether the compiler is here, and what runs its container; nothing is downloaded."""
+    """Return whether the compiler is installed, and a container runtime; nothing is downloaded."""
     return _found(COMPILER, _WHY, f"Build it from source, or use the container: {IMAGE}."), _found(
         CONTAINER_TOOL,
         f"it runs the compiler's container: {IMAGE}, or {ZDLC_IMAGE} with an account at icr.io",
@@ -185,7 +185,7 @@ def _found(name: str, why: str, remedy: str) -> Finding:
     )  # fmt: skip
 
 
-# Versions the workbench was proven with; the same pins stand in pyproject.toml.
+# The verified versions; equal to the pins in pyproject.toml.
 PROVEN = {
     "torch": "2.13.0",
     "torchao": "0.18.0",
@@ -201,7 +201,7 @@ PROVEN = {
 
 
 def findings() -> list[Finding]:
-    """Return everything looked for, in a fixed order."""
+    """Return all checks in a fixed order."""
     packages = (_package(name, version) for name, version in PROVEN.items())
     return [_python(), *packages, *machine_findings(), *compiler_findings(), _cache()]
 

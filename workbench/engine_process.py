@@ -1,8 +1,8 @@
-"""An engine process from the outside: start, talk, stop, kill. No Qt, no torch.
+"""Control of an engine process: start, send, stop, kill. No Qt, no torch.
 
-On Linux a warm engine comes from a fork server that has done the heavy imports; elsewhere, and
-for the command line, it is a fresh interpreter. Either way the engine leads its own process
-group, so that killing it takes the programs it started along.
+On Linux, a warm engine is forked from a server that has finished the heavy imports; elsewhere, and
+for the command line, it is a fresh interpreter. The engine leads its own process group, so that
+killing it also ends the programs it started.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from workbench.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# On a machine with few cores a window must not wait for its engines.
+# With few cores, the window must keep priority over its engines.
 _NICENESS = 5
 CANCEL_GRACE_S = 2.0
 _ENGINE = "workbench.engine.__main__"
 
 
 class _Handle(Protocol):
-    """The operating system's side of an engine."""
+    """The operating system's handle of an engine."""
 
     pid: int
 
@@ -78,7 +78,7 @@ class _Forked:
 
 
 def _serve_forked(commands: Any, events: Any, log: Any) -> None:
-    """Be the engine; runs in the child of the fork server, and gives way to the window."""
+    """Run the engine in the child of the fork server, with a lower priority than the window."""
     os.setsid()
     os.nice(_NICENESS)
     log_fd = log.detach()
@@ -88,9 +88,9 @@ def _serve_forked(commands: Any, events: Any, log: Any) -> None:
 
 
 class EngineProcess:
-    """One engine: ``events()`` yields what it says until it has ended.
+    """One engine process; ``events()`` yields its events until it has ended.
 
-    ``send``, ``cancel`` and ``stop`` may be called from any thread.
+    ``send``, ``cancel`` and ``stop`` are thread-safe.
     """
 
     def __init__(self, *, warm: bool = False) -> None:
@@ -116,7 +116,7 @@ class EngineProcess:
         return self._handle.pid
 
     def send(self, command: Command) -> None:
-        """Send a command; an engine that has ended already is no error, its exit is reported."""
+        """Send a command; if the engine has ended, the exit event reports it."""
         if isinstance(command, RunUntil | RunStudy):
             self._job, self._stage = command.job, ""
         line = encode(command)
@@ -125,7 +125,7 @@ class EngineProcess:
                 line = line[os.write(self._commands, line) :]
 
     def cancel(self, grace_s: float = CANCEL_GRACE_S) -> None:
-        """Ask the running job to stop; if it has not after the grace, kill the process group."""
+        """Cancel the running job; if it continues after the grace period, kill the process group."""
         self.send(Cancel())
         job = self._job
 
@@ -139,7 +139,7 @@ class EngineProcess:
         self._timer.start()
 
     def stop(self, grace_s: float = CANCEL_GRACE_S) -> None:
-        """End the engine: ask, wait, kill. Returns when the process is gone."""
+        """Stop the engine: request, wait, kill. Returns when the process has ended."""
         self._expected = True
         self.send(Cancel())
         self.send(Shutdown())
@@ -149,7 +149,7 @@ class EngineProcess:
                 self._handle.wait(None)
 
     def kill(self) -> None:
-        """Kill the engine and everything it started."""
+        """Kill the engine and all processes it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.name == "posix":
                 os.killpg(self.pid, signal.SIGKILL)
@@ -157,7 +157,7 @@ class EngineProcess:
                 os.kill(self.pid, signal.SIGTERM)
 
     def run_log(self, receive: Callable[[str], None]) -> threading.Thread:
-        """Read what the engine's tools print, in a thread, line by line."""
+        """Read the output of the engine's tools line by line, in a thread."""
 
         def read() -> None:
             with os.fdopen(self._log, "r", errors="replace") as lines:
@@ -169,7 +169,7 @@ class EngineProcess:
         return thread
 
     def events(self) -> Iterator[Event]:
-        """Yield events as they come; the last one is always an EngineExit."""
+        """Yield events; the last one is always an EngineExit."""
         with os.fdopen(self._events, "rb") as lines:
             for line in lines:
                 try:
@@ -225,7 +225,7 @@ def _fork(commands: int, events: int, log: int) -> _Forked:
 
 
 class _LazyDup:
-    """A descriptor that travels to the fork server's child when the process starts."""
+    """A file descriptor that is sent to the fork server's child when the process starts."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -121,7 +121,7 @@ class Histogram:
         if self.zeros and self.low <= 0.0 <= self.high:
             width = (self.high - self.low) / counts.size
             place = min(int(-self.low / width), counts.size - 1)
-            # Observers redistribute counts when they widen their bins, so zeros may be in nearby bins.
+            # Observers redistribute counts when they widen their bins: zeros may be in nearby bins.
             left = self.zeros * counts.sum()
             for at in (place, place - 1, place + 1):
                 if 0 <= at < counts.size and left > 0:

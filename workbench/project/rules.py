@@ -27,7 +27,7 @@ class ModuleRef:
 
 @dataclass(frozen=True)
 class NodeRef:
-    """The attributes of a node that rules match: name, operator, modules, and whether it is a border."""
+    """The attributes of a node that rules match: name, operator, modules, border or not."""
 
     id: str
     target: str
@@ -192,7 +192,7 @@ class _Tally:
         self._loses = dict(self._wins)
 
     def decide(self, matching: Sequence[Rule], counted: frozenset[str]) -> Effective:
-        """Return the result; ``matching`` is sorted strongest first, ``counted`` kinds are counted."""
+        """Return the result; ``matching`` is sorted strongest first."""
         precise = [rule for rule in matching if not rule.keeps_off]
         keeping = [rule for rule in matching if rule.keeps_off]
         for rules in (precise, keeping):

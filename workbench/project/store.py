@@ -23,7 +23,7 @@ Raw = dict[str, Any]
 
 
 def _from_0(raw: Raw) -> Raw:
-    """Version 0 kept the device flat; version 1 gives every target options of its own."""
+    """Version 0 stores the device flat; version 1 gives every target its own options."""
     raw = dict(raw)
     if isinstance(target := raw.get("target"), str):
         options = {name: raw.pop(name) for name in ("system_config", "memory_mode") if name in raw}
@@ -32,32 +32,32 @@ def _from_0(raw: Raw) -> Raw:
 
 
 def _from_1(raw: Raw) -> Raw:
-    """Version 1 kept a method for ranges as its numbers; version 2 keeps the method."""
+    """Version 1 stores a range method as its result; version 2 stores the method."""
     return without_origins(raw)
 
 
 def _from_2(raw: Raw) -> Raw:
-    """Version 2 knew no boards; a project without one says nothing of them."""
+    """Version 2 has no boards; projects without a board are unchanged."""
     return raw
 
 
 def _from_3(raw: Raw) -> Raw:
-    """Version 3 knew no number formats and no patterns; a project without any stays as it is."""
+    """Version 3 has no number formats and patterns; projects without them are unchanged."""
     return raw
 
 
 def _from_4(raw: Raw) -> Raw:
-    """Version 4 knew no training; a project without it says nothing of it."""
+    """Version 4 has no training; projects without it are unchanged."""
     return raw
 
 
 def _from_5(raw: Raw) -> Raw:
-    """Version 5 knew no plug-ins; a project without any says nothing of them."""
+    """Version 5 has no plug-ins; projects without them are unchanged."""
     return raw
 
 
 def _from_6(raw: Raw) -> Raw:
-    """Version 6 knew no texts as data; a project without any stays as it is."""
+    """Version 6 has no text data; projects without it are unchanged."""
     return raw
 
 
@@ -67,7 +67,7 @@ MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {
 
 
 def migrate(raw: Raw) -> Raw:
-    """Return ``raw`` as the present version writes it; newer and odd versions unchanged."""
+    """Return ``raw`` in the current version; newer and invalid versions are returned unchanged."""
     version = raw.get("version", 0)
     while isinstance(version, int) and version in MIGRATIONS and version < PROJECT_VERSION:
         raw = {**MIGRATIONS[version](raw), "version": version + 1}
@@ -82,14 +82,14 @@ def load(path: Path) -> Project:
     """Return the project stored at ``path``.
 
     Raises:
-        WorkbenchError: the file is missing, unreadable, broken, too large or from a newer version;
-            every problem of an invalid file is listed, each with its place.
+        WorkbenchError: the file is missing, unreadable, broken, too large or from a newer
+            version; lists every problem of an invalid file with its location.
     """
     return parse(_read(path), str(path))
 
 
 def parse(text: bytes, origin: str) -> Project:
-    """Return the project that ``text`` holds; ``origin`` names it in messages."""
+    """Return the project in ``text``; ``origin`` is its name in messages."""
     place = Place(kind="file", id=origin)
     raw = _decode(text, place)
     version = raw.get("version", 0)
@@ -115,16 +115,16 @@ def parse(text: bytes, origin: str) -> Project:
 
 
 def dump(project: Project) -> str:
-    """Return the text of a project file: one value a line, so that it diffs well."""
+    """Return the text of a project file, with one value per line for readable diffs."""
     data = project.model_dump(mode="json", exclude_defaults=True)
     return json.dumps({"version": project.version, **data}, indent=2, ensure_ascii=False) + "\n"
 
 
 def save(project: Project, path: Path) -> None:
-    """Write the project to ``path``, whole or not at all, and on the disk before it returns.
+    """Write the project to ``path`` atomically and sync it to disk.
 
     Raises:
-        WorkbenchError: no permission, no space, no such folder; the old file is untouched.
+        WorkbenchError: no permission, no space, no such folder; the old file is unchanged.
     """
     if path.exists() and not is_writable(path):
         raise failure(
@@ -145,12 +145,12 @@ def save(project: Project, path: Path) -> None:
 
 
 def is_writable(path: Path) -> bool:
-    """Return whether a file may be changed: by its own mode, which binds root too, and by ours."""
+    """Return whether a file may be changed: by its mode, also for root, and by access."""
     return bool(path.stat().st_mode & 0o222) and os.access(path, os.W_OK)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file through a synced temporary neighbour and a rename."""
+    """Write a file by renaming a synced temporary file in the same folder."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:

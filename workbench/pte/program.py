@@ -1,4 +1,4 @@
-"""A ``.pte``, decoded: methods, values, kernels, delegates and constants, without torch.
+"""A decoded ``.pte``: methods, values, kernels, delegates and constants, without torch.
 
 Source: ExecuTorch 1.5.1, ``exir/_serialize/program.fbs`` (tables and the order of their fields),
 ``exir/_serialize/_program.py`` (the extended header) and
@@ -25,7 +25,7 @@ _ITEM_BYTES = {
     "uint8": 1, "int8": 1, "bool": 1, "int16": 2, "float16": 2, "bfloat16": 2, "uint16": 2,
     "int32": 4, "float32": 4, "uint32": 4, "int64": 8, "float64": 8, "uint64": 8,
 }  # fmt: skip
-# More than any memory holds, and thousands of them still add up in 64 bits.
+# Larger than any memory; thousands of them still fit 64 bits.
 _MOST_BYTES = 2**48
 _VALUE_KINDS = {
     1: "none", 2: "int", 3: "bool", 4: "float", 5: "tensor", 6: "text", 7: "list of int",
@@ -36,9 +36,9 @@ _CALLS = {1: "kernel", 2: "delegate", 3: "move", 4: "jump", 5: "free"}
 
 @dataclass(frozen=True)
 class Value:
-    """A value of a method; ``memory_id`` and ``offset`` say where it is planned, -1 if nowhere.
+    """A value of a method; ``memory_id`` and ``offset`` are its planned address, -1 if none.
 
-    ``dim_order`` are a tensor's axes as they lie in memory, the outermost first.
+    ``dim_order`` are a tensor's axes in memory order, outermost first.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Value:
     def bytes(self) -> int:
         """The size of a tensor's data [bytes]; 0 for a type of unknown width.
 
-        No more than any memory holds: a damaged file may name a shape of any size.
+        Limited to ``_MOST_BYTES``, because a damaged file may contain any shape.
         """
         size = _ITEM_BYTES.get(self.dtype, 0)
         for length in self.shape:
@@ -63,7 +63,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Call:
-    """An instruction: what kind, the kernel's or delegate's index, and its values."""
+    """An instruction: kind, index of its kernel or delegate, and values."""
 
     kind: str
     index: int = -1
@@ -72,7 +72,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Delegate:
-    """A part of the program that a backend runs."""
+    """A part of the program that runs on a backend."""
 
     backend: str
     data: memoryview
@@ -81,7 +81,7 @@ class Delegate:
 
 @dataclass(frozen=True)
 class Method:
-    """One entry point. ``planned`` are sizes of buffers for activations by memory id [bytes]."""
+    """One entry point. ``planned`` are activation buffer sizes by memory id [bytes]."""
 
     name: str
     values: tuple[Value, ...]
@@ -93,7 +93,7 @@ class Method:
     planned: tuple[int, ...]
 
     def tensors(self, indices: tuple[int, ...]) -> list[Value]:
-        """Return the values at some indices; those that do not exist are damage."""
+        """Return the values at some indices; invalid indices are an error."""
         if any(not 0 <= i < len(self.values) for i in indices):
             raise damaged("a value is named that does not exist")
         return [self.values[i] for i in indices]
@@ -101,7 +101,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Program:
-    """All of a ``.pte``. ``named`` are sizes of data with names [bytes]."""
+    """A complete ``.pte``. ``named`` are sizes of named data [bytes]."""
 
     version: int
     methods: tuple[Method, ...]
@@ -111,10 +111,10 @@ class Program:
     test_cases: int = 0
 
     def method(self, name: str = "") -> Method:
-        """Return the method of a name, the first one for "".
+        """Return the method with a name; "" selects the first.
 
         Raises:
-            WorkbenchError: there is none.
+            WorkbenchError: there is no such method.
         """
         if not self.methods:
             raise damaged("it holds no method")
@@ -147,10 +147,10 @@ class _Segments:
 
 
 def decode(data: bytes | memoryview) -> Program:
-    """Return the program in these bytes; of a bundled one, the program in it.
+    """Return the program in these bytes; for a bundled program, the program inside.
 
     Raises:
-        WorkbenchError: it is no ExecuTorch program, or a damaged one.
+        WorkbenchError: not a valid ExecuTorch program.
     """
     view = memoryview(data)
     mark = bytes(view[4:8])

@@ -62,12 +62,12 @@ class ExportedModel(Frozen):
 
 
 # Machine-readable reasons why a node stays on the CPU: a rule; a float operator; next to a
-# float operator; 16-bit integers; a conversion at the program's border or inside it; no computation.
+# operator; 16-bit integers; a conversion at the program's border or inside it; no compute.
 CpuCause = Literal["rule", "float", "beside", "int16", "border", "conversion", "empty", "other"]
 
 
 class CpuNode(Frozen):
-    """A node that the partitioner left on the CPU, with the reason and its machine-readable cause."""
+    """A node that the partitioner left on the CPU, with the reason in words and as an id."""
 
     node: str
     op: str

@@ -61,7 +61,7 @@ class NodeAnnotation(Frozen):
 
 
 class Improvement(Frozen):
-    """The effect of one improver: the number of changed ``places``, and a note on what was skipped."""
+    """The effect of one improver: the number of changed ``places``, and what was skipped."""
 
     improver: ImproverId
     places: int

@@ -1,7 +1,7 @@
-"""A command line of ExecuTorch's ``aot_arm_compiler``, taken over as a project.
+"""Import and export of command lines of ExecuTorch's ``aot_arm_compiler``.
 
-Source: ExecuTorch 1.5.1, ``backends/arm/scripts/aot_arm_compiler.py`` (options, how it finds
-models and calibration samples) and ``backends/arm/ethosu/compile_spec.py`` (its defaults).
+Source: ExecuTorch 1.5.1, ``backends/arm/scripts/aot_arm_compiler.py`` (options, model and
+calibration sample lookup) and ``backends/arm/ethosu/compile_spec.py`` (its defaults).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _TOOL = "aot_arm_compiler"
 _VELAS_OWN = "Arm/vela.ini"
-# What ExecuTorch takes for a family when nothing is said; the workbench's own differ on U85.
+# ExecuTorch's defaults per family; those of the workbench differ on U85.
 _DEFAULTS = {
     "u55": ("Ethos_U55_High_End_Embedded", "Shared_Sram"),
     "u65": ("Ethos_U65_High_End", "Dedicated_Sram_384KB"),
@@ -54,7 +54,7 @@ _LEFT_OUT = {
 
 @dataclass(frozen=True)
 class Taken:
-    """The project, the Python files it needs beside it, and what could not be taken over."""
+    """The project, the Python files it needs beside it, and notes on unsupported options."""
 
     project: Project
     files: Mapping[str, str]
@@ -62,15 +62,15 @@ class Taken:
 
 
 def take_command(command: str, folder: Path, name: str) -> Taken:
-    """Return the project that does what a command line does.
+    """Return the project that is equivalent to a command line.
 
     Args:
-        command: As typed, with or without ``python -m`` before it; lines may be continued.
-        folder: Where the project will lie; its paths start there, the command's in it too.
+        command: The command line, with or without ``python -m``; line continuations are allowed.
+        folder: Folder of the project; relative paths of the project and the command start there.
         name: The project's name.
 
     Raises:
-        WorkbenchError: it is no such command, or asks for what the workbench cannot do.
+        WorkbenchError: not such a command, or it uses an unsupported option.
     """
     options = _parsed(command)
     for wrong, hint in _refusals(options):
@@ -93,7 +93,7 @@ def take_command(command: str, folder: Path, name: str) -> Taken:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong instead of leaving."""
+        """Raise an error instead of exiting."""
         raise failure(
             f"The command cannot be read: {message}.",
             f"Paste the complete line, starting with python -m ...{_TOOL}.",
@@ -181,7 +181,7 @@ def _notes(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _code(options: argparse.Namespace, folder: Path) -> str:
-    """Return the Python file with the model, and the samples where the command names some."""
+    """Return the Python file with the model, and with the samples if the command has some."""
     parts = [
         f'"""The model of an {_TOOL} command line, and its calibration samples."""\n\n'
         "from pathlib import Path\n\nimport torch\n\nHERE = Path(__file__).parent\n",
@@ -235,21 +235,21 @@ def calibration():
 
 
 def _relative(path: Any, folder: Path) -> str:
-    """Return a path of the command as one from the project's folder."""
+    """Return a path of the command relative to the project's folder."""
     text = str(path)
     return os.path.relpath(text, folder) if os.path.isabs(text) else text
 
 
 def write_taken(taken: Taken, project: Path, *, overwrite: bool = False) -> None:
-    """Write a project and the files it needs.
+    """Write a project and its files.
 
     Args:
-        taken: What was taken over.
-        project: The project's file; the others are written beside it.
-        overwrite: Whether files that are there may be replaced.
+        taken: The imported project.
+        project: The project file; other files are written beside it.
+        overwrite: Whether existing files may be replaced.
 
     Raises:
-        WorkbenchError: one is there already, or cannot be written.
+        WorkbenchError: a file exists or cannot be written.
     """
     files = {project.parent / name: text for name, text in taken.files.items()}
     there = [path.name for path in (project, *files) if path.exists()]
@@ -298,15 +298,15 @@ if __name__ == "__main__":
 
 
 def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], str]:
-    """Return the commands that compile a project with ExecuTorch's own tool, and a Python file.
+    """Return the ``aot_arm_compiler`` commands that compile a project, and a Python file.
 
     Args:
-        project: What to compile.
-        folder: Where the project's relative paths start.
-        out: Where the Python file will lie, which the commands name.
+        project: The project.
+        folder: Base of the project's relative paths.
+        out: Path of the Python file that the commands refer to.
 
     Raises:
-        WorkbenchError: there is no equal command; every reason.
+        WorkbenchError: there are no equivalent commands; lists every reason.
     """
     demand_arm(project)
     reasons = list(_differences(project))
@@ -345,7 +345,7 @@ def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], 
 
 
 def _differences(project: Project) -> Iterator[str]:
-    """Yield what the project says and the compiler's command line cannot."""
+    """Yield the settings of the project that the command line cannot express."""
     options = target_of(project.target.id).complete(project.target).options
     rules = [rule for rule in project.rules if rule.enabled]
     plain = [rule for rule in rules if rule.kind == "global" and not rule.keeps_off]
@@ -361,7 +361,7 @@ def _differences(project: Project) -> Iterator[str]:
     for name, value in options.items():
         if name in {"system_config", "memory_mode"} or usual.get(name, "?") == value:
             continue
-        # Its kernels at the border are cortex_m's, save where it drives the NPU directly.
+        # Its border kernels are those of cortex_m, except for direct drive.
         if (name, value) == (CPU_KERNELS, "cortex_m") and not options.get("separate_io_regions"):
             continue
         if not (name in both and all(options.get(k) == v for k, v in both.items())):

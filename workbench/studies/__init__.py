@@ -1,4 +1,4 @@
-"""The study table: long jobs over many configurations whose partial results stay on disk."""
+"""The study table: long jobs over many configurations with partial results on disk."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from workbench.protocol import Lane
 class Study:
     """One kind of study.
 
-    ``needs`` is the stage that must be done first; ``reads`` the project's parts, beside those of
-    that stage, that can change what it finds (see ``pipeline.plan.READERS``); ``version`` grows
-    when the same inputs give other results. ``entry`` is resolved in the engine only; ``lane``
-    is the engine of the window that it runs on. One with ``costs``
-    asks a compiler on this machine, and is refused for targets without one.
+    ``needs`` is the stage that must be complete; ``reads`` are further parts of the project that
+    affect the results (see ``pipeline.plan.READERS``); ``version`` is raised when the results for
+    equal inputs change. ``entry`` is resolved only in the engine; ``lane`` is the window's engine
+    that runs it. A study with ``costs`` needs a compiler on this machine and is rejected for
+    targets without one.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""A sweep of devices and their options over one quantized program: which points, what they cost."""
+"""Sweep study: devices and target options over one quantized program."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from workbench.targets.base import TargetSpec
 
 
-# More points than anybody looks at; a product of options that gives more is a mistake.
+# A product of options with more points is considered a mistake.
 MOST_POINTS = 5000
 
 
 class SweepPoint(Frozen):
-    """One device with its options; ``problem`` says why there is no estimate."""
+    """One device with its options; ``problem`` is why there is no estimate."""
 
     target: TargetChoice
     totals: VelaTotals | None = None
@@ -36,7 +36,7 @@ class SweepPoint(Frozen):
 
 
 def remark(point: SweepPoint) -> str:
-    """Return what to know about an estimate: Vela goes beyond a limit that it cannot keep."""
+    """Return a note on an estimate: Vela exceeds a limit that it cannot meet."""
     limit = point.target.options.get("arena_cache_bytes")
     if point.totals is None or not isinstance(limit, int) or point.totals.sram_bytes <= limit:
         return ""
@@ -47,7 +47,7 @@ def remark(point: SweepPoint) -> str:
 
 
 class SweepResult(Frozen):
-    """All points so far, in the order asked for; ``earlier`` are those of sweeps before."""
+    """All points so far, in the requested order; ``earlier`` are points of earlier sweeps."""
 
     tool: str
     total: int
@@ -55,7 +55,7 @@ class SweepResult(Frozen):
     earlier: tuple[SweepPoint, ...] = ()
 
     def front(self) -> list[int]:
-        """Return the places of the points that no other beats in time, SRAM and constants."""
+        """Return the indices of the points on the Pareto front of time, SRAM and constants."""
         figures = [
             (-t.inference_ms, float(t.sram_bytes), float(t.flash_bytes)) if t else None
             for t in (point.totals for point in self.points)
@@ -64,10 +64,10 @@ class SweepResult(Frozen):
 
 
 def devices(target: TargetSpec, asked: Sequence[str]) -> list[str]:
-    """Return the variants named: ids, or beginnings of ids; "all" is every one.
+    """Return the named variants: ids, or prefixes of ids; "all" selects every one.
 
     Raises:
-        WorkbenchError: a word fits no variant.
+        WorkbenchError: a name matches no variant.
     """
     known = [variant.id for variant in target.variants]
     found: list[str] = []
@@ -88,15 +88,15 @@ def points(
     target: TargetSpec, base: TargetChoice, asked: Sequence[str],
     axes: Mapping[str, Sequence[JsonValue]], folder: Path | None = None,
 ) -> list[SweepPoint]:  # fmt: skip
-    """Return every combination of devices and values; those that do not fit carry the reason.
+    """Return every combination of devices and values; invalid ones contain the reason.
 
     Args:
         target: The row of the target table.
-        base: The choice whose other options every point keeps.
-        asked: Devices, as for ``devices``; empty for that of ``base``.
-        axes: Values by option; an option that is not named takes the device's default, or that of
-            ``base`` on the same device. The value "all" stands for every one that is valid.
-        folder: Where the project's relative paths start: an own .ini says what is valid.
+        base: The choice that provides the other options.
+        asked: Devices, as for ``devices``; empty selects the device of ``base``.
+        axes: Values by option; other options have the device's default, or the value of
+            ``base`` on the same device. The value "all" selects every valid value.
+        folder: Base of the project's relative paths: an own .ini determines valid values.
 
     Raises:
         WorkbenchError: an option is unknown, or there are too many points.
@@ -119,7 +119,7 @@ def points(
 def _expanded(
     target: TargetSpec, start: TargetChoice, values: Mapping[str, JsonValue], folder: Path | None
 ) -> Iterator[SweepPoint]:
-    """Yield the points of one combination, in which "all" may still stand for several values."""
+    """Yield the points of one combination, in which "all" may still represent several values."""
     name = next((n for n, value in values.items() if value == "all"), None)
     if name is None:
         choice = TargetChoice(id=start.id, options={**start.options, **values})
@@ -148,7 +148,7 @@ def _point(target: TargetSpec, choice: TargetChoice, folder: Path | None) -> Swe
 
 
 def refused(points: Sequence[SweepPoint]) -> WorkbenchError:
-    """Return the error for a sweep in which no point fits."""
+    """Return the error for a sweep without valid points."""
     reasons = list(dict.fromkeys(point.problem for point in points))
     return failure(
         "None of the points can be compiled.",
@@ -157,22 +157,22 @@ def refused(points: Sequence[SweepPoint]) -> WorkbenchError:
     )
 
 
-# Limits tried between the least and the most SRAM: as many as a slider can show apart.
+# Number of limits between the smallest and the largest SRAM: the resolution of a slider.
 STEPS = 12
 _GRAIN = 1024
 
 
 def asked(present: TargetChoice) -> dict[str, JsonValue]:
-    """Return the options of the study for a complete choice; the findings hold for its device.
+    """Return the options of the study for a complete choice; results are per device.
 
-    They stay the same when one of the positions found is taken over.
+    They are unchanged when one of the resulting positions is applied.
     """
     base = _budget_point(present, "Performance", None).target
     return {"base": base.model_dump(mode="json")}
 
 
 def ends(base: TargetChoice) -> list[SweepPoint]:
-    """Return the quickest and the smallest program: no limit, and optimised for size.
+    """Return the fastest and the smallest program: without a limit, and optimised for size.
 
     Args:
         base: The project's complete choice.
@@ -181,9 +181,9 @@ def ends(base: TargetChoice) -> list[SweepPoint]:
 
 
 def between(base: TargetChoice, least: int, most: int, steps: int = STEPS) -> list[SweepPoint]:
-    """Return points with limits between two needs of SRAM [bytes], evenly in ratio.
+    """Return points with limits between two SRAM sizes [bytes], evenly spaced in ratio.
 
-    Limits are multiples of 1 KiB, each once; none where the needs are equal.
+    Limits are distinct multiples of 1 KiB; none if the sizes are equal.
     """
     if most <= least or least <= 0:
         return []
@@ -199,10 +199,10 @@ def _budget_point(base: TargetChoice, optimise: str, limit: int | None) -> Sweep
 
 
 def positions(points: Sequence[SweepPoint], present: TargetChoice) -> list[SweepPoint]:
-    """Return the points that a slider goes through: by SRAM, and of equal ones the quickest.
+    """Return the points of a slider, sorted by SRAM; ties go to the fastest.
 
-    A point that is larger than another and no quicker is left out, save the one for size and that
-    of the project's present choice.
+    A point that is larger than another and not faster is omitted, except the smallest one and the
+    project's current choice.
     """
     known = [point for point in points if point.totals is not None]
     ordered = sorted(known, key=lambda p: (_sram(p), _cycles(p)))

@@ -1,8 +1,8 @@
-"""Arm Ethos-U: devices, the system configurations and memory modes that fit them, and limits.
+"""Arm Ethos-U target: devices, their system configurations, memory modes and limits.
 
 Source: ethosu/config_files/Arm/vela.ini of Vela 5.1.0; limits per NPU measured with
-ExecuTorch 1.5.1 and Vela 5.1.0. Vela itself accepts any configuration on any accelerator, so
-the family check here is the only one there is.
+ExecuTorch 1.5.1 and Vela 5.1.0. Vela accepts any configuration on any accelerator, so this is the
+only family check.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class EthosU:
     remedy: str = "Give that module a8w8, or leave it in float."
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
-        """Return the options, each with only the values that are valid beside the others."""
+        """Return the options, each with its values that are valid for the other options."""
         family = family_of(choice.id)
         current = self.complete(choice, folder).options
         configs, modes = _memory_choices(choice.id, current, _readable_ini(choice, folder))
@@ -127,10 +127,9 @@ class EthosU:
         )  # fmt: skip
 
     def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
-        """Return the choice with every option filled in; what does not fit gets the default.
+        """Return the choice with every option filled in; invalid values are replaced by the default.
 
-        An own .ini, weights in a file of their own and the extras stand in the options only where
-        they are.
+        An own .ini, separate weights and the extras are present only if set.
         """
         if choice.id not in {v.id for v in self.variants}:
             return choice
@@ -152,12 +151,12 @@ class EthosU:
         return TargetChoice(id=choice.id, options=options)
 
     def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
-        """Return the files that options name, by option."""
+        """Return the files that options refer to, by option."""
         reference = choice.options.get(OWN_INI_OPTION)
         return {OWN_INI_OPTION: ini_path(str(reference), folder)} if reference else {}
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
-        """Return what one stage depends on: the quantizer, the TOSA and what transforms before."""
+        """Return what one stage depends on: the quantizer, the TOSA version and the transformations."""
         if name == "quantizer":
             spec: dict[str, JsonValue] = {"tosa_spec": family_of(choice.id).tosa_spec}
             passes = given_passes(choice.options)
@@ -168,7 +167,7 @@ class EthosU:
     def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
         """Return every problem of the choice: device, family, memory mode, flags.
 
-        What an own .ini holds is looked at where its ``folder`` is given.
+        An own .ini is checked only if ``folder`` is given.
         """
         variants = [v.id for v in self.variants]
         if choice.id not in variants:
@@ -181,7 +180,7 @@ class EthosU:
         return [*memory, *check_values(choice), *check_flags(choice)]
 
     def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
-        """Return why the target cannot take the config in such a rule; "" when it can."""
+        """Return why the target does not support the config in such a rule; "" if it does."""
         del choice
         if kind == "pattern":
             return "Ethos-U's quantizer takes names, not patterns."
@@ -198,7 +197,7 @@ class EthosU:
     def warnings(
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
     ) -> list[str]:
-        """Return what is known to go wrong with these operators under the config."""
+        """Return known problems of these operators with the config."""
         if not isinstance(config, QuantConfig) or config.activation.dtype != "int16":
             return []
         if family_of(choice.id).name == "u85":
@@ -212,7 +211,7 @@ class EthosU:
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
         narrow: Collection[str],
     ) -> list[ErrorInfo]:  # fmt: skip
-        """Return what stops a program as a whole: branches, loops, operators in 16 bits."""
+        """Return the reasons for rejecting a whole program: branches, loops, 16-bit operators."""
         found = [
             *operator_refusals(graph, narrow, WRONG_AXIS),
             *operator_refusals(graph, wide, WIDE_SUMS),
@@ -233,12 +232,12 @@ class EthosU:
         return {"MAC units": macs, "Clock": clock}
 
     def macs_per_cycle(self, variant: str) -> int:
-        """Return the number of MAC units, which the device's name ends with."""
+        """Return the number of MAC units from the device id."""
         return int(variant.rsplit("-", 1)[-1])
 
 
 def _integers_refusal(config: QuantConfig, kind: RuleKind) -> str:
-    """Return why no Ethos-U can take the integers; "" when each can."""
+    """Return why no Ethos-U supports the integer types; "" if one does."""
     if config.activation.dtype == "uint8" and kind != "io":
         return "Ethos-U computes in signed integers; uint8 is for inputs and outputs only."
     if config.activation.dtype == "int16" and not config.activation.symmetric:
@@ -249,7 +248,7 @@ def _integers_refusal(config: QuantConfig, kind: RuleKind) -> str:
 
 
 def _readable_ini(choice: TargetChoice, folder: Path | None) -> VelaIni | None:
-    """Return the choice's own .ini; None where it has none, or none that can be read."""
+    """Return the choice's own .ini; None if there is none, or it is unreadable."""
     if folder is None:
         return None
     try:
@@ -261,7 +260,7 @@ def _readable_ini(choice: TargetChoice, folder: Path | None) -> VelaIni | None:
 def _memory_choices(
     device: str, current: Mapping[str, JsonValue], ini: VelaIni | None
 ) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
-    """Return what can be chosen as system configuration, and as memory mode beside it."""
+    """Return the choices for system configuration, and for memory mode."""
     config = str(current["system_config"])
     if ini is not None:
         own = (
@@ -282,7 +281,7 @@ def _memory_choices(
 
 
 def _mended_memory(choice: TargetChoice, ini: VelaIni | None) -> tuple[JsonValue, JsonValue]:
-    """Return system configuration and memory mode; what does not fit gets a default."""
+    """Return system configuration and memory mode; invalid ones are replaced by a default."""
     config, mode = (choice.options.get(name) for name in ("system_config", "memory_mode"))
     if choice.options.get(OWN_INI_OPTION):
         if ini is None:

@@ -1,4 +1,4 @@
-"""What can be wrong with a choice of an Ethos-U device and its options."""
+"""Validation of an Ethos-U device and its options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def problem(option: str, message: str, hint: str = "", *, code: str) -> ErrorInf
 
 
 def check_memory(choice: TargetChoice) -> list[ErrorInfo]:
-    """Return what is wrong with names from Vela's own .ini."""
+    """Return the problems of names from Vela's own .ini."""
     family = family_of(choice.id)
     config, mode = choice.options.get("system_config"), choice.options.get("memory_mode")
     problems = []
@@ -56,7 +56,7 @@ def check_memory(choice: TargetChoice) -> list[ErrorInfo]:
 
 
 def check_own(choice: TargetChoice, folder: Path | None) -> list[ErrorInfo]:
-    """Return what is wrong with an own .ini, and with the names chosen from it."""
+    """Return the problems of an own .ini, and of the names chosen from it."""
     if folder is None:
         return []
     try:
@@ -117,7 +117,7 @@ def check_values(choice: TargetChoice) -> list[ErrorInfo]:
 
 
 def check_flags(choice: TargetChoice) -> list[ErrorInfo]:
-    """Return flags that Vela ignores, and those that have an option of their own."""
+    """Return a problem for flags that Vela ignores, and for flags that are options."""
     flags = choice.options.get("extra_flags")
     problems = []
     for word in flags.split() if isinstance(flags, str) else []:

@@ -1,7 +1,7 @@
-"""EXTRAS: options of Vela and of ExecuTorch's transformations that most programs leave alone.
+"""EXTRAS: rarely used options of Vela and of ExecuTorch's transformations.
 
-They stand in a choice only where they differ from what the tools do by themselves, so that a new
-row changes no project. Source: ``vela --help`` of 5.1.0 and ExecuTorch 1.5.1,
+A choice contains them only if they differ from the tools' defaults, so that new options do not
+change existing projects. Source: ``vela --help`` of 5.1.0 and ExecuTorch 1.5.1,
 ``backends/arm/common/pipeline_config.py``.
 """
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 COMPILER, TRANSFORMATIONS, ON_CPU = "Vela", "Before compiling", "On the CPU"
 CPU_KERNELS = "cpu_kernels"
-# ExecuTorch's name for a CPU of each kind: it decides how much scratch CMSIS-NN is given.
+# ExecuTorch's CPU names; they determine CMSIS-NN's scratch size.
 CMSIS_NN_CPUS = {"cmsis_nn": "M55", "cmsis_nn_dsp": "M33"}
 _ITSELF = Choice("", "As the tools choose")
-# Values that ExecuTorch puts in the place of infinities when nothing else is said.
+# ExecuTorch's default replacements for infinities.
 NEGATIVE_INFINITY, POSITIVE_INFINITY = -256.0, 255.0
 
 EXTRAS: tuple[OptionSpec, ...] = (
@@ -94,12 +94,12 @@ def given_extras(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def given_passes(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return those that change the program before it is quantized or compiled."""
+    """Return the extras that change the program before quantization or compilation."""
     return {name: value for name, value in given_extras(options).items() if name in _PASSES}
 
 
 def vela_flags(options: Mapping[str, Any]) -> list[str]:
-    """Return Vela's flags for complete options, beside those that are always passed."""
+    """Return Vela's flags for complete options, in addition to the fixed ones."""
     made = []
     if options["optimise"] != "Performance":
         made.append(f"--optimise={options['optimise']}")
@@ -112,7 +112,7 @@ def vela_flags(options: Mapping[str, Any]) -> list[str]:
 
 
 def wrong_extras(options: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each extra with a value it cannot have, and a sentence."""
+    """Yield the name of each extra with an invalid value, and a message."""
     for option in EXTRAS:
         value = options.get(option.name)
         if value is None:

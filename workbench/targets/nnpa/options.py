@@ -1,4 +1,4 @@
-"""The compiler's options for quantization, as a form shows them.
+"""The compiler's quantization options as forms show them.
 
 Source: onnx-mlir ec744fe6, src/Accelerators/NNPA/Compiler/NNPACompilerOptions.cpp and
 NNPACompilerUtils.cpp (``configurePassesNNPA``).
@@ -58,6 +58,6 @@ OPTIONS = (
 
 
 def quantizes(options: Mapping[str, JsonValue]) -> bool:
-    """Return whether a list of operation types makes the compiler quantize anything."""
+    """Return whether a list of operation types enables quantization."""
     named = str(options["op_types"]).split(",")
     return any(name.strip().lower() == "matmul" for name in named)

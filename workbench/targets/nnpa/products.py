@@ -1,8 +1,8 @@
-"""Which matrix products the compiler makes int8 products of, and why not the others.
+"""Which matrix products the compiler quantizes to int8, and why not the others.
 
 Source: onnx-mlir ec744fe6, src/Accelerators/NNPA/Conversion/ONNXToZHigh (DynQuantI8PatternHelper,
 RewriteONNXForZHigh.td, ONNXLegalityCheck.cpp), src/Dialect/ONNX/ONNXOps/Canonicalize.td
-(MulAddToGemmOptPattern, FuseGemmFollowedByAddition). Read, not run.
+(MulAddToGemmOptPattern, FuseGemmFollowedByAddition). Taken from the source; not run.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from dataclasses import dataclass
 
 Shape = tuple[int, ...]
 
-# The most an array of the accelerator has of each dimension, from the last one on (arch15).
+# Maximum size of each dimension on the accelerator, last dimension first (arch15).
 LIMITS = (2097152, 1048576, 32768, 32768)
 
 
 @dataclass(frozen=True)
 class Product:
-    """A matrix product as the compiler meets it, with the addition directly behind it.
+    """A matrix product in the ONNX model, with the addition directly after it.
 
     Attributes:
         left: Shape of the first operand.
         right: Shape of the second one.
-        constant: Whether the second operand is known when compiling.
-        gemm: Whether it is a Gemm, which takes its bias itself; else a MatMul.
+        constant: Whether the second operand is known at compile time.
+        gemm: Whether it is a Gemm, which has a bias input; else a MatMul.
         transposed: Whether a Gemm transposes an operand.
-        scaled: Whether a Gemm has an alpha or beta that is not 1.
-        bias: Shape of what is added, None where nothing is.
-        constant_bias: Whether that is known when compiling.
+        scaled: Whether a Gemm has an alpha or beta other than 1.
+        bias: Shape of the added operand, None if there is none.
+        constant_bias: Whether the bias is known at compile time.
     """
 
     left: Shape
@@ -41,17 +41,17 @@ class Product:
 
     @property
     def takes_bias(self) -> bool:
-        """Whether the int8 product adds the bias itself; else an addition of its own follows."""
+        """Whether the int8 product includes the bias; else a separate addition follows."""
         return self.bias is not None and len(self.left) <= 3 and self.bias == self.right[-1:]
 
     @property
     def why_float(self) -> str:
-        """Why it is not quantized, as a sentence; "" when it is."""
+        """Why it is not quantized, as a sentence; "" if it is."""
         return self._why_operands or self._why_ranks or self._why_limits or self._why_bias
 
     @property
     def splits(self) -> str:
-        """What is to be said of a product that is computed in parts; "" where it is not."""
+        """A note on a product that is computed in parts; "" otherwise."""
         if self.left[-2] > LIMITS[1] or self.right[-1] > LIMITS[0]:
             return (
                 "The compiler splits it, and each part takes a range of its own; emulated with one."
@@ -90,7 +90,7 @@ class Product:
     @property
     def _why_limits(self) -> str:
         inner, stack = self.left[-1], self.left[:-2]
-        # A stack of any rank is made one of three dimensions first.
+        # A stack of any rank is reshaped to three dimensions first.
         count = 1
         for size in stack:
             count *= size
@@ -147,6 +147,6 @@ _PARTS = {
 
 
 def why_never(op: str) -> str:
-    """Return why an operator that is no matrix product is not quantized."""
+    """Return why an operator that is not a matrix product is not quantized."""
     name = op.removeprefix("aten.")
     return next((said for part, said in _PARTS.items() if name.startswith(part)), OTHER)
