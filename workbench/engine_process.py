@@ -125,7 +125,7 @@ class EngineProcess:
                 line = line[os.write(self._commands, line) :]
 
     def cancel(self, grace_s: float = CANCEL_GRACE_S) -> None:
-        """Cancel the running job; if it continues after the grace period, kill the process group."""
+        """Cancel the running job; after the grace period, kill the process group."""
         self.send(Cancel())
         job = self._job
 

@@ -1,4 +1,4 @@
-"""One job on an engine of its own, followed to its end."""
+"""Runs one job on its own engine until it ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _KEPT_LINES = 40
 
 
 class Job:
-    """Runs one command on a fresh engine; ``events`` are all it said of the stages."""
+    """Runs one command on a fresh engine; ``events`` are its stage events."""
 
     def __init__(self, *, verbose: bool = False) -> None:
         self.events: list[StageFinished | StageSkipped | StageFailed] = []
@@ -57,10 +57,10 @@ class Job:
         self._interrupted = False
 
     def run(self, command: RunUntil | RunStudy) -> str:
-        """Return how the job ended: "done" or "failed".
+        """Return the outcome: "done" or "failed".
 
         Raises:
-            Cancelled: somebody pressed Ctrl-C; the engine and all it started are gone.
+            Cancelled: Ctrl-C was pressed; the engine and its processes have ended.
         """
         engine = EngineProcess()
         log = engine.run_log(self._note)
@@ -138,13 +138,13 @@ def run_study(
     study: str, kind: type[Document], opened: tuple[Project, Path], cache: Cache,
     options: argparse.Namespace, asked: dict[str, JsonValue],
 ) -> Document | None:  # fmt: skip
-    """Run a study to its end and return what it found; problems are printed, and None returned.
+    """Run a study and return its result; problems are printed, and None is returned.
 
-    ``opened`` is a project with the folder its paths start from, ``asked`` the study's options.
+    ``opened`` is a project with the base folder of its paths, ``asked`` the study's options.
 
     Raises:
-        Cancelled: somebody pressed Ctrl-C; what was found is kept.
-        TrustRequiredError: the project's code may not run.
+        Cancelled: Ctrl-C was pressed; partial results are kept.
+        TrustRequiredError: the project's code is not allowed to run.
     """
     project, folder = opened
     check_trust(options, project, folder)
@@ -168,7 +168,7 @@ def run_study(
 
 
 def keep_run(path: Path, project: Project, planned: Plan, cache: Cache, origin: str = "") -> None:
-    """Keep the run in the history beside ``path``; a history that cannot be kept is said once."""
+    """Store the run in the history beside ``path``; an unusable history is reported once."""
     run = run_of(project, planned, cache, origin)
     if run is None:
         return

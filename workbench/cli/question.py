@@ -1,4 +1,4 @@
-"""Questions to an engine that needs only arithmetic: a light process, asked once."""
+"""Array jobs in a light engine process, without the toolchain."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer to a question of ``engine.array_jobs``, without the toolchain's imports.
+    """Return the answer of an ``engine.array_jobs`` job, without the toolchain's imports.
 
     Raises:
-        WorkbenchError: it was refused, or its process ended without an answer.
+        WorkbenchError: it was rejected, or the process ended without an answer.
     """
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         asked, answer = Path(folder) / "arguments.json", Path(folder) / "answer.json"
@@ -59,7 +59,7 @@ def add_batch(verb: argparse.ArgumentParser) -> None:
         "--batch",
         type=Path,
         metavar="JOBS.json",
-        help="a list of objects with these options as keys, done in one process",
+        help="a JSON list of objects with these options as keys, run in one process",
     )
     add_json(verb)
 
@@ -69,15 +69,15 @@ def perform(
     job: Mapping[str, Any],
     ask_about: Callable[[list[Any]], dict[str, Any]],
 ) -> int:
-    """Do one job, or those of ``--batch`` with the options given as their defaults.
+    """Run one job, or those of ``--batch`` with the options as their defaults.
 
     Args:
         options: With ``batch`` and ``json``.
-        job: Options by their key in a job; None where not given.
+        job: Options by job key; None if not given.
         ask_about: Returns {"results": [...]} for a list of jobs.
 
     Raises:
-        WorkbenchError: the only job was refused, or the batch is no list of jobs.
+        WorkbenchError: the only job was rejected, or the batch is not a list of jobs.
     """
     given = {key: value for key, value in job.items() if value is not None}
     if options.batch is None:

@@ -1,4 +1,4 @@
-"""``report``: one self-contained page of everything that was found."""
+"""``report``: one self-contained page with all results."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
-        "report", help="one HTML page: model, rules, ranges, accuracy, cost, runs, versions",
-        description="Tells what is in the cache and the history; computes nothing.",
+        "report", help="write an HTML page: model, rules, ranges, accuracy, cost, runs, versions",
+        description="Uses the cache and the history; computes nothing.",
     )  # fmt: skip
     add_project(verb)
     verb.add_argument("--out", type=Path, required=True, metavar="FILE.html")

@@ -1,4 +1,4 @@
-"""The note of one page: what goes where on the board, and how to check that it does."""
+"""The firmware note: one page on memory placement on the board, and how to verify it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines to be copied."""
+    """Code lines to copy."""
 
     text: str
 
@@ -35,7 +35,7 @@ Block = str | Table | Code
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading with its content."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -109,13 +109,13 @@ def sections(
     facts: Facts, lowered: LowerResult, files: Sequence[Deliverable], tools: Mapping[str, str],
     tolerances: Sequence[Mapping[str, float]],
 ) -> list[Section]:  # fmt: skip
-    """Return the page.
+    """Return the sections of the page.
 
     Args:
         facts: The program and its board.
-        lowered: What Vela estimated for it.
-        files: What is handed over beside the page.
-        tools: Versions of what made it.
+        lowered: Vela's estimates.
+        files: The files delivered with the page.
+        tools: Tool versions.
         tolerances: "atol" of each output, in the unit of the output: a step of its grid.
     """
     return [
@@ -163,7 +163,7 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
 
 
 def _remembering(facts: Facts) -> Iterator[Block]:
-    """Yield what goes from one inference to the next, and who has to see to it."""
+    """Yield the state between inferences, and who must preserve it."""
     if facts.kept:
         yield (
             f"It remembers from one inference to the next, in {len(facts.kept)} buffers of the "
@@ -180,14 +180,14 @@ def _remembering(facts: Facts) -> Iterator[Block]:
 
 
 def _shape(port: dict[str, Any]) -> str:
-    """Return a tensor's shape, and how it lies in memory where that is another order."""
+    """Return a tensor's shape, and its memory order if not the default."""
     axes = port.get("dim_order")
     lying = f", in memory {[port['shape'][axis] for axis in axes]}" if axes else ""
     return f"{port.get('shape', '')}{lying}"
 
 
 def _grid(port: Mapping[str, Any]) -> str:
-    """Return how codes of an input or output stand for real numbers."""
+    """Return the conversion between codes and real values of an input or output."""
     if "scale" not in port:
         return "as it is"
     return f"(code - {port['zero_point']}) * {port['scale']:.9g}"

@@ -1,7 +1,7 @@
-"""Answers one question in a process of its own: ``NAME ARGUMENTS.json ANSWER.json``.
+"""Runs one array job in its own process: ``NAME ARGUMENTS.json ANSWER.json``.
 
-Only what the question imports is imported: arithmetic needs torch, not the toolchain. A refusal
-is written to the answer as ``{"infos": [...]}``, and the exit code is 1.
+Only the required modules are imported: arithmetic needs torch, but not the toolchain. Errors are
+written to the answer as ``{"infos": [...]}``, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _FLOATS = (np.float16, np.float32, np.float64)
 def answer_jobs(
     arguments: Mapping[str, Any], to: Path, work: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
-    """Write what ``work`` says of each of ``arguments["jobs"]`` as {"results": [...]} to a file.
+    """Write the result of ``work`` for each of ``arguments["jobs"]`` to a file.
 
-    A job that is refused gives {"index", "error", "infos"}, and the rest go on.
+    The file is {"results": [...]}. A failed job results in {"index", "error", "infos"}; the other
+    jobs continue.
     """
     results = []
     for index, job in enumerate(arguments["jobs"]):
@@ -63,10 +64,10 @@ def _refused(index: int, infos: tuple[ErrorInfo, ...]) -> dict[str, Any]:
 
 
 def check_keys(job: Mapping[str, Any], required: Collection[str], known: Collection[str]) -> None:
-    """Refuse keys nobody knows and keys that are missing.
+    """Check for unknown and missing keys.
 
     Raises:
-        WorkbenchError: all of them at once.
+        WorkbenchError: keys are unknown or missing; lists all.
     """
     infos = [
         ErrorInfo(
@@ -88,10 +89,10 @@ def check_keys(job: Mapping[str, Any], required: Collection[str], known: Collect
 
 
 def load(path: Any) -> Tensor:
-    """Return the floating array of a .npy file, in its own type.
+    """Return the floating-point array of a .npy file, in its own type.
 
     Raises:
-        WorkbenchError: it cannot be read, or holds something else.
+        WorkbenchError: it is unreadable, or contains another type.
     """
     place = Place(kind="file", id=str(path))
     try:
@@ -120,12 +121,12 @@ def load(path: Any) -> Tensor:
 
 
 def save(path: Any, array: Tensor) -> None:
-    """Write an array as .npy, whole or not at all."""
+    """Write an array as .npy atomically."""
     _write(_path(path), lambda file: np.save(file, array.detach().numpy()))
 
 
 def save_many(path: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Write arrays as .npz, whole or not at all."""
+    """Write arrays as .npz atomically."""
     _write(_path(path), lambda file: np.savez(file, **arrays))
 
 
@@ -152,9 +153,9 @@ def _write(path: Path, write: Callable[[Any], None]) -> None:
 
 
 def quality(x: Tensor, made: Tensor) -> dict[str, Any]:
-    """Return how far an array is from what it was: SQNR [dB] and the largest error.
+    """Return the difference of an array from the original: SQNR [dB] and the largest error.
 
-    Elements that are not finite on both sides are left out; None where nothing can be said.
+    Elements that are not finite on both sides are ignored; None if undefined.
     """
     if made.shape != x.shape or x.numel() == 0:
         return {"sqnr_db": None, "max_abs_error": None}
@@ -222,7 +223,7 @@ _MATMUL = ("a", "b", "out", "mode", "numerics")
 
 
 def answer_nnpa(arguments: dict[str, JsonValue], to: Path) -> None:
-    """Do what ``arguments["operation"]`` names: "quantize" or "matmul"."""
+    """Run ``arguments["operation"]``: "quantize" or "matmul"."""
     answer_jobs(arguments, to, _matmul if arguments["operation"] == "matmul" else _quantize_nnpa)
 
 
@@ -248,10 +249,10 @@ def _quantize_nnpa(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _narrow(path: Any) -> Tensor:
-    """Return an array in float32, which is all that the arithmetic knows.
+    """Return an array in float32, the only supported type.
 
     Raises:
-        WorkbenchError: it cannot be read, or float32 does not hold its values.
+        WorkbenchError: it is unreadable, or exceeds the range of float32.
     """
     x = load(path)
     made = x.float()
@@ -301,7 +302,7 @@ _ANSWERS = {"formats": answer_formats, "nnpa": answer_nnpa}
 
 
 def main(name: str, arguments: Path, to: Path) -> int:
-    """Answer, and return the exit code."""
+    """Run the job, and return the exit code."""
     os.dup2(2, 1)
     try:
         _ANSWERS[name](json.loads(arguments.read_text(encoding="utf-8")), to)

@@ -1,4 +1,4 @@
-"""The float model and its example inputs, from any of the forms a project may name."""
+"""Loading of the float model and its example inputs from any supported reference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 @dataclass
 class LoadedModel:
-    """A model in evaluation mode: a module, or a program that was exported elsewhere."""
+    """A model in evaluation mode: a module, or an already exported program."""
 
     module: torch.nn.Module | None
     program: torch.export.ExportedProgram | None
@@ -29,10 +29,10 @@ class LoadedModel:
 
 
 def load_model(model: ModelSource, folder: Path) -> LoadedModel:
-    """Return the model that a project names.
+    """Return the model of a project.
 
     Raises:
-        WorkbenchError: something is missing, raises, or is not what it should be.
+        WorkbenchError: a file is missing, user code fails, or a value has the wrong type.
     """
     reference = sources.model_reference(model.spec, folder)
     if reference.kind == "program":

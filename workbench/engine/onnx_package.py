@@ -1,4 +1,4 @@
-"""What leaves the workbench for a compiler elsewhere: model, commands, vectors, manifest."""
+"""The deliverables for an external compiler: model, commands, test vectors, manifest."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VECTORS = 4
 
 
 def hand_on(context: StageContext, lowered: LowerResult, exported: ExportedModel) -> None:
-    """Leave the deliverables; the same project gives the same bytes."""
+    """Write the deliverables; equal projects give equal bytes."""
     written = []
     for name, data, purpose in _files(context, exported):
         (context.out / name).write_bytes(data)
@@ -79,10 +79,10 @@ def _commands(exported: ExportedModel, stem: str) -> str:
 
 
 def _vectors(context: StageContext) -> bytes:
-    """Return a few inputs, the float model's outputs and those of the main reading.
+    """Return a few inputs, the float model's outputs and those of the main arithmetic.
 
-    What a program keeps between calls stands after its own inputs and outputs; samples follow each
-    other, each side with what it kept itself.
+    State comes after the program's own inputs and outputs; samples are consecutive, and each
+    program continues from its own state.
     """
     program = context.hot("export")
     kept = tuple(program.graph_signature.buffers_to_mutate.values())
@@ -104,7 +104,7 @@ def _vectors(context: StageContext) -> bytes:
 def _step(
     steps: Steps, sample: Sample, kept: Sequence[str]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Return all inputs and outputs of the next step, those that are kept last."""
+    """Return all inputs and outputs of the next step, with the state last."""
     inputs = steps.inputs(sample)
     before = [steps.module.get_buffer(name).clone() for name in kept]
     outputs = tensors_of(steps.module(*inputs))

@@ -67,7 +67,7 @@ class _Wire:
 
 
 class Server:
-    """Serves commands from one descriptor and answers on another until told to leave."""
+    """Serves commands from one descriptor and sends events on another until shut down."""
 
     def __init__(self, commands: int, events: int, started: float) -> None:
         self._commands = commands
@@ -255,7 +255,7 @@ def _left_out(command: RunUntil, stage: PlannedStage) -> str:
 
 
 def _said_of(error: BaseException, command: Job, stage: str) -> tuple[ErrorInfo, ...]:
-    """Return what can be said of an error nobody foresaw: the line of a plug-in, or less."""
+    """Return the infos of an unexpected error: the plug-in's error, or a generic one."""
     if command.project.taken_from_plugins():
         from workbench.engine.plugins import error_in
 
@@ -265,7 +265,7 @@ def _said_of(error: BaseException, command: Job, stage: str) -> tuple[ErrorInfo,
 
 
 def unexpected(error: BaseException, stage: str) -> ErrorInfo:
-    """Return what can be said of an error nobody foresaw: a sentence, the rest as details."""
+    """Return the info of an unexpected error: a message, with the traceback as details."""
     chain: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in chain:

@@ -1,4 +1,4 @@
-"""A file of the user's with numbers per operation: JSON or CSV, to be shown as an overlay."""
+"""User files with values per operation, JSON or CSV, shown as overlays."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _HINT = (
 
 @dataclass(frozen=True)
 class NumbersFile:
-    """Name of the file, and for each column its numbers by the names of operations."""
+    """Name of the file, and the values of each column by operation name."""
 
     name: str
     columns: Mapping[str, Mapping[str, float]]
 
     @property
     def operations(self) -> frozenset[str]:
-        """Every operation that has a number."""
+        """All operations with a value."""
         return frozenset().union(*self.columns.values())
 
 
 def read_numbers(path: Path) -> NumbersFile:
-    """Read a file of numbers.
+    """Read a file of values.
 
     Raises:
-        WorkbenchError: it cannot be read, or is no such file; with the line where one is wrong.
+        WorkbenchError: it is unreadable or invalid; names the line.
     """
     place = Place(kind="file", id=path.name)
     try:
@@ -114,7 +114,7 @@ def _numbers(raw: dict[Any, Any]) -> dict[str, float]:
 
 
 def _number(value: object) -> float | None:
-    """Return a number, or None for what is none: those cells are left empty."""
+    """Return a number, or None if the cell is not a number."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:

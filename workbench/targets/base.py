@@ -79,7 +79,7 @@ class TargetSpec(Protocol):
     remedy: str
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
-        """Return the options for a choice, each with its values that are valid for the other options."""
+        """Return the options for a choice, with the values that are valid for the other options."""
         ...
 
     def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
@@ -87,7 +87,7 @@ class TargetSpec(Protocol):
         ...
 
     def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
-        """Return the files that options refer to, by option; their content enters the key, not the path.
+        """Return the files that options refer to, by option; their content enters the key.
 
         Raises:
             WorkbenchError: a reference does not exist.

@@ -1,4 +1,4 @@
-"""Whether a program, a runner and a device fit together, said before anything is started."""
+"""Compatibility of a program, a runner and a device, checked before a run."""
 
 from __future__ import annotations
 
@@ -41,34 +41,34 @@ _FAST_MEMORY = 2
 
 @dataclass(frozen=True)
 class Program:
-    """A ``.pte`` with what its bytes say of it."""
+    """A ``.pte`` with its decoded description."""
 
     name: str
     data: bytes
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """What is in it; see ``workbench.pte.description``."""
+        """Its contents; see ``workbench.pte.description``."""
         return describe(self.data)
 
     @property
     def delegates(self) -> list[dict[str, Any]]:
-        """The parts that the NPU runs."""
+        """The parts that run on the NPU."""
         return [d for d in self.description["delegates"] if d["backend"] == ETHOS_U]
 
     @property
     def memory_mode(self) -> str:
-        """The memory mode it was compiled with; "" if it does not say."""
+        """The memory mode it was compiled with; "" if unknown."""
         return self._flag("--memory-mode=")
 
     @property
     def system_config(self) -> str:
-        """The system configuration it was compiled with; "" if it does not say."""
+        """The system configuration it was compiled with; "" if unknown."""
         return self._flag("--system-config=")
 
     @property
     def input_bytes(self) -> list[int]:
-        """The size of each input's values."""
+        """The size of each input [bytes]."""
         specs = [spec for spec in self.description["inputs"] if "dtype" in spec]
         return [np.dtype(s["dtype"]).itemsize * math.prod(s["shape"]) for s in specs]
 
@@ -81,15 +81,15 @@ class Program:
 
     @property
     def bundled(self) -> bool:
-        """Whether it brings its own test vectors."""
+        """Whether it contains test vectors."""
         return bool(self.data[4:8] == b"BP08")
 
 
 def check(program: Program, runner: RunnerElf, device: Device, input_bytes: int = 0) -> list[str]:
-    """Return what could not be checked or is close, in sentences.
+    """Return notes on what could not be checked or is close to a limit.
 
     Raises:
-        WorkbenchError: they do not fit; every reason at once.
+        WorkbenchError: they are incompatible; lists every reason.
     """
     problems = [
         *_npu(program, device),
@@ -130,7 +130,7 @@ def _family(runner: RunnerElf, device: Device) -> Iterator[ErrorInfo]:
 
 def _memory_mode(program: Program, runner: RunnerElf) -> Iterator[ErrorInfo]:
     mode = program.memory_mode
-    # What a mode of the user's own keeps where is not in the program.
+    # The placement of a user-defined mode is not in the program.
     if mode not in MEMORY_MODES or runner.dedicated is None:
         return
     if mode.startswith("Dedicated") != runner.dedicated:
@@ -170,7 +170,7 @@ def _linked(program: Program, runner: RunnerElf) -> Iterator[ErrorInfo]:
 
 
 def needs(program: Program, input_bytes: int) -> dict[str, int]:
-    """Return what each pool must hold at the very least [bytes]; 0 for what needs none."""
+    """Return the minimum size of each pool [bytes]; 0 if not needed."""
     memory = program.description["memory"]
     planned = list(memory["planned_bytes"])
     fast = planned[_FAST_MEMORY] if len(planned) > _FAST_MEMORY else 0
@@ -243,7 +243,7 @@ _FAMILY_MARKS = (
 
 @dataclass(frozen=True)
 class RunnerElf:
-    """A runner. ``pools`` are sizes by name [bytes], empty in a stripped file."""
+    """A runner. ``pools`` are sizes by name [bytes], empty for a file without symbols."""
 
     path: Path
     data: bytes
@@ -251,17 +251,17 @@ class RunnerElf:
 
     @cached_property
     def placement(self) -> Placement:
-        """Where the program comes from: a file, the ELF, or an address; unknown without logs."""
+        """The source of the program: a file, the ELF, or an address; "unknown" without strings."""
         return next((kind for mark, kind in _MARKS if mark in self.data), "unknown")
 
     @cached_property
     def families(self) -> tuple[str, ...]:
-        """NPU generations it can be for; empty if nothing tells. U55 and U65 look alike."""
+        """NPU generations it may be for; empty if unknown. U55 and U65 cannot be distinguished."""
         return next((found for mark, found in _FAMILY_MARKS if mark in self.data), ())
 
     @cached_property
     def serves(self) -> bool:
-        """Whether it computes several samples in one start."""
+        """Whether it runs several samples in one start."""
         return b"SERVER_INFERENCE_DONE" in self.data
 
     @cached_property
@@ -271,19 +271,19 @@ class RunnerElf:
 
     @property
     def dedicated(self) -> bool | None:
-        """Whether it gives the NPU an SRAM of its own; None if nothing tells."""
+        """Whether the NPU has a dedicated SRAM; None if unknown."""
         return "fast scratch" in self.pools if self.pools else None
 
     def links(self, name: str) -> bool:
-        """Return whether a kernel or backend of this name is in it."""
+        """Return whether it contains a kernel or backend of this name."""
         return name.encode() + b"\0" in self.data
 
 
 def read_runner(path: Path) -> RunnerElf:
-    """Return what a runner is.
+    """Return the description of a runner.
 
     Raises:
-        WorkbenchError: it is missing, no ELF, damaged, or not for a Cortex-M.
+        WorkbenchError: the file is missing, not an ELF, damaged, or not for a Cortex-M.
     """
     try:
         data = path.read_bytes()
@@ -360,7 +360,7 @@ _HOW = (
 
 @dataclass(frozen=True)
 class Setup:
-    """What a project's program is run with."""
+    """Device, simulator, runner and settings for running a program."""
 
     device: Device
     installed: Installed
@@ -369,16 +369,16 @@ class Setup:
 
     @property
     def address(self) -> int | None:
-        """Where the runner looks for the program; None if in a file or in itself."""
+        """The address where the runner expects the program; None for a file or built-in program."""
         return self.settings.addresses.get(str(self.runner.path))
 
 
 def setup_for(target: str, memory_mode: str) -> Setup | ErrorInfo:
-    """Return what to run a program with, or why it cannot be run on this machine.
+    """Return the setup for running a program, or why it cannot run on this machine.
 
     Args:
         target: The device, e.g. ``ethos-u55-128``.
-        memory_mode: Vela's memory mode; runners are built for one.
+        memory_mode: Vela's memory mode; a runner is built for one.
     """
     try:
         settings = load_settings()
@@ -407,13 +407,13 @@ def setup_for(target: str, memory_mode: str) -> Setup | ErrorInfo:
 
 
 def runner_for(device: Device, memory_mode: str, settings: MachineSettings) -> RunnerElf | None:
-    """Return the runner of this machine that is built for a device and a memory mode.
+    """Return this machine's runner for a device and a memory mode.
 
-    One that reads programs and inputs from files goes before one that has its program built in,
-    and that before one that looks for it at an address; then the order they were named in.
+    Runners that read programs and inputs from files come first, then runners with a built-in
+    program, then runners that read it from an address; ties in configuration order.
 
     Raises:
-        WorkbenchError: one that is named cannot be read.
+        WorkbenchError: a configured runner cannot be read.
     """
     found = [_read(Path(path)) for path in settings.runners]
     fitting = [r for r in found if _fits(r, device, memory_mode)]
@@ -436,6 +436,6 @@ def _read(path: Path) -> RunnerElf:
 
 @lru_cache(maxsize=8)
 def _remembered(path: Path, modified_ns: int, size: int) -> RunnerElf:
-    """Return a runner, read again only when the file has changed: every plan asks."""
+    """Return a runner; it is read again only if the file has changed."""
     del modified_ns, size
     return read_runner(path)

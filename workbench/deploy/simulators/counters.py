@@ -1,6 +1,6 @@
-"""What the NPU's counters mean, and what they say bounds a run.
+"""NPU event counters: meaning, trace and bottleneck of a run.
 
-Source: Arm Ethos-U55, U65 and U85 technical reference manuals (PMU events), as chosen by
+Source: Arm Ethos-U55, U65 and U85 technical reference manuals (PMU events), as selected by
 ExecuTorch's ``arm_perf_monitor.cpp``.
 """
 
@@ -58,7 +58,7 @@ _BOUNDS = (
 
 
 def explain(measurement: Measurement, simulator: Simulator, *, fast: bool) -> tuple[str, ...]:
-    """Return sentences about one measurement: each counter, then what bounds the run."""
+    """Return sentences about one measurement: each counter, then the bottleneck."""
     return tuple(_sentences(measurement, simulator, fast=fast))
 
 
@@ -98,7 +98,7 @@ _CHUNK, _LONGEST_EVENT = 1 << 20, 16 << 20
 
 @dataclass(frozen=True)
 class Reading:
-    """How far the NPU had read [bytes from the first command], and when [cycles]."""
+    """The NPU's read position [bytes from the first command] at a time [cycles]."""
 
     offset: int
     cycle: int
@@ -106,14 +106,14 @@ class Reading:
 
 @dataclass
 class Trace:
-    """One invocation of a delegate after the other; ``problem`` is what was wrong, in words."""
+    """Invocations of delegates in sequence; ``problem`` is an error message."""
 
     invocations: list[list[Reading]] = field(default_factory=list)
     problem: str = ""
 
 
 def read_trace(path: Path) -> Trace:
-    """Return what a trace tells; what stands before a damage is kept."""
+    """Return the contents of a trace; for a damaged trace, the part before the damage."""
     trace = Trace()
     try:
         with gzip.open(path, "rt", encoding="utf-8", errors="replace") as file:
@@ -137,7 +137,7 @@ def _take(event: dict[str, Any], trace: Trace) -> None:
 
 
 def _events(file: IO[str]) -> Iterator[dict[str, Any]]:
-    """Yield the trace's events one at a time: whole traces need not fit the memory."""
+    """Yield the trace's events one at a time, because traces may exceed the memory."""
     decoder, text = json.JSONDecoder(), file.read(_CHUNK)
     start = text.find("[", max(0, text.find('"traceEvents"')))
     if start < 0:
@@ -161,15 +161,15 @@ def _events(file: IO[str]) -> Iterator[dict[str, Any]]:
 
 
 def command_cycles(readings: Sequence[Reading], offsets: Sequence[int]) -> list[int | None]:
-    """Return how long each command took in one invocation [cycles].
+    """Return the duration of each command in one invocation [cycles].
 
     Args:
-        readings: What the NPU read, in order.
-        offsets: Where the commands stand, ascending.
+        readings: Read positions of the NPU, in order.
+        offsets: Offsets of the commands, ascending.
 
     Returns:
-        One figure a command; None for one that was read at once with that before it, or that the
-        invocation did not come to.
+        One value per command; None for a command that was read together with the one before, or
+        that the invocation did not reach.
     """
     taken: list[int | None] = [None] * len(offsets)
     if not readings or not offsets:
@@ -183,7 +183,7 @@ def command_cycles(readings: Sequence[Reading], offsets: Sequence[int]) -> list[
             while at < len(ends) and reading.offset >= ends[at]:
                 at += 1
     if taken[-1] is not None:
-        # What the NPU does after the last reading past it belongs to no command.
+        # Work after the last read position belongs to no command.
         taken[-1] += readings[-1].cycle - begun
     return taken
 
@@ -193,8 +193,8 @@ def traced(
 ) -> tuple[TracedOperation, ...]:
     """Return the measured cycles of all delegates' operations, means over the inferences.
 
-    An inference invokes the delegates one after the other; what is left of an inference that did
-    not reach the last of them is not counted. Empty without a whole inference.
+    An inference invokes the delegates in sequence; an incomplete inference is ignored. Returns
+    nothing without a complete inference.
     """
     whole = len(invocations) // len(reports) * len(reports) if reports else 0
     if not whole:
@@ -227,16 +227,16 @@ _PRINTED = re.compile(rb'^echo "([A-Za-z0-9+/=]+)" \| base64 -d >etdump\.bin', r
 
 
 def recorded(folder: Path, log: Path) -> bytes:
-    """Return what one start recorded; empty if nothing.
+    """Return the ETDump data of one start; empty if there is none.
 
     Args:
-        folder: Where the runner left its files.
-        log: What it printed: runners without files print their events in base64.
+        folder: Folder of the runner's files.
+        log: The output: runners without file access print the events in base64.
     """
     with contextlib.suppress(OSError):
         return (folder / FILE).read_bytes()
     found = None
-    # An empty log cannot be mapped.
+    # An empty log cannot be memory-mapped.
     with (
         contextlib.suppress(OSError, ValueError),
         log.open("rb") as file,

@@ -1,9 +1,9 @@
-"""Reads what a runner prints, as it comes: counters, pools, checks, failures. Bounded memory.
+"""Incremental parser of a runner's output: counters, pools, checks, failures. Bounded memory.
 
 Source of the lines: ExecuTorch, ``arm_executor_runner.cpp``, ``arm_perf_monitor.cpp`` and the
-runtime. Older runners leave out parts, some C libraries print ``%zd`` literally, lines end with
-carriage returns: only words are relied on. Counters are told apart by their order against the
-list of events, never by the number in their name.
+runtime. Older runners omit parts, some C libraries print ``%zd`` literally, lines end with
+carriage returns: only words are relied on. Counters are identified by their order in the list of
+events, not by the number in their name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Failure:
-    """One kind of line: what is in it, what causes it, what to do."""
+    """One kind of line: pattern, cause and remedy."""
 
     pattern: str
     cause: str
@@ -150,12 +150,12 @@ ERROR_CODES = {
 
 
 def diagnose(line: str, message: str, *, known_only: bool = False) -> Diagnosis | None:
-    """Return what a line tells of; a line of unknown kind is passed on as it is.
+    """Return the diagnosis of a line; an unknown line is returned as it is.
 
     Args:
-        line: The whole line, for the reader.
-        message: The part of it that is matched.
-        known_only: Return None for a line of unknown kind.
+        line: The complete line.
+        message: The part that is matched.
+        known_only: Return None for an unknown line.
     """
     match = _ANY.search(message)
     if match is None:
@@ -174,7 +174,7 @@ def diagnose(line: str, message: str, *, known_only: bool = False) -> Diagnosis 
 
 Level = Literal["debug", "info", "warning", "error", "plain"]
 
-# A line of the runner: level, place in its source, function in parentheses, message.
+# A line of the runner: level, source location, function in parentheses, message.
 _PREFIX = re.compile(r"([DIEF])\s*\[executorch:[^\]]*\]\s*(.*)", re.DOTALL)
 _NUMBER = re.compile(r"\d+")
 _FRACTION = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -192,7 +192,7 @@ _POOL_LINES = {
 
 
 def level_of(line: str) -> Level:
-    """Return how loud a line is."""
+    """Return the log level of a line."""
     match = _PREFIX.match(line)
     if match is not None:
         return _LEVELS[match.group(1)]
@@ -202,7 +202,7 @@ def level_of(line: str) -> Level:
 
 
 class UartReader:
-    """Takes in text in pieces of any size; what it found stands in its attributes."""
+    """Parses text in pieces of any size; results are in its attributes."""
 
     def __init__(self) -> None:
         self.lines = self.runner_lines = self.served = self.errors = 0
@@ -220,11 +220,11 @@ class UartReader:
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
-        """All reports of the performance monitor so far, the last one perhaps without events."""
+        """All reports of the performance monitor so far; the last one may lack events."""
         return (*self._done, *([self._open] if self._open is not None else []))
 
     def feed(self, text: str) -> list[str]:
-        """Take in a piece, and return the lines it completed."""
+        """Parse a piece of text, and return the completed lines."""
         pieces = (self._rest + text).split("\n")
         self._rest = pieces.pop()
         if len(self._rest) > _LONGEST:
@@ -235,7 +235,7 @@ class UartReader:
         return pieces
 
     def close(self) -> None:
-        """Take in the last line, which lacks its end."""
+        """Parse the last, unterminated line."""
         if self._rest.strip():
             self._line(self._rest)
         self._rest = ""
@@ -350,7 +350,7 @@ class UartReader:
         if message.startswith("Model run:"):
             self.model_ok = message.rstrip().endswith("1")
 
-    # By the first six characters of a message; each handler looks at the rest itself.
+    # Handlers by the first six characters of a message.
     _HANDLERS: ClassVar[dict[str, Callable[[UartReader, str], None]]] = {
         "NPU In": _inferences,
         "NPU de": _delegations,

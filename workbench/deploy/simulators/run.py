@@ -1,4 +1,4 @@
-"""One run from files to figures: a folder with short names, the process, outputs, a report."""
+"""One simulator run: working folder, process, outputs and report."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Sample = tuple[Array, ...]
 
 @dataclass(frozen=True)
 class Job:
-    """One program on one runner and simulator, with its samples.
+    """One program with its runner, simulator and samples.
 
-    ``trace`` asks for the cycles of each operation; a functional run (``fast``) has none.
+    ``trace`` records the cycles of each operation; a functional run (``fast``) has none.
     """
 
     installed: Installed
@@ -54,31 +54,31 @@ class Job:
 
     @property
     def serves(self) -> bool:
-        """Whether all samples are computed in one start.
+        """Whether all samples run in one start.
 
-        A simulator that has served is ended from outside, which would cut its trace and the
-        runner's events.
+        A simulator in server mode is terminated from outside, which would truncate its trace and
+        the runner's events.
         """
         many = len(self.samples) > 1 and self.reads_files
         return self.runner.serves and many and not self.traces and not self.runner.records
 
     @property
     def traces(self) -> bool:
-        """Whether the cycles of each operation are traced."""
+        """Whether the cycles of each operation are recorded."""
         return self.trace and not self.fast
 
 
 def read_samples(files: Sequence[Path], specs: Sequence[dict[str, Any]]) -> list[Sample]:
-    """Return the samples in some files: one ``.npy`` or raw ``.bin`` an input, or one ``.npz``.
+    """Return the samples in files: one ``.npy`` or raw ``.bin`` per input, or one ``.npz``.
 
-    An array has the input's shape, or more of them along its first axis.
+    An array has the input's shape, or several of them stacked along its first axis.
 
     Args:
         files: The files, in the order of the program's inputs.
         specs: The program's inputs: ``dtype`` and ``shape``.
 
     Raises:
-        WorkbenchError: a file cannot be read, or does not fit; type and shape are named.
+        WorkbenchError: a file is unreadable, or has the wrong type or shape.
     """
     wanted = [spec for spec in specs if spec["type"] == "tensor"]
     arrays = [pair for path in files for pair in _arrays(path)]
@@ -102,21 +102,21 @@ def read_samples(files: Sequence[Path], specs: Sequence[dict[str, Any]]) -> list
 
 
 def ones(specs: Sequence[dict[str, Any]]) -> Sample:
-    """Return what a runner computes with when it is given nothing: all ones."""
+    """Return the runner's default inputs: all ones."""
     return tuple(np.ones(s["shape"], s["dtype"]) for s in specs if s["type"] == "tensor")
 
 
 def as_lying(array: Array, spec: dict[str, Any]) -> Array:
-    """Return values as the runtime has them in memory: channels last, say, come last."""
+    """Return values in the runtime's memory order, e.g. channels last."""
     axes = spec.get("dim_order", range(array.ndim))
     return np.ascontiguousarray(array.transpose(list(axes)))
 
 
 def as_standing(values: Array, spec: dict[str, Any]) -> Array:
-    """Return values from the runtime's memory in the tensor's own shape.
+    """Return values from the runtime's memory order in the tensor's shape.
 
     Raises:
-        ValueError: there are not as many as the tensor has.
+        ValueError: the number of values is wrong.
     """
     shape = list(spec["shape"])
     axes = list(spec.get("dim_order", range(len(shape))))
@@ -167,7 +167,7 @@ def _stack(name: str, array: Array, spec: dict[str, Any]) -> list[Array]:
 
 
 def _is_batch(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Return whether the first axis holds samples, each of the input's own first axis."""
+    """Return whether the first axis stacks samples."""
     if len(given) != len(shape) or given[1:] != shape[1:]:
         return given == shape
     return bool(shape) and given[0] > 0 and given[0] % max(1, shape[0]) == 0
@@ -185,7 +185,7 @@ def _unfit(
 
 
 def ended_well(ending: Ending, reader: UartReader, *, serve: bool) -> bool:
-    """Return whether a start did what it was started for."""
+    """Return whether a start completed its work."""
     if ending.by == "served":
         return True
     done = reader.completed or (serve and reader.served > 0)
@@ -229,7 +229,7 @@ def report_of(
 
 
 def _pools(job: Job, reader: UartReader) -> list[Pool]:
-    """Return the pools that were told, and those the ELF has without telling."""
+    """Return the reported pools, and those from the ELF that were not reported."""
     untold = (p for p in job.runner.pools.items() if p[0] not in reader.pools)
     return [*reader.pools.values(), *(Pool(name=name, given=given) for name, given in untold)]
 
@@ -248,7 +248,7 @@ def _diagnoses(reader: UartReader, ending: Ending) -> list[Diagnosis]:
 
 
 def _reason(job: Job, reader: UartReader, ending: Ending, *, succeeded: bool) -> str:
-    """Return the first sentence that is true."""
+    """Return the first applicable exit reason."""
     count, code = len(job.samples), _code(ending)
     stopped = ending.by == "timeout" or reader.out_of_time
     sentences = (
@@ -288,16 +288,16 @@ def _code(ending: Ending) -> str:
     return f" Its exit code was {ending.code}."
 
 
-# The simulator ends itself at its own limit; only if it does not is it ended from outside.
+# The simulator has its own time limit; it is terminated only if that fails.
 _GRACE_S = 5.0
 
 
 @dataclass
 class Outcome:
-    """The report, the outputs of each sample, None where the runner wrote none, and the trace.
+    """The report, the outputs of each sample, None if not written, and the trace.
 
-    ``invocations`` has what the NPU read in each invocation of a delegate, of all samples;
-    ``events`` what the runtime recorded of the first sample (ETDump).
+    ``invocations`` has the NPU's reads of each delegate invocation, of all samples; ``events`` are
+    the ETDump data of the first sample.
     """
 
     report: SimulationReport
@@ -307,10 +307,10 @@ class Outcome:
 
 
 def prepare(job: Job) -> list[str]:
-    """Check that everything fits, before anything is started; return what to know besides.
+    """Check compatibility before a start; return notes.
 
     Raises:
-        WorkbenchError: it does not; every reason.
+        WorkbenchError: incompatible; lists every reason.
     """
     discovery.check(job.installed)
     size = sum(array.nbytes for array in job.samples[0]) if job.samples else 0
@@ -336,16 +336,16 @@ def run(
     cancelled: Callable[[], bool] = lambda: False,
     live: Callable[[list[str]], object] = lambda _: None,
 ) -> Outcome:
-    """Run all samples, in one start where the runner can, else in one start each.
+    """Run all samples, in one start if the runner supports it, else one start each.
 
     Args:
-        job: What to run.
-        log: Where everything that is printed is kept.
-        cancelled: Asked many times a second.
-        live: Gets the lines as they come.
+        job: The job.
+        log: Path of the output log.
+        cancelled: Polled many times a second.
+        live: Receives the lines as they are printed.
 
     Raises:
-        WorkbenchError: it does not fit, or the disk is full.
+        WorkbenchError: incompatible, or the disk is full.
     """
     notes = prepare(job)
     reader = UartReader()
@@ -378,7 +378,7 @@ def run(
 
 
 class _Start:
-    """One start of the simulator, with one sample or with all of them one after the other."""
+    """One start of the simulator, with one sample or with all of them in sequence."""
 
     def __init__(
         self,
@@ -449,7 +449,7 @@ class _Start:
         self._live(self._reader.feed(text))
 
     def _step(self) -> bytes | None:
-        """Give the next sample once the one before is done; None after the last."""
+        """Send the next sample after the previous one; None after the last."""
         if self._reader.served < self._asked:
             return b""
         if self._asked:
@@ -461,7 +461,7 @@ class _Start:
         return b"go\n"
 
     def _collect(self) -> list[Array | None]:
-        """Return the outputs that were written, in the program's types, and take them away."""
+        """Return the written outputs in the program's types, and delete their files."""
         found: list[Array | None] = []
         for index, spec in enumerate(self._job.program.description["outputs"]):
             path = self._folder / process.output_file(index)

@@ -1,6 +1,6 @@
-"""Building a runner from the user's ExecuTorch checkout, with pools that fit a program.
+"""Build of a runner from the user's ExecuTorch checkout, with pools sized for a program.
 
-Source of the script's arguments, of the CMake options and of the runner's own pool sizes:
+Source of the script's arguments, the CMake options and the runner's default pool sizes:
 ExecuTorch, ``backends/arm/scripts/build_executor_runner.sh`` and
 ``examples/arm/executor_runner/CMakeLists.txt``.
 """
@@ -40,7 +40,7 @@ def _row(pattern: str, cause: str, remedy: str) -> Failure:
     return Failure(re.compile(pattern), cause, remedy)
 
 
-# Words of CMake, the GNU linker and ExecuTorch's own scripts.
+# Messages of CMake, the GNU linker and ExecuTorch's scripts.
 BUILD_FAILURES: tuple[Failure, ...] = (
     _row(r"region `?'?(\w+)'? overflowed by (\d+) bytes",
          "The runner does not fit the memory of the simulated board.",
@@ -68,7 +68,7 @@ BUILD_FAILURES: tuple[Failure, ...] = (
 
 
 def diagnoses_of(lines: Sequence[str], log: Path, not_started: str = "") -> list[ErrorInfo]:
-    """Return why a build failed: one sentence, then every cause that was recognised."""
+    """Return why a build failed: a summary, then every recognised cause."""
     place = Place(kind="file", id=str(log))
     hint = f"Could not start the build: {not_started}." if not_started else f"See {log}."
     whole = ErrorInfo(
@@ -100,7 +100,7 @@ _TIMEOUT_S = 3 * 3600.0
 _PERCENT = re.compile(r"^\[\s*(\d{1,3})%\]")
 _STEP = re.compile(r"^\[(\d+)/(\d+)\]")
 _LINES_KEPT = 40
-# What the runner gives by itself [bytes]: a runner for any program keeps at least that much.
+# The runner's default pool sizes [bytes], the minimum for a runner that loads any program.
 _GIVEN = {"method": 60 << 20, "files": 60 << 20, "scratch": 2 << 20}
 _GIVEN_DEDICATED = 64 << 20
 _MARGIN, _STEP_BYTES = 1.25, 65536
@@ -108,9 +108,9 @@ _MARGIN, _STEP_BYTES = 1.25, 65536
 
 @dataclass(frozen=True)
 class Build:
-    """What a runner is to be built for.
+    """The parameters of a runner build.
 
-    ``wanted`` says where it takes its program from: a file at run time, itself, or ``address``.
+    ``wanted`` is the source of its program: a file at run time, built in, or at ``address``.
     """
 
     checkout: Path
@@ -124,7 +124,7 @@ class Build:
         """The NPU that the program was compiled for.
 
         Raises:
-            WorkbenchError: nothing in it is for an NPU.
+            WorkbenchError: the program does not use an NPU.
         """
         for delegate in self.program.delegates:
             npu = delegate.get("npu", {})
@@ -139,7 +139,7 @@ class Build:
 
     @property
     def name(self) -> str:
-        """A short name, different for every kind of runner."""
+        """A short name, unique per configuration."""
         parts = [self.target, self.program.memory_mode or "default", self.wanted]
         if self.wanted == "address":
             parts.append(f"{self.address:x}")
@@ -151,8 +151,8 @@ class Build:
     def pools(self) -> dict[str, int]:
         """Sizes of the runner's pools [bytes], by their names in ``fit``.
 
-        What the program needs and a quarter more; a runner that reads programs from files gives
-        at least what runners give by themselves.
+        The program's need plus 25 %; a runner that reads programs from files has at least the
+        default sizes.
         """
         given: dict[str, int] = {}
         if self.wanted == "semihosting":
@@ -170,7 +170,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Watching:
-    """Who follows a build: lines as they come, the share that is done in [0, 1], a wish to stop."""
+    """Callbacks of a build: output lines, progress in [0, 1], and cancellation."""
 
     live: Callable[[str], object] = lambda _: None
     progress: Callable[[float], object] = lambda _: None
@@ -178,10 +178,10 @@ class Watching:
 
 
 def check(build: Build) -> None:
-    """Return if the checkout can be built from.
+    """Return if the checkout can be used.
 
     Raises:
-        WorkbenchError: it is none, its tools were not set up, or its path cannot be used.
+        WorkbenchError: not a checkout, its tools are not installed, or its path is unusable.
     """
     script = build.checkout / SCRIPT
     if not script.is_file():
@@ -217,7 +217,7 @@ def check(build: Build) -> None:
 
 
 def arguments(build: Build, output: Path, program: Path) -> list[str]:
-    """Return the command that builds; ``program`` is the file to build in, where that is wanted."""
+    """Return the build command; ``program`` is the file to build in, if any."""
     source = {
         "semihosting": "semihosting",
         "embedded": str(program),
@@ -225,7 +225,7 @@ def arguments(build: Build, output: Path, program: Path) -> list[str]:
     }[build.wanted]
     flags = [f"-D{POOL_OPTIONS[name]}={size}" for name, size in build.pools.items()]
     if build.wanted == "embedded":
-        # Its inputs and outputs are files all the same, so that they can be compared.
+        # Its inputs and outputs are also files, so that they can be compared.
         flags.append("-DSEMIHOSTING=ON")
     made = [
         "bash", str(build.checkout / SCRIPT), f"--pte={source}", f"--target={build.target}",
@@ -244,17 +244,17 @@ def arguments(build: Build, output: Path, program: Path) -> list[str]:
 
 
 def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> RunnerElf:
-    """Build, and return the runner, which then lies in ``place``.
+    """Build and return the runner, which is stored in ``place``.
 
     Args:
-        build: What for.
-        tree: Folder of the build, which makes the next one quick; its log is ``build.log``.
-        place: Folder that the runner is to stay in.
-        watching: Who follows it.
+        build: The parameters.
+        tree: Build folder, reused by later builds; its log is ``build.log``.
+        place: Folder for the runner.
+        watching: Callbacks.
 
     Raises:
-        WorkbenchError: it cannot be built, with the causes that were recognised.
-        Cancelled: nobody wants it any more; nothing it started is left running.
+        WorkbenchError: the build failed; lists the recognised causes.
+        Cancelled: cancelled by the user; all processes are ended.
     """
     check(build)
     if " " in str(tree):
@@ -277,7 +277,7 @@ def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> R
             code="build-folder-not-writable",
         ) from error
     follower = _Follower(watching)
-    # The script's own Python code needs packages of ours.
+    # The script's own Python code needs packages of this environment.
     paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     ending = execute(
         arguments(build, output, program),
@@ -295,14 +295,14 @@ def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> R
 
 
 class _Follower:
-    """Cuts what a build prints into lines, and reads how far it is."""
+    """Splits a build's output into lines, and parses its progress."""
 
     def __init__(self, watching: Watching) -> None:
         self._watching, self._rest = watching, ""
         self.last: list[str] = []
 
     def feed(self, text: str) -> None:
-        """Take a piece of text of any size."""
+        """Parse a piece of text of any size."""
         *lines, self._rest = (self._rest + text).split("\n")
         for line in (each.rstrip() for each in lines):
             self.last = [*self.last[1 - _LINES_KEPT :], line]
@@ -334,7 +334,7 @@ def _kept(build: Build, output: Path, place: Path, tree: Path) -> RunnerElf:
         )
     try:
         place.mkdir(parents=True, exist_ok=True)
-        # Beside and then renamed: a run that reads it at this moment reads a whole file.
+        # Written to a temporary file and renamed, so that concurrent readers see a complete file.
         beside = place / f".{ELF}.{os.getpid()}"
         shutil.copyfile(elves[-1], beside)
         beside.replace(place / ELF)
@@ -357,5 +357,5 @@ def _refused(message: str, hint: str, place: Path, code: str) -> WorkbenchError:
 
 
 def known_checkouts(named: str) -> Sequence[Path]:
-    """Return the checkouts to look for: the one that was named, else the usual one."""
+    """Return the checkouts to search: the given one, else the usual one."""
     return [Path(named).expanduser()] if named else [Path.home() / "executorch"]

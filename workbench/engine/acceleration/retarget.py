@@ -89,14 +89,16 @@ def retarget(manager: Any, tosa: Sequence[bytes], make_spec: Callable[[], Any]) 
     if not has_same_tosa(manager, make_spec()):
         raise failure(
             "The program has to be lowered again for this target.",
-            "Its operators are translated in another way there.", code="target-needs-lowering"
+            "Its operators are translated in another way there.",
+            code="target-needs-lowering",
         )
     fresh = copy.deepcopy(manager)
     lowered_modules = delegates(fresh)
     if len(lowered_modules) != len(tosa):
         raise failure(
             f"The program has {len(lowered_modules)} delegates, but {len(tosa)} were captured.",
-            "Lower the program again for this target.", code="target-needs-lowering"
+            "Lower the program again for this target.",
+            code="target-needs-lowering",
         )
     for lowered, flatbuffer in zip(lowered_modules, tosa, strict=True):
         lowered._compile_specs = make_spec()._to_list()
@@ -111,11 +113,14 @@ def _compiled(flatbuffer: bytes, spec: Any) -> bytes:
         raise failure(
             f"Vela refused the target {spec.target}.",
             "See the log for Vela's output.",
-            details=f"Vela ended with code {error.code}.", code="vela-target-rejected"
+            details=f"Vela ended with code {error.code}.",
+            code="vela-target-rejected",
         ) from error
     if result.external_blocks:
         raise failure(
-            "Blocks outside the delegate need a full lowering.", "Lower the program again.", code="target-needs-lowering"
+            "Blocks outside the delegate need a full lowering.",
+            "Lower the program again.",
+            code="target-needs-lowering",
         )
     return bytes(result.processed_bytes)
 

@@ -1,4 +1,4 @@
-"""Vela alone, on a TOSA program that was lowered before: its estimate, and no bytes."""
+"""Vela estimates for a lowered TOSA program, without writing output files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Compiled(Exception):
-    """Leaves Vela with the model as soon as there is one: nobody reads the files it would write."""
+    """Raised to stop Vela once the model is compiled, before it writes files."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -30,13 +30,13 @@ class _Compiled(Exception):
 
 
 class _OnlyCompiling:
-    """Stands in for the regor module inside Vela."""
+    """Replaces the regor module inside Vela."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(regor, name)
 
     def compile(self, *arguments: Any, **rest: Any) -> Any:
-        """Compile, and go no further."""
+        """Compile, and stop."""
         raise _Compiled(regor.compile(*arguments, **rest))
 
 
@@ -60,16 +60,16 @@ def estimate(
 ) -> VelaTotals:
     """Return Vela's estimate for all delegates of a program on a device.
 
-    Cycles, time, constants and MACs add up; SRAM is that of the delegate that wants most.
+    Cycles, time, constants and MACs are sums; SRAM is the maximum over the delegates.
 
     Args:
         programs: The TOSA flatbuffer of each delegate.
         device: E.g. ``ethos-u55-128``.
-        options: All of the target's options.
-        files: The texts of the files that options name, by option: an own .ini, or none.
+        options: All target options.
+        files: The texts of the files that options refer to, by option: an own .ini, or none.
 
     Raises:
-        WorkbenchError: Vela refused; with its own words.
+        WorkbenchError: Vela rejected the program; with its output.
     """
     name, ini = str(options["system_config"]), files.get(OPTION)
     clock = parse(ini, OWN_INI).systems[name].clock_hz if ini else clock_hz(name)

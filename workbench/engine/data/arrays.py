@@ -31,7 +31,7 @@ _LABEL_NAMES = ("labels", "label", "y", "targets", "target")
 
 
 def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any, Any] | None:
-    """Return one class per sample, from the labels' own file or from the samples' .npz."""
+    """Return one class per sample, from the labels file or from the samples' .npz."""
     spec = source.labels or (source.spec if source.spec.endswith(".npz") else None)
     if spec is None:
         return None
@@ -57,7 +57,7 @@ def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any
 def read_arrays(
     reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str
 ) -> Samples:
-    """Return the rows of a file's arrays as samples; shapes and dtypes are checked at once."""
+    """Return the rows of a file's arrays as samples; shapes and dtypes are checked first."""
     del source
     path = reference.path
     assert path is not None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def read_callable(
     reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str
 ) -> Samples:
-    """Return what the callable yields as samples: inputs, or (inputs, label)."""
+    """Return the samples that the callable yields: inputs, or (inputs, label)."""
     del source
     function = user_code.load_callable(reference, f"{option}.spec")
     name = reference.attribute
@@ -51,7 +51,7 @@ def read_callable(
 
 
 def _item(item: Any, inputs: int) -> tuple[tuple[Any, ...], int | None]:
-    """Take apart what a user's generator yields: inputs, or (inputs, label)."""
+    """Parse an item of the user's generator: inputs, or (inputs, label)."""
     if isinstance(item, tuple | list) and len(item) == 2:
         first, second = item
         scalar = isinstance(second, int | np.integer) or (

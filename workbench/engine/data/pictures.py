@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def read_pictures(
     reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str
 ) -> Samples:
-    """Return the pictures of a folder as samples; the first is read at once."""
+    """Return the pictures of a folder as samples; the first one is read immediately."""
     folder = reference.path
     assert folder is not None
     if source.preprocess is None:

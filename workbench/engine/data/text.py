@@ -1,4 +1,4 @@
-"""Samples from a text: the steps that a decoder takes through it, token by token."""
+"""Samples from a text: the steps of a decoder, token by token."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from workbench.results import TensorSpec
 
 _BLANK = "\u2423"
-# A text beyond this is cut: nobody waits for so many steps.
+# Longer texts are truncated.
 MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A text's tokens by number, and how one of them is written."""
+    """The tokens of a text as ids, and the text of each token."""
 
     ids: Callable[[str], Sequence[int]]
     spell: Callable[[int], str]
@@ -39,14 +39,14 @@ def read_text(
     reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str,
     folder: Path,
 ) -> Samples:  # fmt: skip
-    """Return a text as samples: one for each token, whose class is the token behind it.
+    """Return a text as samples: one per token, with the next token as its class.
 
-    The model's first input takes the token, a second one of integers its position in the
-    sequence; inputs of real numbers behind them are what it carries from step to step, zeros where
-    a sequence begins. A sequence that loses a step by ``dropped`` ends before it.
+    The model's first input is the token, a second integer input is its position in the sequence;
+    further floating-point inputs are state from step to step, zero at the start of a sequence. A
+    sequence with a ``dropped`` step ends before it.
 
     Raises:
-        WorkbenchError: no text, a tokenizer that fails, or a model that takes no tokens.
+        WorkbenchError: unreadable text, a failing tokenizer, or a model without token input.
     """
     assert reference.path is not None
     settings = source.tokens or Tokenization()
@@ -76,7 +76,7 @@ def read_text(
 
 
 def _carried(inputs: Sequence[TensorSpec], option: str) -> int:
-    """Return how many of the last inputs are carried from step to step."""
+    """Return the number of trailing inputs that are state."""
     takes = [s for s in inputs if not s.dtype.startswith(("float", "bfloat"))]
     numbers = len(takes)
     single = all(int(np.prod(spec.shape)) == 1 for spec in takes)
@@ -152,7 +152,7 @@ def _tokenizer(settings: Tokenization, folder: Path, option: str) -> Tokenizer:
 
 
 def _from_file(path: Path, option: str) -> Tokenizer:
-    # Heavy, and wanted for texts alone.
+    # Slow import, needed for texts only.
     from tokenizers import Tokenizer as FileTokenizer
 
     try:

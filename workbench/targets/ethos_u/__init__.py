@@ -127,7 +127,7 @@ class EthosU:
         )  # fmt: skip
 
     def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
-        """Return the choice with every option filled in; invalid values are replaced by the default.
+        """Return the choice with every option filled in and invalid values replaced.
 
         An own .ini, separate weights and the extras are present only if set.
         """
@@ -156,7 +156,7 @@ class EthosU:
         return {OWN_INI_OPTION: ini_path(str(reference), folder)} if reference else {}
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
-        """Return what one stage depends on: the quantizer, the TOSA version and the transformations."""
+        """Return what one stage depends on: quantizer, TOSA version and transformations."""
         if name == "quantizer":
             spec: dict[str, JsonValue] = {"tosa_spec": family_of(choice.id).tosa_spec}
             passes = given_passes(choice.options)

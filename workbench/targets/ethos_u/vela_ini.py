@@ -42,7 +42,7 @@ class IniSystem:
 
 @dataclass(frozen=True)
 class IniMode:
-    """A memory mode: the port (0 or 1) of constants, arena and cache, and the cache size [bytes]."""
+    """A memory mode: the port (0 or 1) of constants, arena and cache, and the cache bytes."""
 
     name: str
     const: int
