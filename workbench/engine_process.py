@@ -176,7 +176,7 @@ class EngineProcess:
                     event = decode_event(line)
                 except ValidationError:
                     text = line.decode(errors="replace").strip()
-                    yield LogLine(level="warning", text=f"not understood: {text[:500]}")
+                    yield LogLine(level="warning", text=f"invalid event: {text[:500]}")
                     continue
                 self._follow(event)
                 yield event

@@ -89,11 +89,11 @@ def module_for_function(left: Left) -> Iterator[Suggestion]:
     lines = dict.fromkeys(each.origin.source for each in chosen if each.origin)
     yield Suggestion(
         id="relu6",
-        title="Write nn.ReLU6 in place of F.relu6",
-        evidence="The quantizer has no pattern for the function, so it stays in float on the CPU "
-        "and divides the program; it has one for the module.",
-        expected=f"Up to {left.fewer(nodes)} fewer on the CPU of {left.total}, conversions "
-        f"included: counted in the graph, {plural(len(lines), 'line')} to change.",
+        title="Use nn.ReLU6 instead of F.relu6",
+        evidence="The quantizer has no pattern for the function, so it stays in float on the "
+        "CPU and splits the program; it has one for the module.",
+        expected=f"Up to {left.fewer(nodes)} fewer on the CPU of {left.total}, including "
+        f"conversions: counted in the graph, {plural(len(lines), 'line')} to change.",
         nodes=nodes,
         written=tuple(_written(line) for line in lines),
     )
@@ -126,8 +126,8 @@ def _let_on(project: Project, left: Left) -> Iterator[Suggestion]:
         chosen = [each for each in left.operators if _keeps(rule, each)]
         if chosen:
             yield _of_config(
-                left, chosen, f"off:{rule.id}", f"Let {_named(rule)} onto the NPU",
-                f"Rule {_number(project, rule)} keeps {_named(rule)} there.",
+                left, chosen, f"off:{rule.id}", f"Run {_named(rule)} on the NPU",
+                f"Rule {_number(project, rule)} keeps {_named(rule)} off the NPU.",
                 partial(edits.remove_rule, rule_id=rule.id),
             )  # fmt: skip
 
@@ -151,12 +151,12 @@ def _quantize(project: Project, left: Left) -> Iterator[Suggestion]:
         kind, match = (rule.kind, rule.match) if rule else ("global", "")
         what = _named(rule) if rule else "what no rule covers"
         why = (
-            f"Rule {_number(project, rule)} leaves {what} in float; the NPU takes integers only."
+            (f"Rule {_number(project, rule)} leaves {what} in float; the NPU needs integers.")
             if rule
-            else "What no rule speaks of is float; the NPU takes integers only."
+            else "Without a rule it stays in float; the NPU needs integers."
         )
         yield _of_config(
-            left, chosen, f"float:{rule_id or ''}", f"Give {what} {_EIGHT_BIT}", why,
+            left, chosen, f"float:{rule_id or ''}", f"Assign {_EIGHT_BIT} to {what}", why,
             partial(edits.assign, kind=kind, match=match, config=_EIGHT_BIT),
         )  # fmt: skip
 
@@ -171,11 +171,14 @@ def _narrow(project: Project, left: Left) -> Iterator[Suggestion]:
         what = module or "the whole model"
         kind: RuleKind = "module_name" if module else "global"
         yield _of_config(
-            left, chosen, f"int16:{module}", f"Give {what} {_EIGHT_BIT}",
-            f"This device has that operation in 8 bit only. All of {what} becomes 8-bit, except "
-            "where a stronger rule says otherwise.",
+            left,
+            chosen,
+            f"int16:{module}",
+            f"Assign {_EIGHT_BIT} to {what}",
+            f"This device supports that operation in 8 bits only. All of {what} becomes "
+            "8-bit, except where a stronger rule applies.",
             partial(edits.assign, kind=kind, match=module, config=_EIGHT_BIT),
-        )  # fmt: skip
+        )
 
 
 def _integer_io(project: Project, left: Left) -> Iterator[Suggestion]:
@@ -186,10 +189,10 @@ def _integer_io(project: Project, left: Left) -> Iterator[Suggestion]:
     number = len(left.border)
     yield Suggestion(
         id=_INTEGER_IO,
-        title="Take and give integers",
-        evidence="The program takes and gives float, and converts at its border on the CPU. "
-        "The application then gives and reads integers with the scale and zero point "
-        "that the manifest names.",
+        title="Use integer inputs and outputs",
+        evidence="The program has float inputs and outputs, which it converts on the CPU. "
+        "With integers, the application converts them with the scale and zero point "
+        "in the manifest.",
         expected=f"{plural(number, 'operator')} fewer on the CPU of {left.total}: "
         "counted in the graph.",
         nodes=left.border,
@@ -233,12 +236,15 @@ def _of_config(
         id=identity,
         title=title,
         evidence=f"{names} {stays} on the CPU. {why}",
-        expected=f"Up to {fewer} fewer on the CPU of {left.total}, conversions included: counted "
-        "in the graph." if fewer > 0 else
-        f"{plural(len(nodes), 'operator')} leave the CPU, but as many conversions come.",
+        expected=f"Up to {fewer} fewer on the CPU of {left.total}, including conversions: "
+        "counted in the graph."
+        if fewer > 0
+        else (
+            f"{plural(len(nodes), 'operator')} move off the CPU, but as many conversions are added."
+        ),
         nodes=nodes,
         edit=edit,
-    )  # fmt: skip
+    )
 
 
 def _named(rule: Rule) -> str:
@@ -267,7 +273,7 @@ class Gain:
         old, new = (_cycles(each) for each in (self.before, self.after))
         change = f" ({100 * (new - old) / old:+.1f} %)" if old else ""
         cycles = f"NPU cycles {old:,} \u2192 {new:,}{change}, estimated ({self._vela()})"
-        return f"{cpu}; {delegates}; {cycles}. These cycles leave out the CPU."
+        return f"{cpu}; {delegates}; {cycles}. Cycles do not include the CPU."
 
     def _vela(self) -> str:
         versions = dict.fromkeys((self.before.vela_version, self.after.vela_version))
@@ -301,12 +307,12 @@ def channels_last(
     total = sum(report.cycles_total for report in lowered.vela)
     yield Suggestion(
         id="channels_last",
-        title="Give the example input in channels-last order",
-        evidence=f"{plural(len(rows), 'transpose')} at the input only turn the layout. The "
-        "program is exported for the layout of the example input; the application must then "
-        "give the channels of a pixel beside each other.",
+        title="Use a channels-last example input",
+        evidence=f"{plural(len(rows), 'transpose')} at the input only change the memory "
+        "layout. The program is exported for the layout of the example input; the "
+        "application must then provide channels-last pixels.",
         expected=f"These transposes take {cycles:,} of {total:,} cycles, estimated (Vela "
-        f"{lowered.vela_version}); the layout of what follows can change too.",
+        f"{lowered.vela_version}); the layout of later operators can change too.",
         written=(Written(place, "", "x = x.to(memory_format=torch.channels_last)"),),
     )
 

@@ -161,22 +161,28 @@ def _with_zero(low: float, high: float) -> Range:
 
 # The ids equal ``workbench.project.configs.MethodId``.
 METHODS: tuple[Method, ...] = (
-    Method("minmax", "Min-max", "All values seen", _minmax),
-    Method("percentile", f"Percentile {PERCENTILE}", "The central share of the values",
-           _percentile),
+    Method("minmax", "Min-max", "All values", _minmax),
+    Method(
+        "percentile", f"Percentile {PERCENTILE}", "The central share of the values", _percentile
+    ),
     Method("mse", "Least error (MSE)", "The least squared error of this tensor, by search", _mse),
-    Method("kl", "KL divergence",
-           "The least Kullback-Leibler divergence, which counts how many values change and not "
-           "by how much: rare large ones may be clipped, 0.1 % of all at most; 8 bits only", _kl),
-)  # fmt: skip
+    Method(
+        "kl",
+        "KL divergence",
+        "The least Kullback-Leibler divergence. It weighs the number of changed "
+        "values, not the size of the change: rare large values may be clipped, at "
+        "most 0.1 % of all; 8 bits only",
+        _kl,
+    ),
+)
 METHODS_BY_ID = {method.id: method for method in METHODS}
 METHOD_TITLES = {SEARCHED: "Histogram search", **{m.id: m.title for m in METHODS}}
 
 
 # Explains why weights have no range method.
 WEIGHT_REFUSAL = (
-    "A weight has no range to choose: its grid spans all its values, so nothing is clipped. "
-    "Its rule sets bits and channels; Improvers narrow it."
+    "The range of a weight cannot be set: its grid spans all its values, so "
+    "nothing is clipped. Its rule sets bits and channels; Improvers narrow it."
 )
 
 

@@ -29,11 +29,12 @@ _PLACEMENTS = ("semihosting", "embedded")
 def add_build(parts: Any) -> None:
     """Add the action ``build``."""
     verb = parts.add_parser(
-        "build", help="build a runner for a program from an ExecuTorch checkout",
+        "build",
+        help="build a runner for a program from an ExecuTorch checkout",
         description="Pool sizes are computed from the program. A runner that reads programs from "
-"files has at least the default sizes. The runner is stored and used for "
-"projects.",
-    )  # fmt: skip
+        "files has at least the default sizes. The runner is stored and used for "
+        "projects.",
+    )
     verb.add_argument("program", type=Path, metavar="FILE.pte")
     verb.add_argument("--checkout", default="", metavar="DIR",
                       help="ExecuTorch checkout; default: the one set by `fvp set`")  # fmt: skip
@@ -170,10 +171,14 @@ def _add_run(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--elf", type=Path, required=True, help="the runner, arm_executor_runner")
     verb.add_argument("--target", required=True, help="the NPU, e.g. ethos-u55-128")
     verb.add_argument(
-        "--inputs", type=Path, nargs="+", default=[], metavar="FILE",
+        "--inputs",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
         help=".npy or raw .bin, one per input, or one .npz; several samples along the "
-"first axis; default: all ones",
-    )  # fmt: skip
+        "first axis; default: all ones",
+    )
     verb.add_argument("--fast", action="store_true", help="functional only: faster, without cycles")
     verb.add_argument("--timeout", type=float, default=600.0, metavar="S",
                       help="time limit per start of the simulator, default 600")  # fmt: skip

@@ -42,10 +42,13 @@ def add(verbs: Any) -> None:
     add_several(verb, "--targets", default=list(_TARGETS), metavar="T")
     add_several(verb, "--configs", default=list(_CONFIGS), metavar="C")
     verb.add_argument(
-        "--qat-epochs", type=int, default=QAT_EPOCHS, metavar="N",
+        "--qat-epochs",
+        type=int,
+        default=QAT_EPOCHS,
+        metavar="N",
         help=f"training epochs for configs that end in {TRAINED}, over at most "
-f"{QAT_SAMPLES} samples ({QAT_EPOCHS})",
-    )  # fmt: skip
+        f"{QAT_SAMPLES} samples ({QAT_EPOCHS})",
+    )
     verb.add_argument("--markdown", action="store_true", help="print a Markdown table")
     add_json(verb)
     add_engine(verb)

@@ -187,11 +187,8 @@ def _unknown(name: str, found: CalibrateResult) -> Exception:
 
     names = [row.node for row in activations(found.ranges)]
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-    hint = (
-        "Run workbench ranges PROJECT for a list."
-        if close
-        else "workbench ranges PROJECT lists them."
-    )
+    listing = "Run workbench ranges PROJECT for a list."
+    hint = f"Did you mean {', '.join(close)}?" if close else listing
     return failure(
         f"No quantized activation {name}.",
         hint,

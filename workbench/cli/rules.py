@@ -126,7 +126,7 @@ def _add_actions(actions: Any) -> None:
     move.add_argument("rule", metavar="RULE")
     move.add_argument("--position", type=int, required=True, help="0 is the weakest")
     move.set_defaults(perform=_move)
-    for name, help_text in (("enable", "disable a rule"), ("disable", "enable a rule")):
+    for name, help_text in (("enable", "enable a rule"), ("disable", "disable a rule")):
         switch = actions.add_parser(name, help=help_text)
         switch.add_argument("rule", metavar="RULE")
         switch.set_defaults(perform=_switch)

@@ -32,10 +32,10 @@ def add(verbs: Any) -> None:
     add_project(verb)
     verb.add_argument("--out", type=Path, required=True, metavar="FILE.py")
     verb.add_argument(
-        "--aot", action="store_true",
-        help=("write the model for ExecuTorch's aot_arm_compiler instead, and print its "
-"command"),
-    )  # fmt: skip
+        "--aot",
+        action="store_true",
+        help=("write the model for ExecuTorch's aot_arm_compiler instead, and print its command"),
+    )
     verb.set_defaults(perform=_script)
 
 

@@ -46,20 +46,23 @@ def add(verbs: Any) -> None:
     verb.add_argument("--cycles-at-most", type=float, metavar="N")
     verb.add_argument("--sram-at-most", type=float, metavar="BYTES")
     verb.add_argument(
-        "--cpu-operators-at-most", type=int, metavar="N",
-        help=("not included in Vela's cycles; default: as many as with all modules in 8 "
-"bits"),
-    )  # fmt: skip
+        "--cpu-operators-at-most",
+        type=int,
+        metavar="N",
+        help=("not included in Vela's cycles; default: as many as with all modules in 8 bits"),
+    )
     verb.add_argument("--trials", type=int, default=DEFAULT_TRIALS, metavar="N")
     verb.add_argument(
         "--workers", type=int, default=1, metavar="N",
         help=f"number of processes, up to {os.cpu_count()} on this machine",
     )  # fmt: skip
     verb.add_argument(
-        "--scheduler", default="", metavar="ADDRESS",
+        "--scheduler",
+        default="",
+        metavar="ADDRESS",
         help="run on a Dask cluster whose workers share the project folder and the cache "
-"under the same paths",
-    )  # fmt: skip
+        "under the same paths",
+    )
     verb.add_argument(
         "--apply",
         action="store_true",

@@ -22,7 +22,7 @@ from workbench.text import plural
 if TYPE_CHECKING:
     import argparse
 
-_HEADER = ("module", "only this float [dB]", "only this quantized [dB]", "gain [dB]", "weights")
+_HEADER = ("module", "only this quantized [dB]", "only this float [dB]", "gain [dB]", "weights")
 
 
 def add(verbs: Any) -> None:

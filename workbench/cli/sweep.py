@@ -61,10 +61,11 @@ def add(verbs: Any) -> None:
         kind = int if name == "arena_cache_bytes" else str
         add_several(verb, flag, kind, dest=name, metavar="X", help=words)
     verb.add_argument(
-        "--sram-budgets", action="store_true",
+        "--sram-budgets",
+        action="store_true",
         help="for the project's device: optimised for size, and SRAM limits from there to "
-"the maximum",
-    )  # fmt: skip
+        "the maximum",
+    )
     verb.add_argument(
         "--ini", type=Path, metavar="FILE",
         help="your own system configurations and memory modes, instead of the project's",

@@ -312,13 +312,15 @@ def departures(board: Board, choice: TargetChoice, folder: Path) -> list[str]:
     ):  # fmt: skip
         value = str(choice.options.get(option))
         if value not in usual:
-            said.append(f"{option.replace('_', ' ')} is {value}; the board names "
-                        f"{', '.join(usual)}.")  # fmt: skip
+            said.append(
+                f"{option.replace('_', ' ')} is {value}; the board specifies {', '.join(usual)}."
+            )
     clock = clock_of(choice, folder)
     if npu.clock_hz is not None and npu.clock_hz != clock:
         said.append(
-            f"The system configuration assumes {clock / 1e6:,.0f} MHz; the board's NPU runs at "
-            f"{npu.clock_hz / 1e6:,.0f} MHz, and estimated times differ in that ratio at least."
+            f"The system configuration assumes {clock / 1000000.0:,.0f} MHz, but the "
+            f"board's NPU runs at {npu.clock_hz / 1000000.0:,.0f} MHz; estimated times "
+            "differ by at least that ratio."
         )
     return said
 
@@ -489,7 +491,7 @@ def sentence(found: Fit) -> str:
         return f"Does not fit {found.board}: {lost}."
     doubts = ", ".join(found.doubts)
     if doubts:
-        return f"Fits {found.board}, if the sizes that are not confirmed hold ({doubts})."
+        return f"Fits {found.board}, if the unconfirmed sizes are correct ({doubts})."
     return f"Fits {found.board}."
 
 
@@ -497,6 +499,6 @@ def _lost(found: Fit, demand: Demand) -> str:
     frees = [f.free for f in found.fillings if f.kind in demand.kinds and f.free is not None]
     kinds = " or ".join(kind.upper() if kind != "flash" else kind for kind in demand.kinds)
     return (
-        f"the {demand.what} needs {demand.bytes / 1024:,.1f} KiB in one piece, and no {kinds} has "
-        f"more than {max(frees, default=0) / 1024:,.1f} KiB left"
+        f"the {demand.what} needs {demand.bytes / 1024:,.1f} contiguous KiB, and no "
+        f"{kinds} has more than {max(frees, default=0) / 1024:,.1f} KiB free"
     )

@@ -301,12 +301,12 @@ def region_settings(use: MemoryUse) -> str:
     """
     if use.constants_in_sram and use.arena_in_sram:
         return (
-            "Weights and tensors both lie in SRAM: build the NPU driver with "
-            "NPU_QCONFIG=1, NPU_REGIONCFG_0=1 and all other regions 0."
+            "Weights and tensors are in SRAM: build the NPU driver with NPU_QCONFIG=1, "
+            "NPU_REGIONCFG_0=1 and all other regions 0."
         )
     if not use.arena_in_sram:
         return (
-            "Tensors lie in DRAM and SRAM is a cache: build the NPU driver with "
+            "Tensors are in DRAM and SRAM is a cache: build the NPU driver with "
             "NPU_QCONFIG=3, NPU_REGIONCFG_0=3, NPU_REGIONCFG_1=3 and all other regions 0."
         )
-    return "Weights lie in flash or DRAM and tensors in SRAM: the NPU driver's default regions fit."
+    return "Weights are in flash or DRAM and tensors in SRAM: the NPU driver's default regions fit."

@@ -286,8 +286,12 @@ def _matmul(job: dict[str, Any]) -> dict[str, Any]:
         exact = exact + (bias.unsqueeze(-2) if fused else bias)
     sentences = list(made.warnings)
     if lost := int((~made.y.isfinite()).sum()):
-        held = "dlfloat16 holds and became NaN" if job["numerics"] == "nnpa" else "float32 holds"
-        sentences.append(f"{lost} results are beyond what {held}.")
+        held = (
+            "the range of dlfloat16 and became NaN"
+            if job["numerics"] == "nnpa"
+            else "the range of float32"
+        )
+        sentences.append(f"{lost} results exceed {held}.")
     return {
         "out": str(job["out"]),
         "mode": job["mode"],

@@ -47,14 +47,17 @@ def hand_on(context: StageContext, lowered: LowerResult, exported: ExportedModel
     data = f"{manifest}\n".encode()
     (context.out / "manifest.json").write_bytes(data)
     written.append(Deliverable(name="manifest.json", bytes=len(data), sha256=digest(data),
-                               purpose="what made it"))  # fmt: skip
+                               purpose="versions and digests"))  # fmt: skip
     emulation = target_of(context.project.target.id).emulation
     result = PackageResult(
-        files=tuple(written), kernels=(), method_pool_bytes=0, scratch_pool_bytes=0,
+        files=tuple(written),
+        kernels=(),
+        method_pool_bytes=0,
+        scratch_pool_bytes=0,
         planned_bytes=(),
-        note=f"The compiler runs elsewhere, by the commands beside the model. Numbers are "
-        f"{emulation}. {exported.check.sentence}",
-    )  # fmt: skip
+        note="The compiler runs elsewhere, with the commands beside the model. Numbers "
+        f"are {emulation}. {exported.check.sentence}",
+    )
     save_result(result, context.out)
 
 
@@ -62,8 +65,8 @@ def _files(context: StageContext, exported: ExportedModel) -> Iterator[tuple[str
     source, stem = context.path("lower"), file_stem(context.project.name)
     yield f"{stem}.onnx", (source / MODEL_FILE).read_bytes(), "the model for the compiler"
     if exported.config:
-        yield f"{stem}.json", (source / CONFIG_FILE).read_bytes(), "what the compiler excludes"
-    yield f"{stem}.commands.sh", _commands(exported, stem).encode(), "how to compile it"
+        yield f"{stem}.json", (source / CONFIG_FILE).read_bytes(), "the compiler's exclusions"
+    yield f"{stem}.commands.sh", _commands(exported, stem).encode(), "the compile commands"
     yield f"{stem}.vectors.npz", _vectors(context), "inputs with float and emulated outputs"
 
 

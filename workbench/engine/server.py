@@ -95,7 +95,7 @@ class Server:
                 try:
                     self._take(decode_command(line))
                 except ValidationError as error:
-                    self._log("error", f"A command was not understood: {error}", "")
+                    self._log("error", f"Invalid command: {error}", "")
         self._cancelled.set()
         self._queue.put(None)
 
@@ -248,7 +248,7 @@ def _cache_of(command: Job) -> Cache:
 
 def _left_out(command: RunUntil, stage: PlannedStage) -> str:
     if stage.id in command.skip:
-        return "left out as asked"
+        return "skipped as requested"
     if stage.state == "unavailable" and stage.id != command.until:
         return stage.reason
     return ""

@@ -39,7 +39,7 @@ def unpacked(kind: str, text: str) -> tuple[Any, ...]:
     """
     data = base64.b64decode(text, validate=True)
     if len(data) % _BYTES:
-        raise ValueError("a list of numbers is cut short")
+        raise ValueError("a list of numbers is truncated")
     return struct.unpack(f"<{len(data) // _BYTES}{kind}", data)
 
 

@@ -172,7 +172,7 @@ def _figures(run: Run) -> dict[str, str]:
         said["measured cycles"] = _number(run.simulated.cycles)
         said["simulator"] = f"{run.simulated.simulator} {run.simulated.version}".strip()
         said["equal to TOSA"] = _percent(run.simulated.exact)
-        said["most LSB on the simulator"] = str(run.simulated.max_lsb)
+        said["max LSB on the simulator"] = str(run.simulated.max_lsb)
     return said
 
 
@@ -256,8 +256,9 @@ def estimate_warning(a: Run, b: Run) -> str:
     if a.cost is None or b.cost is None or a.cost.vela_version == b.cost.vela_version:
         return ""
     return (
-        f"Estimated by Vela {a.cost.vela_version} and {b.cost.vela_version}: versions differ by up "
-        "to seven times on a single layer, so compile both with one of them before you compare."
+        f"Estimated by Vela {a.cost.vela_version} and {b.cost.vela_version}. "
+        "Estimates of the versions differ by up to seven times for a single layer: "
+        "compile both runs with one version to compare them."
     )
 
 

@@ -256,7 +256,7 @@ def _plan_stage(
     offered: tuple[str, ...],
 ) -> PlannedStage:
     if stage.id not in offered:
-        return PlannedStage(stage.id, "", "unavailable", "There is no such step for this target.")
+        return PlannedStage(stage.id, "", "unavailable", "Not available for this target.")
     upstream = [done[need] for need in stage.needs]
     for before in upstream:
         if before.state == "blocked":

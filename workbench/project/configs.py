@@ -226,7 +226,7 @@ PRESETS: tuple[Preset, ...] = (
     Preset(
         id="uint8",
         title="uint8 input and output",
-        description="uint8 tensors at the border of the model, for cameras and displays",
+        description="uint8 inputs and outputs of the model, for cameras and displays",
         config=QuantConfig(activation=Activation(dtype="uint8")),
         io_only=True,
     ),
@@ -239,14 +239,16 @@ PRESETS: tuple[Preset, ...] = (
     Preset(
         id="cpu",
         title="Off the NPU",
-        description="runs on the CPU; other rules decide its precision",
+        description="runs on the CPU; its precision is set by other rules",
         config=None,
         places=True,
     ),
     Preset(
         id="int8-dyn",
-        title="8-bit, ranges at each call",
-        description="int8 weights with one scale; activations as int8 with a new range every call",
+        title="8-bit, dynamic ranges",
+        description=(
+            "int8 weights with one scale; int8 activations with a range computed at every call"
+        ),
         config=DynamicConfig(),
     ),
     *(
@@ -378,22 +380,23 @@ IMPROVERS: tuple[Improver, ...] = (
     Improver(
         "equalize",
         "Equalise layers",
-        "Scales channels between two layers so that both use their range; the float model stays "
-        "the same. Helps per-tensor and 4-bit weights of convolutions with ReLU.",
+        "Scales channels of two consecutive layers so that both use their range; the "
+        "float model is unchanged. Helps per-tensor and 4-bit weights of "
+        "convolutions with ReLU.",
         needs_data=False,
     ),
     Improver(
         "smooth",
         "Smooth linears",
-        "Moves outliers of activations into the weights of linears behind a layer norm "
-        "(SmoothQuant); the float model stays the same. Helps transformers.",
+        "Moves activation outliers into the weights of linears after a layer norm "
+        "(SmoothQuant); the float model is unchanged. Helps transformers.",
         needs_data=True,
     ),
     Improver(
         "bias",
         "Correct biases",
-        "Takes the mean error that rounded weights cause, channel by channel, out of the biases. "
-        "Changes the float model a little; helps 4-bit weights.",
+        "Subtracts the mean error of rounded weights from the biases, per channel. "
+        "Changes the float model slightly; helps 4-bit weights.",
         needs_data=True,
     ),
 )

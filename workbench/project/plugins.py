@@ -157,10 +157,10 @@ def _read(path: Path, modified_ns: int, size: int) -> tuple[tuple[PluginRole, st
     found = []
     for table, value in _tables(tree):
         if not isinstance(value, ast.List | ast.Tuple):
-            return f"line {value.lineno}: {table} is no list of names."
+            return f"line {value.lineno}: {table} is not a list of names."
         for element in value.elts:
             if not isinstance(element, ast.Name):
-                return f"line {element.lineno}: {table} holds more than names."
+                return f"line {element.lineno}: {table} contains more than names."
             found.append((TABLES[table], element.id, titles.get(element.id, "")))
     return tuple(found) or f"it has none of {', '.join(TABLES)}."
 

@@ -143,6 +143,6 @@ def _project(recipe: Recipe, name: str, code: Path, beside: Mapping[str, Path]) 
         evaluation=Evaluation(data=text("evaluation"), limit=recipe.limit),
         target=TargetChoice(id=recipe.target, options=recipe.options),
         verification=Verification(samples=recipe.samples),
-        notes=f"Begun with the recipe {recipe.title} and its {recipe.begins_with}: replace them, "
-        f"and the model in {code.name}.",
+        notes=f"Created from the recipe {recipe.title} with its {recipe.begins_with}: "
+        f"replace them, and the model in {code.name}.",
     )

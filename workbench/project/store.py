@@ -237,7 +237,7 @@ def _translate(error: ValidationError) -> Iterator[ErrorInfo]:
         where = Place(kind="option", id="".join(parts).lstrip(".") or "project")
         hint = ""
         if problem["type"] == "extra_forbidden":
-            hint = "Remove the field, or update the program if a newer one wrote it."
+            hint = "Remove the field, or update the program if a newer version wrote it."
         yield ErrorInfo(
             message=f"{problem['msg']}.", hint=hint, where=where, code="project-field-invalid"
         )

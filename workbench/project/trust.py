@@ -54,7 +54,7 @@ def archive_risks(path: Path) -> list[str]:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if not any(name.endswith("/archive_format") for name in names):
-                return ["is in an old format, and loading that may run code"]
+                return ["uses an old format, and loading it may run code"]
             return sorted(set(_risks(archive, names)))
     except (OSError, zipfile.BadZipFile, ValueError, RecursionError):
         # Not an archive: the import stage reports it, and no code is run.
@@ -67,7 +67,7 @@ def _risks(archive: zipfile.ZipFile, names: list[str]) -> Iterator[str]:
             yield "contains compiled code"
         elif re.search(r"/models/[^/]+\.json$", name):
             if archive.getinfo(name).file_size > _MAX_GRAPH_BYTES:
-                yield "holds a graph too large to be checked"
+                yield "contains a graph that is too large to check"
             else:
                 yield from _graph_risks(json.loads(archive.read(name)))
         elif name.endswith(".pt") and not _safe_pickle(archive.read(name)):
@@ -106,7 +106,7 @@ def _graph_risks(value: Any) -> Iterator[str]:
             yield f"calls {target}"
         expression = item.get("expr_str")
         if isinstance(expression, str) and not _safe_size(expression):
-            yield "holds a size that is not arithmetic"
+            yield "contains a size that is not arithmetic"
         stack.extend(item.values())
 
 

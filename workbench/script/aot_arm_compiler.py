@@ -41,13 +41,13 @@ _DEFAULTS = {
     "u85": ("Ethos_U85_SYS_DRAM_Mid", "Sram_Only"),
 }
 _LEFT_OUT = {
-    "etrecord": "--etrecord has no counterpart: the graph and its lineage stand in the window.",
-    "intermediates": "--intermediates has no counterpart: results of every stage are kept.",
+    "etrecord": "--etrecord has no equivalent: the window shows the graph and its lineage.",
+    "intermediates": "--intermediates has no equivalent: results of every stage are stored.",
     "enable_debug_mode": "--enable_debug_mode is not needed: Vela's tables are always read.",
     "evaluate": "--evaluate is ignored by the compiler itself.",
     "evaluate_config": "--evaluate_config is ignored by the compiler itself.",
-    "debug": "--debug has no counterpart: the log has every line.",
-    "bundleio": "--bundleio needs nothing: every package has a bundled program.",
+    "debug": "--debug has no equivalent: see the log.",
+    "bundleio": "--bundleio is not needed: every package has a bundled program.",
     "enable_qdq_fusion_pass": "--enable_qdq_fusion_pass does nothing in ExecuTorch 1.5.1.",
 }
 
@@ -140,14 +140,17 @@ def _parsed(command: str) -> argparse.Namespace:
 
 def _refusals(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     if options.target.rpartition("-")[0] not in {f"ethos-{name}" for name in _DEFAULTS}:
-        yield f"The workbench does not compile for {options.target}.", "It does for Ethos-U."
+        yield (
+            f"The workbench does not compile for {options.target}.",
+            "Ethos-U targets are supported.",
+        )
     if options.so_library:
-        yield "Operators from a shared library (-s) cannot be taken over.", "Leave -s out."
+        yield "Operators from a shared library (-s) are not supported.", "Leave -s out."
     if options.calibration_data and not options.quantize:
-        yield "--calibration_data asks for --quantize.", f"{_TOOL} refuses it as well."
+        yield "--calibration_data needs --quantize.", f"{_TOOL} rejects it as well."
     serialized = options.model_name.endswith((".pt", ".pth"))
     if serialized and not options.model_input:
-        yield f"{options.model_name} needs --model_input.", f"{_TOOL} refuses it as well."
+        yield f"{options.model_name} needs --model_input.", f"{_TOOL} rejects it as well."
 
 
 def _target(options: argparse.Namespace) -> TargetChoice:
@@ -168,13 +171,16 @@ def _target(options: argparse.Namespace) -> TargetChoice:
 
 def _notes(options: argparse.Namespace) -> Iterator[str]:
     if not options.quantize:
-        yield "Without --quantize nothing is quantized: there is no rule, and all stays in float."
+        yield "Without --quantize nothing is quantized: the project has no rules."
     if not options.delegate:
-        yield "Without --delegate nothing would run on the NPU; the project delegates what it can."
+        yield (
+            "Without --delegate nothing would run on the NPU; the project delegates all "
+            "supported operators."
+        )
     if options.quantize and not options.calibration_data:
-        yield "Without --calibration_data ranges come from the example input alone."
+        yield "Without --calibration_data ranges come from the example input only."
     if options.output:
-        yield f"The output {options.output} is not taken over: a package has names of its own."
+        yield f"The output {options.output} is ignored: a package has fixed file names."
     for name, note in _LEFT_OUT.items():
         if getattr(options, name):
             yield note
@@ -350,9 +356,9 @@ def _differences(project: Project) -> Iterator[str]:
     rules = [rule for rule in project.rules if rule.enabled]
     plain = [rule for rule in rules if rule.kind == "global" and not rule.keeps_off]
     if len(rules) != 1 or len(plain) != 1 or project.config_of(plain[0]) != A8W8:
-        yield "it has one config for everything, a8w8 per channel with histograms"
+        yield "it has one config for all modules, a8w8 per channel with histograms"
     if project.ranges or project.range_methods:
-        yield "it takes ranges as calibration gives them"
+        yield "it has no pinned ranges and range methods"
     if project.improvers:
         yield "it has no improvers"
     usual = {"optimise": "Performance", "arena_cache_bytes": None, "extra_flags": "",
@@ -366,7 +372,9 @@ def _differences(project: Project) -> Iterator[str]:
             continue
         if not (name in both and all(options.get(k) == v for k, v in both.items())):
             said = "an own .ini" if name == OWN_INI_OPTION else f"the option {name}"
-            yield f"it cannot be given {said}"
+            yield f"it has no equivalent of {said}"
     limit = project.calibration.limit if project.calibration else None
     if project.calibration is not None and (limit is None or limit > _MOST_SAMPLES):
-        yield f"it reads {_MOST_SAMPLES} calibration samples at most, the project has no such limit"
+        yield (
+            f"it reads at most {_MOST_SAMPLES} calibration samples, the project has no such limit"
+        )

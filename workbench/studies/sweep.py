@@ -41,8 +41,8 @@ def remark(point: SweepPoint) -> str:
     if point.totals is None or not isinstance(limit, int) or point.totals.sram_bytes <= limit:
         return ""
     return (
-        f"needs {point.totals.sram_bytes / 1024:,.0f} KiB of SRAM: Vela cannot keep the limit of "
-        f"{limit / 1024:,.0f} KiB"
+        f"needs {point.totals.sram_bytes / 1024:,.0f} KiB of SRAM: Vela cannot meet "
+        f"the limit of {limit / 1024:,.0f} KiB"
     )
 
 

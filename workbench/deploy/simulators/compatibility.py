@@ -205,7 +205,7 @@ def _notes(program: Program, runner: RunnerElf) -> Iterator[str]:
     if not runner.families:
         yield "The NPU that the runner was built for is unknown."
     elif len(runner.families) > 1:
-        yield "Runners for U55 and U65 cannot be told apart: not checked which of the two it is."
+        yield "Runners for U55 and U65 cannot be distinguished: the NPU was not checked."
     wanted = program.description["memory"]["method_pool_bytes"]
     if 0 < runner.pools.get("method", 0) < wanted:
         yield f"The method pool is close to the estimated need of {wanted:,} bytes."
@@ -220,7 +220,7 @@ def _problem(message: str, hint: str, code: str) -> ErrorInfo:
 
 
 ARM = 40
-_MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "Arm of 64 bits", 243: "RISC-V"}
+_MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "64-bit Arm", 243: "RISC-V"}
 _SECTION, _SYMBOL, _SYMBOL_TABLE = struct.Struct("<10I"), struct.Struct("<IIIBBH"), 2
 _POOLS = {
     "method_allocation_pool": "method",

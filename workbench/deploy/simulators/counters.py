@@ -37,24 +37,36 @@ EVENTS = {
     "SRAM_WR_DATA_BEAT_WRITTEN": "beats written to SRAM",
     "EXT_RD_DATA_BEAT_RECEIVED": "beats read from external memory (weights; tensors if dedicated)",
     "EXT_WR_DATA_BEAT_WRITTEN": "beats written to external memory",
-    "NPU_IDLE": "cycles without work: stalls and changes between jobs",
+    "NPU_IDLE": "idle cycles: stalls and switches between jobs",
     "MAC_ACTIVE": "cycles in which the MAC array computed",
     "WD_ACTIVE": "cycles in which weights were decoded",
 }
 _BUSY = 0.5
 _BOUNDS = (
-    ("MAC_ACTIVE", "The MAC array is busy for {share:.0%} of the cycles: computing bounds it."),
-    ("WD_ACTIVE", "Weights are decoded for {share:.0%} of the cycles: pruned or 4-bit weights "
-                  "would make it faster."),
-    ("EXT_RD_DATA_BEAT_RECEIVED", "External memory delivers {share:.2f} beats a cycle: reading it "
-                                  "bounds the run; a larger cache or smaller weights help."),
-    ("SRAM_RD_DATA_BEAT_RECEIVED", "SRAM delivers {share:.2f} beats a cycle: reading tensors "
-                                   "bounds the run."),
-    ("AXI1_RD_DATA_BEAT_RECEIVED", "Flash or DRAM delivers {share:.2f} beats a cycle: reading "
-                                   "weights bounds the run."),
-    ("AXI0_RD_DATA_BEAT_RECEIVED", "SRAM delivers {share:.2f} beats a cycle: reading tensors "
-                                   "bounds the run."),
-)  # fmt: skip
+    ("MAC_ACTIVE", "The MAC array is busy for {share:.0%} of the cycles: compute-bound."),
+    (
+        "WD_ACTIVE",
+        "Weights are decoded for {share:.0%} of the cycles: pruned or 4-bit weights "
+        "would be faster.",
+    ),
+    (
+        "EXT_RD_DATA_BEAT_RECEIVED",
+        "External memory delivers {share:.2f} beats per cycle: bound by its reads. A "
+        "larger cache or smaller weights help.",
+    ),
+    (
+        "SRAM_RD_DATA_BEAT_RECEIVED",
+        "SRAM delivers {share:.2f} beats per cycle: bound by reading tensors.",
+    ),
+    (
+        "AXI1_RD_DATA_BEAT_RECEIVED",
+        "Flash or DRAM delivers {share:.2f} beats per cycle: bound by reading weights.",
+    ),
+    (
+        "AXI0_RD_DATA_BEAT_RECEIVED",
+        "SRAM delivers {share:.2f} beats per cycle: bound by reading tensors.",
+    ),
+)
 
 
 def explain(measurement: Measurement, simulator: Simulator, *, fast: bool) -> tuple[str, ...]:
@@ -64,7 +76,7 @@ def explain(measurement: Measurement, simulator: Simulator, *, fast: bool) -> tu
 
 def _sentences(measurement: Measurement, simulator: Simulator, *, fast: bool) -> Iterator[str]:
     if fast:
-        yield "Run with --fast: outputs are exact, cycles and counters mean nothing."
+        yield "Run with --fast: outputs are exact, cycles and counters are meaningless."
         return
     cycles = measurement.npu_cycles or 0
     for counter in measurement.counters:
@@ -72,7 +84,7 @@ def _sentences(measurement: Measurement, simulator: Simulator, *, fast: bool) ->
         if meaning is None:
             continue
         each = counter.total / max(1, measurement.inferences)
-        sentence = f"{counter.event}: {each:,.0f} an inference, {meaning}"
+        sentence = f"{counter.event}: {each:,.0f} per inference, {meaning}"
         if "BEAT" in counter.event:
             size = each * simulator.bus_bytes / 1024
             sentence += f"; {size:,.1f} KiB if a beat is {simulator.bus_bytes} bytes wide"
@@ -84,11 +96,11 @@ def _sentences(measurement: Measurement, simulator: Simulator, *, fast: bool) ->
 def _bound(measurement: Measurement, cycles: int) -> str:
     idle = (measurement.of("NPU_IDLE") or 0) / cycles
     if idle > _BUSY:
-        return f"The NPU is idle for {idle:.0%} of the cycles: it waits for memory or between jobs."
+        return f"The NPU is idle for {idle:.0%} of the cycles, waiting for memory or between jobs."
     shares = [((measurement.of(event) or 0) / cycles, text) for event, text in _BOUNDS]
     share, text = max(shares, key=lambda pair: pair[0])
     if share < _BUSY:
-        return "No counter is above half of the cycles: nothing that is counted bounds the run."
+        return "No counter exceeds half of the cycles: no bottleneck among the counted events."
     return text.format(share=share)
 
 
@@ -122,7 +134,7 @@ def read_trace(path: Path) -> Trace:
     except FileNotFoundError:
         trace.problem = "The simulator wrote no trace of its operations."
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError):
-        trace.problem = "The trace of the operations is damaged from some point on."
+        trace.problem = "The trace of the operations is damaged and incomplete."
     return trace
 
 

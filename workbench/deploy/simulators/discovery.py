@@ -119,7 +119,7 @@ def device_of(target: str) -> Device:
 _VERSION = re.compile(r"\b(\d+\.\d+[._]\d+)\b")
 _VERSION_TIMEOUT_S = 20.0
 _HOSTS = {62: ("x86_64", "amd64"), 183: ("aarch64", "arm64")}
-_HOST_NAMES = {62: "x86-64", 183: "Arm of 64 bits", 40: "Arm of 32 bits", 3: "x86"}
+_HOST_NAMES = {62: "x86-64", 183: "64-bit Arm", 40: "32-bit Arm", 3: "x86"}
 # Folder of ExecuTorch's setup script for simulators, below its checkout.
 _SCRATCH = "examples/arm/arm-scratch"
 
@@ -156,10 +156,10 @@ def find_all(settings: MachineSettings) -> list[tuple[Simulator, Installed | Non
 def how_to_get(simulator: Simulator) -> str:
     """Return how to install a simulator; the user accepts the licence."""
     return (
-        f"Download {simulator.download} (Arm Ecosystem FVPs, developer.arm.com, version 11.27 for "
-        "Linux), run its installer and accept its licence yourself; then put the folder "
-        "models/Linux64_GCC-9.3 on the PATH, or name it: workbench fvp set --simulator "
-        f"{simulator.family}=PATH."
+        f"Download {simulator.download} (Arm Ecosystem FVPs, developer.arm.com, "
+        "version 11.27 for Linux), run its installer and accept its licence. Then "
+        "add the folder models/Linux64_GCC-9.3 to the PATH, or run: workbench fvp "
+        f"set --simulator {simulator.family}=PATH."
     )
 
 

@@ -239,10 +239,10 @@ def _diagnoses(reader: UartReader, ending: Ending) -> list[Diagnosis]:
         return reader.diagnoses
     nothing = Diagnosis(
         line="(the runner printed nothing)",
-        cause="The simulator did not get as far as the first line of the runner: its installation "
-        "is not complete, or the runner stopped with a fault before its serial port was set up.",
-        remedy="Start the simulator alone with --version; then check that the runner was built "
-        "for this NPU and memory mode.",
+        cause="The simulator stopped before the first line of the runner: its installation "
+        "is incomplete, or the runner failed before its serial port was set up.",
+        remedy="Run the simulator with --version; then check that the runner was built for "
+        "this NPU and memory mode.",
     )
     return [*reader.diagnoses, nothing]
 
@@ -254,20 +254,20 @@ def _reason(job: Job, reader: UartReader, ending: Ending, *, succeeded: bool) ->
     sentences = (
         (ending.by == "not started", f"The simulator could not be started: {ending.error}."),
         (ending.by == "cancelled", "The run was cancelled; the simulator was ended."),
-        (not reader.lines, f"The simulator never printed anything.{code}"),
+        (not reader.lines, f"The simulator printed nothing.{code}"),
         (
             not reader.runner_lines and not stopped,
-            f"The simulator started, but the runner never printed anything.{code}",
+            f"The simulator started, but the runner printed nothing.{code}",
         ),
         (stopped, f"The simulation did not finish within {job.timeout_s:g} s and was stopped."),
         (
             succeeded and job.serves,
-            f"All {count} samples were computed in one start; the simulator was then ended.",
+            (f"All {count} samples were computed in one start; the simulator was then terminated."),
         ),
         (succeeded, "The program ran to its end."),
         (
             reader.model_ok is False,
-            "The program ran to its end, but the runner found its outputs wrong.",
+            "The program ran to its end, but the runner reported wrong outputs.",
         ),
         (
             reader.served > 0,
@@ -326,7 +326,7 @@ def prepare(job: Job) -> list[str]:
             code="program-not-in-runner",
         )
     if bare and job.runner.placement == "bare" and len(job.samples) > 0:
-        notes.append("The runner reads no files: it computes with inputs of its own.")
+        notes.append("The runner reads no files: it uses its built-in inputs.")
     return notes
 
 
@@ -366,7 +366,7 @@ def run(
             break
     missing = any(array is None for sample in outputs for array in sample)
     if ending.log_cut:
-        notes.append("The log was cut: it grew beyond its limit, or the disk is full.")
+        notes.append("The log is incomplete: it exceeded its limit, or the disk is full.")
     if trace.problem:
         notes.append(trace.problem)
     report = report_of(job, reader, ending, outputs, notes)

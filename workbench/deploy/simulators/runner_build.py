@@ -42,29 +42,44 @@ def _row(pattern: str, cause: str, remedy: str) -> Failure:
 
 # Messages of CMake, the GNU linker and ExecuTorch's scripts.
 BUILD_FAILURES: tuple[Failure, ...] = (
-    _row(r"region `?'?(\w+)'? overflowed by (\d+) bytes",
-         "The runner does not fit the memory of the simulated board.",
-         "Its pools are too large for it: choose a smaller program, or a memory mode that keeps "
-         "less in this memory."),
-    _row(r"arm-(none|zephyr)-eabi-\S*:? (command )?not found|CMAKE_C(XX)?_COMPILER",
-         "The Arm GNU toolchain was not found.",
-         "Run examples/arm/setup.sh in the checkout, or put arm-none-eabi-gcc on the PATH."),
-    _row(r"Missing .*(setup_path\.sh|arm_baremetal\.cmake)",
-         "The checkout is not complete or its tools were not set up.",
-         "Run: git submodule update --init --recursive, then examples/arm/setup.sh."),
-    _row(r"No module named '?(\S+?)'?$|ModuleNotFoundError",
-         "A Python package that ExecuTorch's code generation needs is missing.",
-         "Install the checkout's requirements into this program's environment."),
-    _row(r"No space left on device", "The disk is full.", "Make room and build again."),
-    _row(r"CMake .*(\d+\.\d+) or higher is required",
-         "CMake is too old.", "Install a newer CMake: pip install cmake."),
-    _row(r"does not appear to contain CMakeLists|Cannot find source file|No such file or directory",
-         "A file of the checkout is missing.",
-         "Run: git submodule update --init --recursive; then examples/arm/setup.sh."),
-    _row(r"^CMake Error|: error: |ld returned 1 exit status|undefined reference",
-         "The build stopped with an error of its own.",
-         "The checkout may be of another version: tag v1.5.1 fits this program."),
-)  # fmt: skip
+    _row(
+        r"region `?'?(\w+)'? overflowed by (\d+) bytes",
+        "The runner does not fit the memory of the simulated board.",
+        "Its pools are too large: choose a smaller program, or a memory mode that "
+        "uses less of this memory.",
+    ),
+    _row(
+        r"arm-(none|zephyr)-eabi-\S*:? (command )?not found|CMAKE_C(XX)?_COMPILER",
+        "The Arm GNU toolchain was not found.",
+        "Run examples/arm/setup.sh in the checkout, or put arm-none-eabi-gcc on the PATH.",
+    ),
+    _row(
+        r"Missing .*(setup_path\.sh|arm_baremetal\.cmake)",
+        "The checkout is incomplete, or its tools are not installed.",
+        "Run: git submodule update --init --recursive, then examples/arm/setup.sh.",
+    ),
+    _row(
+        r"No module named '?(\S+?)'?$|ModuleNotFoundError",
+        "A Python package that ExecuTorch's code generation needs is missing.",
+        "Install the checkout's requirements into this program's environment.",
+    ),
+    _row(r"No space left on device", "The disk is full.", "Free disk space and build again."),
+    _row(
+        r"CMake .*(\d+\.\d+) or higher is required",
+        "CMake is too old.",
+        "Install a newer CMake: pip install cmake.",
+    ),
+    _row(
+        r"does not appear to contain CMakeLists|Cannot find source file|No such file or directory",
+        "A file of the checkout is missing.",
+        "Run: git submodule update --init --recursive; then examples/arm/setup.sh.",
+    ),
+    _row(
+        r"^CMake Error|: error: |ld returned 1 exit status|undefined reference",
+        "The build failed.",
+        "Check the version of the checkout: this program fits tag v1.5.1.",
+    ),
+)
 
 
 def diagnoses_of(lines: Sequence[str], log: Path, not_started: str = "") -> list[ErrorInfo]:

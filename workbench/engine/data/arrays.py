@@ -120,7 +120,7 @@ def _array_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStrea
     found = list(value.values()) if isinstance(value, dict) else value
     found = list(found) if isinstance(found, tuple | list) else [found]
     if any(not isinstance(tensor, torch.Tensor) for tensor in found):
-        raise ValueError("it holds something else than tensors")
+        raise ValueError("it contains other objects than tensors")
     return [_tensor_stream(tensor) for tensor in found]
 
 
@@ -149,7 +149,7 @@ def _npz_member(path: Path, name: str) -> _ArrayStream:
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
         shape, fortran, dtype = header(file)
     if dtype.hasobject:
-        raise ValueError(f"{name} holds Python objects")
+        raise ValueError(f"{name} contains Python objects")
 
     def rows() -> Iterator[np.ndarray[Any, Any]]:
         if fortran:

@@ -43,7 +43,7 @@ def read_callable(
         except (TypeError, ValueError, RuntimeError, KeyError, IndexError) as error:
             where = Place(kind="option", id=f"{option}.spec")
             raise user_code.user_failure(
-                error, "gave something unusable", where, reference.path
+                error, "returned an invalid sample", where, reference.path
             ) from error
 
     home = reference.path.name if reference.path is not None else reference.module

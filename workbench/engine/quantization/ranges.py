@@ -138,7 +138,7 @@ def _of_values(
         "mean_square": witness.squares / witness.values,
     }
     if witness.infinite is not None:
-        found["problem"] = f"infinite in sample {witness.infinite}; such values were left out"
+        found["problem"] = f"infinite in sample {witness.infinite}; such values were ignored"
     if type(observer) is not HistogramObserver:
         searched = witness.shadow or observer
         grid = HistogramObserver.calculate_qparams(searched)
@@ -272,6 +272,6 @@ def _sentence(chosen: RangeMethod, tensors: list[str]) -> str:
     known = METHODS_BY_ID.get(chosen.method)
     why = f" ({known.meaning})" if known is not None else ""
     return (
-        f"{METHOD_TITLES[chosen.method]} takes no range of {', '.join(tensors[:_NAMED])}{more}"
-        f"{why}: what calibration found stands."
+        f"{METHOD_TITLES[chosen.method]} is not applicable to "
+        f"{', '.join(tensors[:_NAMED])}{more}{why}: the calibrated range is used."
     )

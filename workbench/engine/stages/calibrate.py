@@ -43,7 +43,7 @@ def run(context: StageContext) -> None:
     witnesses = Witnesses(ranges.activations(calibrated.module))
     calibration = Calibration(context, calibrated.module, witnesses)
     if calibration.is_answered:
-        context.log("No sample is needed: the statistics of all tensors are known.")
+        context.log("No samples needed: the statistics of all tensors are cached.")
     else:
         _feed(context, calibration, samples)
     _observe_constants(calibrated.module)
@@ -58,7 +58,7 @@ def run(context: StageContext) -> None:
     np.savez(context.out / ARRAYS_FILE, **arrays, **_state(calibrated.module))
     save_result(result, context.out)
     if not context.project.calibration:
-        context.log("Calibrated on the example input only: ranges mean little.", "warning")
+        context.log("Calibrated on the example input only: ranges are not meaningful.", "warning")
     context.keep(calibrated)
 
 

@@ -96,7 +96,7 @@ def _fix_ranges(context: StageContext, observed: torch.fx.GraphModule) -> list[s
     ranges, declined = chosen_ranges(context)
     _refuse_unseen_branches(context, ranges)
     lost = (
-        f"The fixed range of {tensor} has no effect: no such activation is quantized."
+        f"The fixed range of {tensor} has no effect: no such quantized activation."
         for tensor in fix_ranges(observed, ranges)
     )
     return [*lost, *declined]
@@ -111,15 +111,18 @@ def _refuse_unseen_branches(context: StageContext, ranges: Collection[str]) -> N
         if branch and needed:
             unseen.setdefault(branch, []).append(tensor)
     if unseen:
-        raise WorkbenchError([
-            ErrorInfo(
-                message=f"No calibration sample executes {branch}, so the ranges of "
-f"{', '.join(tensors)} are unknown.",
-                hint="Add a sample that executes it, or pin these ranges in Ranges.",
-                where=Place(kind="node", id=branch.rpartition("/")[0]), code="branch-not-calibrated"
-            )
-            for branch, tensors in unseen.items()
-        ])  # fmt: skip
+        raise WorkbenchError(
+            [
+                ErrorInfo(
+                    message=f"No calibration sample executes {branch}, so the ranges of "
+                    f"{', '.join(tensors)} are unknown.",
+                    hint="Add a sample that executes it, or pin these ranges in Ranges.",
+                    where=Place(kind="node", id=branch.rpartition("/")[0]),
+                    code="branch-not-calibrated",
+                )
+                for branch, tensors in unseen.items()
+            ]
+        )
 
 
 def _convert(

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 LEVEL = "float"
 _UNNAMED = (
-    "Which modules the operations inside of {} came from is not known: rules for modules or types"
-    " pass them by. Rules for the whole model, operators and nodes hold."
+    "The modules of operations inside {} are unknown: rules for modules or types "
+    "do not apply there. Rules for the whole model, operators and nodes apply."
 )
 
 

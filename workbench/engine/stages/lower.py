@@ -39,6 +39,6 @@ def run(context: StageContext) -> None:
 
 def load(context: StageContext) -> Lowered:
     """Compile again: an edge program with delegates has no form on disk."""
-    context.log("Compiling again, because the engine that did it has gone.")
+    context.log("Compiling again, because the engine that compiled it has ended.")
     lowered: Lowered = context.toolchain().lower(context)[0]
     return lowered

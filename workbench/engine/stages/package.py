@@ -70,7 +70,7 @@ def run(context: StageContext) -> None:
         written.append(_write(context.out, name, page, "the note for the firmware engineer"))
     manifest = _manifest(context, lowered, written, facts)
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
-    written.append(_write(context.out, "manifest.json", text.encode(), "what made it"))
+    written.append(_write(context.out, "manifest.json", text.encode(), "versions and digests"))
     save_result(
         PackageResult(
             files=tuple(written),
@@ -107,7 +107,7 @@ def _files(facts: Facts, bundled: bytes) -> Iterator[tuple[str, bytes, str]]:
     if facts.weights is not None:
         yield f"{stem}.ptd", facts.weights, "its weights"
     yield f"{stem}.h", c_header(facts.program, stem), "the program as a C array for flash"
-    yield f"{stem}.S", assembly(facts), "the same for the assembler, which includes the binary"
+    yield f"{stem}.S", assembly(facts), "the same as assembler source that includes the binary"
     yield f"{stem}.bpte", bundled, "the program with test vectors"
     yield f"{stem}.cmake", cmake(facts).encode(), "pools and kernels for CMake"
     yield f"{stem}.conf", kconfig(facts).encode(), "pools for Zephyr"

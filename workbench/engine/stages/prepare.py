@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 LEVEL = "prepared"
 IMPROVER_SAMPLES = 64
 _HANDED_IN = (
-    "Weights inside of branches are quantized as activations are: one scale for a whole tensor,"
-    " with the bits of the activations, biases too. torch.export hands them in as inputs."
+    "Weights inside branches are quantized like activations: one scale per "
+    "tensor, with the activations' bits, including biases. torch.export passes "
+    "them as inputs."
 )
 
 
@@ -68,7 +69,7 @@ def run(context: StageContext) -> None:
     notes = prepared.annotations
     warnings = [f"{note.node}: {note.reason}" for note in notes if note.quantized and note.reason]
     if not observers:
-        warnings.append("Nothing is quantized: no rule matches an operator the target can take.")
+        warnings.append("Nothing is quantized: no rule matches a supported operator.")
     if any(user.op == "call_module" for _, each, _ in handed_in for user in each.users):
         warnings.append(_HANDED_IN)
     result = PrepareResult(

@@ -45,7 +45,7 @@ def run(study: StudyContext) -> None:
     absent = f"There is no integer program: the numbers are {emulation}."
     note = "" if with_integers else absent if emulation else NOT_LOWERED
     if with_integers and "integer" not in found:
-        note = "The integer program holds no such tensor: it is inside another operator, or float."
+        note = "The integer program has no such tensor: it is inside another operator, or float."
     result = SampleTensor(
         sample=number, tensor=tensor, module=programs.module_of(node), op=programs.op_of(node),
         shape=tuple(found["float"].shape), sides=tuple(found), note=note,

@@ -91,7 +91,7 @@ class _Training:
                 Place(kind="stage", id="export"),
                 code="training-without-weights",
             )
-        study.report(0, options.epochs, "asking the float model")
+        study.report(0, options.epochs, "running the float model")
         self._lessons = Lessons(context, teacher, self._student.run_in_float, device)
         self._optimizer = optimizer_of(
             options.optimizer, list(self._student.parameters.values()), options.learning_rate

@@ -63,7 +63,9 @@ class Lessons:
                 context.check_cancelled()
                 taken += sum(tensor.nbytes for tensor in sample.inputs)
                 if self._all and taken > AT_MOST_BYTES:
-                    context.log(f"Training uses the first {len(self._all)} samples: 256 MiB.")
+                    context.log(
+                        f"Training uses the first {len(self._all)} samples (limit: 256 MiB)."
+                    )
                     break
                 inputs = tuple(tensor.to(device) for tensor in sample.inputs)
                 label = None if sample.label is None else torch.tensor([sample.label])

@@ -53,32 +53,47 @@ if TYPE_CHECKING:
 
 _PLAIN: tuple[OptionSpec, ...] = (
     OptionSpec(
-        "integer_io", "Integer input and output",
-        "The program takes and gives integers; no quantize or dequantize on the CPU.",
-        "switch", default=False,
+        "integer_io",
+        "Integer inputs and outputs",
+        ("The program has integer inputs and outputs, without quantize and dequantize on the CPU."),
+        "switch",
+        default=False,
     ),
     OptionSpec(
-        "optimise", "Optimise for", "Size uses the least SRAM and ignores the cache size.",
-        "choice", "Performance",
+        "optimise",
+        "Optimise for",
+        "Size minimises SRAM and ignores the cache size.",
+        "choice",
+        "Performance",
         (Choice("Performance", "Performance"), Choice("Size", "Size")),
     ),
     OptionSpec(
-        "arena_cache_bytes", "SRAM limit [bytes]",
-        "Upper limit for the scheduler; empty leaves it to the memory mode.", "number",
+        "arena_cache_bytes",
+        "SRAM limit [bytes]",
+        "Upper limit for the scheduler; empty uses the limit of the memory mode.",
+        "number",
         None,
     ),
-    OptionSpec("extra_flags", "More Vela flags", "As on Vela's command line.", "text", ""),
     OptionSpec(
-        EXTERNAL_WEIGHTS, "Weights in a file of their own",
-        "A .ptd beside the program, for a runtime that loads named data.",
-        "switch", default=False,
+        "extra_flags", "As on Vela's command line.", "As on Vela's command line.", "text", ""
     ),
     OptionSpec(
-        OWN_INI_OPTION, "Own Vela .ini",
-        "A file with system configurations and memory modes of your own, relative to the "
-        "project; empty for Vela's.", "file", "", patterns="Vela configurations (*.ini)",
+        EXTERNAL_WEIGHTS,
+        "Separate weights file (.ptd)",
+        ("Writes the weights to a .ptd beside the program, for a runtime that loads named data."),
+        "switch",
+        default=False,
     ),
-)  # fmt: skip
+    OptionSpec(
+        OWN_INI_OPTION,
+        "Own Vela .ini",
+        "A file with your own system configurations and memory modes, relative to "
+        "the project; empty for Vela's.",
+        "file",
+        "",
+        patterns="Vela configurations (*.ini)",
+    ),
+)
 
 
 class EthosU:
@@ -105,7 +120,7 @@ class EthosU:
     config_type: type[Config] = QuantConfig
     first_config: str = "a8w8"
     places: bool = True
-    remedy: str = "Give that module a8w8, or leave it in float."
+    remedy: str = "Assign a8w8 to that module, or leave it in float."
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return the options, each with its values that are valid for the other options."""
@@ -119,7 +134,7 @@ class EthosU:
                 family.system_config, configs,
             ),
             OptionSpec(
-                "memory_mode", "Memory mode", "Where weights and tensors live.", "choice",
+                "memory_mode", "Memory mode", "Memory of weights and tensors.", "choice",
                 family.memory_mode, modes,
             ),
             *_PLAIN,
@@ -183,16 +198,18 @@ class EthosU:
         """Return why the target does not support the config in such a rule; "" if it does."""
         del choice
         if kind == "pattern":
-            return "Ethos-U's quantizer takes names, not patterns."
+            return "The Ethos-U quantizer supports names, not patterns."
         if kind == "quantizer" and not isinstance(config, PluginConfig):
-            return "Such a rule takes a quantizer of a plug-in, which decides precision itself."
+            return "Such a rule needs a plug-in's quantizer, which sets the precision itself."
         if isinstance(config, PluginConfig):
             return ""
         if isinstance(config, QuantConfig):
             return _integers_refusal(config, kind)
         if isinstance(config, FormatConfig):
-            return "Number formats are emulated only; no Ethos-U computes them."
-        return "Ethos-U needs ranges beforehand; it takes none at a call." if config else ""
+            return "Number formats are only emulated; no Ethos-U supports them."
+        return (
+            "Ethos-U needs calibrated ranges; it does not support dynamic ranges." if config else ""
+        )
 
     def warnings(
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
@@ -239,11 +256,13 @@ class EthosU:
 def _integers_refusal(config: QuantConfig, kind: RuleKind) -> str:
     """Return why no Ethos-U supports the integer types; "" if one does."""
     if config.activation.dtype == "uint8" and kind != "io":
-        return "Ethos-U computes in signed integers; uint8 is for inputs and outputs only."
+        return (
+            "Ethos-U computes in signed integers; uint8 is supported for inputs and outputs only."
+        )
     if config.activation.dtype == "int16" and not config.activation.symmetric:
         return "16-bit activations must be symmetric (zero point 0) on Ethos-U."
     if config.activation.dtype == "int16" and config.weight.bits == 4:
-        return "4-bit weights go with 8-bit activations on Ethos-U."
+        return "On Ethos-U, 4-bit weights need 8-bit activations."
     return ""
 
 

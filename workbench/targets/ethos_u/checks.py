@@ -77,7 +77,7 @@ def check_own(choice: TargetChoice, folder: Path | None) -> list[ErrorInfo]:
         ]
     modes = ini.fitting(str(config))
     if mode not in modes:
-        hint = f"It has {', '.join(modes)}." if modes else "Its arena must lie in Sram or Dram."
+        hint = f"It has {', '.join(modes)}." if modes else "Its arena must be in Sram or Dram."
         what = f"The .ini has no memory mode {mode or 'without a name'} that fits {config}."
         return [
             problem(

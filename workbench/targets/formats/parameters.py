@@ -188,7 +188,7 @@ def impossible(scheme: str, given: Given) -> str:
     if check is not None and (said := check(given)):
         return f"{scheme} {said}"
     if 0 in _sizes(given):
-        return f"{scheme} cannot share blocks of no elements."
+        return f"{scheme} cannot share blocks without elements."
     return ""
 
 
@@ -215,14 +215,14 @@ def _range(given: Given) -> str:
     exponent, bias = given["exponent_width"], given["exponent_bias"]
     most = 2**exponent - 1 - (2 ** (exponent - 1) - 1 if bias is None else bias)
     if not _LEAST_EXPONENT <= most <= _LARGEST_EXPONENT:
-        return f"reaches 2^{most}, which float32 does not hold."
+        return f"reaches 2^{most}, which exceeds float32."
     return ""
 
 
 def _width(least: int, most: int) -> Callable[[Given], str]:
     def check(given: Given) -> str:
         width = given["width"]
-        return "" if least <= width <= most else f"takes a width from {least} to {most}."
+        return "" if least <= width <= most else f"supports a width from {least} to {most}."
 
     return check
 
@@ -235,7 +235,7 @@ def _element(given: Given) -> str:
 
 def _tile(given: Given) -> str:
     if len(given["parallelism"]) != 2:
-        return "takes two numbers as parallelism, [rows, columns]."
+        return "needs two numbers as parallelism, [rows, columns]."
     return _width(2, 32)(given)
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 WAYS = ("type", "name", "regex_name")
 DEFAULT = "default"
 _NOTHING = frozenset({None, "NA", "na", "none", "None"})
-_NODE_NAMES = "It is left out, as there; MASE writes blk_0 for blk.0."
+_NODE_NAMES = "The entry is skipped, as in MASE, which writes blk_0 for blk.0."
 _PASSES = ("quantize", "quantize_transform", "quantize_transform_pass")
 
 

@@ -40,7 +40,7 @@ class Nnpa:
     config_type: type[Config] = DynamicConfig
     first_config: str = "int8-dyn"
     places: bool = True
-    remedy: str = "It is an option of the target: Options… in the window, or workbench target."
+    remedy: str = "Set it in the target's options: Options… in the window, or workbench target."
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
         """Return the compiler's quantization options, and the arithmetic."""
@@ -95,12 +95,10 @@ class Nnpa:
         if kind == "io":
             return "NNPA quantizes matrix products; inputs and outputs stay float32."
         if kind in PLUGIN_KINDS or isinstance(config, PluginConfig):
-            return (
-                "Plug-ins quantize with ranges taken beforehand; NNPA takes its own at each call."
-            )
+            return "Plug-ins need calibrated ranges; NNPA uses dynamic ranges."
         if config is None or isinstance(config, DynamicConfig):
             return ""
-        return "NNPA takes int8 with ranges at each call (int8-dyn), or float."
+        return "NNPA supports int8 with dynamic ranges (int8-dyn), or float."
 
     def warnings(
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]

@@ -23,17 +23,17 @@ ZDLC_IMAGE = "icr.io/ibmz/zdlc:5.0.1"
 MACHINE, TRIPLE = "z17", "s390x-ibm-loz"
 
 NO_SWITCH = (
-    "The file of exclusions needs onnx-mlir 0.5.1 or later. zDLC 5.0.1 has no switch for single "
-    "operations: its command quantizes all that it can."
+    "The exclusion file needs onnx-mlir 0.5.1 or later. zDLC 5.0.1 cannot "
+    "exclude single operations: its command quantizes all supported products."
 )
 STATE = (
-    "What the program keeps between calls are the last {count} inputs and the last {count} outputs "
-    "of the file, in the same order: give each output to the next call, and begin with the inputs "
-    "of the first vector."
+    "The state between calls is in the last {count} inputs and the last {count} "
+    "outputs of the file, in the same order: pass each output to the next call, "
+    "and start with the inputs of the first vector."
 )
 SILENT_ERRORS = (
-    "At run time set OM_STATUS_MESSAGES_ENABLED=1: without it NNPA's errors, such as a scale it "
-    "does not take, are not reported."
+    "Set OM_STATUS_MESSAGES_ENABLED=1 at run time; otherwise NNPA errors, such "
+    "as an unsupported scale, are not reported."
 )
 
 

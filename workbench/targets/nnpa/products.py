@@ -53,9 +53,7 @@ class Product:
     def splits(self) -> str:
         """A note on a product that is computed in parts; "" otherwise."""
         if self.left[-2] > LIMITS[1] or self.right[-1] > LIMITS[0]:
-            return (
-                "The compiler splits it, and each part takes a range of its own; emulated with one."
-            )
+            return "The compiler splits it, with a range per part; emulated with one range."
         return ""
 
     @property
@@ -67,8 +65,9 @@ class Product:
             )
         if self.gemm and self.transposed:
             return (
-                "It exports as a Gemm that transposes, as nn.Linear does for two dimensions, and "
-                'the compiler leaves those out. Switch on "Rewrite Gemm for quantization".'
+                "It exports as a Gemm that transposes, as nn.Linear does for two dimensions, "
+                'which the compiler does not quantize. Enable "Rewrite Gemm for '
+                'quantization".'
             )
         if self.gemm and self.scaled:
             return "A Gemm with alpha or beta other than 1 is not quantized."
@@ -82,9 +81,9 @@ class Product:
         if right == 2:
             return ""
         if left < right:
-            return "A matrix on the left and a stack on the right do not become an int8 product."
+            return "A matrix on the left with a stack on the right does not become an int8 product."
         if self.left[:-2] != self.right[:-2]:
-            return "The dimensions in front differ on both sides; such a product is not quantized."
+            return "The leading dimensions differ; such a product is not quantized."
         return ""
 
     @property
@@ -95,7 +94,7 @@ class Product:
         for size in stack:
             count *= size
         if inner > min(LIMITS[:2]) or count > LIMITS[2]:
-            return "A dimension is larger than an array of the accelerator may have."
+            return "A dimension exceeds the limit of the accelerator."
         return ""
 
     @property
@@ -106,16 +105,15 @@ class Product:
         if self.gemm or flat:
             if self.bias != columns or not self.constant_bias:
                 return (
-                    "With two dimensions the addition behind it is made a part of it, and then "
-                    f"only a constant bias of shape {_shown(columns)} is quantized; "
-                    f"this one is {'' if self.constant_bias else 'computed, '}"
-                    f"{_shown(self.bias)}."
+                    "With two dimensions the addition after it becomes its bias, and then only a "
+                    f"constant bias of shape {_shown(columns)} is quantized; this one is "
+                    f"{'' if self.constant_bias else 'computed, '}{_shown(self.bias)}."
                 )
             return ""
         if len(self.right) == 3:
             return "A stack of weights with a bias becomes a product in dlfloat16."
         if len(self.left) == 3 and not self.constant_bias and self.bias == columns:
-            return "What is added is computed; then the product stays dlfloat16."
+            return "The added operand is computed; then the product stays dlfloat16."
         return ""
 
 
@@ -127,16 +125,16 @@ UNRULED = "No rule quantizes it."
 ON_CPU = "A rule keeps it off NNPA (device cpu), where nothing is quantized."
 
 _CONVOLUTION = (
-    "Convolutions are never quantized: made a product, their weight stands on the left, and only "
-    "a constant second operand is quantized. They stay dlfloat16."
+    "Convolutions are never quantized: as a product, their weight is on the "
+    "left, and only a constant second operand is quantized. They stay dlfloat16."
 )
 _RECURRENT = "LSTM and GRU are never quantized; they stay dlfloat16."
 _ATTENTION = (
     "Its products have two computed operands: only products with constant weights are quantized."
 )
 _EINSUM = (
-    "It exports as Einsum, which is not quantized; written as a product (@) it could be. It stays "
-    "dlfloat16 or runs on the CPU."
+    "It exports as Einsum, which is not quantized; written as a product (@) it "
+    "can be. It stays dlfloat16 or runs on the CPU."
 )
 OTHER = "Only MatMul and Gemm with constant weights are quantized."
 

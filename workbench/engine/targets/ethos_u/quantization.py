@@ -194,14 +194,14 @@ def _config(label: str, labels: dict[str, str]) -> str:
 SHARED = "shared"
 _NO_PATTERN = "The Ethos-U quantizer has no pattern for this operator."
 _WORDS = {
-    "Tried annotating already quantized node.": "A stronger rule had taken it already.",
+    "Tried annotating already quantized node.": "A stronger rule already quantized it.",
     "All inputs and outputs to these nodes are non-quantized.":
-        "Everything around it is float, so it stays float too.",
-    "No float inputs nor outputs to annotate": "It handles no floating-point tensors.",
+        "All operators around it are float, so it stays float too.",
+    "No float inputs nor outputs to annotate": "It has no floating-point tensors.",
     "Tried annotating unsupported quantization config":
-        "The target cannot compute this operator in this config.",
+        "The target does not support this operator in this config.",
     "Tried annotating unsupported configuration of operators":
-        "The target cannot compute this combination of operators.",
+        "The target does not support this combination of operators.",
 }  # fmt: skip
 
 

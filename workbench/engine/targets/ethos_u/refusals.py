@@ -94,21 +94,20 @@ _KNOWN: dict[str, tuple[CpuCause, str]] = {
          "quantized."),
     "Partition contained only ops which are removed in the TOSA lowering, leading to an empty "
     "partition.":
-        ("empty", "It only changes the shape: alone, there is nothing for the NPU to compute."),
+        ("empty", "It only changes the shape: alone, there is nothing to compute on the NPU."),
 }  # fmt: skip
 _CONVERSIONS: dict[CpuCause, str] = {
-    "border": "Converts between float and integer at the border of the program; integer input "
-    "and output avoids it.",
-    "conversion": "Converts between integer and float for an operator on the CPU, and goes with "
-    "it.",
+    "border": "Converts between float and integer at the border of the program; integer "
+    "inputs and outputs avoid it.",
+    "conversion": "Converts between integer and float for an operator on the CPU, and "
+    "disappears with it.",
 }
 
 
 # An operator as ExecuTorch prints it, with its signature.
 _SCHEMA = re.compile(r"<EdgeOpOverload: ([\w.]+)>: schema = \S+\(.*\) -> [\w()\[\], ]+")
 _REMEMBERED = (
-    "Converts what the program keeps for its next run: caches stay real numbers, and the NPU "
-    "computes with integers."
+    "Converts state for the next run: caches stay float, and the NPU computes with integers."
 )
 
 
@@ -131,9 +130,9 @@ def in_words(
         cause: CpuCause = "border" if at_border else "conversion"
         return cause, _CONVERSIONS[cause]
     if "fp dtype" in reason:
-        return "beside", f"Its input is float, and the NPU takes integers only. ({reason})"
+        return "beside", f"Its input is float; the NPU needs integers. ({reason})"
     if "unsupported dtype torch.int16" in reason:
-        return "int16", f"This device computes it in 8 bit only, and it has 16. ({reason})"
+        return "int16", f"This device supports it in 8 bits only, and it has 16. ({reason})"
     plain = _SCHEMA.sub(r"\1", reason)
     return _KNOWN.get(reason, ("other", plain or "The partitioner gave no reason."))
 

@@ -143,7 +143,7 @@ def _samples(
     wanted, samples = context.project.verification.samples, evaluation_samples(context)
     with torch.no_grad(), stepping(module) as steps:
         if steps.remembers or samples.spell is not None:
-            context.log("One step is simulated: a simulator that starts again remembers none.")
+            context.log("Only one step is simulated: a restarted simulator has no state.")
             wanted = 1
         for sample in itertools.islice(samples, wanted):
             context.check_cancelled()
@@ -171,7 +171,7 @@ def _run(context: StageContext, setup: Setup, inputs: list[Tensors]) -> Outcome:
                 logged += 1
                 context.log(line.strip(), _LEVELS.get(level_of(line), "info"))
                 if logged == _LOGGED_LINES:
-                    context.log(f"The rest of what the simulator prints is in {_LOG}.", "warning")
+                    context.log(f"See {_LOG} for the rest of the simulator's output.", "warning")
         context.progress(done, len(inputs), f"sample {min(done + 1, len(inputs))}")
 
     context.progress(0, len(inputs), f"starting {setup.device.simulator.binary}")

@@ -313,11 +313,11 @@ class Operation:
         if self.name in {"tanh", "gelu", "softsign", "softplus"}:
             reason = "it fails in every form"
         elif self.name in ARITHMETIC and self.scheme == "log":
-            reason = "it asks for data_in_exponent_width, which log does not have"
+            reason = "it needs data_in_exponent_width, which log does not have"
         elif self.name == "sub" and self.scheme == "block_log":
             reason = "it fails for every number of dimensions"
         elif self.name in PRODUCTS and self.scheme == "ternary":
-            reason = "it calls the quantizer with arguments it does not take"
+            reason = "it calls the quantizer with unsupported arguments"
         elif self.name in NORMS and self.scheme not in {"integer", "binary"}:
             reason = "it has norms for integer only"
         elif self.name == "conv2d" and self.scheme == "fixed":

@@ -132,8 +132,8 @@ def range_of(x: Tensor, mode: Mode) -> Range:
     if made.fits_accelerator:
         return made
     sentence = (
-        f"The scale {float(scale):.3g} is outside of what NNPA takes: its reciprocal must be above"
-        f" {RECIPROCAL_ABOVE:.3g} and at most {RECIPROCAL_MOST:.3g}."
+        f"NNPA does not support the scale {float(scale):.3g}: its reciprocal must be "
+        f"above {RECIPROCAL_ABOVE:.3g} and at most {RECIPROCAL_MOST:.3g}."
     )
     return Range(scale, zero, reciprocal, (sentence,))
 
@@ -220,7 +220,10 @@ def quantized(x: Tensor, mode: Mode, operand: Operand) -> tuple[Tensor, Range]:
         )
     by = range_of(x, mode)
     if operand == "weight" and mode == "asym":
-        what_if = "Asymmetric weights are a what-if: the compiler turns quantization off for them."
+        what_if = (
+            "Asymmetric weights are for comparison only: the compiler disables "
+            "quantization for them."
+        )
         by = Range(by.scale, by.zero_point, by.reciprocal, (*by.warnings, what_if))
     made = weight_codes(x, by) if operand == "weight" and mode == "sym" else codes(x, by)
     return made.to(torch.int8), by

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TITLES = {
     "nnpa": ("NNPA model", "emulated: dlfloat16 operands, scales, correction and result"),
-    "document": ("Document", "emulated: the document's equations in float32"),
+    "document": ("Document", "emulated: the documented equations in float32"),
 }
 
 
