@@ -12,9 +12,9 @@ from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.ethosu.backend import EthosUBackend
 
 from tests.engine.acceleration import programs
+from tests.problems import refused
 from workbench.engine.acceleration.retarget import capture_tosa, delegates, has_same_tosa, retarget
 from workbench.engine.acceleration.table import applied
-from workbench.errors import WorkbenchError
 
 pytestmark = [
     pytest.mark.engine,
@@ -66,13 +66,13 @@ def test_that_the_program_it_came_from_is_unchanged(hot: tuple[Any, Any, list[by
 def test_that_a_target_with_other_tosa_is_refused(hot: tuple[Any, Any, list[bytes]]) -> None:
     _, manager, tosa = hot
     assert not has_same_tosa(manager, EthosUCompileSpec("ethos-u85-256"))
-    with pytest.raises(WorkbenchError, match="lowered again"):
+    with refused("target-needs-lowering"):
         quietly_retargeted(manager, tosa, partial(EthosUCompileSpec, "ethos-u85-256"))
 
 
 def test_that_missing_tosa_is_refused(hot: tuple[Any, Any, list[bytes]]) -> None:
     _, manager, tosa = hot
-    with pytest.raises(WorkbenchError, match="delegates"):
+    with refused("target-needs-lowering"):
         quietly_retargeted(manager, tosa[1:], partial(EthosUCompileSpec, "ethos-u55-64"))
 
 
@@ -80,7 +80,7 @@ def test_that_a_target_vela_does_not_know_is_an_error_with_a_sentence(
     hot: tuple[Any, Any, list[bytes]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     _, manager, tosa = hot
-    with pytest.raises(WorkbenchError, match="Vela refused the target ethos-u55-77"):
+    with refused("vela-target-rejected"):
         quietly_retargeted(manager, tosa, partial(EthosUCompileSpec, "ethos-u55-77"))
     capfd.readouterr()
 

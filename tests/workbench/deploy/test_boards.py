@@ -93,7 +93,7 @@ def test_that_a_board_without_the_memory_a_mode_needs_is_refused_with_what_it_ha
     with pytest.raises(WorkbenchError) as caught:
         boards.put(make_project(), path.name, tmp_path)
     (problem,) = caught.value.infos
-    assert "keeps tensors in DRAM, and Small has none" in problem.message
+    assert problem.code == "board-memory-missing"
     assert "RAM (sram), flash (flash)" in problem.hint
 
 
@@ -103,8 +103,8 @@ def test_that_a_mode_changed_later_to_one_the_board_cannot_do_is_a_problem(tmp_p
     assert list(boards.problems(project, tmp_path)) == []
     options = {"system_config": "Ethos_U65_High_End", "memory_mode": "Dedicated_Sram"}
     moved = edits.set_target(project, TargetChoice(id="ethos-u65-256", options=options))
-    assert "has none" in next(boards.problems(moved, tmp_path)).message
-    assert "does not have" in next(boards.oddities(moved, tmp_path)).message
+    assert next(boards.problems(moved, tmp_path)).code == "board-memory-missing"
+    assert next(boards.oddities(moved, tmp_path)).code == "board-target-differs"
 
 
 def test_that_a_board_sets_its_usual_memory_mode_whatever_was_set_before(tmp_path):
@@ -116,7 +116,7 @@ def test_that_a_board_sets_its_usual_memory_mode_whatever_was_set_before(tmp_pat
 def test_that_another_clock_than_the_configurations_is_told(tmp_path):
     project = boards.put(make_project(), "nuvoton-m55m1", tmp_path)
     (oddity,) = boards.oddities(project, tmp_path)
-    assert "assumes 200 MHz; the board's NPU runs at 220 MHz" in oddity.message
+    assert all(clock in oddity.message for clock in ("200 MHz", "220 MHz"))
 
 
 def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path):

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
+from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench.cli import main
-from workbench.errors import WorkbenchError
 from workbench.project import edits, store
 from workbench.project.configs import A8W8, PRESETS_BY_ID, FormatConfig
 from workbench.project.model import TargetChoice
@@ -119,7 +119,7 @@ def test_that_blocks_of_data_stay_in_their_row():
 
 
 def test_that_bits_of_parameters_out_of_range_are_refused():
-    with pytest.raises(WorkbenchError, match="must be from 1 to 32"):
+    with refused("format-parameter-invalid"):
         bits_of("integer", {"width": 0, "frac_width": 0}, "data", (4,))
 
 

@@ -83,9 +83,9 @@ def test_that_a_check_tells_of_the_what_if_and_where_to_change_it(path, capsys):
     assert main(["target", str(path), "weights=asym"]) == 0
     project = store.load(path)
     found = problems(project, path.parent, snapshot())
-    told = [p.info for p in found if "what-if" in p.info.message]
-    assert [p.level for p in found if "what-if" in p.info.message] == ["warning"]
-    assert "option of the target" in told[0].hint
+    warnings = [p for p in found if p.info.code == "rule-warning"]
+    assert [p.level for p in warnings] == ["warning"]
+    assert "workbench target" in warnings[0].info.hint
 
 
 def test_that_options_which_turn_quantization_off_are_told_at_the_rule():

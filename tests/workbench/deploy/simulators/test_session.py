@@ -13,9 +13,9 @@ import pytest
 
 from tests.fakes.fvp import reference
 from tests.fakes.fvp_trace import ETDUMP
+from tests.problems import refused
 from tests.workbench.deploy.simulators.conftest import DEDICATED, PROGRAMS, TARGETS, samples
 from workbench.deploy.simulators.run import run
-from workbench.errors import WorkbenchError
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_that_a_program_built_into_the_runner_runs_without_files(bench):
     report = bench.run(runner=bench.runner(placement="bare", program=data)).report
     assert report.succeeded, report.last_lines
     assert any("reads no files" in note for note in report.notes)
-    with pytest.raises(WorkbenchError, match="is not in it"):
+    with refused("program-not-in-runner"):
         bench.run(runner=bench.runner(placement="bare"))
 
 
@@ -197,7 +197,7 @@ def test_that_a_run_without_room_for_its_files_is_not_started(bench, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(shutil, "copyfile", full)
-    with pytest.raises(WorkbenchError, match="No space left on device") as caught:
+    with refused("simulator-folder-not-writable") as caught:
         bench.run()
     assert "TMPDIR" in caught.value.infos[0].hint
 
