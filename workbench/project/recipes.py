@@ -108,7 +108,7 @@ def begin(
     there = [file.name for file in (path, *made) if file.exists()]
     if there and not overwrite:
         raise failure(
-            f"{', '.join(there)} already exists.",
+            f"Already exists: {', '.join(there)}.",
             "Choose another name or folder.",
             Place(kind="file", id=str(path)),
             code="file-exists",

@@ -261,7 +261,7 @@ def write_taken(taken: Taken, project: Path, *, overwrite: bool = False) -> None
     there = [path.name for path in (project, *files) if path.exists()]
     if there and not overwrite:
         raise failure(
-            f"{', '.join(there)} already exists.",
+            f"Already exists: {', '.join(there)}.",
             "Choose another name or folder.",
             Place(kind="file", id=str(project)),
             code="file-exists",

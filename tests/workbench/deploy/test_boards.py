@@ -131,7 +131,7 @@ def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path
     write(tmp_path, ram=pools - 1, flash=len(PROGRAM) - 1)
     found = of_program(project, tmp_path, PROGRAM)
     assert not found.fits
-    assert f"the program needs {len(PROGRAM) / 1024:,.1f} KiB in one piece" in sentence(found)
+    assert f"the program needs {len(PROGRAM) / 1024:,.1f} contiguous KiB" in sentence(found)
     assert "and no SRAM or DRAM has more than" in sentence(found) or "no SRAM has" in sentence(
         found
     )
@@ -149,7 +149,7 @@ def test_that_sizes_that_nobody_confirmed_put_the_verdict_in_doubt(tmp_path):
     text = SMALL.format(ram=1 << 20, flash=1 << 20).replace("confirmed = true", "confirmed = false")
     write(tmp_path, text=text)
     found = of_program(make_project(board="mine.toml"), tmp_path, PROGRAM)
-    assert "if the sizes that are not confirmed hold (RAM, flash)" in sentence(found)
+    assert "unconfirmed sizes are correct (RAM, flash)" in sentence(found)
     assert not fit(read(tmp_path / "mine.toml"), []).doubts
 
 
@@ -217,5 +217,5 @@ def test_that_a_new_project_can_be_made_for_a_board(tmp_path, capsys):
     assert main([*new, "--force", "--board", "himax-we2", "--target", "ethos-u85-256"]) == 2
     assert main([*new, "--force"]) == 2
     said = capsys.readouterr().err
-    assert "has no ethos-u85-256" in said
+    assert "has no device ethos-u85-256" in said
     assert "Neither a target nor a board" in said

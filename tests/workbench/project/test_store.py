@@ -46,24 +46,24 @@ def test_that_one_changed_rule_changes_one_line_of_the_file():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "code"),
     [
-        ("", "empty"),
-        ("  \n", "empty"),
-        ('{"version": 1, "name": "a"', "line 1"),
-        ("[1, 2]", "not a project"),
-        ("\x00{", "Broken at line 1"),
-        ('{"version": 99}', "newer"),
-        ('{"version": "1"}', "not a number"),
-        ('{"version": true}', "not a number"),
+        ("", "project-empty"),
+        ("  \n", "project-empty"),
+        ('{"version": 1, "name": "a"', "project-json-broken"),
+        ("[1, 2]", "project-not-object"),
+        ("\x00{", "project-json-broken"),
+        ('{"version": 99}', "project-version-newer"),
+        ('{"version": "1"}', "project-version-invalid"),
+        ('{"version": true}', "project-version-invalid"),
     ],
 )
-def test_that_a_broken_file_is_refused_with_its_reason(tmp_path, text, said):
+def test_that_a_broken_file_is_refused_with_its_reason(tmp_path, text, code):
     path = tmp_path / "a.qwb"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(WorkbenchError) as error:
         store.load(path)
-    assert said in _message(error)
+    assert error.value.codes == (code,)
 
 
 def test_that_bytes_which_are_no_text_are_refused(tmp_path):

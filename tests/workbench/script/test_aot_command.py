@@ -89,5 +89,5 @@ def test_that_the_command_line_writes_it_and_overwrites_nothing(tmp_path, capsys
     assert store.load(path).name == "mine"
     assert "mine_model.py" in capsys.readouterr().out
     assert main(["new", str(path), "--aot", f"{TOOL} -m mv2 -d -q"]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "mine.qwb" in capsys.readouterr().err
     assert main(["new", str(tmp_path / "x.qwb"), "--target", "ethos-u55-128"]) == 2
