@@ -1,4 +1,4 @@
-"""Feed the calibration samples through the prepared graph and keep what the observers saw."""
+"""Calibrate: run the calibration samples through the prepared graph."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _STATE = "state/"
 
 
 def run(context: StageContext) -> None:
-    """Leave the range of every observed tensor, and the observers' state."""
+    """Write the range of every observed tensor, and the observers' state."""
     prepared = context.hot("prepare")
-    # The observers of ``prepare`` stay empty, for other data and for other orders of it.
+    # The observers of ``prepare`` stay empty, for other data or another order.
     with accelerated(context.accelerate, log=context.log):
         calibrated = replace(prepared, module=_own_observers(prepared.module))
     samples = calibration_samples(context)
@@ -63,7 +63,7 @@ def run(context: StageContext) -> None:
 
 
 def load(context: StageContext) -> Any:
-    """Give a prepared graph the observers' state of a finished calibration."""
+    """Load the observers' state of a finished calibration into a prepared graph."""
     prepared = context.hot("prepare")
     module = _own_observers(prepared.module)
     arrays = load_arrays(context.path("calibrate"))
@@ -97,7 +97,7 @@ def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> 
 
 
 def _observe_constants(module: torch.fx.GraphModule) -> None:
-    """Let observers see the constants of branches that no sample ran: these need none."""
+    """Let observers observe the constants of branches that no sample executed."""
     for graph, placeholder, value in constants(module):
         for user in placeholder.users:
             observer: Any = (
@@ -108,7 +108,7 @@ def _observe_constants(module: torch.fx.GraphModule) -> None:
 
 
 def _own_observers(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Return a copy with observers of its own; weights are shared."""
+    """Return a copy with its own observers; weights are shared."""
     observed = {id(b) for _, each in ranges.observers(module) for b in each.buffers()}
     tensors = [*module.parameters(), *module.buffers()]
     shared = {id(tensor): tensor for tensor in tensors if id(tensor) not in observed}

@@ -1,4 +1,4 @@
-"""Measure what quantization costs in quality."""
+"""Evaluate: measure the quality of the quantized model."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from workbench.engine.context import StageContext
 
-# Every tensor of both graphs is kept for a moment and compared, which costs more than a run.
+# Every tensor of both graphs is compared, which takes longer than a run.
 TENSOR_SAMPLES = 8
 
 
 def run(context: StageContext) -> None:
-    """Leave quality figures for outputs, labels, the user's metric and every tensor."""
+    """Write quality figures for outputs, labels, the user's metric and every tensor."""
     samples = evaluation_samples(context)
     reference = float_reference(context) if samples.spell is None else None
     tensors = tensor_comparison(context, reference)

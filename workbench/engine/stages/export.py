@@ -1,4 +1,4 @@
-"""Export the model to a graph of ATen operators."""
+"""Export: export the model to a graph of ATen operators."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNNAMED = (
 
 
 def run(context: StageContext) -> None:
-    """Leave the exported program, its graph and its module tree."""
+    """Write the exported program, its graph and its module tree."""
     context.progress(0, None, "tracing")
     loaded: LoadedModel = context.hot("import_model")
     program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
@@ -59,7 +59,7 @@ def run(context: StageContext) -> None:
 
 
 def _branches(program: torch.export.ExportedProgram, graphs: Sequence[str]) -> Iterator[str]:
-    """Yield the names of branches as nodes have them, e.g. ``cond/true``, by their graphs'."""
+    """Yield the names of branches as node prefixes, e.g. ``cond/true``, by graph name."""
     names = dict(branch_names(program.graph_module))
     for graph in graphs:
         name = names.get(id(program.graph_module.get_submodule(graph)), graph)
@@ -67,7 +67,7 @@ def _branches(program: torch.export.ExportedProgram, graphs: Sequence[str]) -> I
 
 
 def load(context: StageContext) -> torch.export.ExportedProgram:
-    """Read the program back."""
+    """Load the program."""
     return programs.load(context.path("export"))
 
 

@@ -1,4 +1,4 @@
-"""Insert observers where the rules want quantization."""
+"""Prepare: insert observers for the tensors that the rules quantize."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluating one configuration from inside the engine: the same stages, the same cache."""
+"""Evaluation of one configuration inside the engine, with the same stages and cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GOALS = ("evaluate", "lower")
 
 
 def _needed(goals: Sequence[str]) -> list[str]:
-    """Return the stages that some goals take, in order."""
+    """Return the stages that some goals need, in order."""
     wanted = set(goals)
     for stage in reversed(STAGES):
         if stage.id in wanted:
@@ -34,7 +34,7 @@ def _needed(goals: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Means:
-    """What every candidate of one study is computed with."""
+    """Shared parameters of all candidates of a study."""
 
     folder: Path
     cache: Cache
@@ -44,18 +44,18 @@ class Means:
 
 
 def means_of(context: StageContext) -> Means:
-    """Return the means of the stage or study that looks at candidates."""
+    """Return the parameters of the stage or study that evaluates candidates."""
     return Means(
         context.folder, context.cache, context.store, context.accelerate, context.cancelled
     )
 
 
 def evaluate(project: Project, means: Means) -> Run:
-    """Return the run of a project, computed as far as it is not in the cache.
+    """Return the run of a project, computing stages that are not cached.
 
     Raises:
-        Cancelled: somebody asked to stop.
-        WorkbenchError: a stage could not be done.
+        Cancelled: cancelled by the user.
+        WorkbenchError: a stage failed.
     """
     compute(project, means, _GOALS)
     run = run_of(project, plan(project, means.folder, means.cache), means.cache)
@@ -64,11 +64,11 @@ def evaluate(project: Project, means: Means) -> Run:
 
 
 def compute(project: Project, means: Means, goals: Sequence[str]) -> None:
-    """Compute some stages of a project, and what they take, as far as it is not in the cache.
+    """Compute stages of a project and their inputs, if not cached.
 
     Raises:
-        Cancelled: somebody asked to stop.
-        WorkbenchError: a stage could not be done.
+        Cancelled: cancelled by the user.
+        WorkbenchError: a stage failed.
     """
     for stage_id in _needed(goals):
         planned = plan(project, means.folder, means.cache)
@@ -91,4 +91,4 @@ def compute(project: Project, means: Means, goals: Sequence[str]) -> None:
 
 
 def _silent(*_said: object) -> None:
-    """Say nothing: a candidate is one step of a study, which speaks for it."""
+    """Report nothing: a candidate is one step of a study, which reports progress."""
