@@ -96,7 +96,7 @@ def collect(
 def _calls(
     module: torch.fx.GraphModule, prefix: str = "", inside: str = ""
 ) -> Iterator[tuple[torch.fx.Node, str, Any, str]]:
-    """Yield each call of an observer, its name, the observer, and the name prefix of nodes there."""
+    """Yield each call of an observer: its name, the observer, and the prefix of its nodes."""
     below = {id(graph): name for name, graph in branches_of(module)}
     for node in module.graph.nodes:
         if node.op == "call_module":

@@ -1,4 +1,4 @@
-"""What Vela and the partitioner say when they refuse, in words and with what helps."""
+"""Errors of Vela and the partitioner, as messages with remedies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def vela_left(error: SystemExit) -> WorkbenchError:
-    """Return an error for a Vela that did not understand its arguments."""
+    """Return an error for invalid Vela arguments."""
     info = ErrorInfo(
         message=f"Vela rejected its arguments and ended with exit code {error.code}.",
         hint="Check the additional Vela flags. See the log for Vela's output.",
@@ -38,7 +38,7 @@ def vela_left(error: SystemExit) -> WorkbenchError:
 
 
 def vela_refused(error: RuntimeError) -> WorkbenchError:
-    """Return an error for a program that Vela refused as a whole, with what usually helps."""
+    """Return an error for a program that Vela rejects as a whole, with a common remedy."""
     text = str(error).strip().splitlines()
     first = text[0] if text else type(error).__name__
     hint = "See the log for details."
@@ -59,11 +59,11 @@ def vela_refused(error: RuntimeError) -> WorkbenchError:
 
 
 def loop_refused(error: BaseException) -> WorkbenchError | None:
-    """Return an error for a loop that ExecuTorch's passes fail on; None for all else.
+    """Return an error for a loop that ExecuTorch's passes fail on; None for other errors.
 
-    Source: ExecuTorch 1.5.1, which folds quantization into a loop and then finds the value that
-    goes in to be float and the one that comes back to be integer. It does after some operators
-    before the loop (ReLU alone, sigmoid) and not after others (convolution, pool, abs).
+    Source: ExecuTorch 1.5.1 folds quantization into a loop and then finds a float input and an
+    integer result. This depends on the operator before the loop: it happens for a ReLU alone or a
+    sigmoid, but not for a convolution, a pool or abs.
     """
     said: BaseException | None = error
     while said is not None and "carried_inputs and body_output" not in str(said):
@@ -114,13 +114,13 @@ _REMEMBERED = (
 def in_words(
     reason: str, op: str, *, at_border: bool, remembered: bool = False
 ) -> tuple[CpuCause, str]:
-    """Return the partitioner's reason for leaving an operator on the CPU: its cause, and in words.
+    """Return the partitioner's reason for leaving an operator on the CPU: an id and a sentence.
 
     Args:
-        reason: The partitioner's own; "" where it gave none.
+        reason: The partitioner's reason; "" if none.
         op: The operator.
-        at_border: Whether it takes an input of the program or gives one of its outputs.
-        remembered: Whether it reads or makes what the program keeps for its next run.
+        at_border: Whether it reads an input of the program or produces an output.
+        remembered: Whether it reads or writes state.
     """
     if KeptOff.__name__ in reason:
         return "rule", "A rule keeps it off the NPU."
@@ -138,10 +138,10 @@ def in_words(
 
 
 def refuse_control_flow(context: StageContext, choice: TargetChoice) -> None:
-    """Stop where quantized branches can go nowhere: only U85 runs them, the CPU flow cannot.
+    """Raise if quantized branches cannot run: only U85 supports them, the CPU flow does not.
 
     Raises:
-        WorkbenchError: the first thing that stands in the way.
+        WorkbenchError: the first reason.
     """
     result = context.result("export", ExportResult)
     if not result.branches:
@@ -176,7 +176,7 @@ def refuse_control_flow(context: StageContext, choice: TargetChoice) -> None:
 
 
 def _readers(prepared: torch.fx.GraphModule) -> Iterator[tuple[str, bool]]:
-    """Yield what reads weights in branches: its name, and whether it gets them with 16 bits."""
+    """Yield the readers of weights in branches: name, and whether the weights have 16 bits."""
     inside = dict(branch_names(prepared))
     for graph, placeholder, _ in constants(prepared):
         for reader, wide in _behind_observers(graph, placeholder, wide=False):
@@ -201,13 +201,13 @@ _SHAPING = ("view_copy", "expand_copy", "unsqueeze_copy", "squeeze_copy", "clone
 
 
 class CheckingPartitioner(OrderedPartitioner):
-    """Decides as ever, and refuses what Vela would refuse, with what helps."""
+    """The standard partitioner, which also rejects programs that Vela would reject."""
 
     def partition(self, exported_program: Any) -> PartitionResult:
-        """Return the program with its parts.
+        """Return the partitioned program.
 
         Raises:
-            WorkbenchError: in one of them a value is only handed on.
+            WorkbenchError: a partition passes a value through unchanged.
         """
         found = super().partition(exported_program)
         for chain in handed_through(found.tagged_exported_program.graph):
@@ -224,10 +224,10 @@ class CheckingPartitioner(OrderedPartitioner):
 
 
 def handed_through(graph: fx.Graph) -> Iterator[list[fx.Node]]:
-    """Yield each chain of nodes by which a part gives what it takes, unchanged; the last first.
+    """Yield each chain of nodes through which a partition passes a value unchanged; last first.
 
     Args:
-        graph: Of an edge program whose nodes bear the partitioner's tags.
+        graph: Graph of an edge program with the partitioner's tags.
     """
     for node in graph.nodes:
         tag = node.meta.get(TAG)
@@ -247,7 +247,7 @@ def _has_grid(node: fx.Node) -> bool:
 
 
 def _keeps(node: fx.Node) -> bool:
-    """Tell whether a node leaves all values as they are, in their order."""
+    """Return whether a node leaves all values and their order unchanged."""
     if _has_grid(node):
         return True
     op = programs.op_of(node)
