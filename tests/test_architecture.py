@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -118,3 +119,20 @@ def test_that_torch_is_not_imported_outside_the_engine(module):
         env={"QT_QPA_PLATFORM": "offscreen", "PATH": "", "HOME": str(ROOT)},
     )  # fmt: skip
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_that_every_problem_has_a_code_in_kebab_case():
+    wrong = []
+    for path in PRODUCT:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or _called(node) not in {"failure", "ErrorInfo"}:
+                continue
+            codes = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+            literal = codes[0].value if codes and isinstance(codes[0], ast.Constant) else "given"
+            if not codes or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", literal):
+                wrong.append(f"{name(path)}:{node.lineno}")
+    assert wrong == []
+
+
+def _called(node: ast.Call) -> str:
+    return getattr(node.func, "id", None) or getattr(node.func, "attr", "")

@@ -1,8 +1,8 @@
-"""An engine process from the outside: start, talk, stop, kill. No Qt, no torch.
+"""Control of an engine process: start, send, stop, kill. No Qt, no torch.
 
-On Linux a warm engine comes from a fork server that has done the heavy imports; elsewhere, and
-for the command line, it is a fresh interpreter. Either way the engine leads its own process
-group, so that killing it takes the programs it started along.
+On Linux, a warm engine is forked from a server that has finished the heavy imports; elsewhere, and
+for the command line, it is a fresh interpreter. The engine leads its own process group, so that
+killing it also ends the programs it started.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from workbench.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# On a machine with few cores a window must not wait for its engines.
+# With few cores, the window must keep priority over its engines.
 _NICENESS = 5
 CANCEL_GRACE_S = 2.0
 _ENGINE = "workbench.engine.__main__"
 
 
 class _Handle(Protocol):
-    """The operating system's side of an engine."""
+    """The operating system's handle of an engine."""
 
     pid: int
 
@@ -84,7 +84,7 @@ class _Forked:
 
 
 def _serve_forked(commands: Any, events: Any, log: Any) -> None:
-    """Be the engine; runs in the child of the fork server, and gives way to the window."""
+    """Run the engine in the child of the fork server, with a lower priority than the window."""
     os.setsid()
     os.nice(_NICENESS)
     log_fd = log.detach()
@@ -94,9 +94,9 @@ def _serve_forked(commands: Any, events: Any, log: Any) -> None:
 
 
 class EngineProcess:
-    """One engine: ``events()`` yields what it says until it has ended.
+    """One engine process; ``events()`` yields its events until it has ended.
 
-    ``send``, ``cancel`` and ``stop`` may be called from any thread.
+    ``send``, ``cancel`` and ``stop`` are thread-safe.
     """
 
     def __init__(self, *, warm: bool = False) -> None:
@@ -156,7 +156,7 @@ class EngineProcess:
         return next(iter(self._jobs), "")
 
     def stop(self, grace_s: float = CANCEL_GRACE_S) -> None:
-        """End the engine: ask, wait, kill. Returns when the process is gone."""
+        """Stop the engine: request, wait, kill. Returns when the process has ended."""
         self._expected = True
         self.send(Shutdown())
         with self._lock:
@@ -165,7 +165,7 @@ class EngineProcess:
                 self._handle.wait(None)
 
     def kill(self) -> None:
-        """Kill the engine and everything it started."""
+        """Kill the engine and all processes it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.name == "posix":
                 os.killpg(self.pid, signal.SIGKILL)
@@ -173,7 +173,7 @@ class EngineProcess:
                 os.kill(self.pid, signal.SIGTERM)
 
     def run_log(self, receive: Callable[[str], None]) -> threading.Thread:
-        """Read what the engine's tools print, in a thread, line by line."""
+        """Read the output of the engine's tools line by line, in a thread."""
 
         def read() -> None:
             with os.fdopen(self._log, "r", errors="replace") as lines:
@@ -272,7 +272,7 @@ def _fork(commands: int, events: int, log: int) -> _Forked:
 
 
 class _LazyDup:
-    """A descriptor that travels to the fork server's child when the process starts."""
+    """A file descriptor that is sent to the fork server's child when the process starts."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

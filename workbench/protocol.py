@@ -35,10 +35,10 @@ Lane = Literal["interactive", "background", "machine"]
 
 
 class RunUntil(Frozen):
-    """Run all stages up to ``until`` in order, but for those in ``skip``.
+    """Run all stages up to ``until`` in order, except those in ``skip``.
 
-    Results already in the cache are not computed again. Only stages that no other needs
-    (``pipeline.stages.optional_stages``) may be skipped.
+    Cached results are not recomputed. Only optional stages (``pipeline.stages.optional_stages``)
+    may be skipped.
     """
 
     command: Literal["run_until"] = "run_until"
@@ -54,9 +54,9 @@ class RunUntil(Frozen):
 
 
 class RunStudy(Frozen):
-    """Run a study (``workbench.studies``), or go on with what it has found before.
+    """Run a study (``workbench.studies``), or continue from its stored results.
 
-    Its findings lie in the folder of its key and are whole at every moment; cancelling keeps them.
+    Results are stored in the folder of its key and are always consistent; cancelling keeps them.
     """
 
     command: Literal["run_study"] = "run_study"
@@ -91,7 +91,7 @@ Command = Annotated[RunUntil | RunStudy | Cancel | Shutdown, Field(discriminator
 
 
 class Ready(Frozen):
-    """The engine has its imports and waits for commands."""
+    """The engine has finished its imports and accepts commands."""
 
     event: Literal["ready"] = "ready"
     protocol: int = PROTOCOL_VERSION
@@ -100,7 +100,7 @@ class Ready(Frozen):
 
 
 class StageStarted(Frozen):
-    """A stage has begun to compute."""
+    """A stage has started."""
 
     event: Literal["stage_started"] = "stage_started"
     job: str
@@ -109,7 +109,7 @@ class StageStarted(Frozen):
 
 
 class StageProgress(Frozen):
-    """How far a stage is: ``fraction`` in [0, 1], or None where nobody can know."""
+    """Progress of a stage: ``fraction`` in [0, 1], or None if unknown."""
 
     event: Literal["stage_progress"] = "stage_progress"
     job: str
@@ -119,7 +119,7 @@ class StageProgress(Frozen):
 
 
 class StageFinished(Frozen):
-    """A result is in the cache under ``key``."""
+    """The result of a stage is in the cache under ``key``."""
 
     event: Literal["stage_finished"] = "stage_finished"
     job: str
@@ -130,7 +130,7 @@ class StageFinished(Frozen):
 
 
 class StageSkipped(Frozen):
-    """A stage was left out because it was asked so, or is not available."""
+    """A stage was skipped, as requested or because it is not available."""
 
     event: Literal["stage_skipped"] = "stage_skipped"
     job: str
@@ -139,7 +139,7 @@ class StageSkipped(Frozen):
 
 
 class StageFailed(Frozen):
-    """A stage could not be done."""
+    """A stage failed."""
 
     event: Literal["stage_failed"] = "stage_failed"
     job: str
@@ -150,7 +150,7 @@ class StageFailed(Frozen):
 
 
 class StudyProgress(Frozen):
-    """A study has done ``done`` of ``total`` steps; what it has found lies under ``key``."""
+    """Progress of a study: ``done`` of ``total`` steps; its results are stored under ``key``."""
 
     event: Literal["study_progress"] = "study_progress"
     job: str
@@ -180,7 +180,7 @@ class JobFinished(Frozen):
 
 
 class EngineExit(Frozen):
-    """The engine process has ended; made by its supervisor, never sent on the wire."""
+    """The engine process has ended; created by its supervisor, never sent by the engine."""
 
     event: Literal["engine_exit"] = "engine_exit"
     expected: bool
@@ -298,10 +298,10 @@ def protocol_of(line: bytes) -> int | None:
 
 
 def decode_command(line: bytes) -> Command:
-    """Return the command that a line holds; raises ``pydantic.ValidationError``."""
+    """Return the command in a line; raises ``pydantic.ValidationError``."""
     return _COMMANDS.validate_json(line)
 
 
 def decode_event(line: bytes) -> Event:
-    """Return the event that a line holds; raises ``pydantic.ValidationError``."""
+    """Return the event in a line; raises ``pydantic.ValidationError``."""
     return _EVENTS.validate_json(line)

@@ -393,6 +393,7 @@ def _damaged() -> WorkbenchError:
         "The stored ranges are damaged.",
         "Run Calibrate again; they will be computed anew.",
         Place(kind="file", id=ARRAYS_FILE),
+        code="ranges-damaged",
     )
 
 

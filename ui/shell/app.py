@@ -353,6 +353,6 @@ def _on_exception(
         "Unexpected error in the window.",
         f"The project is unchanged. Save it, and report this with the log: {log_file()}",
         details=details,
-        code="unexpected-window-error",
+        code="window-failed",
     )
     workbench.notices.error(problem)

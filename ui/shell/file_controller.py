@@ -175,7 +175,11 @@ class FileVerbs(QObject):
                 "(.npz, .npy, .pt, .txt, a folder)."
             )
             where = Place(kind="file", id=str(path))
-            self._notices.error(failure(f"{path.name} is nothing to open here.", hint, where))
+            self._notices.error(
+                failure(
+                    f"{path.name} is nothing to open here.", hint, where, code="file-not-supported"
+                )
+            )
 
     def offer_left_behind(self) -> None:
         """Offer unsaved projects of windows that are gone."""
@@ -278,7 +282,7 @@ def _unopened(path: Path, error: WorkbenchError) -> WorkbenchError:
         is_field = info.where is not None and info.where.kind == "option"
         place = f"{info.where.id}: " if is_field and info.where is not None else ""
         lines.append(f"{place}{info.message} {info.hint}".strip())
-    return failure(f"{path.name} cannot be opened.", "\n".join(lines))
+    return failure(f"{path.name} cannot be opened.", "\n".join(lines), code="file-not-opened")
 
 
 class WelcomePage(QWidget):

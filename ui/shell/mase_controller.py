@@ -76,7 +76,13 @@ class MaseVerbs(QObject):
             self._notices.error(error)
         except OSError as error:
             where = Place(kind="file", id=str(path))
-            self._notices.error(failure(f"It cannot be written: {error.strerror}.", where=where))
+            self._notices.error(
+                failure(
+                    f"It cannot be written: {error.strerror}.",
+                    where=where,
+                    code="file-not-writable",
+                )
+            )
         else:
             self._notices.success(f"The rules are in {path.name}.", "")
 

@@ -133,7 +133,11 @@ class RunVerbs(QObject):
         if blocked:
             view = views[blocked[0]]
             self._context.notices.error(
-                failure(f"{view.title} cannot run: {view.reason}", "See Problems for the place.")
+                failure(
+                    f"{view.title} cannot run: {view.reason}",
+                    "See Problems for the place.",
+                    code="stage-blocked",
+                )
             )
             return
         done = {view.id for view in session.stages() if view.state == "cached"}
@@ -196,6 +200,7 @@ class RunVerbs(QObject):
             message=event.sentence,
             hint="The project and all finished results are safe. Run again to go on.",
             details=self._context.log.last_lines(40),
+            code="engine-ended",
         )
         self._context.notices.error(WorkbenchError([info]))
 
@@ -245,7 +250,9 @@ class DeliverVerbs(QObject):
                 shutil.copyfile(folder / file.name, target / file.name)
         except OSError as error:
             message = f"Nothing could be copied to {target}: {error.strerror or error}."
-            self._context.notices.error(failure(message, "Choose another folder."))
+            self._context.notices.error(
+                failure(message, "Choose another folder.", code="deliverables-not-writable")
+            )
             return
         self._context.notices.success(f"{len(result.files)} files are in {target}.")
 
@@ -293,7 +300,9 @@ class DeliverVerbs(QObject):
             write_atomically(target, text.encode())
         except OSError as error:
             message = f"The report could not be written: {error.strerror or error}."
-            self._context.notices.error(failure(message, "Choose another file."))
+            self._context.notices.error(
+                failure(message, "Choose another file.", code="file-not-writable")
+            )
             return
         except WorkbenchError as error:
             self._context.notices.error(error)

@@ -87,7 +87,9 @@ class Notices(QObject):
 
     def error(self, error: WorkbenchError, actions: Sequence[Action] = ()) -> None:
         """Say what went wrong: the first problem in full, the others below it."""
-        first, *others = error.infos or (ErrorInfo(message="Something went wrong."),)
+        first, *others = error.infos or (
+            ErrorInfo(message="Something went wrong.", code="unknown"),
+        )
         more = "\n".join(f"\u2022 {info}" for info in others)
         hint = "\n".join(part for part in (first.hint, more) if part)
         self._post(

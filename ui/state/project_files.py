@@ -158,6 +158,7 @@ class ProjectLock:
                 f"{self._path.name} is open in another window (process {pid} on {host}).",
                 "Two windows on one file overwrite each other's work.",
                 Place(kind="file", id=str(self._path)),
+                code="project-locked",
             ).infos
         )
 

@@ -211,7 +211,9 @@ class Session(QObject):
             del self._running[stage_id]
             if isinstance(event, EngineExit) and not event.expected:
                 hint = "The project and all finished results are safe; run again to continue."
-                self._failed[running.key] = (ErrorInfo(message=event.sentence, hint=hint),)
+                self._failed[running.key] = (
+                    ErrorInfo(message=event.sentence, hint=hint, code="engine-ended"),
+                )
             self.stage_changed.emit(stage_id)
 
     def _current(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""``run``: the stages of a project, up to the deliverables."""
+"""``run``: run the stages of a project, up to the deliverables."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 
 def add(verbs: Any) -> None:
     """Add the verb."""
-    verb = verbs.add_parser("run", help="run the stages and collect the deliverables")
+    verb = verbs.add_parser("run", help="run the stages and write the deliverables")
     add_project(verb)
     verb.add_argument(
         "--until",
         choices=[stage.id for stage in STAGES],
         metavar="STAGE",
-        help="the last stage, by default the target's last: "
-        f" {', '.join(stage.id for stage in STAGES)}",
+        help=f"last stage, default: the target's last:  {', '.join(stage.id for stage in STAGES)}",
     )
     verb.add_argument(
         "--skip",
@@ -42,12 +41,12 @@ def add(verbs: Any) -> None:
         default=[],
         choices=list(optional_stages()),
         metavar="STAGE",
-        help=f"leave out a stage that no other needs: {', '.join(optional_stages())}",
+        help=f"skip a stage that no other needs: {', '.join(optional_stages())}",
     )
-    verb.add_argument("--out", type=Path, metavar="DIR", help="copy the deliverables there")
+    verb.add_argument("--out", type=Path, metavar="DIR", help="folder for the deliverables")
     verb.add_argument(
         "--external-weights", action="store_true",
-        help="weights in a .ptd beside the program, whatever the project says",
+        help="write the weights to a .ptd beside the program, overriding the project",
     )  # fmt: skip
     verb.add_argument("--verbose", action="store_true", help="print the toolchain's own output")
     add_engine(verb)

@@ -1,4 +1,4 @@
-"""What ``run`` tells at its end, as one document and as text for people."""
+"""The summary of ``run``, as a document and as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAMED = 3
 
 
 def print_exported(part: dict[str, Any]) -> None:
-    """Print which products are predicted to be quantized, and how to compile the file."""
+    """Print the products predicted to be quantized, and the commands to compile the file."""
     products = part["products"]
     count = sum(each["quantized"] for each in products)
     print(
@@ -34,17 +34,18 @@ def print_exported(part: dict[str, Any]) -> None:
 
 
 def print_runtime(part: dict[str, Any]) -> None:
-    """Print how the exported file agrees with the float model, and the readings beside it."""
+    """Print the agreement of the exported file with the float model, and the arithmetics."""
     print(
-        f"Computed     {part['runtime']} and torch differ by {part['max_abs_error']:.3g} at most "
-        f"over {plural(part['elements'], 'output')} of {plural(part['samples'], 'sample')}; arg"
-        f"-max equal for {part['argmax_equal']}"
+        f"Computed     {part['runtime']} and torch differ by at most "
+        f"{part['max_abs_error']:.3g} over {plural(part['elements'], 'output')} of "
+        f"{plural(part['samples'], 'sample')}; arg-max equal for "
+        f"{part['argmax_equal']}"
     )
     print_readings(part["readings"])
 
 
 def print_readings(readings: list[dict[str, Any]]) -> None:
-    """Print each reading against the float model in a line."""
+    """Print one line per arithmetic, compared to the float model."""
     for each in readings:
         top1 = "" if each["top1"] is None else f", top-1 {each['top1']:.2%}"
         decibel = "equal" if each["sqnr_db"] is None else f"{each['sqnr_db']:.2f} dB"
@@ -55,18 +56,19 @@ def print_readings(readings: list[dict[str, Any]]) -> None:
 
 
 def print_text(text: dict[str, Any] | None, *sides: str) -> None:
-    """Print perplexities, and how far the last of the sides is from the float model."""
+    """Print perplexities, and the difference of the last program from the float model."""
     if text is None:
         return
     values = ", ".join(f"{text[f'perplexity_{side}']:.4g} {side}" for side in sides)
     print(
-        f"Text         perplexity {values}; KL from float {text[f'kl_{sides[-1]}']:.3g} nats a "
-        f"token, at most {text[f'worst_{sides[-1]}']:.3g} ({text['tokens']} tokens)"
+        f"Text         perplexity {values}; KL from float "
+        f"{text[f'kl_{sides[-1]}']:.3g} nats per token, at most "
+        f"{text[f'worst_{sides[-1]}']:.3g} ({text['tokens']} tokens)"
     )
 
 
 def print_summary(document: dict[str, Any]) -> None:
-    """Print the figures a person wants to see after a run."""
+    """Print the figures of a run."""
     for name, write in (
         ("emulated", _print_emulated),
         ("evaluate", _print_evaluate),
@@ -88,8 +90,8 @@ def _print_emulated(part: dict[str, Any]) -> None:
     for name, words in (("weight", "weights"), ("data", "what flows")):
         if part.get(f"{name}_bits") is not None:
             print(
-                f"             {words}: {part[f'{name}_bits']:.2f} bits on average, memory density "
-                f"{part[f'{name}_density']:.2f} (32 bits over them; computed)"
+                f"             {words}: {part[f'{name}_bits']:.2f} bits on average, memory "
+                f"density {part[f'{name}_density']:.2f} (relative to float32; computed)"
             )
 
 
@@ -141,7 +143,7 @@ def _print_board(part: dict[str, Any]) -> None:
     for filling in part["fillings"]:
         used = sum(demand["bytes"] for demand in filling["demands"])
         if filling["bytes"] is None:
-            room = "size not known"
+            room = "size unknown"
         else:
             doubt = "" if filling["confirmed"] else ", not confirmed"
             room = f"{filling['bytes'] / 1024:,.0f} KiB{doubt}"
@@ -176,8 +178,8 @@ def _print_run(part: dict[str, Any]) -> None:
     else:
         ratio = part["cycles"] / part["estimated_cycles"] if part["estimated_cycles"] else 0.0
         print(
-            f"Measured     {part['cycles']:,.0f} NPU cycles an inference, {ratio:.2f} of Vela's "
-            f"estimate ({label})"
+            f"Measured     {part['cycles']:,.0f} NPU cycles per inference, {ratio:.2f} of "
+            f"Vela's estimate ({label})"
         )
     for name, words in (
         ("against_reference", "the TOSA reference model"),

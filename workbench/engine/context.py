@@ -1,4 +1,4 @@
-"""What a stage is given: its inputs, a folder for its result, ways to speak and to be stopped."""
+"""The context of a stage: inputs, result folder, progress and cancellation."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ PROGRESS_PERIOD_S = 0.1
 
 
 class HotStore:
-    """Objects of finished stages, by stage and key; the least used go first."""
+    """Live objects of finished stages, by stage and key; least recently used are evicted."""
 
     def __init__(self, capacity: int = 24) -> None:
         self._capacity = capacity
         self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
     def get(self, name: str, key: str) -> Any:
-        """Return what was kept, or None."""
+        """Return the stored object, or None."""
         if (name, key) in self._kept:
             self._kept.move_to_end((name, key))
         return self._kept.get((name, key))
 
     def keep(self, name: str, key: str, value: Any) -> None:
-        """Keep an object; another may have to go."""
+        """Store an object; another one may be evicted."""
         self._kept[name, key] = value
         self._kept.move_to_end((name, key))
         while len(self._kept) > self._capacity:
@@ -53,7 +53,7 @@ class HotStore:
 
 @dataclass
 class StageContext:
-    """Everything one run of one stage may touch."""
+    """The context of one run of one stage."""
 
     stage: WorkId
     project: Project
@@ -69,7 +69,11 @@ class StageContext:
     _last: float = 0.0
 
     def progress(self, done: int, total: int | None, message: str = "") -> None:
-        """Say how far the stage is, at most ten times a second; raises Cancelled when asked."""
+        """Report progress, at most ten times a second.
+
+        Raises:
+            Cancelled: cancelled by the user.
+        """
         self.check_cancelled()
         now = time.monotonic()
         if now - self._last >= PROGRESS_PERIOD_S or done == total:
@@ -81,7 +85,7 @@ class StageContext:
         self.write_log(level, text, self.stage)
 
     def check_cancelled(self) -> None:
-        """Raise Cancelled when the user has asked to stop."""
+        """Raise Cancelled if the user has cancelled the job."""
         if self.cancelled.is_set():
             raise Cancelled
 
@@ -106,7 +110,11 @@ class StageContext:
             module = importlib.import_module(STAGES_BY_ID[stage_id].entry.split(":")[0])
             found = module.load(self)
             if found is None:
-                raise failure(f"The result of {stage_id} cannot be used any more.", "Run it again.")
+                raise failure(
+                    f"The result of {stage_id} is no longer usable.",
+                    "Run it again.",
+                    code="result-unusable",
+                )
             self.store.keep(stage_id, key, found)
         return found
 

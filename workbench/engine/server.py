@@ -50,7 +50,7 @@ class _Wire:
 
 
 class Server:
-    """Serves commands from one descriptor and answers on another until told to leave."""
+    """Serves commands from one descriptor and sends events on another until shut down."""
 
     def __init__(self, commands: int, events: int, started: float) -> None:
         self._commands = commands

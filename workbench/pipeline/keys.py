@@ -1,4 +1,4 @@
-"""Digests of input files, remembered by path, size and time so that planning stays quick."""
+"""Content digests of input files, cached by path, size and modification time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def file_digest(path: Path) -> str:
 
 
 class Digests:
-    """File digests with a memory on disk; a file that kept size and mtime keeps its digest."""
+    """File digests, cached on disk; unchanged size and mtime reuse the stored digest."""
 
     def __init__(self, memory: Path | None = None) -> None:
         self._memory = memory
@@ -47,7 +47,7 @@ class Digests:
         """Return the digest of a file.
 
         Raises:
-            WorkbenchError: the file is not there or cannot be read.
+            WorkbenchError: the file does not exist or cannot be read.
         """
         name = str(path.absolute())
         try:
@@ -60,8 +60,9 @@ class Digests:
         except OSError as error:
             raise failure(
                 f"{path.name} cannot be read: {error.strerror or error}.",
-                "Correct the path, or put the file back.",
+                "Correct the path or restore the file.",
                 Place(kind="file", id=path.name),
+                code="file-unreadable",
             ) from error
         self._known[name] = (size, mtime, digest)
         self._changed = True
@@ -72,7 +73,7 @@ class Digests:
         return self._known[str(path.absolute())][:2]
 
     def remember(self) -> None:
-        """Write the memory to disk if there is something new; a full disk is no harm."""
+        """Write new digests to disk; write errors are ignored."""
         if self._memory is None or not self._changed:
             return
         try:
@@ -129,7 +130,7 @@ class Reading:
         return digest
 
     def reference(self, option: str, reference: sources.Reference) -> JsonValue:
-        """Return what a reference means: kind, names, and every file by its content."""
+        """Return the key of a reference: kind, names, and the digest of every file."""
         del option
         files = [p for p in sources.files_of(reference) if p.exists() or p == reference.path]
         if reference.kind == "pictures" and reference.path is not None:
@@ -145,12 +146,12 @@ class Reading:
         }
 
     def code(self, spec: str | None, option: str) -> JsonValue:
-        """Return what a callable means; None where none is named."""
+        """Return the key of a callable; None if no callable is given."""
         found = sources.callable_reference(spec, self.folder, option) if spec else None
         return self.reference(option, found) if found else None
 
     def data(self, data: DataSource | None, option: str) -> JsonValue:
-        """Return what samples mean; None where none are named."""
+        """Return the key of a data source; None if none is given."""
         if data is None:
             return None
         named = sources.data_references(data, self.folder, option)

@@ -1,4 +1,4 @@
-"""The plan: for every stage its key and whether its result is there. Pure, torch-free, quick."""
+"""The plan: the key and state of every stage. Pure and torch-free."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ StageState = Literal["cached", "stale", "blocked", "unavailable"]
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """A stage with its key; ``reason`` says why it is blocked or unavailable."""
+    """A stage with its key; ``reason`` explains why it is blocked or unavailable."""
 
     id: StageId
     key: str
@@ -121,7 +121,7 @@ def _improvers(reading: Reading) -> JsonValue:
 
 
 def _training_start(reading: Reading) -> JsonValue:
-    """Return what training starts from, which weights trained before do not change."""
+    """Return the key of the training start, which earlier trained weights do not change."""
     start = _improvers(replace(reading, project=edits.use_trained(reading.project, None)))
     own = reading.project.training_function
     return {"improvers": start, "function": reading.code(own, "training_function")}
@@ -173,15 +173,15 @@ def _target_files(reading: Reading) -> JsonValue:
 
 
 def _board(reading: Reading) -> JsonValue:
-    """Return what a note about the program says of its board."""
+    """Return the board facts that the package note contains."""
     name = reading.project.board
     return reading.digest(board_file(name, reading.folder)) if name else ""
 
 
 def simulator_setup(project: Project) -> Setup | ErrorInfo:
-    """Return what this machine runs the project's program with, or why it cannot."""
+    """Return the simulator setup for the project's program, or the reason why there is none."""
     choice = target_of(project.target.id).complete(project.target)
-    # Imported here, because a window is up before anybody plans.
+    # Imported late to keep the window's start fast.
     from workbench.deploy.simulators.compatibility import setup_for
 
     return setup_for(choice.id, str(choice.options.get("memory_mode", "")))
@@ -224,10 +224,10 @@ READERS: Mapping[str, Callable[[Reading], JsonValue]] = {
 
 
 def reading_of(project: Project, folder: Path, cache: Cache, name: str) -> JsonValue:
-    """Return one reading of a project: what decides a result of that part of it.
+    """Return the inputs that determine a result of this part of the project.
 
     Raises:
-        WorkbenchError: a file it names is missing.
+        WorkbenchError: a referenced file is missing.
     """
     memory = Digests(cache.root / "digests.json")
     return READERS[name](Reading(project, folder, memory))
@@ -235,7 +235,7 @@ def reading_of(project: Project, folder: Path, cache: Cache, name: str) -> JsonV
 
 @memoise
 def tool_version(package: str) -> str:
-    """Return the installed version of a package, read from its metadata; "none" without it."""
+    """Return the installed version of a package from its metadata; "none" if not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -243,7 +243,7 @@ def tool_version(package: str) -> str:
 
 
 def tool_versions() -> dict[str, str]:
-    """Return the version of every tool whose change can change a result."""
+    """Return the version of every package that can change a result."""
     return {name: tool_version(package) for name, package in PACKAGES.items()}
 
 
@@ -261,13 +261,13 @@ def stage_key(stage: Stage, readings: Mapping[str, JsonValue], upstream: list[st
 
 
 def plan(project: Project, folder: Path, cache: Cache, digests: Digests | None = None) -> Plan:
-    """Return the plan for a project that lies in ``folder``.
+    """Return the plan for a project in ``folder``.
 
     Args:
-        project: What to plan for.
-        folder: Where the project's relative paths start.
-        cache: Where results are looked up; it is only read.
-        digests: The memory of file digests; by default the one beside the cache.
+        project: The project.
+        folder: Base of the project's relative paths.
+        cache: Cache that is searched for results; read only.
+        digests: Cached file digests; by default those stored next to the cache.
     """
     memory = digests or Digests(cache.root / "digests.json")
     reading = Reading(project, folder, memory)
@@ -299,7 +299,7 @@ def _plan_stage(
     offered: tuple[StageId, ...],
 ) -> PlannedStage:
     if stage.id not in offered:
-        return PlannedStage(stage.id, "", "unavailable", "There is no such step for this target.")
+        return PlannedStage(stage.id, "", "unavailable", "Not available for this target.")
     upstream = [done[need] for need in stage.needs]
     for before in upstream:
         if before.state == "blocked":

@@ -1,4 +1,4 @@
-"""The stage table: what is done, in which order, and what each step depends on."""
+"""The stage table: the steps of the pipeline, their order and their dependencies."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ PACKAGES = {
 class Stage:
     """One step of the pipeline.
 
-    ``reads`` names the project's parts that can change the result (see ``plan.READERS``);
-    ``needs`` the stages whose results it starts from; ``version`` grows when the code changes
-    what it writes. ``entry`` is resolved in the engine only.
+    ``reads`` names the parts of the project that affect the result (see ``plan.READERS``);
+    ``needs`` names the stages whose results are inputs; ``version`` is raised when a code change
+    alters the result. ``entry`` is resolved only in the engine.
     """
 
     id: StageId
@@ -87,6 +87,6 @@ def stages_needed(*goals: StageId) -> list[StageId]:
 
 
 def optional_stages() -> tuple[StageId, ...]:
-    """Return the stages that no other stage needs, save the last."""
+    """Return the stages that no other stage needs, except the last."""
     wanted = {need for stage in STAGES for need in stage.needs}
     return tuple(stage.id for stage in STAGES[:-1] if stage.id not in wanted)

@@ -1,4 +1,4 @@
-"""A ``.pte``, decoded: methods, values, kernels, delegates and constants, without torch.
+"""A decoded ``.pte``: methods, values, kernels, delegates and constants, without torch.
 
 Source: ExecuTorch 1.5.1, ``exir/_serialize/program.fbs`` (tables and the order of their fields),
 ``exir/_serialize/_program.py`` (the extended header) and
@@ -26,7 +26,7 @@ _ITEM_BYTES = {
     "uint8": 1, "int8": 1, "bool": 1, "int16": 2, "float16": 2, "bfloat16": 2, "uint16": 2,
     "int32": 4, "float32": 4, "uint32": 4, "int64": 8, "float64": 8, "uint64": 8,
 }  # fmt: skip
-# More than any memory holds, and thousands of them still add up in 64 bits.
+# Larger than any memory; thousands of them still fit 64 bits.
 _MOST_BYTES = 2**48
 _VALUE_KINDS = {
     1: "none", 2: "int", 3: "bool", 4: "float", 5: "tensor", 6: "text", 7: "list of int",
@@ -40,7 +40,7 @@ Content = None | bool | int | float | str | tuple[int, ...] | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Value:
-    """A value of a method; ``memory_id`` and ``offset`` say where it is planned, -1 if nowhere.
+    """A value of a method; ``memory_id`` and ``offset`` are its planned address, -1 if none.
 
     ``dim_order`` are a tensor's axes as they lie in memory, the outermost first. ``content`` is a
     number or a text; of a list its items, which for integers and tensors are indices of values.
@@ -59,7 +59,7 @@ class Value:
     def bytes(self) -> int:
         """The size of a tensor's data [bytes]; 0 for a type of unknown width.
 
-        No more than any memory holds: a damaged file may name a shape of any size.
+        Limited to ``_MOST_BYTES``, because a damaged file may contain any shape.
         """
         size = _ITEM_BYTES.get(self.dtype, 0)
         for length in self.shape:
@@ -82,7 +82,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Delegate:
-    """A part of the program that a backend runs."""
+    """A part of the program that runs on a backend."""
 
     backend: str
     data: memoryview
@@ -91,7 +91,7 @@ class Delegate:
 
 @dataclass(frozen=True)
 class Method:
-    """One entry point. ``planned`` are sizes of buffers for activations by memory id [bytes]."""
+    """One entry point. ``planned`` are activation buffer sizes by memory id [bytes]."""
 
     name: str
     values: tuple[Value, ...]
@@ -103,7 +103,7 @@ class Method:
     planned: tuple[int, ...]
 
     def tensors(self, indices: tuple[int, ...]) -> list[Value]:
-        """Return the values at some indices; those that do not exist are damage."""
+        """Return the values at some indices; invalid indices are an error."""
         if any(not 0 <= i < len(self.values) for i in indices):
             raise damaged("a value is named that does not exist")
         return [self.values[i] for i in indices]
@@ -146,10 +146,10 @@ class Program:
     cases: tuple[VectorCase, ...] = ()
 
     def method(self, name: str = "") -> Method:
-        """Return the method of a name, the first one for "".
+        """Return the method with a name; "" selects the first.
 
         Raises:
-            WorkbenchError: there is none.
+            WorkbenchError: there is no such method.
         """
         if not self.methods:
             raise damaged("it holds no method")
@@ -158,9 +158,11 @@ class Program:
                 return method
         names = ", ".join(method.name for method in self.methods)
         raise failure(
-            f"The program has no method {name}.", f"Methods: {names}.",
+            f"The program has no method {name}.",
+            f"Methods: {names}.",
             Place(kind="option", id="method"),
-        )  # fmt: skip
+            code="program-method-unknown",
+        )
 
 
 @dataclass(frozen=True)
@@ -180,10 +182,10 @@ class _Segments:
 
 
 def decode(data: bytes | memoryview) -> Program:
-    """Return the program in these bytes; of a bundled one, the program in it.
+    """Return the program in these bytes; for a bundled program, the program inside.
 
     Raises:
-        WorkbenchError: it is no ExecuTorch program, or a damaged one.
+        WorkbenchError: not a valid ExecuTorch program.
     """
     view = memoryview(data)
     mark = bytes(view[4:8])
@@ -196,8 +198,9 @@ def decode(data: bytes | memoryview) -> Program:
         return _program(inner, cases)
     if mark not in _PROGRAM_MARKS:
         raise failure(
-            "This is not an ExecuTorch program: the mark ET12 is missing.",
+            "Not an ExecuTorch program: the identifier ET12 is missing.",
             "Choose a .pte or .bpte file.",
+            code="program-not-executorch",
         )
     return _program(view, ())
 

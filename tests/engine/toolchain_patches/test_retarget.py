@@ -12,6 +12,7 @@ from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.ethosu.backend import EthosUBackend
 
 from tests.engine.toolchain_patches import programs
+from tests.problems import refused
 from workbench.engine.toolchain_patches.gate import applied
 from workbench.engine.toolchain_patches.interception import capture_tosa
 from workbench.engine.toolchain_patches.retarget import (
@@ -19,7 +20,6 @@ from workbench.engine.toolchain_patches.retarget import (
     has_same_tosa,
     retarget,
 )
-from workbench.errors import WorkbenchError
 
 pytestmark = [
     pytest.mark.engine,
@@ -71,13 +71,13 @@ def test_that_the_program_it_came_from_is_unchanged(hot: tuple[Any, Any, list[by
 def test_that_a_target_with_other_tosa_is_refused(hot: tuple[Any, Any, list[bytes]]) -> None:
     _, manager, tosa = hot
     assert not has_same_tosa(manager, EthosUCompileSpec("ethos-u85-256"))
-    with pytest.raises(WorkbenchError, match="lowered again"):
+    with refused("target-needs-lowering"):
         quietly_retargeted(manager, tosa, partial(EthosUCompileSpec, "ethos-u85-256"))
 
 
 def test_that_missing_tosa_is_refused(hot: tuple[Any, Any, list[bytes]]) -> None:
     _, manager, tosa = hot
-    with pytest.raises(WorkbenchError, match="delegates"):
+    with refused("target-needs-lowering"):
         quietly_retargeted(manager, tosa[1:], partial(EthosUCompileSpec, "ethos-u55-64"))
 
 
@@ -85,7 +85,7 @@ def test_that_a_target_vela_does_not_know_is_an_error_with_a_sentence(
     hot: tuple[Any, Any, list[bytes]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     _, manager, tosa = hot
-    with pytest.raises(WorkbenchError, match="Vela refused the target ethos-u55-77"):
+    with refused("vela-target-rejected"):
         quietly_retargeted(manager, tosa, partial(EthosUCompileSpec, "ethos-u55-77"))
     capfd.readouterr()
 

@@ -1,4 +1,4 @@
-"""Vela alone, on a TOSA program that was lowered before: its estimate, and no bytes."""
+"""Vela estimates for a lowered TOSA program, without writing output files."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def estimate(
 ) -> VelaTotals:
     """Return Vela's estimate for all delegates of a program on a device.
 
-    Cycles, time, constants and MACs add up; SRAM is that of the delegate that wants most.
+    Cycles, time, constants and MACs are sums; SRAM is the maximum over the delegates.
 
     Args:
         programs: The TOSA flatbuffer of each delegate.
         device: E.g. ``ethos-u55-128``.
-        options: All of the target's options.
-        files: The texts of the files that options name, by option: an own .ini, or none.
+        options: All target options.
+        files: The texts of the files that options refer to, by option: an own .ini, or none.
 
     Raises:
-        WorkbenchError: Vela refused; with its own words.
+        WorkbenchError: Vela rejected the program; with its output.
     """
     name, ini = str(options["system_config"]), files.get(OPTION)
     clock = parse(ini, OWN_INI).systems[name].clock_hz if ini else clock_hz(name)
@@ -83,13 +83,17 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
                 model = compiled_model(arguments)
         except SystemExit as error:
             raise failure(
-                f"Vela refused {device} with these options.", "Its own words are in the details.",
+                f"Vela rejected the options for {device}.",
+                "See details for the compiler output.",
                 details=said.getvalue() or f"exit code {error.code}",
-            ) from error  # fmt: skip
+                code="vela-options-rejected",
+            ) from error
         except RuntimeError as error:
             first = (str(error).strip().splitlines() or ["no reason given"])[0]
             raise failure(f"Vela could not compile it: {first}.", details=str(error)) from error
         if model is not None:
             return model
     words = said.getvalue().strip().splitlines()
-    raise failure(f"Vela compiled nothing: {words[-1] if words else 'it said nothing'}.")
+    raise failure(
+        f"Vela created no program: {words[-1] if words else 'no output'}.", code="vela-no-output"
+    )

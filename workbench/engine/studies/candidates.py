@@ -1,4 +1,4 @@
-"""Evaluating one configuration from inside the engine: the same stages, the same cache."""
+"""Evaluation of one configuration inside the engine, with the same stages and cache."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GOALS: tuple[StageId, ...] = ("evaluate", "lower")
 
 @dataclass(frozen=True)
 class Means:
-    """What every candidate of one study is computed with."""
+    """Shared parameters of all candidates of a study."""
 
     folder: Path
     cache: Cache
@@ -36,18 +36,18 @@ class Means:
 
 
 def means_of(context: StageContext) -> Means:
-    """Return the means of the stage or study that looks at candidates."""
+    """Return the parameters of the stage or study that evaluates candidates."""
     return Means(
         context.folder, context.cache, context.store, context.accelerate, context.cancelled
     )
 
 
 def evaluate(project: Project, means: Means) -> Run:
-    """Return the run of a project, computed as far as it is not in the cache.
+    """Return the run of a project, computing stages that are not cached.
 
     Raises:
-        Cancelled: somebody asked to stop.
-        WorkbenchError: a stage could not be done.
+        Cancelled: cancelled by the user.
+        WorkbenchError: a stage failed.
     """
     run = run_of(project, compute(project, means, _GOALS), means.cache)
     assert run is not None
@@ -60,8 +60,8 @@ def compute(project: Project, means: Means, goals: Sequence[StageId]) -> Plan:
     Returns the plan, which is made once.
 
     Raises:
-        Cancelled: somebody asked to stop.
-        WorkbenchError: a stage could not be done.
+        Cancelled: cancelled by the user.
+        WorkbenchError: a stage failed.
     """
     planned = plan(project, means.folder, means.cache)
     for stage_id in stages_needed(*goals):
@@ -84,4 +84,4 @@ def compute(project: Project, means: Means, goals: Sequence[StageId]) -> Plan:
 
 
 def _silent(*_said: object) -> None:
-    """Say nothing: a candidate is one step of a study, which speaks for it."""
+    """Report nothing: a candidate is one step of a study, which reports progress."""

@@ -71,6 +71,7 @@ def retarget(manager: Any, tosa: Sequence[bytes], make_spec: Callable[[], Any]) 
         raise failure(
             "The program has to be lowered again for this target.",
             "Its operators are translated in another way there.",
+            code="target-needs-lowering",
         )
     fresh = copy.deepcopy(manager)
     lowered_modules = delegates(fresh)
@@ -78,6 +79,7 @@ def retarget(manager: Any, tosa: Sequence[bytes], make_spec: Callable[[], Any]) 
         raise failure(
             f"The program has {len(lowered_modules)} delegates, but {len(tosa)} were captured.",
             "Lower the program again for this target.",
+            code="target-needs-lowering",
         )
     for lowered, flatbuffer in zip(lowered_modules, tosa, strict=True):
         lowered._compile_specs = make_spec()._to_list()
@@ -91,12 +93,15 @@ def _compiled(flatbuffer: bytes, spec: Any) -> bytes:
     except SystemExit as error:
         raise failure(
             f"Vela refused the target {spec.target}.",
-            "The log has its reason.",
+            "See the log for Vela's output.",
             details=f"Vela ended with code {error.code}.",
+            code="vela-target-rejected",
         ) from error
     if result.external_blocks:
         raise failure(
-            "Blocks outside the delegate need a full lowering.", "Lower the program again."
+            "Blocks outside the delegate need a full lowering.",
+            "Lower the program again.",
+            code="target-needs-lowering",
         )
     return bytes(result.processed_bytes)
 

@@ -73,12 +73,12 @@ class Formats:
         """Return why such a rule cannot have the config: parameters, or no format at all."""
         del choice
         if kind == "io":
-            return "Number formats are for operands of operations; inputs and outputs have none."
+            return "Number formats apply to operands of operations, not to inputs and outputs."
         if kind in PLUGIN_KINDS or isinstance(config, PluginConfig):
-            return "Plug-ins quantize to integers; this target takes number formats."
+            return "Plug-ins quantize to integers; this target supports number formats only."
         if isinstance(config, FormatConfig):
             return _format_refusal(config)
-        return "This target takes number formats, not integers on ranges." if config else ""
+        return "This target supports number formats, not integer configs." if config else ""
 
     def warnings(
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
@@ -113,7 +113,7 @@ def _format_refusal(config: FormatConfig) -> str:
         if not spec.operand:
             return f"{spec.name} is applied to arrays only (workbench formats quantize)."
         if config.mase_compatible and not spec.mase:
-            return f"MASE has no {spec.name}; leave mase-compatible out."
+            return f"MASE has no {spec.name}; remove mase-compatible."
         for role in ROLES:
             if role == "data" or _speaks_of(config, PREFIXES[role]):
                 given = read(spec.name, spec.parameters, config.parameters, role)

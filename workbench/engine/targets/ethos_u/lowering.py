@@ -76,11 +76,12 @@ def with_kernels(manager: Any, kernels: str) -> Any:
     try:
         return with_cmsis_nn(manager, CMSIS_NN_CPUS[kernels])
     except Exception as error:  # what a pass raises comes wrapped as nothing but this
-        said = str(error.__cause__ or error).splitlines() or [type(error).__name__]
+        lines = str(error.__cause__ or error).splitlines() or [type(error).__name__]
         raise failure(
-            f"CMSIS-NN cannot compute what the NPU leaves: {said[0]}",
-            "Choose other kernels for the CPU (Options\u2026, On the CPU).",
+            f"CMSIS-NN cannot compute the operators on the CPU: {lines[0]}",
+            "Choose other CPU kernels (Options\u2026, On the CPU).",
             Place(kind="option", id=f"target.options.{CPU_KERNELS}"),
+            code="cmsis-nn-not-supported",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What Vela says about each delegate, taken from the very compilation that made the bytes."""
+"""Vela's reports on each delegate, recorded during the compilation."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
     import torch
 
-# Tables of Vela 5.1's debug database; a figure in a table's row is found by its header.
+# Tables of Vela 5.1's debug database; columns are found by header.
 _DETAILS = ("perf_debug", "perf_debug_main", "perf_debug_wd")
-# Memories inside the NPU, whose columns stand beside those of the system's.
+# Memories inside the NPU, whose columns are next to those of the system memories.
 _BUFFERS = ("shram", "lutram")
 _INSIDE = ("sram", *_BUFFERS)
 _PERFORMANCE, _TENSORS, _QUEUE, _GROUPS = "perf", "tensors", "queue", "group"
-# Tensors that Vela adds (layout changes) are called #1234, another number at every run.
+# Tensors added by Vela (layout changes) are named #1234, with a new number at every run.
 _INTERNAL = "(added by Vela)"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a TOSA tensor came from: operator and place of the node that was translated.
+    """The origin of a TOSA tensor: operator and location of the translated node.
 
     ``root`` is the name that the exporter recorded for it.
     """
@@ -49,7 +49,7 @@ Origins = dict[str, Origin]
 
 @dataclass
 class Recording:
-    """What Vela compiled, in order, and for what was translated meanwhile: its origins."""
+    """Models compiled by Vela, in order, and the origins of the tensors translated meanwhile."""
 
     models: list[Any] = field(default_factory=list)
     origins: list[Origins] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Recording:
 
 @contextmanager
 def recorded() -> Iterator[Recording]:
-    """Collect every model that Vela compiles inside the block, in order."""
+    """Record every model that Vela compiles inside the block, in order."""
     recording, pending = Recording(), Origins()
 
     def compiled(model: Any) -> None:
@@ -81,10 +81,10 @@ def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> Vela
     """Return Vela's estimate for one delegate.
 
     Args:
-        delegate: Its number, in the order of the program.
+        delegate: Its index in program order.
         model: regor's compiled model.
         clock_hz: Clock of the system configuration; cycles / clock is the time.
-        origins: Where the tensors of its TOSA program came from, by name.
+        origins: The origins of its TOSA tensors, by name.
     """
     figures = model.perf_report
     return VelaReport(
@@ -101,7 +101,7 @@ def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> Vela
 
 
 def _commands(model: Any) -> Iterator[NpuCommand]:
-    """Yield the commands that compute, in order; those chained to another are part of it."""
+    """Yield the commands that compute, in order; chained commands are part of their first."""
     rows = {row["id"]: index for index, row in enumerate(_rows(model, _PERFORMANCE))}
     chained = {row["id"] for row in _rows(model, _GROUPS) if row["id"] != row["group_id"]}
     queue = [row for row in _rows(model, _QUEUE) if row["scheduled_id"] not in chained]
@@ -110,7 +110,7 @@ def _commands(model: Any) -> Iterator[NpuCommand]:
 
 
 def _live_ranges(model: Any, origins: Origins) -> Iterator[LiveRange]:
-    """Yield where Vela put its tensors, and when; those it put nowhere are left out."""
+    """Yield the addresses and live ranges of tensors; tensors without an address are skipped."""
     for row in _rows(model, _TENSORS):
         address, end = (_address(row.get(n)) for n in ("start_address", "end_address"))
         if address is None or end is None or end <= address:
@@ -174,7 +174,7 @@ def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
             external_cycles=external,
             staging_bytes=_number(row.get("staging_usage")),
             bound=max(waits, key=lambda name: waits[name]) if any(waits.values()) else "",
-            # Every weight is multiplied once for each element of a channel of the output.
+            # Every weight is multiplied once per element of an output channel.
             weights=macs // pixels if encoded and pixels else 0,
             weight_bytes=encoded,
             sram_traffic=_traffic(shapes, outside=False),
@@ -198,7 +198,7 @@ def _traffic(shapes: Mapping[str, Any], *, outside: bool) -> int:
 
 
 def origin_named(name: str, origins: Origins) -> Origin:
-    """Return a tensor's origin; tensors that the translation added carry a suffix."""
+    """Return a tensor's origin; tensors added by the translation have a suffix."""
     while name:
         if name in origins:
             return origins[name]
