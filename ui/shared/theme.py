@@ -1,4 +1,4 @@
-"""Colours, fonts and the stylesheet: one frozen value per theme, colour-blind-safe."""
+"""The themes: colours by meaning, safe for colour-blind users."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PRECISION_LIGHT = {
 
 @dataclass(frozen=True)
 class Theme:
-    """Every colour a widget may use, by meaning. Values are ``#rrggbb``."""
+    """The colours of widgets by meaning. Values are ``#rrggbb``."""
 
     name: str
     dark: bool
@@ -60,7 +60,7 @@ class Theme:
     precision: dict[str, str] = field(default_factory=dict)
 
     def precision_colour(self, label: str) -> str:
-        """Return the chip colour of a config by its label; unknown labels are 'custom'."""
+        """Return the chip colour of a config label; unknown labels get the colour of "custom"."""
         return self.precision.get(label.removesuffix(f" {ON_CPU}"), self.precision["custom"])
 
 
@@ -115,7 +115,7 @@ def icon(name: str, colour: str) -> QIcon:
     """Return the icon ``resources/icons/NAME.svg`` in a colour ``#rrggbb``."""
     text = (ICONS / f"{name}.svg").read_text(encoding="utf-8").replace("currentColor", colour)
     renderer = QSvgRenderer(QByteArray(text.encode()))
-    made = QIcon()
+    result = QIcon()
     for scale in _SCALES:
         pixmap = QPixmap(SIZE_PX * scale, SIZE_PX * scale)
         pixmap.fill(Qt.GlobalColor.transparent)
@@ -123,5 +123,5 @@ def icon(name: str, colour: str) -> QIcon:
         renderer.render(painter, QRectF(0, 0, SIZE_PX * scale, SIZE_PX * scale))
         painter.end()
         pixmap.setDevicePixelRatio(scale)
-        made.addPixmap(pixmap)
-    return made
+        result.addPixmap(pixmap)
+    return result

@@ -1,4 +1,4 @@
-"""Work off the window's thread: the newest order of each topic is done."""
+"""Worker threads for the graph. Per topic only the newest order runs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _usual = sys.getswitchinterval()
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Let the window's thread have the interpreter back within a fraction of a millisecond.
+    """Set a short interpreter switch interval, so that the window's thread is not delayed.
 
-    Qt's painting gives it away at every call, and Python's usual turn of 5 ms makes a frame of a
-    few calls wait that long several times.
+    Qt's painting releases the interpreter lock at every call. With Python's default interval of
+    5 ms, a frame with a few calls would wait that long several times.
     """
     global _working, _usual  # noqa: PLW0603 - the interval is the whole process's
     with _lock:
@@ -51,7 +51,7 @@ def short_turns() -> Iterator[None]:
 
 @contextmanager
 def window_first() -> Iterator[None]:
-    """Let the threads beside the window's wait at their next ``give_way`` until this is over."""
+    """Make worker threads wait at their next ``give_way`` while the context is active."""
     _window_rests.clear()
     try:
         yield
@@ -60,7 +60,7 @@ def window_first() -> Iterator[None]:
 
 
 def give_way() -> None:
-    """Wait while the window's thread is to go first, but not for long."""
+    """Wait while ``window_first`` is active, up to a time limit."""
     if not _window_rests.is_set():
         _window_rests.wait(PATIENCE_S)
 
@@ -69,7 +69,7 @@ Order = TypeVar("Order")
 
 
 class OrderThread(QThread, Generic[Order]):
-    """Its subclasses keep the orders; all that they keep is touched under ``_lock``."""
+    """A worker thread. Subclasses hold the orders and access them under ``_lock``."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -78,19 +78,19 @@ class OrderThread(QThread, Generic[Order]):
         self._is_stopped = False
 
     def _newest(self) -> Order | None:
-        """Return the order to work on next; called under the lock."""
+        """Return the next order. Called under the lock."""
         raise NotImplementedError
 
     def _forget(self) -> None:
-        """Drop all orders; called under the lock."""
+        """Drop all orders. Called under the lock."""
         raise NotImplementedError
 
     def _work(self, order: Order) -> None:
-        """Do it, on the thread."""
+        """Run an order in the thread."""
         raise NotImplementedError
 
     def _accept(self, keep: Callable[[], None]) -> None:
-        """Keep an order and see that it is worked on; nothing once the thread was stopped."""
+        """Store an order and wake the thread. Does nothing after ``stop``."""
         with self._lock:
             if self._is_stopped:
                 return
@@ -102,14 +102,14 @@ class OrderThread(QThread, Generic[Order]):
         self.start(QThread.Priority.LowPriority)
 
     def stop(self) -> None:
-        """End the thread; return when it has ended."""
+        """Stop the thread. Returns when it has ended."""
         with self._lock:
             self._is_stopped = True
             self._forget()
         self.wait()
 
     def retire(self) -> None:
-        """End the thread and forget it: what it worked for is gone."""
+        """Stop the thread without waiting; its owner was destroyed."""
         self.stop()
         self.deleteLater()
 
@@ -133,10 +133,10 @@ Work = Callable[[Callable[[], bool]], object]
 
 
 class Background(OrderThread[tuple[str, Work]]):
-    """Runs while there is something to do.
+    """Runs orders by topic in a worker thread.
 
     Signals:
-        done: topic and what the work returned. A newer order for the topic drops the older one.
+        done: topic and return value. A newer order for a topic replaces the older one.
     """
 
     done = Signal(str, object)
@@ -146,7 +146,7 @@ class Background(OrderThread[tuple[str, Work]]):
         self._orders: dict[str, Work] = {}
 
     def submit(self, topic: str, work: Work) -> None:
-        """Do this for the topic; ``work`` is given a function that tells whether to give up."""
+        """Run ``work`` for the topic. Its argument is a function that returns whether to cancel."""
         self._accept(partial(self._orders.__setitem__, topic, work))
 
     def _newest(self) -> tuple[str, Work] | None:
@@ -171,7 +171,7 @@ class Background(OrderThread[tuple[str, Work]]):
         return self._orders.get(topic) is not work
 
     def _take(self, topic: str, work: Work) -> bool:
-        """Tell whether an order is still wanted, and call it done."""
+        """Return whether an order is still current, and mark it as done."""
         with self._lock:
             is_current = self._orders.get(topic) is work
             if is_current:

@@ -1,4 +1,4 @@
-"""The model as rules see it: its modules and nodes, and which config each one gets."""
+"""Index of the model for rules: its modules and nodes, and the effective config of each."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FusedGroup:
-    """The modules of one fused operator in order, and their parent if it holds nothing else."""
+    """The modules of one fused operator in order, and their parent if it has no other modules."""
 
     members: tuple[str, ...]
     parent: str | None
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Name of the group."""
         return self.parent or " + ".join(self.members)
 
     @property
     def matches(self) -> list[str]:
-        """The module names that a rule for the whole group must speak of."""
+        """The module names that a rule for the whole group must match."""
         return [self.parent] if self.parent else list(self.members)
 
 
 def fused_groups(snapshot: GraphSnapshot) -> Mapping[str, FusedGroup]:
-    """Return for every module that is fused with others the group it belongs to.
+    """Return the fused group of every module that is fused with others.
 
-    A group is a convolution or linear operator, the batch normalisation behind it and the
-    activation behind that, each the only reader of the one before, in modules of their own.
+    A group is a convolution or linear operator, the batch normalisation after it and the
+    activation after that. Each is the only reader of the former, in a module of its own.
 
     Source: ExecuTorch 1.5.1, fusing patterns of the Arm backend's quantizer.
     """
@@ -96,12 +96,12 @@ def _own_parent(snapshot: GraphSnapshot, members: list[str]) -> str | None:
 GRAPH_FILE = "graph.json"
 
 
-class Outline(QObject):
-    """Reads the exported graph once and resolves the rules on every change of the project.
+class ModelIndex(QObject):
+    """Reads the exported graph once, and resolves the rules after every change of the project.
 
     Signals:
-        model_changed: other modules or nodes than before, and with them other configs.
-        resolved: the resolution is other than before.
+        model_changed: the modules or nodes changed, and with them the configs.
+        resolved: the effective configs changed.
     """
 
     model_changed = Signal()
@@ -135,7 +135,7 @@ class Outline(QObject):
         return self.snapshot.modules if self.snapshot else ()
 
     def effective(self, path: str) -> Effective | None:
-        """Return what a module gets; None for one that is not known."""
+        """Return the effective config of a module; None for an unknown module."""
         return self.resolution.modules.get(path)
 
     def nodes_of(self, paths: frozenset[str]) -> frozenset[str]:
@@ -152,10 +152,10 @@ class Outline(QObject):
         return frozenset(known[n].module for n in nodes if n in known and known[n].module)
 
     def refresh(self) -> None:
-        """Read the graph if another one is current; keep the former one while there is none.
+        """Read the current graph if it changed. Without a current graph the former one stays.
 
-        Files are read and taken apart in a thread of their own. What rules of plug-ins take is
-        known once the program has been prepared.
+        Files are read and parsed in a worker thread. The nodes that plug-in rules match are known
+        after the stage Prepare.
         """
         project = self._document.project
         has_plugins = project is not None and _has_plugins(project)
@@ -208,7 +208,7 @@ class Outline(QObject):
             self.resolution = resolve(project, index.modules, index.nodes, taken)
 
     def _taken(self, project: Project) -> dict[str, str] | None:
-        """Return the rule of a plug-in that took each node; None while that is not known."""
+        """Return the plug-in rule that matched each node; None before the stage Prepare."""
         if self._index.prepared is None or not _has_plugins(project):
             return None
         from workbench.pipeline.resolution import taken_by_plugins
@@ -268,7 +268,7 @@ def _has_plugins(project: Project) -> bool:
 
 
 def inside(module: str, paths: frozenset[str]) -> bool:
-    """Tell whether a module is one of these or lies in one; "" is the whole model."""
+    """Return whether a module is one of these or inside one; "" is the whole model."""
     while module not in paths:
         if not module:
             return False

@@ -1,8 +1,8 @@
-"""Runs stages on lanes of engines: a long compilation never blocks changing a config.
+"""Runs stages on lanes of engine processes, so that a long compilation blocks nothing else.
 
 The interactive lane does import to evaluate, the background lane the rest, the machine lane what
-takes minutes and no model: building runners. They share the cache on disk, and a background job
-starts as soon as the interactive one has made what it needs.
+takes minutes and no model: building runners. All lanes share the cache. A background job
+starts as soon as the interactive lane has computed what it needs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from workbench.studies import STUDIES_BY_ID
 
 
 class Engine(Protocol):
-    """The process boundary, as ``EngineProcess`` gives it."""
+    """Interface of an engine process, see ``EngineProcess``."""
 
     def send(self, command: Command) -> None:
         """Send a command."""
@@ -62,7 +62,7 @@ class Engine(Protocol):
         ...
 
     def run_log(self, receive: Callable[[str], None]) -> Any:
-        """Hand every printed line to ``receive``, in a thread."""
+        """Pass every printed line to ``receive``, in a thread."""
         ...
 
     def events(self) -> Iterator[Event]:
@@ -81,7 +81,7 @@ def warm_engine() -> Engine:
 
 
 class EngineLink(QThread):
-    """One engine's supervisor; owned by the application, never by a widget.
+    """Supervisor of one engine. Owned by the application, never by a widget.
 
     Signals:
         received: an event of the protocol; the last one is an EngineExit.
@@ -98,7 +98,7 @@ class EngineLink(QThread):
         self._stopping = False
 
     def send(self, command: Command) -> None:
-        """Send a command, at the latest when the engine is there."""
+        """Send a command, or queue it until the engine has started."""
         with self._lock:
             if self._engine is None:
                 self._waiting.append(command)
@@ -121,7 +121,7 @@ class EngineLink(QThread):
         return True
 
     def stop(self) -> None:
-        """End the engine and the thread; returns when both have ended."""
+        """Stop the engine and the thread. Returns when both have ended."""
         with self._lock:
             self._stopping = True
             engine = self._engine
@@ -167,13 +167,13 @@ LANES: tuple[Lane, ...] = ("interactive", "background", "machine")
 
 
 class Runner(QObject):
-    """Queues jobs, feeds the lanes, and starts a fresh engine after a crash or a kill.
+    """Queues jobs, feeds the lanes, and starts a new engine after a crash or a kill.
 
     Signals:
         received: every event of every engine.
         job_changed: a ``Job`` in its new state.
         trust_asked: the ``TrustRequiredError`` and a function that runs the job after all.
-        engine_lost: the ``EngineExit`` of an engine that nobody stopped.
+        engine_lost: the ``EngineExit`` of an engine that ended unexpectedly.
         engines_changed: an engine started, became ready or ended.
         plan_changed: there is a plan of the open project that jobs take with them.
     """
@@ -221,7 +221,7 @@ class Runner(QObject):
 
     @property
     def running(self) -> list[Job]:
-        """Jobs that run or wait."""
+        """Running and queued jobs."""
         return [job for job in self._jobs.values() if not job.over]
 
     def job(self, job_id: str) -> Job | None:
@@ -235,7 +235,7 @@ class Runner(QObject):
         return "ready" if self._ready.get(lane) else "starting"
 
     def queued_stages(self) -> set[StageId]:
-        """Return the stages that running and waiting jobs still have to do."""
+        """Return the stages that running and queued jobs still have to run."""
         return {
             stage
             for job in self.running
@@ -247,7 +247,7 @@ class Runner(QObject):
     def run_until(
         self, project: Project, folder: Path, stages: Sequence[StageId], done: Collection[StageId]
     ) -> list[str]:
-        """Run everything that ``stages`` need and ``done`` does not have yet.
+        """Run ``stages`` and all stages they need that are not in ``done``.
 
         Trust is asked for once, before anything runs. Returns the ids of the new jobs.
         """
@@ -273,9 +273,9 @@ class Runner(QObject):
     def run_study(
         self, study: StudyId, project: Project, folder: Path, options: dict[str, JsonValue]
     ) -> str:
-        """Run a study on its lane, or go on with it; return the id of its job.
+        """Start or continue a study on its lane; return the id of its job.
 
-        "" when trust must be asked for first.
+        Returns "" if trust must be asked for first.
         """
         try:
             demand(project, folder, self._trust)
@@ -304,12 +304,12 @@ class Runner(QObject):
         self._feed()
 
     def warm_up(self, lane: Lane = "interactive") -> None:
-        """Start an engine before it is needed."""
+        """Start an engine in advance."""
         if lane not in self._links and not self._stopping:
             self._start(lane)
 
     def stop(self) -> None:
-        """End all engines and their threads; returns when they have ended."""
+        """Stop all engines and their threads. Returns when they have ended."""
         self._stopping = True
         links, self._links = list(self._links.values()), {}
         for link in links:

@@ -1,7 +1,7 @@
-"""The state of every stage, from the plan and the engines' events: never from hope.
+"""Stage states, derived from the plan and the engines' events.
 
-A result is current only when its key is the plan's key; results of a former configuration are
-kept apart and carry that name.
+A result is current only if its key is the plan's key. Results of an earlier configuration are
+kept separately and marked as outdated.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ViewState = Literal[
 
 @dataclass(frozen=True)
 class StageView:
-    """One stage as it is shown. ``fraction`` None while running means: nobody can know."""
+    """The shown state of one stage. ``fraction`` is None while running if it is unknown."""
 
     id: StageId
     title: str
@@ -63,13 +63,13 @@ class _Running:
 
 
 class Session(QObject):
-    """What has been computed, is being computed, and is missing.
+    """Tracks finished, running and missing stages.
 
     Signals:
-        stage_changed: id of a stage whose view is other than before (progress included).
+        stage_changed: id of a stage whose view changed, including its progress.
         planned_anew: there is a new plan.
-        results_changed: the set of current results is other than before.
-        machine_changed: simulators or runners of this machine were named; plans are outdated.
+        results_changed: the set of current results changed.
+        machine_changed: the simulators or runners of this machine changed; plans are outdated.
     """
 
     stage_changed = Signal(str)
@@ -91,7 +91,7 @@ class Session(QObject):
 
     @property
     def planned(self) -> bool:
-        """Whether there is a plan to show."""
+        """Whether there is a plan."""
         return bool(self._plan)
 
     def stages(self) -> list[StageView]:
@@ -99,7 +99,7 @@ class Session(QObject):
         return [self.stage(stage.id) for stage in STAGES]
 
     def stage(self, stage_id: StageId) -> StageView:
-        """Return one stage as it is shown."""
+        """Return the view of one stage."""
         planned = self._plan.get(stage_id)
         view = StageView(stage_id, STAGES_BY_ID[stage_id].title)
         running = self._running.get(stage_id)
@@ -109,7 +109,7 @@ class Session(QObject):
             return replace(
                 view, state="running", key=running.key, elapsed_s=elapsed,
                 fraction=running.fraction, message=running.message,
-                reason="for the rules as they were" if other else "",
+                reason="for the former rules" if other else "",
             )  # fmt: skip
         if planned is None:
             return view
@@ -125,18 +125,18 @@ class Session(QObject):
         return replace(view, state="queued" if stage_id in self._queued else "stale")
 
     def result(self, stage_id: StageId) -> Path | None:
-        """Return the folder of the current result; None when there is none."""
+        """Return the folder of the current result; None if there is none."""
         planned = self._plan.get(stage_id)
         if planned is None or not planned.key or planned.key not in self._done:
             return None
         return self.cache.folder(planned.key)
 
     def former(self, stage_id: StageId) -> Path | None:
-        """Return the last result of this project, current or not; None when there never was one."""
+        """Return the folder of the last result, current or outdated; None if there is none."""
         return self.result(stage_id) or self._former.get(stage_id)
 
     def set_plan(self, plan: Plan) -> None:
-        """Take a new plan; results that are no longer current become former ones."""
+        """Set a new plan. Results that are no longer current become outdated."""
         before = self._current()
         for stage_id, planned in self._plan.items():
             if planned.key in self._done:
@@ -151,7 +151,7 @@ class Session(QObject):
         self.planned_anew.emit()
 
     def forget(self) -> None:
-        """Start anew, for another project."""
+        """Reset for another project."""
         before = self._current()
         self._plan, self._former = {}, {}
         self._failed.clear()
@@ -159,14 +159,14 @@ class Session(QObject):
         self._tell_all(before)
 
     def set_queued(self, stage_ids: set[StageId]) -> None:
-        """Say which stages wait for an engine."""
+        """Set the stages that wait for an engine."""
         changed = self._queued ^ stage_ids
         self._queued = set(stage_ids)
         for stage_id in changed:
             self.stage_changed.emit(stage_id)
 
     def receive(self, event: Event) -> None:
-        """Follow one event of an engine."""
+        """Handle one event of an engine."""
         match event:
             case StageStarted():
                 started = _Running(event.job, event.key, time.monotonic())
@@ -210,7 +210,7 @@ class Session(QObject):
         for stage_id, running in ended.items():
             del self._running[stage_id]
             if isinstance(event, EngineExit) and not event.expected:
-                hint = "The project and all finished results are safe; run again to continue."
+                hint = "The project and all finished results are kept. Run again to continue."
                 self._failed[running.key] = (
                     ErrorInfo(message=event.sentence, hint=hint, code="engine-ended"),
                 )
@@ -228,7 +228,7 @@ class Session(QObject):
 
 @dataclass(frozen=True)
 class Planned:
-    """The plan of one value of the project, and what of its files is not there."""
+    """The plan of one value of the project, and its missing files."""
 
     project: Project
     folder: Path
@@ -237,7 +237,7 @@ class Planned:
 
 
 class Planner(QThread):
-    """Makes plans, the newest request first; owned by the application.
+    """Makes plans in a worker thread, newest request first. Owned by the application.
 
     Signals:
         planned: a ``Planned``.
@@ -254,7 +254,7 @@ class Planner(QThread):
         self._stopping = False
 
     def request(self, project: Project, folder: Path) -> None:
-        """Plan this; a request that has not begun yet is replaced."""
+        """Request a plan. Replaces a request that has not started yet."""
         self._request(project, folder, None)
 
     def refresh(self, planned: Planned) -> None:
@@ -274,7 +274,7 @@ class Planner(QThread):
             self.start()
 
     def stop(self) -> None:
-        """End the thread; returns when it has ended."""
+        """Stop the thread. Returns when it has ended."""
         self._mutex.lock()
         self._stopping = True
         self._wake.wakeOne()

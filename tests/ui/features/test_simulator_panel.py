@@ -56,7 +56,7 @@ def test_that_a_run_shows_measured_figures_and_the_serial_port(named, opened, qt
     opened.runs.run_to("run")
     qtbot.waitUntil(lambda: named.has("run"))
     qtbot.waitUntil(lambda: "NPU cycles: 1,180, measured (FVP 11.27.42)" in named.cards.texts())
-    assert "Of the estimate: 118 %, measured (FVP 11.27.42)" in named.cards.texts()
+    assert "Measured / estimated: 118 %, measured (FVP 11.27.42)" in named.cards.texts()
     assert "Equal to TOSA: 100.00 %, measured (FVP 11.27.42)" in named.cards.texts()
     assert "reading weights bounds the run" in named.view.text.text()
     assert "2 by -1 LSB, 1 by +1 LSB; most in sample 2" in named.view.text.text()

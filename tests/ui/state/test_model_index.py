@@ -50,7 +50,7 @@ RULES = (
          "a16w8 from rule 2 stem.*, overrides rule 1"),
         (Effective("a16w8", "b", ("a",)), "stem", "a16w8 from rule 2 stem, overrides rule 1"),
         (Effective("a8w8", "a"), "head", "a8w8 from rule 1 whole model"),
-        (Effective("float", None), "head", "float: no rule speaks of it, so it stays in float"),
+        (Effective("float", None), "head", "float: no rule matches"),
     ],
 )  # fmt: skip
 def test_that_a_config_says_where_it_comes_from(effective, module, said):
@@ -71,7 +71,7 @@ def test_that_rules_without_effect_are_problems_with_their_place():
     found = problems(lost, weak, strong)
     assert [(p.where.id, p.severity) for p in found] == [("lost", "warning"), ("weak", "warning")]
     assert "matches nothing" in found[0].message
-    assert "never wins" in found[1].message
+    assert "no effect" in found[1].message
 
 
 def test_that_nothing_is_said_of_matches_before_the_model_is_known():
