@@ -22,6 +22,14 @@ def own_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("QUANTIZATION_WORKBENCH_CONFIG", str(tmp_path / "own" / "config"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def simulator_memo(tmp_path_factory):
+    """Let the double of a simulator compute outputs of the same program and inputs once."""
+    os.environ["FVP_DOUBLE_MEMO"] = str(tmp_path_factory.mktemp("double"))
+    yield
+    del os.environ["FVP_DOUBLE_MEMO"]
+
+
 class ExpectedNotices:
     """Notices a test has looked at; what it has not looked at fails it."""
 

@@ -101,3 +101,20 @@ def engine(tmp_path):
     made = Engine(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def arithmetic_in_process(tmp_path, monkeypatch):
+    """Let the verbs that compute on arrays do it in this process, without a fresh torch."""
+    from workbench.cli import formats, nnpa
+    from workbench.engine import array_jobs
+
+    work = {"formats": array_jobs.answer_formats, "nnpa": array_jobs.answer_nnpa}
+    answer = tmp_path / "answer.json"
+
+    def ask(name, arguments):
+        work[name](arguments, answer)
+        return json.loads(answer.read_text())
+
+    monkeypatch.setattr(formats, "ask", ask)
+    monkeypatch.setattr(nnpa, "ask", ask)
