@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 LEAST_KILLED = 0.9
 TIMEOUT_S = 300.0
+OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0")
 COPIED = ("workbench", "ui", "tests", "resources", "pyproject.toml", "README.md")
 # Tested with real engines in tests/engine and tests/e2e, not by the tests of the core.
 NOT_CORE = ("workbench/engine", "workbench/engine_process.py", "workbench/__main__.py")
@@ -222,39 +226,82 @@ class Copy:
                 shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns(".*"))
             else:
                 shutil.copy(source, folder / name)
-        self._environment = {
-            **os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1",
-            "QT_QPA_PLATFORM": "offscreen",
-        }  # fmt: skip
+        environment = {**os.environ, "PYTHONPATH": str(folder), "QT_QPA_PLATFORM": "offscreen"}
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", "from tests.mutation import serve; serve()"], text=True,
+            cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
 
     def survives(self, mutant: Mutant) -> bool:
         """Return whether the tests pass although the file is changed."""
         path = self.folder / mutant.file
         source = path.read_bytes()
-        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
-            compiled.unlink()
         path.write_bytes(mutant.apply(source))
+        self._forget(path)
         try:
             return self.passes(tests_of(mutant, self.folder))
         finally:
             path.write_bytes(source)
+            self._forget(path)
+
+    def _forget(self, path: Path) -> None:
+        """Remove what was compiled: a change within a second, of equal length, looks like none."""
+        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+            compiled.unlink()
 
     def passes(self, paths: list[str]) -> bool:
         """Return whether the tests of some files pass; one that never ends does not."""
-        command = [
-            sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
-            "--hypothesis-seed=0", *paths,
-        ]  # fmt: skip
-        try:
-            code = subprocess.run(
-                command, cwd=self.folder, env=self._environment, timeout=TIMEOUT_S, check=False,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-            ).returncode  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return False
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        if not paths:
+            raise SystemExit("A mutant has no test: its package has no folder in tests/workbench.")
+        self._server.stdin.write(json.dumps([*OPTIONS, *paths]) + "\n")
+        self._server.stdin.flush()
+        code = int(self._server.stdout.readline())
         if code == 5:
             raise SystemExit(f"No test in {paths}.")
         return code == 0
+
+    def close(self) -> None:
+        """End the process that starts the tests."""
+        assert self._server.stdin is not None
+        self._server.stdin.close()
+        self._server.wait()
+
+
+def serve() -> None:
+    """Run the tests that each line of the input names, each time in a fork of this process.
+
+    The libraries are imported once; the sources that change are imported by the fork.
+    """
+    import hypothesis
+    import numpy
+    import pydantic
+    import pytest
+
+    assert all((hypothesis, numpy, pydantic))
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            with open(os.devnull, "r+b") as nowhere:
+                for descriptor in (0, 1, 2):
+                    os.dup2(nowhere.fileno(), descriptor)
+            os.setpgid(0, 0)
+            os._exit(pytest.main(json.loads(line)))
+        print(_ending(child), flush=True)
+
+
+def _ending(child: int) -> int:
+    """Return the exit code of a child; one that takes too long is killed with its children."""
+    until = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < until:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return -signal.SIGKILL
 
 
 def check(drawn: list[Mutant]) -> float:
@@ -270,6 +317,7 @@ def check(drawn: list[Mutant]) -> float:
             survived = copy.survives(mutant)
             killed += not survived
             show("SURVIVED" if survived else "killed", mutant)
+        copy.close()
     return killed / len(drawn)
 
 
