@@ -59,6 +59,7 @@ def sqnr(engine, made):
     return engine.result(made, "evaluate").sqnr_db
 
 
+@pytest.mark.slow
 def test_that_training_wins_back_what_four_bits_lost_and_all_stays_on_the_npu(engine):
     plain = project("careful", "a8w4", **CALIBRATED)
     before = sqnr(engine, plain)
@@ -75,6 +76,7 @@ def test_that_training_wins_back_what_four_bits_lost_and_all_stays_on_the_npu(en
     assert engine.result(better, "verify").max_lsb <= 1
 
 
+@pytest.mark.slow
 def test_that_a_linear_with_a_batch_norm_is_trained_as_the_device_will_have_it(engine):
     plain = project("wide_networks.py:tabular", "a8w4", **CALIBRATED)
     before = sqnr(engine, plain)
@@ -129,6 +131,7 @@ def test_that_training_stops_early_where_nothing_gets_better(engine):
     assert len(found(engine, plain, **options).epochs) == 3
 
 
+@pytest.mark.slow
 def test_that_a_program_of_one_sample_trains_one_by_one(engine):
     options = {"optimizer": "adamw", "loss": "kl"}
     for model in ("sideways", "normed"):
@@ -137,6 +140,7 @@ def test_that_a_program_of_one_sample_trains_one_by_one(engine):
         assert found(engine, plain, **options).one_by_one == (model == "sideways")
 
 
+@pytest.mark.slow
 def test_that_training_starts_from_improved_weights(engine):
     made = edits.set_improver(
         project("uneven", "a8w8-per-tensor", **CALIBRATED), "equalize", on=True
@@ -153,15 +157,21 @@ def test_that_the_users_own_function_trains(engine):
     assert result.best_db > result.start_db
 
 
-def test_that_a_function_that_fails_is_named(engine):
-    for function, said in (
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
         ("teach_wrongly", r"networks.py raised an error at networks.py, line \d+: ValueError"),
-        ("teach_nothing", "teach_nothing returned str, not the epoch's mean loss"),
-        ("teach_never", "networks.py has no teach_never"),
-    ):
-        made = edits.train_by(project("careful", **CALIBRATED), f"networks.py:{function}")
-        assert start(engine, made, epochs=2) == "failed"
-        assert re.search(said, engine.failure.message), engine.failure
+        pytest.param(
+            "teach_nothing", "teach_nothing returned str, not the epoch's mean loss",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("teach_never", "networks.py has no teach_never", marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_that_a_function_that_fails_is_named(engine, function, said):
+    made = edits.train_by(project("careful", **CALIBRATED), f"networks.py:{function}")
+    assert start(engine, made, epochs=2) == "failed"
+    assert re.search(said, engine.failure.message), engine.failure
 
 
 def test_that_a_loss_that_is_no_number_ends_training_and_keeps_the_best_weights(engine):

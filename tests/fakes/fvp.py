@@ -301,9 +301,8 @@ class Runner:
             log("I", f"Writing output to file: {name}")
             if self.fail == "full-disk":
                 log("E", f"Failed to write whole output file {name}, wrote 0 of {len(data)} bytes")
-                data = b""
             if self.fail != "forgets-outputs":
-                Path(name).write_bytes(data)
+                Path(name).write_bytes(b"" if self.fail == "full-disk" else data)
         log("I", "Model run: 1")
         return True
 

@@ -37,7 +37,7 @@ def no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "folder", lambda: tmp_path / "cache")
 
 
-@pytest.mark.parametrize("case", programs.CASES)
+@pytest.mark.parametrize("case", programs.marked(programs.CASES, {"two delegates"}))
 def test_that_the_pte_has_the_same_bytes_with_all_accelerations(case: str) -> None:
     program = programs.exported(case)
     target = programs.CASES[case][2]
@@ -47,6 +47,7 @@ def test_that_the_pte_has_the_same_bytes_with_all_accelerations(case: str) -> No
         assert programs.lowered(program, EthosUCompileSpec(target)) == stock
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ACCELERATIONS, ids=lambda row: row.id)
 def test_that_each_acceleration_alone_keeps_the_bytes(row: Any) -> None:
     program = programs.exported("two delegates")
