@@ -29,22 +29,29 @@ def at(stage, action):
     return on_event
 
 
-def test_that_killing_an_engine_in_any_stage_loses_nothing_that_was_finished(lane):
-    for number, stage in enumerate(STAGES):
+SOME = ["calibrate", "lower"]
+EVERY = [SOME, pytest.param(STAGES, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("stages", EVERY, ids=["some", "every"])
+def test_that_killing_an_engine_in_any_stage_loses_nothing_that_was_finished(lane, stages):
+    for stage in stages:
+        before = STAGES[: STAGES.index(stage)]
         end = lane.run("package", at(stage, lambda e: os.kill(e.pid, signal.SIGKILL)))
         assert not end.expected
         assert end.sentence == f"The engine was killed by signal 9 (SIGKILL) while running {stage}."
         finished = [e.stage for e in lane.kinds(StageFinished)]
-        assert finished == STAGES[:number]
+        assert finished == before
         states = {s.id: s.state for s in plan(lane.project, lane.path.parent, lane.cache).stages}
-        assert [s for s in STAGES if states[s] == "cached"] == STAGES[:number]
+        assert [s for s in STAGES if states[s] == "cached"] == before
     lane.run("package")
     assert lane.kinds(JobFinished)[0].outcome == "done"
     assert [e.stage for e in lane.kinds(StageFinished)] == STAGES
 
 
-def test_that_every_stage_can_be_cancelled_within_two_seconds(lane):
-    for stage in STAGES:
+@pytest.mark.parametrize("stages", EVERY, ids=["some", "every"])
+def test_that_every_stage_can_be_cancelled_within_two_seconds(lane, stages):
+    for stage in stages:
         asked = []
 
         def cancel(engine, asked=asked):

@@ -138,6 +138,7 @@ def test_that_a_damaged_picture_is_named(folder):
         read(folder, spec="p", preprocess=Preprocess(size=(8, 8)))
 
 
+@pytest.mark.slow
 def test_that_an_archive_is_streamed_and_not_loaded_whole(folder):
     import resource
 

@@ -59,7 +59,9 @@ def by_hand(model, length):
     return math.exp(surprise / (len(numbers) - 1))
 
 
-@pytest.mark.parametrize("model", ["kept", "carried", "adding"])
+@pytest.mark.parametrize(
+    "model", ["adding", *(pytest.param(m, marks=pytest.mark.slow) for m in ("kept", "carried"))]
+)
 def test_that_a_text_is_read_in_sequences_that_begin_anew(engine, reading, model):
     project = reading(model)
     assert engine.run(project, "evaluate") == "done", engine.failure
@@ -72,7 +74,7 @@ def test_that_a_text_is_read_in_sequences_that_begin_anew(engine, reading, model
     assert [s.follows for s in found.steps[:3]] == ["h", "e", "\u2423"]
 
 
-@pytest.mark.parametrize("model", ["kept", "carried"])
+@pytest.mark.parametrize("model", ["kept", pytest.param("carried", marks=pytest.mark.slow)])
 def test_that_the_integer_program_reads_the_text_too(engine, reading, model):
     project = reading(model)
     assert engine.run(project, "package", "evaluate") == "done", engine.failure
@@ -144,6 +146,7 @@ def test_that_a_model_that_takes_no_tokens_reads_no_text(engine, reading):
     assert engine.failure.code == "text-model-not-decoder"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "config"), [("formats", "integer-8"), ("nnpa", "int8-dyn")])
 def test_that_emulated_programs_remember_what_they_read(engine, reading, target, config):
     found = []

@@ -225,6 +225,7 @@ def _name(node):
     return str(node.target) if node.op == "call_function" else ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "scope"),
     [

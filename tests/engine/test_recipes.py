@@ -23,7 +23,14 @@ def engine(tmp_path):
 
 
 # Decoders take longer: test_export_llm.py runs one beside ExecuTorch's own export.
-@pytest.mark.parametrize("name", [n for n, recipe in recipes().items() if not recipe.modes])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "anomaly_detection" else pytest.param(name, marks=pytest.mark.slow)
+        for name, recipe in recipes().items()
+        if not recipe.modes
+    ],
+)
 def test_that_a_recipe_runs_as_it_is(engine, tmp_path, name):
     path = tmp_path / "mine.qwb"
     assert main(["new", str(path), "--recipe", name]) == 0
@@ -45,6 +52,7 @@ def test_that_a_recipe_overwrites_nothing(tmp_path):
     assert not (tmp_path / "mine.qwb").exists()
 
 
+@pytest.mark.slow
 def test_that_both_decoders_read_alike(tmp_path):
     made = []
     for name in ("llm_decoder", "llm_decoder_static"):

@@ -42,6 +42,7 @@ def test_that_a_search_goes_on_judges_anew_and_its_figures_are_real(engine):
     assert engine.computed == []
 
 
+@pytest.mark.slow
 def test_that_a_dask_cluster_evaluates_candidates_to_the_same_figures(engine, tmp_path_factory):
     distributed = pytest.importorskip("distributed")
     made = project("small", **CALIBRATED)

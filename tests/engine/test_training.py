@@ -58,6 +58,7 @@ def sqnr(engine, made):
     return engine.result(made, "evaluate").sqnr_db
 
 
+@pytest.mark.slow
 def test_that_training_wins_back_what_four_bits_lost_and_all_stays_on_the_npu(engine):
     plain = project("careful", "a8w4", **CALIBRATED)
     before = sqnr(engine, plain)
@@ -74,6 +75,7 @@ def test_that_training_wins_back_what_four_bits_lost_and_all_stays_on_the_npu(en
     assert engine.result(better, "verify").max_lsb <= 1
 
 
+@pytest.mark.slow
 def test_that_a_linear_with_a_batch_norm_is_trained_as_the_device_will_have_it(engine):
     plain = project("wide_networks.py:tabular", "a8w4", **CALIBRATED)
     before = sqnr(engine, plain)
@@ -128,6 +130,7 @@ def test_that_training_stops_early_where_nothing_gets_better(engine):
     assert len(found(engine, plain, **options).epochs) == 3
 
 
+@pytest.mark.slow
 def test_that_a_program_of_one_sample_trains_one_by_one(engine):
     options = {"optimizer": "adamw", "loss": "kl"}
     for model in ("sideways", "normed"):
@@ -136,6 +139,7 @@ def test_that_a_program_of_one_sample_trains_one_by_one(engine):
         assert found(engine, plain, **options).one_by_one == (model == "sideways")
 
 
+@pytest.mark.slow
 def test_that_training_starts_from_improved_weights(engine):
     made = edits.set_improver(
         project("uneven", "a8w8-per-tensor", **CALIBRATED), "equalize", on=True

@@ -96,8 +96,8 @@ RESULT_PANELS: dict[StageId, PanelId] = {
     "run": "simulator", "package": "cost",
 }  # fmt: skip
 STUDY_PANELS: dict[StudyId, PanelId] = {
-    "sensitivity": "sensitivity", "search": "search", "sweep": "sweep", "matrix": "sweep",
-    "placement": "sweep", "budget": "memory", "sample": "sample", "training": "training",
+    "sensitivity": "sensitivity", "search": "search", "sweep": "devices", "matrix": "devices",
+    "placement": "devices", "budget": "memory", "sample": "sample", "training": "training",
     "runner": "simulator", "blame": "problems",
 }  # fmt: skip
 

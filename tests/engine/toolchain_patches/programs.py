@@ -6,6 +6,7 @@ import contextlib
 import io
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
 from executorch.backends.arm.quantizer import (
@@ -23,7 +24,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container, Iterable
 
 U55, U85 = "ethos-u55-128", "ethos-u85-256"
 
@@ -143,6 +144,13 @@ CASES: dict[str, Case] = {
     "U-Net": (Skips, IMAGE, U55, _a8),
     "LSTM": (Recurrent, STEPS, U85, _a8),
 }
+# One small program each for 8 bits and for several delegates; the rest in .ci/test --all.
+QUICK = ("a8w8", "two delegates")
+
+
+def marked(cases: Iterable[str], quick: Container[str] = QUICK) -> list[Any]:
+    """Return the names of cases as parameters, slow where they are not among the quick ones."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in cases]
 
 
 def prepared(name: str, samples: int = 2) -> tuple[Any, tuple[torch.Tensor, ...]]:

@@ -41,7 +41,7 @@ def assert_same_state(one: Any, other: Any) -> None:
         assert torch.equal(value, other.state_dict()[name]), name
 
 
-@pytest.mark.parametrize("case", programs.CASES)
+@pytest.mark.parametrize("case", programs.marked(programs.CASES))
 def test_that_frozen_weight_observers_end_in_the_stock_state(case: str) -> None:
     stock, data = calibrated(case)
     module, _ = programs.prepared(case, samples=4)
@@ -52,7 +52,7 @@ def test_that_frozen_weight_observers_end_in_the_stock_state(case: str) -> None:
     assert_same_state(module, stock)
 
 
-@pytest.mark.parametrize("case", programs.CASES)
+@pytest.mark.parametrize("case", programs.marked(programs.CASES))
 def test_that_quick_calibration_ends_in_the_stock_state(case: str) -> None:
     stock, data = calibrated(case)
     module, _ = programs.prepared(case, samples=4)
@@ -97,7 +97,7 @@ def test_that_weight_observers_work_again_after_the_block() -> None:
     assert all(each.min_val.numel() > 0 for each in weight_observers(module).values())
 
 
-@pytest.mark.parametrize("case", ["a8w8", "a16w8", "mixed", "a8w8 attention"])
+@pytest.mark.parametrize("case", programs.marked(["a8w8", "a16w8", "mixed", "a8w8 attention"]))
 def test_that_remembered_ranges_convert_to_the_same_module(case: str) -> None:
     stock, data = calibrated(case)
     expected = convert_pt2e(stock)

@@ -29,15 +29,17 @@ pytestmark = [
 ]
 
 TARGETS = [
-    ("ethos-u55-64", "Shared_Sram"),
-    ("ethos-u55-128", "Shared_Sram"),
+    pytest.param("ethos-u55-64", "Shared_Sram", marks=pytest.mark.slow),
+    pytest.param("ethos-u55-128", "Shared_Sram", marks=pytest.mark.slow),
     ("ethos-u55-128", "Sram_Only"),
-    ("ethos-u55-256", "Sram_Only"),
+    pytest.param("ethos-u55-256", "Sram_Only", marks=pytest.mark.slow),
     ("ethos-u65-256", "Shared_Sram"),
 ]
 
 
-@pytest.fixture(scope="module", params=["a8w8", "two delegates"])
+@pytest.fixture(
+    scope="module", params=programs.marked(["a8w8", "two delegates"], {"two delegates"})
+)
 def hot(request: pytest.FixtureRequest) -> tuple[Any, Any, list[bytes]]:
     program = programs.exported(request.param)
     with applied(), capture_tosa() as tosa:

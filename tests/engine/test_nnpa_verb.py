@@ -1,4 +1,4 @@
-"""``workbench nnpa`` as a user runs it."""
+"""``workbench nnpa`` with the engine's arithmetic."""
 
 import json
 
@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from workbench.cli import main
+
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("arithmetic_in_process")]
 
 
 @pytest.fixture
