@@ -237,6 +237,8 @@ class Workbench(QObject):
 
     def _plan(self) -> None:
         if self.document.project is not None:
+            # The files or the simulators may be others than those of the last plan.
+            self.runner.forget_plan()
             self.planner.request(self.document.project, self.document.folder)
 
     def _look_up(self) -> None:

@@ -207,6 +207,10 @@ class Runner(QObject):
         self._planned = planned
         self.plan_changed.emit()
 
+    def forget_plan(self) -> None:
+        """Let engines plan for jobs until the next plan is there: the last one may be outdated."""
+        self._planned = None
+
     @property
     def planned(self) -> Planned | None:
         """The newest plan."""
