@@ -22,6 +22,14 @@ def own_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("QUANTIZATION_WORKBENCH_CONFIG", str(tmp_path / "own" / "config"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def simulator_memo(tmp_path_factory):
+    """Let the double of a simulator compute outputs of the same program and inputs once."""
+    os.environ["FVP_DOUBLE_MEMO"] = str(tmp_path_factory.mktemp("double"))
+    yield
+    del os.environ["FVP_DOUBLE_MEMO"]
+
+
 class ExpectedNotices:
     """Notices a test has looked at; what it has not looked at fails it."""
 
@@ -75,7 +83,12 @@ def no_dangling_qt(request):
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     running = [type(t).__name__ for t in started if _is_running(t)]
     assert not running, f"threads still running: {running}"
-    shown = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
+    windows = QApplication.topLevelWidgets()
+    shown = [w for w in windows if w.isVisible()]
+    # Plots have menus without a parent; each that stays makes every later test slower.
+    for window in windows:
+        window.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert not shown, f"windows still open: {shown}"
 
 

@@ -20,9 +20,14 @@ def has_screen() -> bool:
 def main(arguments: list[str] | None = None) -> int:
     """Open the window; return the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
+    if given == ["--version"]:
+        from workbench.installation import version
+
+        sys.stdout.write(f"quantization-workbench {version()}\n")
+        return 0
     projects = [word for word in given if not word.startswith("-")]
     if len(projects) != len(given) or len(projects) > 1:
-        sys.stderr.write("Usage: quantization-workbench [PROJECT.qwb | PROGRAM.pte]\n")
+        sys.stderr.write("Usage: quantization-workbench [--version] [PROJECT.qwb | PROGRAM.pte]\n")
         return 0 if given in (["-h"], ["--help"]) else 2
     if not has_screen():
         file = projects[0] if projects else "PROJECT"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.conftest import wait_gone
 from workbench.pipeline.plan import plan
-from workbench.protocol import JobFinished, LogLine, StageFinished, StageStarted
+from workbench.protocol import JobFinished, LogLine, Ready, StageFinished, StageStarted
 
 pytestmark = pytest.mark.e2e
 
@@ -29,27 +29,34 @@ def at(stage, action):
     return on_event
 
 
-def test_that_killing_an_engine_in_any_stage_loses_nothing_that_was_finished(lane):
-    for number, stage in enumerate(STAGES):
+SOME = ["calibrate", "lower"]
+EVERY = [SOME, pytest.param(STAGES, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("stages", EVERY, ids=["some", "every"])
+def test_that_killing_an_engine_in_any_stage_loses_nothing_that_was_finished(lane, stages):
+    for stage in stages:
+        before = STAGES[: STAGES.index(stage)]
         end = lane.run("package", at(stage, lambda e: os.kill(e.pid, signal.SIGKILL)))
         assert not end.expected
         assert end.sentence == f"The engine was killed by signal 9 (SIGKILL) while running {stage}."
         finished = [e.stage for e in lane.kinds(StageFinished)]
-        assert finished == STAGES[:number]
+        assert finished == before
         states = {s.id: s.state for s in plan(lane.project, lane.path.parent, lane.cache).stages}
-        assert [s for s in STAGES if states[s] == "cached"] == STAGES[:number]
+        assert [s for s in STAGES if states[s] == "cached"] == before
     lane.run("package")
     assert lane.kinds(JobFinished)[0].outcome == "done"
     assert [e.stage for e in lane.kinds(StageFinished)] == STAGES
 
 
-def test_that_every_stage_can_be_cancelled_within_two_seconds(lane):
-    for stage in STAGES:
+@pytest.mark.parametrize("stages", EVERY, ids=["some", "every"])
+def test_that_every_stage_can_be_cancelled_within_two_seconds(lane, stages):
+    for stage in stages:
         asked = []
 
         def cancel(engine, asked=asked):
             asked.append(time.monotonic())
-            engine.cancel()
+            engine.cancel("e2e")
 
         end = lane.run("package", at(stage, cancel))
         outcomes = [e.outcome for e in lane.kinds(JobFinished)]
@@ -124,3 +131,12 @@ def test_that_ctrl_c_exits_130_and_leaves_no_process(lane, tmp_path):
     assert process.returncode == 130
     assert "Cancelled" in rest
     assert "Traceback" not in rest
+
+
+def test_that_a_job_and_its_cancel_that_are_sent_together_end_cancelled(lane):
+    def cancel_at_once(engine, event):
+        if isinstance(event, Ready):
+            engine.cancel("e2e")
+
+    lane.run("package", cancel_at_once)
+    assert [e.outcome for e in lane.kinds(JobFinished)] == ["cancelled"]

@@ -1,5 +1,12 @@
-"""Projects run as a user runs them: through the command line, with a real engine."""
+"""Projects run as a user runs them: through the command line, with a real engine.
 
+A verb runs in the test's process, and its engine is a fork of a server that has imported the
+toolchain once. One run is a process of its own with a fresh engine: the first of ``digits``.
+"""
+
+import contextlib
+import functools
+import io
 import json
 import os
 import shutil
@@ -7,8 +14,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pytest
+
+from workbench.cli import jobs, main
+from workbench.engine_process import EngineProcess
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "resources" / "samples"
@@ -52,6 +63,24 @@ class Workbench:
         }
 
     def __call__(self, *arguments: object) -> Outcome:
+        """Run a verb in this process, with a warm engine."""
+        out, err = io.StringIO(), io.StringIO()
+        warm = functools.partial(EngineProcess, warm=True)
+        with (
+            mock.patch.dict(os.environ, self.environment),
+            mock.patch.object(jobs, "EngineProcess", warm),
+            contextlib.chdir(self.folder),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            try:
+                code = main([str(word) for word in arguments])
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+        return Outcome(code, out.getvalue(), err.getvalue())
+
+    def process(self, *arguments: object) -> Outcome:
+        """Run a verb in a process of its own, with a fresh engine."""
         command = [sys.executable, "-m", "workbench", *map(str, arguments)]
         done = subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
@@ -89,7 +118,7 @@ def digits(tmp_path_factory):
     shutil.copytree(SAMPLES / "digits", folder / "digits")
     workbench = Workbench(folder)
     path = folder / "digits" / "digits.qwb"
-    outcome = workbench("run", path, "--out", folder / "dist", "--trust", "--json")
+    outcome = workbench.process("run", path, "--out", folder / "dist", "--trust", "--json")
     assert outcome.code == 0, outcome.err
     return workbench, path, outcome
 
@@ -101,3 +130,20 @@ def engine(tmp_path):
     made = Engine(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def arithmetic_in_process(tmp_path, monkeypatch):
+    """Let the verbs that compute on arrays do it in this process, without a fresh torch."""
+    from workbench.cli import formats, nnpa
+    from workbench.engine import array_jobs
+
+    work = {"formats": array_jobs.answer_formats, "nnpa": array_jobs.answer_nnpa}
+    answer = tmp_path / "answer.json"
+
+    def ask(name, arguments):
+        work[name](arguments, answer)
+        return json.loads(answer.read_text())
+
+    monkeypatch.setattr(formats, "ask", ask)
+    monkeypatch.setattr(nnpa, "ask", ask)

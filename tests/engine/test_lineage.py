@@ -37,6 +37,9 @@ def sample(digits):
     )
 
 
+WHICH = ["sample", pytest.param("mobilenet", marks=pytest.mark.slow)]
+
+
 def calls(lineage, level, *parts):
     return [
         node
@@ -45,7 +48,7 @@ def calls(lineage, level, *parts):
     ]
 
 
-@pytest.mark.parametrize("which", ["sample", "mobilenet"])
+@pytest.mark.parametrize("which", WHICH)
 @pytest.mark.parametrize("level", ["prepared", "quantized", "edge"])
 def test_that_every_convolution_is_found_once_at_every_level(which, level, request):
     made = request.getfixturevalue(which)
@@ -65,7 +68,7 @@ def test_that_every_convolution_is_found_once_at_every_level(which, level, reque
         )
 
 
-@pytest.mark.parametrize("which", ["sample", "mobilenet"])
+@pytest.mark.parametrize("which", WHICH)
 def test_that_every_operation_of_the_device_has_an_origin(which, request):
     made = request.getfixturevalue(which)
     lineage = made[0] if which == "sample" else made

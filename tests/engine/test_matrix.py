@@ -50,6 +50,7 @@ def test_that_every_cell_is_verified_or_says_why_not(engine):
         assert cell.max_lsb <= 2
 
 
+@pytest.mark.slow
 def test_that_weights_are_trained_for_a_cell_and_the_program_is_verified(engine):
     cells = matrix(
         engine, project("uneven", **CALIBRATED), targets=["ethos-u55-128"],

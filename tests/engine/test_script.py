@@ -141,16 +141,17 @@ def caches_handed_on(folder):
     [
         own_observers_and_integer_io,
         program_and_arrays,
-        pictures_and_own_ini,
-        condition,
-        rules_for_nodes,
-        plugin,
-        cmsis_nn,
-        caches_in_buffers,
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in (
+                pictures_and_own_ini, condition, rules_for_nodes, plugin, cmsis_nn,
+                caches_in_buffers,
+            )
+        ),
         # It takes half a minute.
         pytest.param(caches_handed_on, marks=pytest.mark.benchmark),
     ],
-)
+)  # fmt: skip
 def test_that_the_script_makes_the_same_bytes(engine, made):
     wanted = made(engine.folder)
     assert engine.run(wanted, "lower", "evaluate") == "done", engine.failure

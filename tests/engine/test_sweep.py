@@ -55,6 +55,7 @@ def test_that_a_second_sweep_estimates_nothing_anew(swept):
     assert again.document["points"] == points
 
 
+@pytest.mark.slow
 def test_that_a_dask_cluster_gives_the_same_figures(swept):
     distributed = pytest.importorskip("distributed")
     workbench, path, points = swept
@@ -86,6 +87,7 @@ def test_that_no_scheduler_is_a_sentence(digits):
     assert "no Dask scheduler at tcp://127.0.0.1:9" in done.err
 
 
+@pytest.mark.slow
 def test_that_points_of_an_own_ini_equal_lowering_with_it(swept, tmp_path):
     workbench, path, _ = swept
     moved = tmp_path / "moved"

@@ -7,8 +7,6 @@ import gzip
 import json
 from pathlib import Path
 
-from workbench.pte import npu_commands, program, vela_stream
-
 
 class Trace:
     """What ``--pmu-trace`` writes; the file stands in the folder the simulator was started in."""
@@ -18,17 +16,17 @@ class Trace:
         self.path = Path.cwd() / name if name and fail != "no-trace" else None
         self.cut, self.events, self.now = fail == "cut-trace", [], 0
 
-    def add(self, data, cycles):
+    def add(self, found, cycles):
+        """Record one invocation of the only delegate of a program; see ``fvp.facts``."""
         if self.path is None:
             return
-        (delegate,) = program.decode(data).methods[0].delegates
-        stream = npu_commands.decode(vela_stream.blocks(delegate.data)["cmd_data"].data)
-        weight = sum(range(1, len(stream.operations) + 1))
+        operations = found["operations"]
+        weight = sum(range(1, len(operations) + 1))
         self.tell("active", 1)
-        for number, operation in enumerate(stream.operations):
-            self.tell("qread", operation.offset // 4)
+        for number, offset in enumerate(operations):
+            self.tell("qread", offset // 4)
             self.now += round(cycles * (number + 1) / weight)
-        self.tell("qread", stream.commands[-1].offset // 4 + 1)
+        self.tell("qread", found["last_command"] // 4 + 1)
         self.tell("active", 0)
         self.write()
 

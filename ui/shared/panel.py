@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QPaintEvent, QShowEvent
@@ -27,8 +27,14 @@ from ui.state.selection import Selected, Selection
 from ui.state.session import Session
 from ui.state.settings import Settings
 from workbench.errors import WorkbenchError
+from workbench.ids import StageId
 from workbench.project.frozen import Frozen
 
+PanelId = Literal[
+    "modules", "rules", "graph", "ranges", "formats", "accuracy", "sample", "cost", "timeline",
+    "memory", "devices", "simulator", "sensitivity", "search", "weight_transforms", "training",
+    "runs", "inspector", "jobs", "log", "problems",
+]  # fmt: skip
 Result = TypeVar("Result", bound=Frozen)
 NOTES_MS = 60
 # Panels render results one after another, because all at once would delay a frame.
@@ -54,40 +60,32 @@ class PanelContext:
     log: LogModel
     jobs: JobTableModel
     problems: ProblemListModel
-    _loaded: dict[str, tuple[Path, Frozen]] = field(default_factory=dict)
 
     @property
     def theme(self) -> Theme:
         """The present theme."""
         return self.appearance.theme
 
-    def result(self, stage_id: str) -> Path | None:
+    def result(self, stage_id: StageId) -> Path | None:
         """Return the folder of a stage's current result; None if there is none."""
         return self.session.result(stage_id)
 
-    def run_to(self, stage_id: str) -> None:
+    def run_to(self, stage_id: StageId) -> None:
         """Run all stages up to a stage."""
         project = self.document.project
         if project is not None:
             done = {view.id for view in self.session.stages() if view.state == "cached"}
             self.runner.run_until(project, self.document.folder, [stage_id], done)
 
-    def load(self, kind: type[Result], stage_id: str) -> Result | None:
+    def load(self, kind: type[Result], stage_id: StageId) -> Result | None:
         """Return a stage's current result; None if there is none or it cannot be read."""
         folder = self.session.result(stage_id)
         if folder is None:
             return None
-        known = self._loaded.get(stage_id)
-        if known is not None and known[0] == folder and isinstance(known[1], kind):
-            return known[1]
-        from workbench.results import load_result
-
         try:
-            loaded = load_result(kind, folder)
+            return self.session.parsed.load(kind, folder)
         except WorkbenchError:
             return None
-        self._loaded[stage_id] = (folder, loaded)
-        return loaded
 
 
 class Panel(QWidget):
@@ -97,7 +95,7 @@ class Panel(QWidget):
     and ``set_theme``. Renders are coalesced, and skipped while the panel is hidden.
     """
 
-    panel_id: ClassVar[str] = ""
+    panel_id: ClassVar[PanelId | Literal[""]] = ""
 
     def __init__(self, context: PanelContext, parent: QWidget | None = None) -> None:
         super().__init__(parent)

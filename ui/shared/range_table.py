@@ -394,6 +394,7 @@ def _damaged() -> WorkbenchError:
         "The stored ranges are damaged.",
         "Run Calibrate again.",
         Place(kind="file", id=ARRAYS_FILE),
+        code="ranges-damaged",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
@@ -13,6 +13,7 @@ from ui.shared.panel import Panel
 from ui.state.selection import Selected
 from ui.state.session import Session, StageView
 from workbench.errors import WorkbenchError
+from workbench.ids import StageId
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project.frozen import Frozen
 
@@ -62,7 +63,7 @@ class StageNote(QWidget):
         super().__init__(parent)
         self._empty = empty
         self._absent = ""
-        self._stage = ""
+        self._stage: StageId | Literal[""] = ""
         self._session: Session | None = None
         self.label = QLabel(empty, self)
         self.label.setObjectName("Hint")
@@ -82,13 +83,13 @@ class StageNote(QWidget):
         layout.addLayout(row)
         layout.addStretch(1)
 
-    def follow(self, session: Session, stage: str) -> None:
+    def follow(self, session: Session, stage: StageId) -> None:
         """Show the state of a stage, and update it."""
         self._session, self._stage = session, stage
         session.stage_changed.connect(self._on_stage_changed)
         self.render_stage(session.stage(stage))
 
-    def _on_stage_changed(self, stage: str) -> None:
+    def _on_stage_changed(self, stage: StageId) -> None:
         if self._session is not None and stage == self._stage:
             self.render_stage(self._session.stage(stage))
 
@@ -194,11 +195,10 @@ class ResultPanel(Panel):
     Results are read and plots are created only while the panel is visible.
     """
 
-    frames: dict[str, StageFrame]
+    frames: dict[StageId, StageFrame]
 
     def build(self) -> None:
         self.frames = {}
-        self._read: dict[str, tuple[Path, Frozen]] = {}
         self.build_frames()
         for frame in self.frames.values():
             frame.note.run_asked.connect(self.context.run_to)
@@ -208,11 +208,11 @@ class ResultPanel(Panel):
     def build_frames(self) -> None:
         """Create and arrange the frames."""
 
-    def has(self, stage: str) -> bool:
+    def has(self, stage: StageId) -> bool:
         """Return whether the content of a frame exists."""
         return self.frames[stage].is_made
 
-    def show_frame(self, stage: str, shown: Shown[Result] | None) -> None:
+    def show_frame(self, stage: StageId, shown: Shown[Result] | None) -> None:
         """Create and show a frame's content, or its note."""
         frame = self.frames[stage]
         if shown is not None and not frame.is_made:
@@ -234,24 +234,18 @@ class ResultPanel(Panel):
         self.show_results()
         self.render_selection(self.context.selection.value)
 
-    def read(self, kind: type[Result], stage: str) -> Shown[Result] | None:
+    def read(self, kind: type[Result], stage: StageId) -> Shown[Result] | None:
         """Return a stage's current result, else the outdated one, else None."""
         current = self.context.session.result(stage)
         folder = current or self.context.session.former(stage)
         if folder is None:
             return None
-        kept = self._read.get(stage)
-        if kept is not None and kept[0] == folder and isinstance(kept[1], kind):
-            return Shown(kept[1], folder, current=current is not None)
-        from workbench.results import load_result
-
         try:
-            value = load_result(kind, folder)
+            value = self.context.session.parsed.load(kind, folder)
         except WorkbenchError as error:
             if current is not None:
                 self.context.notices.error(error)
             return None
-        self._read[stage] = (folder, value)
         return Shown(value, folder, current=current is not None)
 
     def read_program(self) -> Shown[LowerResult] | None:
@@ -264,12 +258,12 @@ class ResultPanel(Panel):
         self._show_stage("lower")
         return None if is_elsewhere else shown
 
-    def _show_stage(self, stage: str) -> None:
+    def _show_stage(self, stage: StageId) -> None:
         view = self.context.session.stage(stage)
         self.frames[stage].note.render_stage(view)
         self.frames[stage].banner.render_stage(view)
 
-    def _on_stage_changed(self, stage: str) -> None:
+    def _on_stage_changed(self, stage: StageId) -> None:
         if stage in self.frames and self.isVisible():
             self._show_stage(stage)
 

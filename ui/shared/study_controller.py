@@ -12,6 +12,7 @@ from ui.state.document import Document
 from ui.state.jobs import Job
 from ui.state.runner import Runner
 from workbench.errors import WorkbenchError
+from workbench.ids import StudyId
 from workbench.pipeline.cache import Cache
 from workbench.project.frozen import Frozen
 from workbench.project.model import Project
@@ -34,7 +35,7 @@ class StudyController(QObject, Generic[Found]):
     changed = Signal()
 
     def __init__(
-        self, study: str, kind: type[Found], document: Document, runner: Runner, cache: Cache,
+        self, study: StudyId, kind: type[Found], document: Document, runner: Runner, cache: Cache,
         parent: QObject,
     ) -> None:  # fmt: skip
         super().__init__(parent)
@@ -49,6 +50,7 @@ class StudyController(QObject, Generic[Found]):
         self.is_current = False
         runner.received.connect(self._on_event)
         runner.job_changed.connect(self._on_job_changed)
+        runner.plan_changed.connect(self.changed)
         document.opened.connect(self._forget)
 
     @property
@@ -67,8 +69,13 @@ class StudyController(QObject, Generic[Found]):
         project = self._document.project
         if project is None:
             return
+        folder = self._document.folder
+        planned = self._runner.plan_of(project, folder)
+        if planned is None:
+            self.is_current = False
+            return
         try:
-            key = study_key(self._study, project, self._document.folder, self._cache, self.options)
+            key = study_key(self._study, project, folder, self._cache, self.options, planned)
         except WorkbenchError:
             self.is_current = False
             return

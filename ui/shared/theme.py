@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QRectF, Qt
 from PySide6.QtGui import QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
+from workbench.installation import resources
 from workbench.project.rules import ON_CPU
 
-STYLESHEET = Path(__file__).parents[2] / "resources" / "style.qss"
+STYLESHEET = resources() / "style.qss"
 
 # Okabe and Ito's palette for colour-blind readers (2008), darkened or lightened per theme.
 _PRECISION_DARK = {
@@ -105,7 +105,7 @@ LIGHT = Theme(
 THEMES = (DARK, LIGHT)
 
 
-ICONS = Path(__file__).parents[2] / "resources" / "icons"
+ICONS = resources() / "icons"
 SIZE_PX = 16
 _SCALES = (1, 2, 3)
 

@@ -67,7 +67,13 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("theme", "&View", "Toggle &dark theme", "Ctrl+Shift+L", "moon"),
     ActionRow("default_layout", "&View", "&Reset layout"),
     ActionRow("save_layout", "&View", "&Save layout\u2026"),
+    ActionRow("help", "&Help", "&Help for this panel", "F1", "question"),
+    ActionRow("guide", "&Help", "&Guide"),
+    ActionRow("shortcuts", "&Help", "&Keyboard shortcuts"),
+    ActionRow("glossary", "&Help", "G&lossary"),
+    ActionRow(LINE, "&Help"),
     ActionRow("doctor", "&Help", "&System check\u2026"),
+    ActionRow("about", "&Help", "&About"),
 )
 
 

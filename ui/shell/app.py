@@ -22,6 +22,7 @@ from ui.shared.panel import PanelContext
 from ui.shared.problem_list import ProblemListModel
 from ui.shell.checking import Checker
 from ui.shell.file_controller import FileController
+from ui.shell.help_controller import HelpController
 from ui.shell.main_window import LAST, NAME, MainWindow, Navigation, WindowController
 from ui.shell.mase_controller import MaseController
 from ui.shell.run_controller import DeliverablesController, RejectedController, RunController
@@ -37,6 +38,7 @@ from ui.state.selection import Selection
 from ui.state.session import Planned, Planner, Session
 from ui.state.settings import Settings
 from workbench.errors import failure
+from workbench.logs import configure, log, log_event, log_file
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.stages import STAGES
 from workbench.project.model import Project
@@ -81,6 +83,8 @@ class Workbench(QObject):
         self.navigation = Navigation(self.context, self.window)
         self.checker = Checker(self.context, self)
         self.frame = WindowController(self.context, self.trust, self.window, self.files.open_path)
+        self.help = HelpController(self.context, self.window)
+        self.notices.help_asked.connect(self.help.show_place)
         self._warm = QTimer(self, interval=_WARM_UP_MS, singleShot=True)
         self._warm.timeout.connect(self._on_idle)
         self._wire_state()
@@ -107,6 +111,7 @@ class Workbench(QObject):
         self.window.may_close = True
         self.window.close()
         self.document.close()
+        self.context.model_index.stop()
         self.planner.stop()
         self.runner.stop()
         self.history.stop()
@@ -198,6 +203,11 @@ class Workbench(QObject):
             "default_layout": self.window.reset_layout,
             "save_layout": self.frame.ask_layout_name,
             "doctor": self.frame.show_doctor,
+            "help": self.help.show_for_focus,
+            "guide": self.help.show_contents,
+            "shortcuts": self.help.show_shortcuts,
+            "glossary": self.help.show_glossary,
+            "about": self.help.show_about,
         }
         for stage in STAGES:
             verbs[f"run_to_{stage.id}"] = partial(self.runs.run_to, stage.id)
@@ -227,11 +237,22 @@ class Workbench(QObject):
 
     def _plan(self) -> None:
         if self.document.project is not None:
+            # The files or the simulators may be others than those of the last plan.
+            self.runner.forget_plan()
             self.planner.request(self.document.project, self.document.folder)
+
+    def _look_up(self) -> None:
+        """Show what a job has left in the cache; its plan stays unless files have changed."""
+        planned = self.runner.planned
+        if planned is not None and planned.project is self.document.project:
+            self.planner.refresh(planned)
+        else:
+            self._plan()
 
     def _on_planned(self, planned: Planned) -> None:
         if planned.project is not self.document.project:
             return
+        self.runner.take_plan(planned)
         self.session.set_plan(planned.plan)
         self.checker.take_planned(planned)
         if self.settings.warm_engines and self.runner.engine_state("interactive") == "off":
@@ -243,6 +264,7 @@ class Workbench(QObject):
 
     def _on_event(self, event: Event) -> None:
         self.session.receive(event)
+        log_event(event)
         if isinstance(event, LogLine):
             self.context.log.add(event.level, event.text, event.stage)
 
@@ -257,7 +279,7 @@ class Workbench(QObject):
         elif not working:
             self._clock.stop()
         if job.over:
-            self._plan()
+            self._look_up()
 
     def _on_close_asked(self) -> None:
         running = self.runner.running
@@ -295,6 +317,7 @@ _SWITCH_S = 0.001
 
 def run(project: str | None) -> int:
     """Open the window, run until it is closed, and return the exit code."""
+    configure()
     application = QApplication([NAME])
     application.setApplicationName("quantization-workbench")
     application.setApplicationDisplayName(NAME)
@@ -327,9 +350,11 @@ def _on_exception(
     """Report an unhandled exception to the user once, with the details for a bug report."""
     details = "".join(traceback.format_exception(kind, error, trace))
     sys.stderr.write(details)
+    log.critical("Unexpected error in the window.\n%s", details)
     problem = failure(
         "Unexpected error in the window.",
-        "The project is unchanged. Save it, and report this error with its details.",
+        f"The project is unchanged. Save it, and report this error with the log: {log_file()}",
         details=details,
+        code="window-failed",
     )
     workbench.notices.error(problem)

@@ -19,6 +19,7 @@ from ui.shared.problem_list import (
 from ui.state.session import Planned
 from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.ids import StageId
 from workbench.pipeline.resolution import lost_ranges, whole_refusals
 from workbench.pipeline.stages import STAGES_BY_ID
 
@@ -106,6 +107,6 @@ class Checker(QObject):
             hint = "See Memory for the allocation and for the cost of less SRAM."
             yield Problem("error", boards.sentence(found), hint, where, "Board")
 
-    def _on_stage_changed(self, stage_id: str) -> None:
+    def _on_stage_changed(self, stage_id: StageId) -> None:
         if self._context.session.stage(stage_id).state in {"failed", "stale", "cached", "blocked"}:
             self._soon.start()

@@ -25,11 +25,12 @@ from ui.state.project_files import ProjectInUseError, Recovery, left_behind
 from ui.state.relocate import relative_to
 from ui.state.settings import Settings
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.installation import resources
 from workbench.project import edits
 from workbench.project.model import PROJECT_SUFFIX, Project
 from workbench.project.sources import ARRAY_SUFFIXES, TEXT_SUFFIX
 
-SAMPLE = Path(__file__).parents[2] / "resources" / "samples" / "digits" / "digits.qwb"
+SAMPLE = resources() / "samples" / "digits" / "digits.qwb"
 FILTER = f"Projects (*{PROJECT_SUFFIX})"
 _PROGRAMS = " ".join(f"*{suffix}" for suffix in PROGRAM_SUFFIXES)
 OPEN_FILTERS = (
@@ -174,7 +175,9 @@ class FileController(QObject):
                 "(.npz, .npy, .pt, .txt, a folder)."
             )
             where = Place(kind="file", id=str(path))
-            self._notices.error(failure(f"{path.name} cannot be opened.", hint, where))
+            self._notices.error(
+                failure(f"{path.name} cannot be opened.", hint, where, code="file-not-supported")
+            )
 
     def offer_left_behind(self) -> None:
         """Offer to recover unsaved projects of windows that ended."""
@@ -276,7 +279,7 @@ def _unopened(path: Path, error: WorkbenchError) -> WorkbenchError:
         is_field = info.where is not None and info.where.kind == "option"
         place = f"{info.where.id}: " if is_field and info.where is not None else ""
         lines.append(f"{place}{info.message} {info.hint}".strip())
-    return failure(f"{path.name} cannot be opened.", "\n".join(lines))
+    return failure(f"{path.name} cannot be opened.", "\n".join(lines), code="file-not-opened")
 
 
 class WelcomePage(QWidget):

@@ -27,7 +27,7 @@ from PySide6.QtWidgets import (
     QToolBar,
 )
 
-from ui.shared.panel import Panel, PanelContext
+from ui.shared.panel import Panel, PanelContext, PanelId
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette, Entry
 from ui.shell.dock import Dock, arrange
@@ -144,7 +144,7 @@ class MainWindow(QMainWindow):
             dock.setFloating(False)
         self.apply_layout(self._initial)
 
-    def reveal(self, panel_id: str) -> Panel | None:
+    def reveal(self, panel_id: PanelId) -> Panel | None:
         """Bring a panel to the front and return it; None if there is no such panel."""
         dock = self.docks.get(panel_id)
         if dock is None:

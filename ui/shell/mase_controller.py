@@ -77,7 +77,11 @@ class MaseController(QObject):
         except OSError as error:
             where = Place(kind="file", id=str(path))
             self._notices.error(
-                failure(f"The file cannot be written: {error.strerror}.", where=where)
+                failure(
+                    f"The file cannot be written: {error.strerror}.",
+                    where=where,
+                    code="file-not-writable",
+                )
             )
         else:
             self._notices.success(f"Rules exported to {path.name}.", "")

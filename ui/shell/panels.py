@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Literal
 
-from ui.shared.panel import Panel
+from ui.shared.panel import Panel, PanelId
 
 Area = Literal["left", "center", "right", "bottom"]
 
@@ -18,7 +18,7 @@ Area = Literal["left", "center", "right", "bottom"]
 class PanelRow:
     """A panel: its id, title, initial area and class (``module:Class``)."""
 
-    id: str
+    id: PanelId
     title: str
     area: Area
     entry: str

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QAction,
     QColor,
     QFont,
     QFontMetricsF,
@@ -31,6 +33,7 @@ from ui.shared.target_form import BoardBox, TargetForm
 from ui.shared.theme import Theme, icon
 from ui.state.jobs import duration
 from ui.state.session import StageView
+from workbench.ids import StageId
 from workbench.pipeline.stages import STAGES
 from workbench.project.model import Project
 
@@ -228,7 +231,7 @@ class PipelineBar(QWidget):
     def __init__(self, theme: Callable[[], Theme], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._buttons: dict[str, StageButton] = {}
+        self._buttons: dict[StageId, StageButton] = {}
         self._build()
 
     def render_stages(self, stages: Sequence[StageView], *, working: bool) -> None:
@@ -255,7 +258,7 @@ class PipelineBar(QWidget):
         self.cancel.setIcon(icon("stop", theme.bad))
         self.update()
 
-    def button(self, stage_id: str) -> StageButton:
+    def button(self, stage_id: StageId) -> StageButton:
         """Return the button of a stage."""
         return self._buttons[stage_id]
 
@@ -299,7 +302,7 @@ class PipelineBar(QWidget):
         self.run.setAccessibleName("Run to a stage")
         self.run.setToolTip("Run a stage and all stages it needs that are not up to date")
         menu = QMenu(self.run)
-        self._run_actions = {}
+        self._run_actions: dict[StageId, QAction] = {}
         for stage in STAGES:
             action = menu.addAction(f"Run to {stage.title}")
             action.triggered.connect(partial(self._on_run_triggered, stage.id))
@@ -312,10 +315,10 @@ class PipelineBar(QWidget):
         self.cancel.setEnabled(False)
         self.cancel.clicked.connect(self.cancel_asked)
 
-    def _on_run_triggered(self, stage_id: str) -> None:
+    def _on_run_triggered(self, stage_id: StageId | Literal[""]) -> None:
         self.run_asked.emit(stage_id)
 
-    def _on_stage_clicked(self, stage_id: str) -> None:
+    def _on_stage_clicked(self, stage_id: StageId) -> None:
         if self._buttons[stage_id].view.state == "cached":
             self.result_asked.emit(stage_id)
         else:

@@ -6,17 +6,19 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from PySide6.QtCore import QObject, Qt, QTimer, QUrl
 from PySide6.QtGui import QAction, QDesktopServices
 from PySide6.QtWidgets import QCheckBox, QFileDialog
 
-from ui.shared.panel import PanelContext
+from ui.shared.panel import PanelContext, PanelId
 from ui.shared.study_controller import StudyController
 from ui.shell.main_window import MainWindow
 from ui.state.jobs import Job, duration, goal
 from ui.state.notices import Action
 from workbench.errors import ErrorInfo, TrustRequiredError, WorkbenchError, failure
+from workbench.ids import StageId, StudyId
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import edits
 from workbench.project.model import Project
@@ -25,8 +27,8 @@ from workbench.protocol import EngineExit, Event, StageFailed
 from workbench.studies.documents import Blame, Culprit
 from workbench.targets import target_of
 
-GOAL = "evaluate"
-_TIP = "Evaluate and compile automatically after every edit"
+GOAL: StageId = "evaluate"
+_TIP = "Refresh the figures after every edit, without being asked"
 
 
 class LiveMode(QObject):
@@ -86,12 +88,17 @@ class LiveMode(QObject):
             self._context.runner.cancel(self._job)
 
 
-EVERYTHING = ("evaluate", "verify", "package")
+EVERYTHING: tuple[StageId, ...] = ("evaluate", "verify", "package")
 NOTABLE_S = 10.0
-RESULT_PANELS = {
+RESULT_PANELS: dict[StageId, PanelId] = {
     "export": "graph", "prepare": "graph", "convert": "graph", "import_model": "modules",
     "calibrate": "ranges", "evaluate": "accuracy", "verify": "accuracy", "lower": "cost",
     "run": "simulator", "package": "cost",
+}  # fmt: skip
+STUDY_PANELS: dict[StudyId, PanelId] = {
+    "sensitivity": "sensitivity", "search": "search", "sweep": "devices", "matrix": "devices",
+    "placement": "devices", "budget": "memory", "sample": "sample", "training": "training",
+    "runner": "simulator", "blame": "problems",
 }  # fmt: skip
 
 
@@ -109,7 +116,7 @@ class RunController(QObject):
         runner.job_changed.connect(self._on_job_changed)
         runner.received.connect(self._on_event)
 
-    def run_to(self, stage_id: str) -> None:
+    def run_to(self, stage_id: StageId | Literal[""]) -> None:
         """Run all stages up to ``stage_id``; "" runs all stages."""
         document, session = self._context.document, self._context.session
         project = document.project
@@ -126,7 +133,11 @@ class RunController(QObject):
         if blocked:
             view = views[blocked[0]]
             self._context.notices.error(
-                failure(f"{view.title} cannot run: {view.reason}", "See Problems for details.")
+                failure(
+                    f"{view.title} cannot run: {view.reason}",
+                    "See Problems for details.",
+                    code="stage-blocked",
+                )
             )
             return
         done = {view.id for view in session.stages() if view.state == "cached"}
@@ -140,7 +151,7 @@ class RunController(QObject):
         """Cancel all jobs."""
         self._context.runner.cancel()
 
-    def show_result(self, stage_id: str) -> None:
+    def show_result(self, stage_id: StageId) -> None:
         """Show the panel with the result of a stage."""
         panel = self._window.reveal(RESULT_PANELS[stage_id])
         if (show := getattr(panel, "show_level", None)) is not None:
@@ -148,7 +159,7 @@ class RunController(QObject):
 
     def _show_work(self, job: Job) -> None:
         if job.study:
-            self._window.reveal(job.study)
+            self._window.reveal(STUDY_PANELS[job.study])
         else:
             self.show_result(job.until)
 
@@ -189,6 +200,7 @@ class RunController(QObject):
             message=event.sentence,
             hint="The project and all finished results are kept. Run again to continue.",
             details=self._context.log.last_lines(40),
+            code="engine-ended",
         )
         self._context.notices.error(WorkbenchError([info]))
 
@@ -209,7 +221,7 @@ class DeliverablesController(QObject):
     """
 
     def __init__(
-        self, context: PanelContext, window: MainWindow, run_to: Callable[[str], None],
+        self, context: PanelContext, window: MainWindow, run_to: Callable[[StageId], None],
         show_program: Callable[[Path], None],
     ) -> None:  # fmt: skip
         super().__init__(window)
@@ -241,7 +253,9 @@ class DeliverablesController(QObject):
                 shutil.copyfile(folder / file.name, target / file.name)
         except OSError as error:
             message = f"The deliverables cannot be copied to {target}: {error.strerror or error}."
-            self._context.notices.error(failure(message, "Choose another folder."))
+            self._context.notices.error(
+                failure(message, "Choose another folder.", code="deliverables-not-writable")
+            )
             return
         self._context.notices.success(f"Exported {len(result.files)} files to {target}.")
 
@@ -289,7 +303,9 @@ class DeliverablesController(QObject):
             write_atomically(target, text.encode())
         except OSError as error:
             message = f"The report cannot be written: {error.strerror or error}."
-            self._context.notices.error(failure(message, "Choose another file."))
+            self._context.notices.error(
+                failure(message, "Choose another file.", code="file-not-writable")
+            )
             return
         except WorkbenchError as error:
             self._context.notices.error(error)

@@ -104,6 +104,11 @@ class Toast(QFrame):
             show = QPushButton("Show", self)
             show.clicked.connect(self._on_show_clicked)
             row.addWidget(show)
+            help_ = QPushButton("Help", self)
+            help_.setProperty("link", True)
+            help_.setToolTip("Open the page of the guide about this.")
+            help_.clicked.connect(lambda: self._notices.help_asked.emit(self.notice.where))
+            row.addWidget(help_)
         if self.notice.level == "error":
             copy = QPushButton("Copy details", self)
             copy.setProperty("link", True)

@@ -167,7 +167,9 @@ class Assigner(QObject):
         if project is None or not matches:
             return False
         if reason := refusal(project, kind, config):
-            self._notices.error(failure(f"{label_of(config)} cannot be used.", reason))
+            self._notices.error(
+                failure(f"{label_of(config)} cannot be used.", reason, code="config-not-supported")
+            )
             return False
         return self._document.apply(
             f"Set {_named(kind, matches)} to {label_of(config)}",

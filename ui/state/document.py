@@ -47,7 +47,11 @@ def translated(error: ValidationError) -> WorkbenchError:
     for problem in error.errors(include_url=False):
         where = Place(kind="option", id=".".join(str(p) for p in problem["loc"]) or "project")
         message = str(problem["msg"]).removeprefix("Value error, ")
-        infos.append(ErrorInfo(message=f"{message[:1].upper()}{message[1:]}.", where=where))
+        infos.append(
+            ErrorInfo(
+                message=f"{message[:1].upper()}{message[1:]}.", where=where, code="edit-invalid"
+            )
+        )
     return WorkbenchError(infos)
 
 
@@ -198,6 +202,7 @@ class Document(QObject):
                     f"{self._path.name} was changed by another program after it was opened.",
                     "Overwrite it, or save under another name to keep both.",
                     Place(kind="file", id=str(self._path)),
+                    code="project-changed-on-disk",
                 ).infos
             )
         store.save(self._project, self._path)

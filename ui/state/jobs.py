@@ -8,36 +8,40 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from workbench.ids import StageId, StudyId, WorkId, is_stage, is_study
 from workbench.pipeline.cache import Cache
-from workbench.pipeline.stages import STAGES, STAGES_BY_ID, stages_until
+from workbench.pipeline.plan import Plan
+from workbench.pipeline.stages import STAGES_BY_ID, stages_needed, stages_until
 from workbench.project.model import Project
 from workbench.protocol import Lane, RunStudy, RunUntil
 from workbench.studies import STUDIES_BY_ID
 
 JobState = Literal["waiting", "running", "done", "failed", "cancelled", "crashed"]
 
-BACKGROUND = frozenset({"lower", "verify", "run", "package"})
+BACKGROUND: frozenset[StageId] = frozenset({"lower", "verify", "run", "package"})
 
 
 @dataclass(frozen=True)
 class Job:
     """One job of one lane.
 
-    ``after`` names the job and the stage that must finish before this job starts.
+    ``after`` names the job and the stage that must finish before this job starts; ``plan`` is None
+    if the engine makes the plan.
     ``progress`` is the fraction of the running stage in [0, 1]; None if unknown.
     """
 
     id: str
     title: str
     lane: Lane
-    until: str
+    until: StageId
     project: Project = field(repr=False)
     folder: str
-    after: tuple[str, str] | None = None
-    study: str = ""
+    after: tuple[str, StageId] | None = None
+    plan: Plan | None = field(default=None, repr=False)
+    study: StudyId | Literal[""] = ""
     options: dict[str, JsonValue] = field(default_factory=dict)
     state: JobState = "waiting"
-    stage: str = ""
+    stage: WorkId | Literal[""] = ""
     progress: float | None = None
     message: str = ""
     began: float | None = None
@@ -65,9 +69,9 @@ class Job:
     @property
     def stage_title(self) -> str:
         """Title of the running stage or study."""
-        if self.stage in STUDIES_BY_ID:
+        if is_study(self.stage):
             return STUDIES_BY_ID[self.stage].verb
-        if self.stage in STAGES_BY_ID:
+        if is_stage(self.stage):
             return STAGES_BY_ID[self.stage].verb
         return "Queued" if self.state == "waiting" else ""
 
@@ -79,23 +83,14 @@ def goal(job: Job) -> str:
     return STAGES_BY_ID[job.until].title
 
 
-def lane_of(stage_id: str) -> Lane:
+def lane_of(stage_id: StageId) -> Lane:
     """Return the lane of a stage."""
     return "background" if stage_id in BACKGROUND else "interactive"
 
 
-def needed(stage_id: str) -> list[str]:
-    """Return ``stage_id`` and all stages it needs, in order."""
-    wanted = {stage_id}
-    for stage in reversed(STAGES):
-        if stage.id in wanted:
-            wanted.update(stage.needs)
-    return [stage.id for stage in STAGES if stage.id in wanted]
-
-
-def left_out(stage_id: str) -> tuple[str, ...]:
+def left_out(stage_id: StageId) -> tuple[StageId, ...]:
     """Return the stages before ``stage_id`` that it does not need."""
-    wanted = needed(stage_id)
+    wanted = stages_needed(stage_id)
     return tuple(stage for stage in stages_until(stage_id) if stage not in wanted)
 
 
@@ -108,6 +103,7 @@ def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
             project=job.project,
             folder=job.folder,
             options=job.options,
+            plan=job.plan,
             cache_root=str(cache.root),
             cache_limit_bytes=cache.limit_bytes,
         )
@@ -117,6 +113,7 @@ def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
         folder=job.folder,
         until=job.until,
         skip=left_out(job.until),
+        plan=job.plan,
         cache_root=str(cache.root),
         cache_limit_bytes=cache.limit_bytes,
     )
@@ -135,6 +132,6 @@ def duration(seconds: float | None) -> str:
     return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
 
 
-def interactive_part(stage_id: str) -> str:
+def interactive_part(stage_id: StageId) -> StageId:
     """Return the last stage of the interactive lane that ``stage_id`` needs."""
-    return [s for s in needed(stage_id) if s not in BACKGROUND][-1]
+    return [s for s in stages_needed(stage_id) if s not in BACKGROUND][-1]

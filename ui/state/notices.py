@@ -58,11 +58,13 @@ class Notices(QObject):
         posted: the new ``Notice``.
         closed: the id of the closed notice.
         place_asked: the ``Place`` to show.
+        help_asked: the ``Place`` to explain.
     """
 
     posted = Signal(object)
     closed = Signal(int)
     place_asked = Signal(object)
+    help_asked = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -85,7 +87,7 @@ class Notices(QObject):
 
     def error(self, error: WorkbenchError, actions: Sequence[Action] = ()) -> None:
         """Post an error: the first problem with message and hint, the others as details."""
-        first, *others = error.infos or (ErrorInfo(message="Unknown error."),)
+        first, *others = error.infos or (ErrorInfo(message="Unknown error.", code="unknown"),)
         more = "\n".join(f"\u2022 {info}" for info in others)
         hint = "\n".join(part for part in (first.hint, more) if part)
         self._post(

@@ -158,6 +158,7 @@ class ProjectLock:
                 f"{self._path.name} is open in another window (process {pid} on {host}).",
                 "Two windows would overwrite each other's changes.",
                 Place(kind="file", id=str(self._path)),
+                code="project-locked",
             ).infos
         )
 

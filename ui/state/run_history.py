@@ -14,8 +14,9 @@ from ui.state.document import Document
 from ui.state.runner import Runner
 from ui.state.session import Planned, Planner
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.ids import StageId
 from workbench.pipeline.cache import Cache
-from workbench.pipeline.plan import plan
+from workbench.pipeline.plan import Plan, plan
 from workbench.project.model import Project
 from workbench.protocol import Event, StageFinished
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from workbench.history.runs import Run
     from workbench.history.store import History
 
-_TOLD_BY = ("evaluate", "lower", "run")
+_TOLD_BY: tuple[StageId, ...] = ("evaluate", "lower", "run")
 _Task = Callable[["History"], "History"]
 
 
@@ -83,14 +84,21 @@ class RunHistory(QThread):
 
         self._do(task)
 
-    def keep(self, projects: Sequence[Project], folder: Path, origin: str = "") -> None:
-        """Record the cached evaluations and simulations of some configurations."""
+    def keep(
+        self, projects: Sequence[Project], folder: Path, origin: str = "",
+        planned: Plan | None = None,
+    ) -> None:  # fmt: skip
+        """Record the cached evaluations and simulations of some configurations.
+
+        ``planned`` is the plan of all of them; None makes a plan for each.
+        """
 
         def task(history: History) -> History:
             from workbench.history.runs import run_of
 
             for project in projects:
-                run = run_of(project, plan(project, folder, self._cache), self._cache, origin)
+                own = planned or plan(project, folder, self._cache)
+                run = run_of(project, own, self._cache, origin)
                 if run is not None:
                     history.record(run)
             return history
@@ -129,7 +137,7 @@ class RunHistory(QThread):
         is_new = is_told and keys not in self._kept
         if is_new and planned.project is document.project:
             self._kept.add(keys)
-            self.keep([planned.project], document.folder)
+            self.keep([planned.project], planned.folder, planned=planned.plan)
 
     def _on_opened(self, document: Document) -> None:
         """Switch to another project. Running jobs of the former project are not recorded for it."""
@@ -141,7 +149,7 @@ class RunHistory(QThread):
         if isinstance(event, StageFinished) and event.stage in _TOLD_BY and self._runner:
             job = self._runner.job(event.job)
             if job is not None and job.id not in self._foreign:
-                self.keep([job.project], Path(job.folder))
+                self.keep([job.project], Path(job.folder), planned=job.plan)
 
     def _do(self, task: _Task) -> None:
         if self._stopping:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -18,13 +18,17 @@ from typing import Any, Protocol
 from pydantic import JsonValue
 from PySide6.QtCore import QObject, QThread, Signal
 
-from ui.state.jobs import BACKGROUND, Job, command_of, interactive_part, lane_of, needed
+from ui.state.jobs import BACKGROUND, Job, command_of, interactive_part, lane_of
+from ui.state.session import Planned
 from workbench.errors import TrustRequiredError, WorkbenchError
+from workbench.ids import STAGE_IDS, StageId, StudyId
 from workbench.pipeline.cache import Cache
-from workbench.pipeline.stages import STAGES, STAGES_BY_ID
+from workbench.pipeline.plan import Plan
+from workbench.pipeline.stages import STAGES_BY_ID, stages_needed
 from workbench.project.model import Project
 from workbench.project.trust import TrustStore, demand
 from workbench.protocol import (
+    Cancel,
     Command,
     EngineExit,
     Event,
@@ -32,10 +36,12 @@ from workbench.protocol import (
     Lane,
     LogLine,
     Ready,
+    StageFailed,
     StageFinished,
     StageProgress,
     StageStarted,
     StudyProgress,
+    encode_command,
 )
 from workbench.studies import STUDIES_BY_ID
 
@@ -47,8 +53,8 @@ class Engine(Protocol):
         """Send a command."""
         ...
 
-    def cancel(self) -> None:
-        """Ask the job to stop; kill the engine if it does not."""
+    def cancel(self, job: str) -> None:
+        """Ask a job to stop; kill the engine if it runs and does not."""
         ...
 
     def stop(self) -> None:
@@ -100,14 +106,18 @@ class EngineLink(QThread):
             engine = self._engine
         engine.send(command)
 
-    def cancel(self) -> bool:
-        """Ask the running job to stop; return False when the engine has not even begun with it."""
+    def cancel(self, job: str) -> bool:
+        """Ask a job to stop; return False when it was not sent to an engine yet."""
         with self._lock:
+            if self._engine is None:
+                kept = [c for c in self._waiting if getattr(c, "job", "") != job]
+                if len(kept) < len(self._waiting):
+                    self._waiting = kept
+                    return False
+                self._waiting.append(Cancel(job=job))
+                return True
             engine = self._engine
-            if engine is None:
-                self._waiting.clear()
-                return False
-        engine.cancel()
+        engine.cancel(job)
         return True
 
     def stop(self) -> None:
@@ -128,18 +138,25 @@ class EngineLink(QThread):
             )
             return
         log = engine.run_log(self._on_line)
-        with self._lock:
-            self._engine = engine
-            waiting, self._waiting = self._waiting, []
-            stopping = self._stopping
-        for command in waiting:
-            engine.send(command)
-        if stopping:
+        while (command := self._next_waiting(engine)) is not None:
+            if isinstance(command, Cancel):
+                engine.cancel(command.job)
+            else:
+                engine.send(command)
+        if self._stopping:
             engine.stop()
         for event in engine.events():
             self.received.emit(event)
         if isinstance(log, threading.Thread):
             log.join(1.0)
+
+    def _next_waiting(self, engine: Engine) -> Command | None:
+        """Return the next command that waited for the engine; after the last one it is in use."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.pop(0)
+            self._engine = engine
+            return None
 
     def _on_line(self, text: str) -> None:
         if not self._stopping:
@@ -158,6 +175,7 @@ class Runner(QObject):
         trust_asked: the ``TrustRequiredError`` and a function that runs the job after all.
         engine_lost: the ``EngineExit`` of an engine that ended unexpectedly.
         engines_changed: an engine started, became ready or ended.
+        plan_changed: there is a plan of the open project that jobs take with them.
     """
 
     received = Signal(object)
@@ -165,6 +183,7 @@ class Runner(QObject):
     trust_asked = Signal(object, object)
     engine_lost = Signal(object)
     engines_changed = Signal()
+    plan_changed = Signal()
 
     def __init__(
         self, factory: EngineFactory, cache: Callable[[], Cache], trust: TrustStore,
@@ -179,8 +198,30 @@ class Runner(QObject):
         self._links: dict[Lane, EngineLink] = {}
         self._ready: dict[Lane, bool] = {}
         self._leaving: list[EngineLink] = []
-        self._finished: set[tuple[str, str]] = set()
+        self._finished: set[tuple[str, StageId]] = set()
         self._stopping = False
+        self._planned: Planned | None = None
+
+    def take_plan(self, planned: Planned) -> None:
+        """Give this plan to the jobs of its project."""
+        self._planned = planned
+        self.plan_changed.emit()
+
+    def forget_plan(self) -> None:
+        """Let engines plan for jobs until the next plan is there: the last one may be outdated."""
+        self._planned = None
+
+    @property
+    def planned(self) -> Planned | None:
+        """The newest plan."""
+        return self._planned
+
+    def plan_of(self, project: Project, folder: Path) -> Plan | None:
+        """Return the plan of a project that lies in a folder; None when it is not made yet."""
+        planned = self._planned
+        if planned is None or planned.folder != folder or planned.project != project:
+            return None
+        return planned.plan
 
     @property
     def running(self) -> list[Job]:
@@ -197,18 +238,18 @@ class Runner(QObject):
             return "off"
         return "ready" if self._ready.get(lane) else "starting"
 
-    def queued_stages(self) -> set[str]:
+    def queued_stages(self) -> set[StageId]:
         """Return the stages that running and queued jobs still have to run."""
         return {
             stage
             for job in self.running
-            for stage in needed(job.until)
+            for stage in stages_needed(job.until)
             if not job.study
             if (job.id, stage) not in self._finished and stage != job.stage
         }
 
     def run_until(
-        self, project: Project, folder: Path, stages: list[str], done: set[str]
+        self, project: Project, folder: Path, stages: Sequence[StageId], done: Collection[StageId]
     ) -> list[str]:
         """Run ``stages`` and all stages they need that are not in ``done``.
 
@@ -234,7 +275,7 @@ class Runner(QObject):
         return made
 
     def run_study(
-        self, study: str, project: Project, folder: Path, options: dict[str, JsonValue]
+        self, study: StudyId, project: Project, folder: Path, options: dict[str, JsonValue]
     ) -> str:
         """Start or continue a study on its lane; return the id of its job.
 
@@ -248,7 +289,10 @@ class Runner(QObject):
         title = f"{project.name}: {STUDIES_BY_ID[study].title.lower()}"
         until, lane = STUDIES_BY_ID[study].needs, STUDIES_BY_ID[study].lane
         job_id = f"j{next(self._ids)}"
-        job = Job(job_id, title, lane, until, project, str(folder), None, study, options)
+        job = Job(
+            job_id, title, lane, until, project, str(folder), study=study, options=options,
+            plan=self.plan_of(project, folder),
+        )  # fmt: skip
         self._jobs[job_id] = job
         self.job_changed.emit(job)
         self._feed()
@@ -259,7 +303,7 @@ class Runner(QObject):
         for job in self.running:
             if job_id not in {"", job.id}:
                 continue
-            if job.state == "waiting" or not self._links[job.lane].cancel():
+            if job.state == "waiting" or not self._links[job.lane].cancel(job.id):
                 self._end_job(job.id, "cancelled")
         self._feed()
 
@@ -278,11 +322,12 @@ class Runner(QObject):
             link.stop()
 
     def _add(
-        self, until: str, project: Project, folder: Path, after: tuple[str, str] | None
+        self, until: StageId, project: Project, folder: Path, after: tuple[str, StageId] | None
     ) -> str:
         job_id = f"j{next(self._ids)}"
         title = f"{project.name}: run to {STAGES_BY_ID[until].title}"
-        job = Job(job_id, title, lane_of(until), until, project, str(folder), after)
+        planned = self.plan_of(project, folder)
+        job = Job(job_id, title, lane_of(until), until, project, str(folder), after, planned)
         self._jobs[job_id] = job
         self.job_changed.emit(job)
         return job_id
@@ -301,10 +346,20 @@ class Runner(QObject):
         return job.after is None or job.after in self._finished
 
     def _send(self, job: Job) -> None:
+        command = command_of(job, self._cache())
+        try:
+            encode_command(command)
+        except WorkbenchError as error:
+            self.received.emit(
+                StageFailed(job=job.id, stage=job.until, key="", elapsed_s=0.0, infos=error.infos)
+            )
+            self._end_job(job.id, "failed")
+            self._feed()
+            return
         if job.lane not in self._links:
             self._start(job.lane)
         self._set(job, state="running", began=time.monotonic())
-        self._links[job.lane].send(command_of(job, self._cache()))
+        self._links[job.lane].send(command)
 
     def _start(self, lane: Lane) -> None:
         link = EngineLink(self._factory, self)
@@ -375,7 +430,6 @@ class Runner(QObject):
         self.job_changed.emit(changed)
 
 
-def _furthest(stages: list[str]) -> str:
-    """Return the stage that comes last in the pipeline; "" for none."""
-    order = [stage.id for stage in STAGES]
-    return max(stages, key=order.index, default="")
+def _furthest(stages: list[StageId]) -> StageId | None:
+    """Return the stage that comes last in the pipeline; None for none."""
+    return max(stages, key=STAGE_IDS.index, default=None)

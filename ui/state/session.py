@@ -13,7 +13,9 @@ from typing import Literal
 
 from PySide6.QtCore import QMutex, QObject, QThread, QWaitCondition, Signal
 
+from ui.state.results import ResultCache
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.ids import StageId, is_stage
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.keys import Digests
 from workbench.pipeline.plan import Plan, PlannedStage, plan
@@ -40,7 +42,7 @@ ViewState = Literal[
 class StageView:
     """The shown state of one stage. ``fraction`` is None while running if it is unknown."""
 
-    id: str
+    id: StageId
     title: str
     state: ViewState = "unknown"
     key: str = ""
@@ -78,13 +80,14 @@ class Session(QObject):
     def __init__(self, cache: Cache, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.cache = cache
-        self._plan: dict[str, PlannedStage] = {}
+        self.parsed = ResultCache()
+        self._plan: dict[StageId, PlannedStage] = {}
         self._done: set[str] = set()
         self._elapsed: dict[str, float] = {}
         self._failed: dict[str, tuple[ErrorInfo, ...]] = {}
-        self._running: dict[str, _Running] = {}
-        self._queued: set[str] = set()
-        self._former: dict[str, Path] = {}
+        self._running: dict[StageId, _Running] = {}
+        self._queued: set[StageId] = set()
+        self._former: dict[StageId, Path] = {}
 
     @property
     def planned(self) -> bool:
@@ -95,7 +98,7 @@ class Session(QObject):
         """Return every stage in order."""
         return [self.stage(stage.id) for stage in STAGES]
 
-    def stage(self, stage_id: str) -> StageView:
+    def stage(self, stage_id: StageId) -> StageView:
         """Return the view of one stage."""
         planned = self._plan.get(stage_id)
         view = StageView(stage_id, STAGES_BY_ID[stage_id].title)
@@ -121,14 +124,14 @@ class Session(QObject):
             return replace(view, state="failed", infos=infos, elapsed_s=elapsed_s)
         return replace(view, state="queued" if stage_id in self._queued else "stale")
 
-    def result(self, stage_id: str) -> Path | None:
+    def result(self, stage_id: StageId) -> Path | None:
         """Return the folder of the current result; None if there is none."""
         planned = self._plan.get(stage_id)
         if planned is None or not planned.key or planned.key not in self._done:
             return None
         return self.cache.folder(planned.key)
 
-    def former(self, stage_id: str) -> Path | None:
+    def former(self, stage_id: StageId) -> Path | None:
         """Return the folder of the last result, current or outdated; None if there is none."""
         return self.result(stage_id) or self._former.get(stage_id)
 
@@ -155,7 +158,7 @@ class Session(QObject):
         self._queued.clear()
         self._tell_all(before)
 
-    def set_queued(self, stage_ids: set[str]) -> None:
+    def set_queued(self, stage_ids: set[StageId]) -> None:
         """Set the stages that wait for an engine."""
         changed = self._queued ^ stage_ids
         self._queued = set(stage_ids)
@@ -177,7 +180,7 @@ class Session(QObject):
             case StageFinished():
                 self._finish(event)
                 return
-            case StageFailed() if event.stage in STAGES_BY_ID:
+            case StageFailed() if is_stage(event.stage):
                 self._running.pop(event.stage, None)
                 self._elapsed[event.key] = event.elapsed_s
                 self._failed[event.key] = event.infos
@@ -208,7 +211,9 @@ class Session(QObject):
             del self._running[stage_id]
             if isinstance(event, EngineExit) and not event.expected:
                 hint = "The project and all finished results are kept. Run again to continue."
-                self._failed[running.key] = (ErrorInfo(message=event.sentence, hint=hint),)
+                self._failed[running.key] = (
+                    ErrorInfo(message=event.sentence, hint=hint, code="engine-ended"),
+                )
             self.stage_changed.emit(stage_id)
 
     def _current(self) -> set[str]:
@@ -226,6 +231,7 @@ class Planned:
     """The plan of one value of the project, and its missing files."""
 
     project: Project
+    folder: Path
     plan: Plan
     missing: tuple[ErrorInfo, ...] = ()
 
@@ -244,13 +250,24 @@ class Planner(QThread):
         self._cache = cache
         self._mutex = QMutex()
         self._wake = QWaitCondition()
-        self._wanted: tuple[Project, Path] | None = None
+        self._wanted: tuple[Project, Path, Planned | None] | None = None
         self._stopping = False
 
     def request(self, project: Project, folder: Path) -> None:
         """Request a plan. Replaces a request that has not started yet."""
+        self._request(project, folder, None)
+
+    def refresh(self, planned: Planned) -> None:
+        """Look up again what is in the cache; plan anew only where files have changed.
+
+        A request that has not begun yet goes first.
+        """
+        if self._wanted is None:
+            self._request(planned.project, planned.folder, planned)
+
+    def _request(self, project: Project, folder: Path, known: Planned | None) -> None:
         self._mutex.lock()
-        self._wanted = (project, folder)
+        self._wanted = (project, folder, known)
         self._wake.wakeOne()
         self._mutex.unlock()
         if not self.isRunning() and not self._stopping:
@@ -267,13 +284,16 @@ class Planner(QThread):
     def run(self) -> None:
         digests = Digests(self._cache.root / "digests.json")
         while (wanted := self._next()) is not None:
-            project, folder = wanted
+            project, folder, known = wanted
+            if known is not None and known.plan.is_valid:
+                self.planned.emit(replace(known, plan=known.plan.looked_up(self._cache)))
+                continue
             made = plan(project, folder, self._cache, digests)
             error = missing(project, folder)
             infos = error.infos if isinstance(error, WorkbenchError) else ()
-            self.planned.emit(Planned(project, made, infos))
+            self.planned.emit(Planned(project, folder, made, infos))
 
-    def _next(self) -> tuple[Project, Path] | None:
+    def _next(self) -> tuple[Project, Path, Planned | None] | None:
         self._mutex.lock()
         while self._wanted is None and not self._stopping:
             self._wake.wait(self._mutex)

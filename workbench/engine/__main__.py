@@ -23,7 +23,7 @@ def serve(commands: int, events: int) -> None:
         # Into a pipe Python would keep back what the tools print until its buffer is full.
         sys.stdout.reconfigure(line_buffering=True)
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
-    from workbench.engine.acceleration.imports import import_toolchain
+    from workbench.engine.toolchain_patches.imports import import_toolchain
 
     import_toolchain()
     import torch

@@ -46,7 +46,7 @@ def project(model):
     return edits.assign(made, "global", "", "int8-dyn")
 
 
-@pytest.mark.parametrize("model", ["kept", "carried"])
+@pytest.mark.parametrize("model", ["kept", pytest.param("carried", marks=pytest.mark.slow)])
 def test_that_a_decoder_with_caches_is_exported_and_computes_the_model_step_by_step(lane, model):
     made = project(model)
     assert lane.run(made, "package") == "done", lane.failure

@@ -1,20 +1,25 @@
-"""``workbench formats`` as a user runs it."""
+"""``workbench formats``: the list, and what is refused before anything is computed."""
 
 import json
 
-import numpy as np
 import pytest
 
-from workbench.cli import main
-
-INTEGER = '{"width": 4, "frac_width": 1}'
+from workbench.cli import formats, main
 
 
 @pytest.fixture
-def array(tmp_path):
-    path = tmp_path / "x.npy"
-    np.save(path, np.array([0.2, 0.3, -9.0, 3.3, np.inf], np.float32))
-    return path
+def asked(monkeypatch):
+    """The jobs that would have been computed; each is answered with its own output."""
+    jobs = []
+
+    def ask(name, arguments):
+        assert name == "formats"
+        jobs.extend(arguments["jobs"])
+        results = [{"index": i, "out": job["out"]} for i, job in enumerate(arguments["jobs"])]
+        return {"results": results}
+
+    monkeypatch.setattr(formats, "ask", ask)
+    return jobs
 
 
 def quantize(*arguments):
@@ -31,80 +36,33 @@ def test_that_the_list_tells_parameters_and_differences(capsys):
     assert "mase: Zero becomes" in capsys.readouterr().out
 
 
-def test_that_an_array_lands_on_the_grid_in_its_own_type(array, tmp_path, capsys):
-    out = tmp_path / "y.npy"
-    arguments = ("--scheme", "integer", "--params", INTEGER, "--in", array, "--out", out)
-    assert quantize(*arguments, "--json") == 0
-    assert np.load(out).tolist() == [0.0, 0.5, -4.0, 3.5, 3.5]
-    assert json.loads(capsys.readouterr().out)["shape"] == [5]
-    np.save(array, np.load(array).astype(np.float64))
-    assert quantize(*arguments) == 0
-    assert np.load(out).dtype == np.float64
-    assert "SQNR" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("scheme", "params", "said"),
-    [
-        ("intege", "{}", "'integer'"),
-        ("integer", '{"width": 99, "frac_width": 1}', "from 1 to 32"),
-        ("integer", '{"width": 8}', "'frac_width'"),
-        ("integer", '{"widht": 8, "frac_width": 1}', "'width'"),
-        ("integer", "[8]", "not an object"),
-        ("integer", "{8", "not JSON"),
-        ("minifloat_ieee", '{"width": 4, "exponent_width": 5}', "no room"),
-        ("log", '{"width": 8, "exponent_bias": 900}', "reach"),
-        ("minifloat_mx", '{"exponent_width": 1, "frac_width": 3, "is_finite": false}', "One exp"),
-        ("block_fp", '{"width": 8, "exponent_width": 8, "block_size": [0]}', "entry of 0"),
-    ],
-)
-def test_that_a_bad_request_is_refused_in_a_sentence(array, tmp_path, capsys, scheme, params, said):
-    out = tmp_path / "y.npy"
-    assert quantize("--scheme", scheme, "--params", params, "--in", array, "--out", out) == 2
+@pytest.mark.parametrize(("params", "said"), [("[8]", "not an object"), ("{8", "not JSON")])
+def test_that_a_bad_request_is_refused_in_a_sentence(asked, capsys, params, said):
+    assert quantize("--scheme", "integer", "--params", params, "--in", "x", "--out", "y") == 2
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
-    assert not out.exists()
+    assert asked == []
 
 
-def test_that_missing_options_are_named(capfd):
-    assert quantize("--scheme", "integer") == 2
-    said = capfd.readouterr().err
-    assert "'in' is missing" in said
-    assert "'out' is missing" in said
+def test_that_only_the_options_that_were_given_reach_the_engine(asked):
+    words = ("--params", '{"width": 4}', "--in", "x", "--out", "y", "--mase-compatible")
+    assert quantize("--scheme", "integer", *words) == 0
+    job = {"in": "x", "out": "y", "scheme": "integer", "params": {"width": 4}}
+    assert asked == [{**job, "mase_compatible": True}]
 
 
-def test_that_a_batch_goes_on_after_a_refused_job(array, tmp_path, capsys):
-    np.save(tmp_path / "whole.npy", np.arange(3))
-    mine = {"in": str(array), "scheme": "integer", "params": json.loads(INTEGER)}
-    jobs = [
-        {**mine, "out": str(tmp_path / "0.npy")},
-        {**mine, "out": str(tmp_path / "1.npy"), "scheme": "nothing"},
-        {**mine, "out": str(tmp_path / "2.npy"), "in": str(tmp_path / "whole.npy")},
-        {**mine, "out": str(tmp_path / "3.npy"), "colour": "red"},
-        "job",
-        {
-            "in": str(array), "out": str(tmp_path / "5.npy"), "scheme": "minifloat_ieee",
-            "role": "weight", "mase_compatible": True,
-            "params": {
-                "weight_width": 8, "weight_exponent_width": 4, "weight_exponent_bias": None,
-                "data_in_width": 4,
-            },
-        },
-    ]  # fmt: skip
-    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
-    assert quantize("--batch", tmp_path / "jobs.json", "--json") == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["refused"] == 4
-    assert [r["index"] for r in found["results"] if "error" in r] == [1, 2, 3, 4]
-    assert "int64" in found["results"][2]["error"]
-    assert np.load(tmp_path / "0.npy").tolist() == [0.0, 0.5, -4.0, 3.5, 3.5]
-    made = np.load(tmp_path / "5.npy")
-    assert made[:4].tolist() == [0.203125, 0.3125, -9.0, 3.25]
-    assert np.isnan(made[4])
+def test_that_the_options_are_the_defaults_of_a_batch(asked, tmp_path, capsys):
+    (tmp_path / "jobs.json").write_text('[{"out": "a"}, {"out": "b", "scheme": "log"}]')
+    words = ("--scheme", "integer", "--batch", tmp_path / "jobs.json", "--json")
+    assert quantize(*words) == 0
+    assert asked == [{"out": "a", "scheme": "integer"}, {"out": "b", "scheme": "log"}]
+    document = json.loads(capsys.readouterr().out)
+    assert [r["out"] for r in document["results"]] == ["a", "b"]
+    assert document["refused"] == 0
 
 
-def test_that_a_batch_that_is_no_list_is_a_usage_error(tmp_path, capsys):
+def test_that_a_batch_that_is_no_list_is_a_usage_error(tmp_path, codes):
     (tmp_path / "jobs.json").write_text("{}")
     assert quantize("--batch", tmp_path / "jobs.json") == 2
-    assert "not a list" in capsys.readouterr().err
+    assert codes == ["jobs-not-list"]

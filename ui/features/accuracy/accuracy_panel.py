@@ -34,6 +34,7 @@ from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.errors import Place
+from workbench.ids import StageId
 from workbench.results import (
     EXAMPLE_ONLY,
     ConvertResult,
@@ -56,11 +57,11 @@ class AccuracyPanel(ResultPanel):
     def build_frames(self) -> None:
         self._tensors: tuple[TensorQuality, ...] = ()
         self._order: list[int] = []
-        self._keys: dict[str, Key | None] = {"evaluate": None, "verify": None}
+        self._keys: dict[StageId, Key | None] = {"evaluate": None, "verify": None}
         self.frames["evaluate"] = StageFrame("Quality", NO_QUALITY, self._make_quality, self)
         self.frames["verify"] = StageFrame("Comparison", NO_VERIFY, self._make_verify, self)
         split = QSplitter(Qt.Orientation.Horizontal, self)
-        for number, stage in enumerate(("evaluate", "verify")):
+        for number, stage in enumerate(self.frames):
             split.addWidget(self.frames[stage])
             split.setStretchFactor(number, 5 - 2 * number)
             split.setCollapsible(number, False)
@@ -165,7 +166,7 @@ class AccuracyPanel(ResultPanel):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.comparison)
 
-    def _is_news(self, stage: str, folder: Path, current: bool) -> bool:
+    def _is_news(self, stage: StageId, folder: Path, current: bool) -> bool:
         before, self._keys[stage] = self._keys[stage], (folder, current)
         return before != self._keys[stage]
 

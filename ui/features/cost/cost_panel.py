@@ -40,6 +40,7 @@ from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from ui.state.selection import Selected
+from workbench.ids import StageId
 from workbench.results import ExportedModel, ExportedProduct, LowerResult, PackageResult
 
 PRODUCT_COLUMNS: tuple[Column[ExportedProduct], ...] = (
@@ -205,7 +206,7 @@ class CostPanel(ResultPanel):
             i for i, m in enumerate(self._modules) if _touches(m.module, modules)
         )  # fmt: skip
 
-    def show_level(self, stage: str) -> None:
+    def show_level(self, stage: StageId) -> None:
         """Show the tab with the result of a stage."""
         if self.has("lower"):
             first = OPERATIONS if self.tabs.isTabVisible(OPERATIONS) else PRODUCTS
@@ -276,7 +277,7 @@ class CostPanel(ResultPanel):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.deliverables)
 
-    def _is_news(self, stage: str, folder: Path, current: bool) -> bool:
+    def _is_news(self, stage: StageId, folder: Path, current: bool) -> bool:
         before, self._keys[stage] = self._keys.get(stage), (folder, current)
         return before != self._keys[stage]
 

@@ -20,7 +20,6 @@ from PySide6.QtWidgets import (
 
 from ui.shared.panel import PanelContext
 from workbench.errors import WorkbenchError
-from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.model import Project
 from workbench.results import GRAPH_FILE, LowerResult, PrepareResult
 from workbench.suggestions import Gain, Suggestion, Written, suggest
@@ -235,7 +234,7 @@ class SuggestionController(QObject):
         if exported is None:
             return ()
         try:
-            edge = GraphSnapshot.load(folder / GRAPH_FILE)
+            edge = self._context.session.parsed.graph(folder / GRAPH_FILE)
         except WorkbenchError:
             return ()
         prepared = self._context.load(PrepareResult, "prepare")

@@ -17,6 +17,7 @@ from ui.features.graph.graph_results import (
 )
 from ui.features.graph.marks import Overlay
 from ui.shared.explanations import why
+from workbench.ids import StageId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from ui.features.graph.graph_bar import GraphBar
     from ui.features.graph.graph_comparison import ComparedGraph
     from ui.features.graph.graph_view import GraphView
-    from ui.shared.background import Background
     from ui.shared.panel import PanelContext
+    from ui.state.background import Background
     from workbench.graph.numbers_file import NumbersFile
 
-TOPIC = "annotations"
-STAGES = ("prepare", "evaluate", "lower", "run")
+TOPIC = "survey"
+STAGES: tuple[StageId, ...] = ("prepare", "evaluate", "lower", "run")
 
 
 class Annotations(QObject):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from PySide6.QtWidgets import QMenu, QSplitter
 
     from ui.features.graph.graph_results import OverlayLoader
-    from ui.shared.background import Background
     from ui.shared.theme import Theme
+    from ui.state.background import Background
 
 
 class ComparisonPane(QFrame):

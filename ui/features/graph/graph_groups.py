@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QCoreApplication, QObject, Signal
 
 from ui.features.graph.layout_thread import LayoutThread, Order
-from ui.shared.background import window_first
+from ui.state.background import window_first
 from workbench.graph.hierarchy import isolate
 
 if TYPE_CHECKING:

@@ -27,11 +27,11 @@ from ui.features.graph.graph_results import FLOAT, LEVELS, LEVELS_BY_ID, Overlay
 from ui.features.graph.graph_sources import GraphFiles, SnapshotLoader
 from ui.features.graph.graph_view import GraphView
 from ui.features.graph.lineage_rail import SOURCE, LineageRail, stops
-from ui.shared.background import Background
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
 from ui.shared.result_panel import StageNote
 from ui.shared.theme import Theme
+from ui.state.background import Background
 from ui.state.selection import Selected
 from workbench.errors import WorkbenchError
 from workbench.graph.numbers_file import SUFFIXES, read_numbers
@@ -177,7 +177,7 @@ class GraphPanel(Panel):
         self.tabs, self.search, self.overlay = self.bar.tabs, self.bar.search, self.bar.overlay
         self.rail = LineageRail(self)
         self.note = GraphNote(self)
-        self._loader = OverlayLoader()
+        self._loader = OverlayLoader(context.session.parsed)
         # The application owns the thread, so that it outlives the panel until it has ended.
         self._background = Background(QCoreApplication.instance())
         self.destroyed.connect(self._background.retire)

@@ -11,6 +11,7 @@ from ui.shared.explanations import why
 from workbench.errors import Cancelled, WorkbenchError
 from workbench.graph.lineage import Lineage, attribute
 from workbench.graph.snapshot import GraphSnapshot
+from workbench.ids import StageId
 from workbench.project.frozen import Frozen
 from workbench.results import DEVICE_GRAPH_FILE, GRAPH_FILE
 from workbench.targets import macs_per_cycle
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ui.features.graph.marks import Merge
+    from ui.state.results import ResultCache
     from workbench.graph.numbers_file import NumbersFile
     from workbench.project.model import Rule
     from workbench.project.rules import Effective
@@ -37,7 +39,7 @@ class Level:
     """One graph level: its stage, its file, its title and its description."""
 
     id: str
-    stage: str
+    stage: StageId
     file: str
     title: str
     words: str
@@ -289,7 +291,6 @@ def _same(lineage: Lineage, source: str, node_id: str, level: str) -> frozenset[
 
 
 Result = TypeVar("Result", bound=Frozen)
-READINGS_KEPT = 12
 
 
 @dataclass(frozen=True)
@@ -332,23 +333,16 @@ class OverlayData:
 class OverlayLoader:
     """Computes overlay data. Reads files once. Used by one thread at a time."""
 
-    def __init__(self) -> None:
-        self._read: dict[tuple[Path, int], GraphSnapshot | WorkbenchError] = {}
-        self._results: dict[Path, Frozen | None] = {}
+    def __init__(self, parsed: ResultCache) -> None:
+        self._parsed = parsed
         self._lineage = Lineage({})
 
     def snapshot(self, path: Path) -> GraphSnapshot | WorkbenchError:
         """Return the graph of a file, or the error."""
-        # The key has the time, because a damaged result is recomputed in the same folder.
-        key = (path, path.stat().st_mtime_ns if path.is_file() else 0)
-        if key not in self._read:
-            while len(self._read) >= READINGS_KEPT:
-                del self._read[next(iter(self._read))]
-            try:
-                self._read[key] = GraphSnapshot.load(path)
-            except WorkbenchError as error:
-                self._read[key] = error
-        return self._read[key]
+        try:
+            return self._parsed.graph(path)
+        except WorkbenchError as error:
+            return error
 
     def answer(self, request: OverlayRequest, outdated: Callable[[], bool]) -> OverlayData:
         """Return the overlay data of a request.
@@ -414,21 +408,16 @@ class OverlayLoader:
             self._lineage = Lineage(levels)
         return self._lineage
 
-    def _result(self, kind: type[Result], folders: Mapping[str, Path], stage: str) -> Result | None:
-        from workbench.results import load_result
-
+    def _result(
+        self, kind: type[Result], folders: Mapping[str, Path], stage: StageId
+    ) -> Result | None:
         folder = folders.get(stage)
         if folder is None:
             return None
-        if folder not in self._results:
-            while len(self._results) >= READINGS_KEPT:
-                del self._results[next(iter(self._results))]
-            try:
-                self._results[folder] = load_result(kind, folder)
-            except WorkbenchError:
-                return None
-        found = self._results[folder]
-        return found if isinstance(found, kind) else None
+        try:
+            return self._parsed.load(kind, folder)
+        except WorkbenchError:
+            return None
 
 
 def float_configs(

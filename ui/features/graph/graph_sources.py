@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ui.features.graph.graph_results import OverlayLoader
-    from ui.shared.background import Background
+    from ui.state.background import Background
     from ui.state.document import Document
     from ui.state.run_history import RunHistory
     from ui.state.session import Session

@@ -25,7 +25,7 @@ from ui.features.graph.navigation import tooltip, walk
 from ui.features.graph.paint_headers import hit_header
 from ui.features.graph.paint_overlays import legend_bar, map_rect, map_to_scene
 from ui.features.graph.picture import CLOSE
-from ui.shared.background import window_first
+from ui.state.background import window_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable

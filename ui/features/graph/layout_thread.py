@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QRectF, Signal
 
 from ui.features.graph.scene import Scene
-from ui.shared.background import OrderThread, give_way
+from ui.state.background import OrderThread, give_way
 from workbench.errors import Cancelled
 from workbench.graph.hierarchy import Hierarchy
 from workbench.graph.layout import Layout

@@ -287,4 +287,9 @@ def write_svg(graph: GraphPainter, picture: Picture, path: Path) -> None:
 
 def _unwritable(path: Path) -> Exception:
     place = Place(kind="file", id=path.name)
-    return failure(f"'{path.name}' cannot be written.", "Choose a folder you may write to.", place)
+    return failure(
+        f"'{path.name}' cannot be written.",
+        "Choose a folder you may write to.",
+        place,
+        code="picture-not-writable",
+    )

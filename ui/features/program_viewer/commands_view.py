@@ -25,10 +25,10 @@ from ui.features.program_viewer.program_tables import (
     describe_command,
     describe_tensor,
 )
-from ui.shared.background import Background
 from ui.shared.figure_table import FigureTableModel, FigureView
 from ui.shared.figures import count
 from ui.shared.theme import Theme
+from ui.state.background import Background
 from workbench.errors import WorkbenchError
 from workbench.pte.npu_commands import NpuTensor
 from workbench.pte.program import Delegate

@@ -43,11 +43,14 @@ def read(path: Path) -> Contents | WorkbenchError:
             method.tensors((*method.inputs, *method.outputs))
     except OSError as error:
         return failure(
-            f"{path.name} cannot be read: {error.strerror or error}.", "Choose another file.", where
+            f"{path.name} cannot be read: {error.strerror or error}.",
+            "Choose another file.",
+            where,
+            code="file-unreadable",
         )
     except WorkbenchError as error:
         first = error.infos[0]
-        return failure(f"{path.name}: {first.message}", first.hint, where)
+        return failure(f"{path.name}: {first.message}", first.hint, where, code=first.code)
     return Contents(path, len(data), hashlib.sha256(data).hexdigest(), program)
 
 

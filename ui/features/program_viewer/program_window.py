@@ -20,12 +20,12 @@ from ui.features.program_viewer.program_tables import (
     shape_text,
 )
 from ui.shared.appearance import Appearance
-from ui.shared.background import Background
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import FigureTableModel, FigureView
 from ui.shared.figures import count, size
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
+from ui.state.background import Background
 from workbench.pte import vela_stream
 from workbench.pte.description import (
     Constant,

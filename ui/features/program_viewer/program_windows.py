@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from ui.features.program_viewer.program_contents import Contents, read
 from ui.shared.appearance import Appearance
-from ui.shared.background import Background
+from ui.state.background import Background
 from ui.state.notices import Notices
 from workbench.errors import WorkbenchError
 

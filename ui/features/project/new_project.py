@@ -177,7 +177,9 @@ def _relative(text: str, folder: Path) -> str:
 
 
 def _problem(option: str, message: str) -> ErrorInfo:
-    return ErrorInfo(message=message, where=Place(kind="option", id=option))
+    return ErrorInfo(
+        message=message, where=Place(kind="option", id=option), code="new-project-invalid"
+    )
 
 
 FIRST_TARGET = TargetChoice(id="ethos-u55-128")

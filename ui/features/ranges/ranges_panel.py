@@ -35,12 +35,13 @@ from ui.shared.result_panel import ResultPanel, StageFrame, chosen_nodes
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.errors import WorkbenchError
+from workbench.ids import StageId
 from workbench.project.configs import MethodId, MethodScope
 from workbench.results import EXAMPLE_ONLY, CalibrateResult, EvaluateResult
 
 EMPTY_TEXT = "Run Calibrate to see the ranges."
 EXAMPLE_TEXT = "Calibrated on the example input only. Add calibration data and run Calibrate again."
-STAGE = "calibrate"
+STAGE: StageId = "calibrate"
 _SLICE_S = 0.006
 
 

@@ -26,6 +26,7 @@ from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
+from workbench.ids import StudyId
 from workbench.results import EvaluateResult
 from workbench.studies.documents import study_folder
 from workbench.studies.sample import SampleTensor, load_values
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-STUDY = "sample"
+STUDY: StudyId = "sample"
 SIDES = ("float", "quantized", "integer")
 TITLES = {
     "float": "Float", "quantized": "Quantized (PyTorch)", "integer": "Integer (TOSA model)",

@@ -188,7 +188,7 @@ class TimelinePanel(ResultPanel):
     def _show_program(self, lowered: Shown[LowerResult]) -> None:
         self._rows = operation_rows(lowered.value)
         try:
-            self._program = GraphSnapshot.load(lowered.folder / GRAPH_FILE)
+            self._program = self.context.session.parsed.graph(lowered.folder / GRAPH_FILE)
         except WorkbenchError:
             self._program = None
         self.plot.set_stale(not lowered.current)

@@ -19,7 +19,6 @@ from PySide6.QtWidgets import (
 
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.panel import Panel
-from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.configs import IMPROVERS, Improver, ImproverId
 
@@ -114,16 +113,16 @@ class WeightTransformsPanel(Panel):
 
     def _improvements(self, name: ImproverId) -> tuple[Improvement, ...]:
         """Return the changes by the transforms in the project or in the previewed candidate."""
-        from workbench.results import PrepareResult, load_result
+        from workbench.results import PrepareResult
 
         project = self.context.document.project
         candidate = self.preview.candidate if name == self._previewed else None
         if candidate is not None and name in candidate.after.improvers:
-            cache = self.context.session.cache
-            planned = plan(candidate.after, self.context.document.folder, cache).of("prepare")
-            if planned.state != "cached":
+            _, tried = self.preview.runs()
+            session, key = self.context.session, tried.digests.get("prepare") if tried else None
+            if key is None or not session.cache.has(key):
                 return ()
-            return load_result(PrepareResult, cache.folder(planned.key)).improvements
+            return session.parsed.load(PrepareResult, session.cache.folder(key)).improvements
         prepared = self.context.load(PrepareResult, "prepare")
         is_on = project is not None and name in project.improvers
         return prepared.improvements if prepared is not None and is_on else ()

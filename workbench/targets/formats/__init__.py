@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.ids import PresetId, StageId, TargetId
 from workbench.project.configs import FormatConfig, PluginConfig
 from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
 from workbench.targets.base import OptionSpec, Variant
@@ -29,17 +30,17 @@ EMULATED = "emulated, not deployable here"
 class Formats:
     """The row of the target table for emulated number formats."""
 
-    id: str = "formats"
+    id: TargetId = "formats"
     title: str = "Number formats (emulated)"
     variants: tuple[Variant, ...] = (Variant("formats", "Number formats (emulated)"),)
-    stages: tuple[str, ...] = (
+    stages: tuple[StageId, ...] = (
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate",
     )  # fmt: skip
     toolchain: str = "workbench.engine.targets.formats"
     estimator: str = ""
     emulation: str = EMULATED
     config_type: type[Config] = FormatConfig
-    first_config: str = "integer-8"
+    first_config: PresetId = "integer-8"
     places: bool = False
     remedy: str = ""
 
@@ -72,12 +73,12 @@ class Formats:
         """Return why such a rule cannot have the config: parameters, or no format at all."""
         del choice
         if kind == "io":
-            return "Number formats are for operands of operations; inputs and outputs have none."
+            return "Number formats apply to operands of operations, not to inputs and outputs."
         if kind in PLUGIN_KINDS or isinstance(config, PluginConfig):
-            return "Plug-ins quantize to integers; this target takes number formats."
+            return "Plug-ins quantize to integers; this target supports number formats only."
         if isinstance(config, FormatConfig):
             return _format_refusal(config)
-        return "This target takes number formats, not integers on ranges." if config else ""
+        return "This target supports number formats, not integer configs." if config else ""
 
     def warnings(
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
@@ -112,7 +113,7 @@ def _format_refusal(config: FormatConfig) -> str:
         if not spec.operand:
             return f"{spec.name} is applied to arrays only (workbench formats quantize)."
         if config.mase_compatible and not spec.mase:
-            return f"MASE has no {spec.name}; leave mase-compatible out."
+            return f"MASE has no {spec.name}; remove mase-compatible."
         for role in ROLES:
             if role == "data" or _speaks_of(config, PREFIXES[role]):
                 given = read(spec.name, spec.parameters, config.parameters, role)

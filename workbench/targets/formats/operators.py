@@ -51,7 +51,7 @@ FUSED: dict[str, str] = {
     "aten._native_batch_norm_legit_no_training.default":
         "The program was decomposed; export it without decompositions.",
 }  # fmt: skip
-NOT_IN_TABLE = "It is no operation of MASE's table."
+NOT_IN_TABLE = "It is not an operation in MASE's table."
 
 
 def operators_of(operation: str) -> tuple[str, ...]:

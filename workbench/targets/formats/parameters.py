@@ -114,11 +114,14 @@ def read(
     for spec in table:
         if spec.name not in values:
             if spec.required:
-                message = f"{scheme} needs {spec.name!r} and it is missing."
-                problems.append(_info(spec.name, message, spec.meaning))
+                message = f"{scheme} needs {spec.name!r}, which is missing."
+                code = "format-parameter-missing"
+                problems.append(_info(spec.name, message, spec.meaning, code))
             values[spec.name] = spec.default
         elif wrong := spec.problem(values[spec.name]):
-            problems.append(_info(spec.name, f"{spec.name!r} of {scheme} {wrong}.", spec.meaning))
+            message = f"{spec.name!r} of {scheme} {wrong}."
+            code = "format-parameter-invalid"
+            problems.append(_info(spec.name, message, spec.meaning, code))
     if problems:
         raise WorkbenchError(problems)
     return values
@@ -138,9 +141,9 @@ def _collect(
             close = difflib.get_close_matches(key, names, 1)
             hint = f"Did you mean {close[0]!r}? " if close else ""
             known = ", ".join(sorted({s.name for s in names.values()})) or "none"
-            problems.append(
-                _info(key, f"{scheme} has no parameter {key!r}.", f"{hint}Known: {known}.")
-            )
+            message = f"{scheme} has no parameter {key!r}."
+            code = "format-parameter-unknown"
+            problems.append(_info(key, message, f"{hint}Known: {known}.", code))
     return values, problems
 
 
@@ -162,8 +165,8 @@ def _read_value(spec: ParameterSpec, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _info(name: str, message: str, hint: str) -> ErrorInfo:
-    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=name))
+def _info(name: str, message: str, hint: str, code: str) -> ErrorInfo:
+    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=name), code=code)
 
 
 Given = Mapping[str, Any]
@@ -185,7 +188,7 @@ def impossible(scheme: str, given: Given) -> str:
     if check is not None and (said := check(given)):
         return f"{scheme} {said}"
     if 0 in _sizes(given):
-        return f"{scheme} cannot share blocks of no elements."
+        return f"{scheme} cannot share blocks without elements."
     return ""
 
 
@@ -212,14 +215,14 @@ def _range(given: Given) -> str:
     exponent, bias = given["exponent_width"], given["exponent_bias"]
     most = 2**exponent - 1 - (2 ** (exponent - 1) - 1 if bias is None else bias)
     if not _LEAST_EXPONENT <= most <= _LARGEST_EXPONENT:
-        return f"reaches 2^{most}, which float32 does not hold."
+        return f"reaches 2^{most}, which exceeds float32."
     return ""
 
 
 def _width(least: int, most: int) -> Callable[[Given], str]:
     def check(given: Given) -> str:
         width = given["width"]
-        return "" if least <= width <= most else f"takes a width from {least} to {most}."
+        return "" if least <= width <= most else f"supports a width from {least} to {most}."
 
     return check
 
@@ -232,7 +235,7 @@ def _element(given: Given) -> str:
 
 def _tile(given: Given) -> str:
     if len(given["parallelism"]) != 2:
-        return "takes two numbers as parallelism, [rows, columns]."
+        return "needs two numbers as parallelism, [rows, columns]."
     return _width(2, 32)(given)
 
 

@@ -50,35 +50,35 @@ class SchemeSpec:
 
 
 _WIDTH = P("width", "int", "Bits of an element, sign included.", least=1, most=32)
-_FRAC = P("frac_width", "int", "Bits after the point; none is half the width.",
+_FRAC = P("frac_width", "int", "Fraction bits; none is half the width.",
           optional=True, least=-64, most=64)  # fmt: skip
-_SIGNED = P("is_signed", "bool", "Two's complement rather than unsigned.", False, True)
-_FLOOR = P("floor", "bool", "Round down rather than to nearest even.", False, False)
+_SIGNED = P("is_signed", "bool", "Two's complement instead of unsigned.", False, True)
+_FLOOR = P("floor", "bool", "Round down instead of to nearest even.", False, False)
 _EXPONENT = P("exponent_width", "int", "Bits of the exponent.", least=1, most=11)
 _BIAS = P("exponent_bias", "int", "Subtracted from the stored exponent; none is 2^(E-1)-1.",
           required=False, optional=True, least=-1100, most=1100)  # fmt: skip
 _BIAS_WIDTH = P("exponent_bias_width", "int", "Bits of the bias that a block shares.",
                 least=1, most=11)  # fmt: skip
-_BLOCK = P("block_size", "ints", "Block along each dimension from the right; -1 is all of it.",
+_BLOCK = P("block_size", "ints", "Block size per dimension from the right; -1 is all of it.",
            least=-1)  # fmt: skip
-_SKIP = P("skip_first_dim", "bool", "Never share along the first dimension; none goes by the role.",
+_SKIP = P("skip_first_dim", "bool", "Never share along dimension 0; none depends on the role.",
           required=False, optional=True)  # fmt: skip
 _UNUSED_WIDTH = P("width", "int", "Not used; the format has a fixed width.",
                   required=False, optional=True)  # fmt: skip
 _STOCHASTIC = P("stochastic", "bool", "Draw the sign with the hard sigmoid's probability.",
                 False, False)  # fmt: skip
-_BIPOLAR = P("bipolar", "bool", "Two signs rather than zero and one.", False, True)
-_LEVELS = P("levels", "int", "How many binary residuals are added.",
+_BIPOLAR = P("bipolar", "bool", "Signs -1 and 1 instead of 0 and 1.", False, True)
+_LEVELS = P("levels", "int", "Number of binary residuals.",
             required=False, default=2, least=1, most=8)  # fmt: skip
 _MEANS = P("means", "numbers", "Size of each residual; none is R..1 over their sum.",
            required=False, optional=True)  # fmt: skip
 _MX_BLOCK = P("block_size", "int", "Elements that share a scale.",
               required=False, default=32, least=1)  # fmt: skip
-_MX_DIM = P("block_dim", "int", "Dimension blocks run along; none goes by the role.",
+_MX_DIM = P("block_dim", "int", "Dimension of the blocks; none depends on the role.",
             required=False, optional=True, least=-8, most=7)  # fmt: skip
 _SCALE_BITS = P("scale_bits", "int", "Bits of the shared power of two.",
                 required=False, default=8, least=2, most=8)  # fmt: skip
-_SEARCH = P("quantile_search", "bool", "Search a percentile to clip at (mase-compatible only).",
+_SEARCH = P("quantile_search", "bool", "Search a percentile for clipping (mase-compatible only).",
             False, False)  # fmt: skip
 
 
@@ -107,7 +107,7 @@ SPECS: tuple[SchemeSpec, ...] = (
     SchemeSpec("integer_floor", "Fixed point, rounded down", "integer",
                (_WIDTH, _FRAC, _SIGNED), (_UNDERFLOW,),
                source="two's complement fixed point, truncated"),
-    SchemeSpec("scale_integer", "Integer with a scale for each row", "integer",
+    SchemeSpec("scale_integer", "Integer with a scale per row", "integer",
                (_WIDTH, _SIGNED, _unused("quantile")),
                ("The scale is 2^(w-1)/(max+1e-9), so that the largest positive value saturates.",),
                operand=False, source="symmetric absolute-maximum quantization"),
@@ -135,16 +135,16 @@ SPECS: tuple[SchemeSpec, ...] = (
                 "Zero and one: only 4-D, scaled by the mean of |x| of each slice; stochastic draws"
                 " nothing, the threshold moves to -1."),
                source="Courbariaux et al. 2015, arXiv 1511.00363, 2.2 and 2.3"),
-    SchemeSpec("binary_residual", "A sum of signs", "sign",
+    SchemeSpec("binary_residual", "Sum of signs", "sign",
                (_UNUSED_WIDTH, _STOCHASTIC, _BIPOLAR, _LEVELS, _MEANS,
-                P("residual_sign", "bool", "Binarize the data at all.", False, True),
+                P("residual_sign", "bool", "Whether the data is binarized.", False, True),
                 P("binary_training", "bool", "Weights are signs, not values.", False, True)),
                ("Levels come stacked on a new first dimension (one level: not).",
                 "A residual of zero has no sign and stays zero.", "Four levels or more fail.",
                 "Gradients vanish where a residual exceeds 1 and carry the means."),
                source="Ghasemzadeh et al. 2018, ReBNet, arXiv 1711.01243, 3.1"),
-    SchemeSpec("ternary", "Minus, nothing, plus", "sign",
-               (_UNUSED_WIDTH, P("scaling_factor", "bool", "Scale by the mean of what remains.",
+    SchemeSpec("ternary", "Minus, zero, plus", "sign",
+               (_UNUSED_WIDTH, P("scaling_factor", "bool", "Scale by the mean of nonzeros.",
                                  False, True),
                 _unused("mean"), _unused("median"), _unused("max"), _unused("maximum"),
                 _unused("threshold")),
@@ -156,12 +156,12 @@ SPECS: tuple[SchemeSpec, ...] = (
                ("A block whose largest value is a power of two saturates it.", _TINY, _INF_NAN,
                 "With an exponent up to 2^128 large blocks become NaN.", _LAYOUT),
                block=True, source="Darvish Rouhani et al. 2020, MSFP, NeurIPS 33"),
-    SchemeSpec("block_minifloat", "Minifloat with a bias for each block", "block",
+    SchemeSpec("block_minifloat", "Minifloat with a bias per block", "block",
                (_WIDTH, _EXPONENT, _BIAS_WIDTH, _BLOCK, _SKIP),
                ("The bias has the wrong sign: small blocks vanish, large ones saturate.",
                 _NO_CARRY, _TINY, _INF_NAN, "There is no gradient.", _LAYOUT),
                block=True, source="Fox et al. 2021, Block Minifloat, ICLR"),
-    SchemeSpec("block_log", "Powers of two with a bias for each block", "block",
+    SchemeSpec("block_log", "Powers of two with a bias per block", "block",
                (_WIDTH, _BIAS_WIDTH, _BLOCK, _SKIP),
                ("Zero becomes the smallest positive power of its block.",
                 "Thresholds are shifted by a tenth of the smallest power.",
@@ -174,14 +174,14 @@ SPECS: tuple[SchemeSpec, ...] = (
                 "Values are rounded down, not to nearest.", "There is no gradient.",
                 "Tiles must divide the array."),
                block=True, source="OCP Microscaling Formats v1.0, 5.3.2, on tiles"),
-    SchemeSpec("logicnets", "Integers in front of truth tables", "integer",
+    SchemeSpec("logicnets", "Integer inputs of truth tables", "integer",
                (_WIDTH, _FRAC, _SIGNED), source="Umuroglu et al. 2020, arXiv 2004.03021"),
-    SchemeSpec("lutnet", "Residual signs in front of look-up tables", "sign",
+    SchemeSpec("lutnet", "Residual-sign inputs of look-up tables", "sign",
                (_UNUSED_WIDTH, _unused("frac_width"), _LEVELS, _MEANS,
                 P("k", "int", "Inputs of a table.", False, 2, least=1, most=8),
                 P("binarization_level", "int", "Binary weights.", False, 1, least=0, most=1),
-                P("input_expanded", "bool", "Every table sees its own inputs.", False, True),
-                P("in_dim", "int", "Features that come in.", False, optional=True,
+                P("input_expanded", "bool", "Whether every table has its own inputs.", False, True),
+                P("in_dim", "int", "Number of input features.", False, optional=True,
                   aliases=("dim",))),
                ("Levels come stacked on a new first dimension.",
                 "A residual of zero has no sign and stays zero."),
@@ -240,9 +240,10 @@ def spec_of(name: str) -> SchemeSpec:
     close = difflib.get_close_matches(name, _BY_NAME, 1)
     hint = f"Did you mean {close[0]!r}? " if close else ""
     raise failure(
-        f"There is no number format {name!r}.",
+        f"Unknown number format {name!r}.",
         f"{hint}Known: {', '.join(spec.name for spec in SPECS)}.",
         Place(kind="option", id="scheme"),
+        code="format-unknown",
     )
 
 

@@ -250,8 +250,8 @@ def predict(histogram: Histogram, config: FormatConfig, role: Role) -> Predictio
     """
     spec = spec_of(config.scheme)
     given = read(spec.name, spec.parameters, config.parameters, role)
-    if said := impossible(spec.name, given):
-        raise failure(said)
+    if reason := impossible(spec.name, given):
+        raise failure(reason, code="format-parameters-impossible")
     block = _block(given) if spec.block else 1
     values = histogram.draws(DRAWS)
     rows = values.reshape(1, -1) if spec.name in _SLICES else values.reshape(-1, 1)

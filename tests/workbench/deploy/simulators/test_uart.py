@@ -142,7 +142,7 @@ LINES = {
     "registered": "not linked",
     "E [executorch:m.cpp:1 f()] Backend EthosUBackend is not registered.": "without the Ethos-U",
     "E [executorch:E.cpp:1 f()] Malformed vela_bin_stream found": "damaged or not aligned",
-    "E [executorch:E.cpp:1 f()] Ethos-U invocation failed error (-1)": "not the one",
+    "E [executorch:E.cpp:1 f()] Ethos-U invocation failed error (-1)": "another NPU",
     "E [executorch:m.cpp:1 f()] Init failed for backend EthosUBackend: 0x21": "memory allocation",
     "E [executorch:r.cpp:1 f()] input size (4) and tensor size (8) mismatch!": "another size",
     "F [executorch:r.cpp:1 f()] Not right number of parameters!": "command line",
@@ -169,7 +169,7 @@ def test_that_every_row_of_failures_can_be_told():
 
 
 @given(noise=st.text(max_size=300))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_that_noise_on_the_line_hurts_nothing(noise):
     reader = read(noise + "\n" + RUN)
     assert reader.measurements[-1].npu_cycles == 20000

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from executorch.backends.arm.tosa import partitioner as tosa_partitioner
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import PartitionResult
 
-from workbench.engine.acceleration.table import accelerated
 from workbench.engine.fx import programs
 from workbench.engine.targets.ethos_u.compile_spec import compile_spec, own_ini_at_hand
 from workbench.engine.targets.ethos_u.cpu_kernels import ORIGIN
@@ -20,6 +17,8 @@ from workbench.engine.targets.ethos_u.refusals import (
     in_words,
     refuse_control_flow,
 )
+from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.toolchain_patches.interception import partition_reasons
 from workbench.results import CpuNode
 from workbench.targets import target_of
 
@@ -40,7 +39,7 @@ class _Foreseeing(CheckingPartitioner):
 
     def partition(self, exported_program: Any) -> PartitionResult:
         """Keep what was decided; return the program with no partition."""
-        with kept_reasons() as reasons:
+        with partition_reasons() as reasons:
             tagged = super().partition(exported_program).tagged_exported_program
         calls = [node for node in tagged.graph.nodes if node.op == "call_function"]
         self.npu = sum(1 for node in calls if TAG in node.meta)
@@ -63,7 +62,7 @@ def foreseen(context: StageContext, choice: TargetChoice) -> tuple[int, tuple[Cp
     made = _Foreseeing(compile_spec(choice), additional_checks=[check] if check else None)
     with (
         own_ini_at_hand(choice, context.folder),
-        accelerated(context.accelerate, log=context.log),
+        accelerated(context.accelerate),
     ):
         to_edge_transform_and_lower(
             context.hot("convert").program, partitioner=[made],
@@ -77,28 +76,6 @@ def kept_off(context: StageContext, rules: Sequence[tuple[str, str]]) -> KeptOff
     if not rules:
         return None
     return KeptOff(rules)
-
-
-@contextmanager
-def kept_reasons() -> Iterator[dict[str, str]]:
-    """Collect the partitioner's reasons by node: it has no other way to give them."""
-    stock = tosa_partitioner.WhyNoPartitionReporter
-    reports: list[Any] = []
-    reasons: dict[str, str] = {}
-
-    class Kept(stock):  # type: ignore[valid-type, misc]
-        def __init__(self) -> None:
-            super().__init__()
-            reports.append(self)
-
-    tosa_partitioner.WhyNoPartitionReporter = Kept
-    try:
-        yield reasons
-    finally:
-        tosa_partitioner.WhyNoPartitionReporter = stock
-        for report in reports:
-            for node, reason in report._rejected_nodes.items():  # noqa: SLF001 - no accessor
-                reasons.setdefault(node.name, str(reason))
 
 
 def cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:

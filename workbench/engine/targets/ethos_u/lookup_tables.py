@@ -146,10 +146,10 @@ def _told(found: Iterable[TableError], least: float) -> Iterator[str]:
         where = f" in {worst.module}" if worst.module else ""
         more = f", the worst of {len(errors)} such" if len(errors) > 1 else ""
         yield (
-            f"{op}{where}{more}: the NPU draws straight lines between the 513 values of a 16-bit "
-            f"table, here one for every {worst.spacing:.3g} of {worst.source}; it will be up to "
-            f"{worst.steps} steps ({worst.share:.1%} of the largest value) off the quantized "
-            f"model (computed). {_remedy(worst, least)}"
+            f"{op}{where}{more}: the NPU interpolates linearly between the 513 values of "
+            f"a 16-bit table, here one per {worst.spacing:.3g} of {worst.source}; it will "
+            f"differ by up to {worst.steps} steps ({worst.share:.1%} of the largest "
+            f"value) from the quantized model (computed). {_remedy(worst, least)}"
         )
 
 

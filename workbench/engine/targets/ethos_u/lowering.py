@@ -13,12 +13,10 @@ from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 
-from workbench.engine.acceleration.retarget import capture_tosa, has_same_tosa, retarget
-from workbench.engine.acceleration.table import accelerated
 from workbench.engine.targets.base import Lowered
 from workbench.engine.targets.ethos_u import vela
 from workbench.engine.targets.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
-from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off, kept_reasons
+from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off
 from workbench.engine.targets.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.targets.ethos_u.integer_io import with_integer_borders
 from workbench.engine.targets.ethos_u.refusals import (
@@ -29,6 +27,9 @@ from workbench.engine.targets.ethos_u.refusals import (
     vela_refused,
 )
 from workbench.engine.targets.ethos_u.tosa_graph import tosa_snapshot
+from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.toolchain_patches.interception import capture_tosa, partition_reasons
+from workbench.engine.toolchain_patches.retarget import has_same_tosa, retarget
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.pipeline.plan import tool_version
 from workbench.project import sources
@@ -75,11 +76,12 @@ def with_kernels(manager: Any, kernels: str) -> Any:
     try:
         return with_cmsis_nn(manager, CMSIS_NN_CPUS[kernels])
     except Exception as error:  # what a pass raises comes wrapped as nothing but this
-        said = str(error.__cause__ or error).splitlines() or [type(error).__name__]
+        lines = str(error.__cause__ or error).splitlines() or [type(error).__name__]
         raise failure(
-            f"CMSIS-NN cannot compute what the NPU leaves: {said[0]}",
-            "Choose other kernels for the CPU (Options\u2026, On the CPU).",
+            f"CMSIS-NN cannot compute the operators on the CPU: {lines[0]}",
+            "Choose other CPU kernels (Options\u2026, On the CPU).",
             Place(kind="option", id=f"target.options.{CPU_KERNELS}"),
+            code="cmsis-nn-not-supported",
         ) from error
 
 
@@ -142,7 +144,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
 def _compiling(context: StageContext, choice: TargetChoice) -> Iterator[vela.Recording]:
     with (
         own_ini_at_hand(choice, context.folder),
-        accelerated(context.accelerate, log=context.log),
+        accelerated(context.accelerate),
         vela.recorded() as compiled,
     ):
         yield compiled
@@ -172,7 +174,7 @@ def _lowered(
     methods: Mapping[str, int | bool] | None = None,
 ) -> _Edge:  # fmt: skip
     checks = [check] if check else None
-    with capture_tosa() as tosa, kept_reasons() as reasons:
+    with capture_tosa() as tosa, partition_reasons() as reasons:
         manager = to_edge_transform_and_lower(
             program,
             partitioner=[CheckingPartitioner(compile_spec(choice), additional_checks=checks)],

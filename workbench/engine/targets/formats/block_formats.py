@@ -90,9 +90,10 @@ def magnitude_bits(given: Mapping[str, Any]) -> int:
     """
     if given["width"] < 2:
         raise failure(
-            "block_fp of 1 bit holds nothing but zero.",
+            "block_fp with 1 bit represents only zero.",
             "Use a width of at least 2.",
             Place(kind="option", id="width"),
+            code="format-width-too-small",
         )
     return int(given["width"]) - 1
 
@@ -172,7 +173,8 @@ def block_log_range(given: Mapping[str, Any]) -> tuple[int, int]:
     width = given["width"]
     if not 2 <= width <= 8:
         raise failure(
-            f"'width' of block_log is {width}, but must be from 2 to 8: a sign and exponent bits.",
+            f"'width' of block_log is {width}, but must be 2 to 8: a sign and exponent bits.",
             where=Place(kind="option", id="width"),
+            code="format-width-out-of-range",
         )
     return 2 ** (width - 1) - 1, 2 ** given["exponent_bias_width"] - 1

@@ -172,12 +172,17 @@ def sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tupl
         WorkbenchError: a size is 0, or the array has no elements to share.
     """
     if not shape or 0 in shape:
-        raise failure(f"An array of shape {tuple(shape)} has no blocks.", "Give it elements.")
+        raise failure(
+            f"An array of shape {tuple(shape)} has no blocks.",
+            "Use an array with elements.",
+            code="array-empty",
+        )
     if 0 in given["block_size"]:
         raise failure(
-            "'block_size' has an entry of 0.",
+            "'block_size' contains 0.",
             "Use -1 for the whole dimension, or a positive number.",
             Place(kind="option", id="block_size"),
+            code="block-size-zero",
         )
     return block_sizes(shape, given, role)
 
@@ -191,17 +196,21 @@ def mase_sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) ->
     rank, skip = len(shape), skips_first(given, role)
     if rank == 1 and skip:
         raise failure(
-            "MASE cannot skip the first dimension of an array that has only one.",
+            "MASE cannot skip the only dimension of a 1-D array.",
             "Quantize it as a bias, or set skip_first_dim to false.",
+            code="mase-blocks-not-supported",
         )
     if rank == 3 and not skip:
         raise failure(
-            "MASE has no blocks over all three dimensions of an array.",
+            "MASE does not support blocks over all three dimensions.",
             "Set skip_first_dim to true, or use the textbook form.",
+            code="mase-blocks-not-supported",
         )
     if rank not in {1, 2, 3}:
         raise failure(
-            f"MASE has no blocks on an array of {rank} dimensions.", "Use the textbook form."
+            f"MASE does not support blocks on {rank}-D arrays.",
+            "Use the textbook form.",
+            code="mase-blocks-not-supported",
         )
     return sizes_of(shape, given, role)
 

@@ -68,8 +68,9 @@ def check_exponents(
         name = "float64" if dtype == torch.float64 else "float32"
         reach = f"2^{most}" if least is None else f"2^{least} to 2^{most}"
         raise failure(
-            f"Exponents of this {scheme} reach {reach}, but {name} holds 2^{low} to 2^{high}.",
-            "Choose fewer exponent bits or another bias.",
+            f"Exponents of this {scheme} reach {reach}, but {name} covers 2^{low} to 2^{high}.",
+            "Use fewer exponent bits or another bias.",
+            code="format-exponent-out-of-range",
         )
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _TOOL_TIMEOUT_S, _TIMEOUT_S, _POLL_S, _PATIENCE_S = 20.0, 1800.0, 0.1, 1.0
 _QUANTIZED = "zhigh.QuantizedMatMul"
 _ABSENT = (
-    f"Neither {COMPILER} nor {CONTAINER_TOOL} is on this machine, so the compiler was not asked; "
-    "the number of int8 products is predicted."
+    f"Neither {COMPILER} nor {CONTAINER_TOOL} is installed, so the compiler was "
+    "not run; the number of int8 products is predicted."
 )
 
 
@@ -52,8 +52,9 @@ def find_compiler(folder: Path) -> Compiler | str:
         return _ABSENT
     if not _answer([docker, "image", "inspect", "--format", "{{.Id}}", IMAGE]):
         return (
-            f"{CONTAINER_TOOL} is here, but does not show the image {IMAGE}, so the compiler was "
-            f"not asked. Get it with: docker pull {IMAGE}, and run again without the cache."
+            f"{CONTAINER_TOOL} is installed, but without the image {IMAGE}, so the "
+            f"compiler was not run. Run: docker pull {IMAGE}, then run again without the "
+            "cache."
         )
     mount = ("-v", f"{folder}:{folder}", "-w", str(folder))
     call = (docker, "run", "--rm", *mount, IMAGE)
@@ -91,11 +92,11 @@ def check(
     if code != 0 or told is None:
         last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
         why = f"ended with {code}" if code else "wrote nothing"
-        sentence = f"{found.version} {why} and said: {last.strip()[:300] or 'nothing'}"
+        sentence = f"{found.version} {why}: {last.strip()[:300] or 'no output'}"
         return CompilerCheck(compiler=found.version, command=shown, sentence=sentence)
     count = told.count(_QUANTIZED)
     agrees = "as predicted" if count == predicted else f"but {predicted} were predicted"
-    sentence = f"{found.version} makes {count} int8 products, {agrees}."
+    sentence = f"{found.version} creates {count} int8 products, {agrees}."
     return CompilerCheck(compiler=found.version, command=shown, quantized=count, sentence=sentence)
 
 

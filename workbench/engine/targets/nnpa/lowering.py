@@ -64,7 +64,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     products = _products(model, known, report, options)
     config = _config(model, known, products, report)
     data = model.SerializeToString(deterministic=True)
-    context.progress(0, None, "asking the compiler")
+    context.progress(0, None, "running the compiler")
     predicted = sum(each.quantized for each in products)
     made = ExportedModel(
         opset=OPSET, ir_version=IR_VERSION, nodes=len(model.graph.node), bytes=len(data),

@@ -200,10 +200,12 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
     except Exception as error:
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
         raise failure(
-            f"The program does not export to ONNX: {first.strip()[:300]}",
-            "Its own words are in the details.", Place(kind="stage", id="lower"),
+            f"ONNX export failed: {first.strip()[:300]}",
+            "See details for the exporter's output.",
+            Place(kind="stage", id="lower"),
             details=str(error),
-        ) from error  # fmt: skip
+            code="onnx-export-failed",
+        ) from error
     model.ir_version = IR_VERSION
     widen_indices(model)
     _name_nodes(model)
@@ -258,9 +260,12 @@ def check(model: onnx.ModelProto) -> None:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise failure(
-            "The exported file is not valid ONNX.", "The checker's words are in the details.",
-            Place(kind="stage", id="lower"), details=str(error),
-        ) from error  # fmt: skip
+            "The exported file is not valid ONNX.",
+            "See details for the checker's output.",
+            Place(kind="stage", id="lower"),
+            details=str(error),
+            code="onnx-invalid",
+        ) from error
 
 
 def origins(model: onnx.ModelProto) -> dict[str, tuple[str, str]]:

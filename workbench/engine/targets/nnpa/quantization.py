@@ -208,9 +208,10 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
     """
     if programs.has_control_flow(module):
         raise failure(
-            "NNPA's arithmetic is not emulated inside branches or loops.",
+            "NNPA emulation does not support branches and loops.",
             "Export the model without torch.cond and while_loop.",
             Place(kind="stage", id="prepare"),
+            code="nnpa-branches-not-supported",
         )
     programs.write_nowhere(module, but_buffers=True)
     rules.decide(module.graph)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TITLES = {
     "nnpa": ("NNPA model", "emulated: dlfloat16 operands, scales, correction and result"),
-    "document": ("Document", "emulated: the document's equations in float32"),
+    "document": ("Document", "emulated: the documented equations in float32"),
 }
 
 
@@ -90,10 +90,11 @@ def verify(context: StageContext) -> VerifyResult:
                 reading.add(sample, floats, floats)
     if tally.is_off:
         raise failure(
-            f"The exported file computes something else than the model: outputs differ by up to "
-            f"{tally.worst:.3g}, the largest is {tally.largest:.3g}.",
-            "The exporter or the rewriting of products is at fault; switch the rewriting off.",
+            "The exported file differs from the model: outputs differ by up to "
+            f"{tally.worst:.3g}; the largest output is {tally.largest:.3g}.",
+            "The exporter or the product rewriting causes this. Disable the rewriting.",
             Place(kind="stage", id="verify"),
+            code="onnx-differs",
         )
     return tally.result.model_copy(
         update={"readings": tuple(reading.result for reading in readings)}
