@@ -179,12 +179,3 @@ def readings(context: StageContext) -> list[ReadingTally]:
     """Return none to put side by side."""
     del context
     return []
-
-
-if TYPE_CHECKING:
-    from workbench.engine.targets import ethos_u, formats, nnpa
-
-    # mypy compares each module with the protocol by which the stages use it.
-    _ETHOS_U: DeviceToolchain = ethos_u
-    _NNPA: CompilingToolchain = nnpa
-    _FORMATS: Toolchain = formats
