@@ -303,8 +303,13 @@ def _random(tensors: Sequence[Tensor]) -> list[_Array]:
 
 
 def _differences(outputs: Sequence[_Array], expected: Sequence[_Array]) -> dict[str, Any]:
-    pairs = [(a, b) for a, b in zip(outputs, expected, strict=False) if a.shape == b.shape]
-    apart = [np.abs(a.astype(np.float64) - b.astype(np.float64)) for a, b in pairs]
+    pairs = [
+        (a.astype(np.float64), b.astype(np.float64))
+        for a, b in zip(outputs, expected, strict=False)
+        if a.shape == b.shape
+    ]
+    finite = [(np.nan_to_num(a), np.nan_to_num(b)) for a, b in pairs]
+    apart = [np.abs(a - b) for a, b in finite]
     return {
         "elements": int(sum(each.size for each in apart)),
         "equal": int(sum(np.count_nonzero(each == 0) for each in apart)),
