@@ -131,8 +131,8 @@ def _warnings(folders: Mapping[str, Path]) -> Iterator[dict[str, str]]:
     """Yield the warnings of the stages."""
     for stage, kind in RESULTS.items():
         if stage in folders:
-            said = getattr(load_result(kind, folders[stage]), "warnings", ())
-            yield from ({"stage": stage, "message": message} for message in said)
+            messages = getattr(load_result(kind, folders[stage]), "warnings", ())
+            yield from ({"stage": stage, "message": message} for message in messages)
 
 
 def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
@@ -140,12 +140,12 @@ def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
     target = target_of(project.target.id)
     if not target.emulation:
         return {}
-    said: dict[str, Any] = {"target": target.id, "sentence": target.emulation}
+    entry: dict[str, Any] = {"target": target.id, "sentence": target.emulation}
     memory = load_result(ConvertResult, folders["convert"]).memory if "convert" in folders else None
     if memory is not None:
-        said |= memory.model_dump(mode="json")
-        said |= {"weight_density": memory.weight_density, "data_density": memory.data_density}
-    return said
+        entry |= memory.model_dump(mode="json")
+        entry |= {"weight_density": memory.weight_density, "data_density": memory.data_density}
+    return entry
 
 
 def _suggestions(project: Project, folders: Mapping[str, Path]) -> list[dict[str, Any]]:

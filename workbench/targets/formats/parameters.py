@@ -185,16 +185,16 @@ def impossible(scheme: str, given: Given) -> str:
         given: All its parameters, each validated.
     """
     check = _CHECKS.get(scheme)
-    if check is not None and (said := check(given)):
-        return f"{scheme} {said}"
+    if check is not None and (reason := check(given)):
+        return f"{scheme} {reason}"
     if 0 in _sizes(given):
         return f"{scheme} cannot share blocks without elements."
     return ""
 
 
 def _sizes(given: Given) -> tuple[int, ...]:
-    said = given.get("block_size")
-    return tuple(said) if isinstance(said, tuple | list) else ()
+    size = given.get("block_size")
+    return tuple(size) if isinstance(size, tuple | list) else ()
 
 
 def _fraction(least: int) -> Callable[[Given], str]:

@@ -40,8 +40,8 @@ class Placing:
     def text(self) -> str:
         """The JSON form, stored in the graph; equal operands share it."""
         config = self.config.model_dump(mode="json")
-        said = {"operation": self.operation, "operand": self.operand, **config}
-        return json.dumps(said, sort_keys=True)
+        fields = {"operation": self.operation, "operand": self.operand, **config}
+        return json.dumps(fields, sort_keys=True)
 
     @property
     def made(self) -> Operation:
@@ -62,9 +62,11 @@ class Placing:
 
 @lru_cache(maxsize=4096)
 def _operation(text: str) -> tuple[Operation, str]:
-    said: dict[str, Any] = json.loads(text)
-    made = Operation(said["operation"], said["scheme"], said["parameters"], said["mase_compatible"])
-    return made, said["operand"]
+    fields: dict[str, Any] = json.loads(text)
+    made = Operation(
+        fields["operation"], fields["scheme"], fields["parameters"], fields["mase_compatible"]
+    )
+    return made, fields["operand"]
 
 
 def quantize_per_format(x: torch.Tensor, placing: str) -> torch.Tensor:
