@@ -194,7 +194,6 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
             hand_on(made, kept(program))
             # Constants only: the exporter's other optimizations would fold batch norms into
             # products, and the quantized weights would not be those of the model.
-            # quantized weights would not be those of the model.
             onnxscript.optimizer.fold_constants(made.model)
             onnxscript.optimizer.remove_unused_nodes(made.model)
             model = made.model_proto
