@@ -86,14 +86,17 @@ def _perform(options: argparse.Namespace) -> int:
         if options.file is None:
             raise failure(
                 "There is nothing to simulate.", "Name a FILE, or jobs with --batch.",
-                Place(kind="option", id="file"),
-            )  # fmt: skip
+                Place(kind="option", id="file"), code="nothing-to-simulate")  # fmt: skip
         return _single(options, bench, given)
 
 
 def _single(options: argparse.Namespace, bench: _Bench, job: Mapping[str, Any]) -> int:
     if not Path(job["file"]).is_file():
-        raise failure(f"{job['file']} is not there.", where=Place(kind="option", id="file"))
+        raise failure(
+            f"{job['file']} is not there.",
+            where=Place(kind="option", id="file"),
+            code="file-missing",
+        )
     try:
         document = bench.job(job)
     except WorkbenchError as error:
@@ -133,10 +136,12 @@ def _checked(job: Any) -> dict[str, Any]:
     if not isinstance(job, dict) or not set(job) <= _KEYS:
         raise failure(
             "A job is not an object of file, inputs and out.",
-            'Write {"file": ..., "inputs": ..., "out": ...}.', place,
-        )  # fmt: skip
+            'Write {"file": ..., "inputs": ..., "out": ...}.',
+            place,
+            code="batch-job-invalid",
+        )
     if not all(isinstance(value, str) for value in job.values()):
-        raise failure("A job has a path that is not a text.", where=place)
+        raise failure("A job has a path that is not a text.", where=place, code="batch-job-invalid")
     return job
 
 
@@ -153,6 +158,7 @@ def _code(results: Sequence[Mapping[str, Any]]) -> int:
             f"{finding['delegate']}: {finding['message']}",
             hint="A device may compute other values.",
             where=Place(kind="file", id="program"),
+            code="npu-finding",
         )
         for finding in errors
     ]
@@ -174,7 +180,11 @@ class _Bench:
             WorkbenchError: it cannot be run.
         """
         if "file" not in job:
-            raise failure("A job names no file.", where=Place(kind="option", id="batch"))
+            raise failure(
+                "A job names no file.",
+                where=Place(kind="option", id="batch"),
+                code="batch-job-invalid",
+            )
         program = self._program(job["file"])
         if "inputs" not in job and program.cases:
             return self._vectors(job, program)
@@ -254,17 +264,25 @@ def _arrays(path: Path, count: int) -> list[_Array]:
     try:
         with np.load(path, allow_pickle=False) as stored:
             if not hasattr(stored, "files"):
-                raise failure(f"{path} holds one array, not named ones.", "Write an .npz.", place)
+                raise failure(
+                    f"{path} holds one array, not named ones.",
+                    "Write an .npz.",
+                    place,
+                    code="inputs-not-npz",
+                )
             missing = [f"in{i}" for i in range(count) if f"in{i}" not in stored.files]
             if missing:
                 raise failure(
                     f"{path} has no {', '.join(missing)}.",
                     f"It has {', '.join(stored.files) or 'nothing'}.",
                     place,
+                    code="inputs-missing",
                 )
             return [np.asarray(stored[f"in{i}"]) for i in range(count)]
     except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise failure(f"{path} cannot be read: {error}.", "Give an .npz.", place) from error
+        raise failure(
+            f"{path} cannot be read: {error}.", "Give an .npz.", place, code="inputs-not-readable"
+        ) from error
 
 
 def _random(tensors: Sequence[Tensor]) -> list[_Array]:
@@ -285,8 +303,13 @@ def _random(tensors: Sequence[Tensor]) -> list[_Array]:
 
 
 def _differences(outputs: Sequence[_Array], expected: Sequence[_Array]) -> dict[str, Any]:
-    pairs = [(a, b) for a, b in zip(outputs, expected, strict=False) if a.shape == b.shape]
-    apart = [np.abs(a.astype(np.float64) - b.astype(np.float64)) for a, b in pairs]
+    pairs = [
+        (a.astype(np.float64), b.astype(np.float64))
+        for a, b in zip(outputs, expected, strict=False)
+        if a.shape == b.shape
+    ]
+    finite = [(np.nan_to_num(a), np.nan_to_num(b)) for a, b in pairs]
+    apart = [np.abs(a - b) for a, b in finite]
     return {
         "elements": int(sum(each.size for each in apart)),
         "equal": int(sum(np.count_nonzero(each == 0) for each in apart)),
@@ -306,6 +329,7 @@ def _kept(job: Mapping[str, Any], outputs: Mapping[str, _Array]) -> dict[str, An
         raise failure(
             f"{path} cannot be written: {error.strerror or error}.",
             where=Place(kind="option", id="out"),
+            code="file-not-writable",
         ) from error
     return {"out": job["out"]}
 

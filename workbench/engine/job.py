@@ -107,7 +107,9 @@ class EngineJob:
     def _run_stage(self, stage: PlannedStage) -> bool:
         begun = time.monotonic()
         if stage.state in {"blocked", "unavailable"}:
-            info = ErrorInfo(message=stage.reason, where=Place(kind="stage", id=stage.id))
+            info = ErrorInfo(
+                message=stage.reason, where=Place(kind="stage", id=stage.id), code="stage-blocked"
+            )
             self._fail(stage.id, stage.key, begun, (info,))
             return False
         if self._cache.has(stage.key) and self._cache.verify(stage.key):
@@ -207,4 +209,5 @@ def _unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
         hint="The details and the log name the place in the toolchain.",
         where=Place(kind="stage", id=stage),
         details=details,
+        code="unexpected",
     )

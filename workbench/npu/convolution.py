@@ -27,6 +27,8 @@ from workbench.npu.windows import columns_of, padded_ifm, taps
 _Array = npt.NDArray[Any]
 
 _SINGLE, _DOUBLE = 1 << 24, 1 << 53
+# Pieces of a convolution and of a depthwise one: large enough for fast products, small enough for
+# the processor's cache.
 _MATRIX_BYTES = 4 << 20
 _PIECE = 1 << 15
 
@@ -43,9 +45,9 @@ def convolution(state: State, parameter: int) -> None:
     _count(state, macs)
     bound = float(max(map(abs, ifm.span)) * weights.sums)
     dtype = _exact_type(bound)
+    stage = _stage(state, depth)
     values = padded_ifm(state, ifm, kernel, dtype)
     matrix = weights.matrix.astype(dtype, copy=False)
-    stage = _stage(state, depth)
     if _needs_all(state):
         sums = np.empty((rows, columns, depth), np.int64)
         for part, found in _sums(values, kernel, matrix, (rows, columns)):
@@ -70,9 +72,9 @@ def depthwise(state: State, parameter: int) -> None:
     _count(state, rows * columns * weights.matrix.size)
     bound = float(max(map(abs, ifm.span)) * weights.sums)
     dtype = _exact_type(bound)
+    stage = _stage(state, depth)
     values = padded_ifm(state, ifm, kernel, dtype)
     planes = weights.matrix.astype(dtype, copy=False)
-    stage = _stage(state, depth)
     whole = _needs_all(state)
     results: _Array = np.empty((rows, columns, depth), np.int64 if whole else stage.ofm.dtype)
     step = max(1, _PIECE // (columns * depth))
@@ -179,9 +181,10 @@ def _product(state: State) -> None:
     _count(state, rows * columns * depth * inner)
     bound = float(max(map(abs, ifm.span)) * max(map(abs, ifm2.span)) * inner)
     dtype = _exact_type(bound)
+    state.counters.accumulator_bits = accumulator_bits(registers)
+    stage = OutputStage(state, registers.ofm_scale)
     left = state.tensor(ifm, (rows, columns, inner)).astype(dtype) - ifm.zero_point
     right = state.tensor(ifm2, (ifm2.height0, ifm2.width0, inner)).astype(dtype)
     right = right.reshape(-1, inner) - ifm2.zero_point
-    state.counters.accumulator_bits = accumulator_bits(registers)
     sums = (left.reshape(-1, inner) @ right.T).reshape(rows, columns, depth).astype(np.int64)
-    _conclude(state, sums, bound, OutputStage(state, registers.ofm_scale))
+    _conclude(state, sums, bound, stage)

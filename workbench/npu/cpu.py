@@ -54,7 +54,11 @@ def _quantize(
 ) -> _Array:
     """Return ``zero_point + rint(values / scale)``, limited; halves go to the even neighbour."""
     if np.isnan(values).any():
-        raise failure("A value to quantize is not a number.", "Look for it in the inputs.")
+        raise failure(
+            "A value to quantize is not a number.",
+            "Look for it in the inputs.",
+            code="quantize-nan",
+        )
     inverse = np.float32(1.0) / np.float32(scale)
     scaled = np.rint(values.astype(np.float32) * inverse) + np.float32(zero_point)
     limited = np.clip(scaled.astype(np.float64), least, most)
@@ -68,7 +72,10 @@ def _dequantize(values: _Array, scale: float, zero_point: int, *others: int | No
     """
     target = others[3] if len(others) > 3 else None
     if target is not None and DTYPES.get(target) != "float32":
-        raise failure(f"A tensor is dequantized to {DTYPES.get(target)}, not to float32.")
+        raise failure(
+            f"A tensor is dequantized to {DTYPES.get(target)}, not to float32.",
+            code="dequantize-type",
+        )
     steps = (values.astype(np.int64) - zero_point).astype(np.float32)
     return np.asarray(steps * np.float32(scale), np.float32)
 
@@ -88,7 +95,9 @@ def _quantize_channels(
 def _numpy_type(code: int) -> np.dtype[Any]:
     name = DTYPES.get(code, "")
     if name not in {"uint8", "int8", "int16", "uint16", "int32"}:
-        raise failure(f"A tensor is quantized to {name or code}, which no kernel does.")
+        raise failure(
+            f"A tensor is quantized to {name or code}, which no kernel does.", code="quantize-type"
+        )
     return np.dtype(name)
 
 

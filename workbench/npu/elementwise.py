@@ -58,6 +58,7 @@ def elementwise(state: State, parameter: int) -> None:
         raise ModeFault(f"NPU_OP_ELEMENTWISE names the mode {code}, which this NPU does not have.")
     rows, columns, depth = state.registers.ofm_shape
     state.spend(rows * columns * depth)
+    state.memory.demand_room(state.registers.feature_map("OFM"), (rows, columns, depth))
     (_u85 if state.device.u85 else _u55)(state, name)
 
 

@@ -154,6 +154,7 @@ def _data(
             f"The delegate has no block {name}.",
             "Compile the program again.",
             Place(kind="file", id="program"),
+            code="delegate-block-missing",
         )
     if not block.external:
         return block.data

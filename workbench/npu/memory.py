@@ -15,13 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.npu.faults import AddressFault, LimitFault, ModeFault, TableFault
-from workbench.npu.registers import TILES_2X2, FeatureMap
+from workbench.npu.registers import CHAINED, NO_STORAGE, TILES_2X2, FeatureMap
 
 CONSTANTS, SCRATCH, FAST_SCRATCH = 0, 1, 2
 TABLES = -1
 TABLE_BYTES = 2048
 _BRICK = 16
 _PAGE = 1 << 16
+# What computing one element takes at most: two values of 64 bits.
+_BYTES_TO_COMPUTE = 16
 _UNWRITTEN = 0xA5
 
 Bytes = npt.NDArray[np.uint8]
@@ -87,6 +89,7 @@ class Memory:
                 "Raise the limit if the program is meant to be that large.",
             )
         self._limit = limit - len(constants) - scratch_bytes
+        self._most_elements = max(limit // _BYTES_TO_COMPUTE, 1)
         self._fill = _UNWRITTEN if checked else 0
         self.regions: dict[int, Bytes] = {
             CONSTANTS: np.frombuffer(constants, np.uint8),
@@ -187,10 +190,26 @@ class Memory:
     def _check_room(self, tensor: FeatureMap, shape: tuple[int, int, int]) -> None:
         if tensor.storage != TILES_2X2 and not _is_one_tile(tensor, shape):
             raise ModeFault(f"The {tensor.side} has a storage that is not known: {tensor.storage}.")
+        self.demand_room(tensor, shape)
+
+    def demand_room(self, tensor: FeatureMap, shape: tuple[int, int, int]) -> None:
+        """Refuse a tensor that cannot be in its region, before anything of its size is made.
+
+        Raises:
+            AddressFault: it has more bytes than its region.
+            LimitFault: computing it would take several times the memory limit.
+        """
         room = self._limit if tensor.region == FAST_SCRATCH else 0
-        if tensor.region in self.regions:
+        if tensor.storage in {CHAINED, NO_STORAGE}:
+            room = self._limit
+        elif tensor.region in self.regions:
             room = max(room, self.regions[tensor.region].size)
-        if shape[0] * shape[1] * shape[2] * tensor.dtype.itemsize > max(room, 1):
+        elements = shape[0] * shape[1] * shape[2]
+        if elements > self._most_elements:
+            raise LimitFault(
+                f"The {tensor.side} of {shape} elements is larger than a run may have."
+            )
+        if elements * tensor.dtype.itemsize > max(room, 1):
             raise AddressFault(
                 f"The {tensor.side} of {shape} elements is larger than its memory region."
             )

@@ -96,6 +96,7 @@ class OutputStage:
         """
         self._state = state
         self.ofm = state.registers.feature_map("OFM")
+        state.memory.demand_room(self.ofm, state.registers.ofm_shape)
         self._bias = channels.bias if channels is not None else None
         self._rounding, self._double = Rounding.NATURAL, 0
         self._scale: Any = 1

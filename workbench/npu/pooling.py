@@ -40,6 +40,8 @@ def pool(state: State, parameter: int) -> None:
         raise ModeFault(f"NPU_OP_POOL names the mode {mode}, which this NPU does not have.")
     rows, columns, depth = state.registers.ofm_shape
     state.spend(rows * columns * depth)
+    ofm = state.registers.feature_map("OFM")
+    state.memory.demand_room(ofm, (rows, columns, depth))
     sums = computed(state)
     if mode in {_ARGMAX_X, _ARGMAX_Y}:
         OutputStage(state, None).finish(sums)

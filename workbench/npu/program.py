@@ -282,6 +282,7 @@ def _read(path: Path) -> bytes:
         raise failure(
             f"{path} cannot be read: {error.strerror or error}.",
             where=Place(kind="file", id=str(path)),
+            code="file-not-readable",
         ) from error
 
 
@@ -334,6 +335,7 @@ def _border(value: Value, exact: bool) -> Tensor:
         raise failure(
             f"The program takes or gives a {value.kind}; only tensors can be simulated.",
             where=Place(kind="file", id="program"),
+            code="program-value-not-tensor",
         )
     return Tensor(value.dtype, value.shape, exact)
 
@@ -384,6 +386,7 @@ def _dtype(name: str) -> np.dtype[Any]:
         raise failure(
             f"The program has a tensor of {name}, which is not simulated.",
             where=Place(kind="file", id="program"),
+            code="tensor-type-not-simulated",
         ) from error
 
 
@@ -419,4 +422,5 @@ def _damaged(what: str) -> WorkbenchError:
         f"The program is damaged: {what}.",
         "Compile it again, or compare its digest.",
         Place(kind="file", id="program"),
+        code="program-damaged",
     )

@@ -47,6 +47,7 @@ def resize(state: State, parameter: int) -> None:
         raise ModeFault(f"NPU_OP_RESIZE names the mode {mode}, which does not exist.")
     rows, columns, depth = registers.ofm_shape
     state.spend(4 * rows * columns * depth)
+    state.memory.demand_room(registers.feature_map("OFM"), (rows, columns, depth))
     height, width = registers["KERNEL_HEIGHT_M1"] + 1, registers["KERNEL_WIDTH_M1"] + 1
     ifm = registers.feature_map("IFM")
     values = state.tensor(ifm, (height, width, depth)).astype(np.int64) - ifm.zero_point

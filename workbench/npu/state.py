@@ -25,7 +25,8 @@ class Limits:
 
     Attributes:
         steps: Commands, those that are passed again in loops included.
-        memory_bytes: All memory regions of one delegate [bytes].
+        memory_bytes: All memory regions of one delegate [bytes]; a tensor may have a sixteenth as
+            many elements.
         work: Multiplications and output elements of one run of a delegate.
     """
 

@@ -217,7 +217,9 @@ def decode_named_data(data: bytes | memoryview) -> dict[str, memoryview]:
     view = memoryview(data)
     if bytes(view[4:8]) != _NAMED_MARK or len(view) < 8 + _NAMED_HEADER.size:
         raise failure(
-            "This is no file of weights: the mark FT01 is missing.", "Choose a .ptd file."
+            "This is no file of weights: the mark FT01 is missing.",
+            "Choose a .ptd file.",
+            code="file-not-ptd",
         )
     base = _NAMED_HEADER.unpack_from(view, 8)[4]
     root = Data(view).root()

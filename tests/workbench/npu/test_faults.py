@@ -232,6 +232,13 @@ def test_that_work_and_memory_are_limited():
     assert fault(copy, scratch=0xFFFFFFFF).code == "npu-limit"
 
 
+def test_that_tensors_larger_than_a_run_may_have_are_refused_at_once():
+    settings = COPY | {
+        "IFM_REGION": 2, "OFM_REGION": 2, "OFM_HEIGHT_M1": 0xFFFF, "OFM_WIDTH_M1": 0xFFFF,
+    }  # fmt: skip
+    assert fault(Stream().set(settings).do("POOL", 1).do("STOP")).code == "npu-limit"
+
+
 def test_that_fast_scratch_grows_to_the_addresses_that_are_named():
     stream = Stream().set(COPY, OFM_REGION=2, OFM_BASE0=5000).do("POOL", 1)
     stream.set(IFM_REGION=2, IFM_BASE0=5000, OFM_REGION=1, OFM_BASE0=64).do("POOL", 1).do("STOP")

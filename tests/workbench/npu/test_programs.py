@@ -5,11 +5,14 @@ and 16 bits and small networks, for U55, U65 and U85. Inputs are random over the
 outputs those of the reference model of tosa-tools 2026.5.0 on the same TOSA.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.workbench.npu.streams import compiled
 from workbench.npu.counters import totals
+from workbench.npu.machine import Machine
 from workbench.npu.program import load
 from workbench.npu.state import Options
 
@@ -95,3 +98,20 @@ def test_that_wrong_code_of_the_compiler_shows_in_the_outputs(name, wrong, findi
     differing = result.outputs[0].reshape(-1) != case.outputs[0].reshape(-1)
     assert np.count_nonzero(differing) == wrong
     assert [finding.code for finding in result.findings] == findings
+
+
+@pytest.mark.parametrize("wait", ["NPU_OP_DMA_WAIT", "NPU_OP_KERNEL_WAIT"])
+def test_that_waits_left_out_of_correct_programs_are_reported(cases, wait):
+    found = {}
+    for name in ("net_normed_0", "u55_a16_softmax_0", "u55_a8_conv_group_0", "u85_a8_convT_0"):
+        machine = Machine(cases[name].blob)
+        if not any(command.name == wait for command in machine.commands):
+            continue
+        machine.commands = tuple(
+            replace(command, name="NPU_OP_PMU_MASK") if command.name == wait else command
+            for command in machine.commands
+        )
+        result = machine.run(cases[name].inputs, Options(check=True))
+        found[name] = {finding.code for finding in result.findings}
+    assert found
+    assert all(codes == {"missing-wait"} for codes in found.values())

@@ -90,7 +90,9 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
             ) from error
         except RuntimeError as error:
             first = (str(error).strip().splitlines() or ["no reason given"])[0]
-            raise failure(f"Vela could not compile it: {first}.", details=str(error)) from error
+            raise failure(
+                f"Vela could not compile it: {first}.", details=str(error), code="vela-refused"
+            ) from error
         if model is not None:
             return model
     words = said.getvalue().strip().splitlines()

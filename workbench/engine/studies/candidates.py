@@ -67,7 +67,9 @@ def compute(project: Project, means: Means, goals: Sequence[StageId]) -> Plan:
     for stage_id in stages_needed(*goals):
         stage = planned.of(stage_id)
         if stage.state in {"blocked", "unavailable"}:
-            raise failure(stage.reason, where=Place(kind="stage", id=stage_id))
+            raise failure(
+                stage.reason, where=Place(kind="stage", id=stage_id), code="stage-blocked"
+            )
         if means.cache.has(stage.key):
             continue
         with means.cache.writing(stage.key) as out:

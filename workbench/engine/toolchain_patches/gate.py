@@ -72,6 +72,7 @@ def require(patch: str) -> None:
             raise failure(
                 f"{_installed(path)} has no {path}, which the workbench needs ({row.title}).",
                 f"Install the versions this was written for: {versions}.",
+                code="toolchain-version-unknown",
             )
 
 
