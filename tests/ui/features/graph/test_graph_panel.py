@@ -129,7 +129,7 @@ def test_that_numbers_of_the_results_can_be_searched(graph, qtbot):
     assert typed(qtbot, graph, "cycles>800") == "1 found"
     assert "'sram'" in typed(qtbot, graph, "sram>3")
     assert "sqnr" in graph.search.box.toolTip()
-    assert typed(qtbot, graph, "no such thing") == "nothing found"
+    assert typed(qtbot, graph, "no such thing") == "no hits"
 
 
 def test_that_the_slash_key_goes_to_the_search_and_escape_back(graph, qtbot):
