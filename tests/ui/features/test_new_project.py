@@ -51,7 +51,7 @@ def test_that_a_new_project_needs_a_model_that_is_there(parent, folder, qtbot):
     dialog = NewProjectDialog("", parent)
     assert not dialog.buttons.button(OK).isEnabled()
     dialog.model.set_text(str(folder / "gone.pt2"))
-    assert "gone.pt2 is not there." in dialog.problems.text()
+    assert "gone.pt2 does not exist." in dialog.problems.text()
     dialog.model.set_text(str(folder / "net.pt2"))
     assert dialog.buttons.button(OK).isEnabled()
     with qtbot.waitSignal(dialog.made) as made:
