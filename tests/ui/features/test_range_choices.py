@@ -145,7 +145,7 @@ def test_that_methods_stand_side_by_side_and_one_is_taken_for_all(conv, opened, 
     assert conv.model.row_at(1).decided is None
     qtbot.waitUntil(lambda: "by Percentile 99.99 (all)" in conv.side.editor.summary.text())
     assert not conv.side.editor.free.isEnabled()
-    assert opened.window.reveal("rules").ranges.text() == "1 method for ranges: see Ranges"
+    assert opened.window.reveal("rules").ranges.text() == "1 range method: see Ranges"
 
 
 def test_that_a_method_waits_until_it_is_known_and_is_never_shown_wrong(conv, opened, qtbot):

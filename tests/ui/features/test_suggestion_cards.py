@@ -86,7 +86,9 @@ def test_that_undo_brings_the_suggestion_back_and_redo_its_gain(
     lower_without(opened, qtbot, monkeypatch)
     qtbot.waitUntil(lambda: "1 → 0" in "".join(cards.texts()))
     opened.document.undo_stack.undo()
-    qtbot.waitUntil(lambda: [t.partition(". ")[0] for t in cards.texts()] == ["Assign a8w8 to head"])
+    qtbot.waitUntil(
+        lambda: [t.partition(". ")[0] for t in cards.texts()] == ["Assign a8w8 to head"]
+    )
     opened.document.undo_stack.redo()
     qtbot.waitUntil(lambda: "1 → 0" in "".join(cards.texts()))
 
