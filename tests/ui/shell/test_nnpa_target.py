@@ -175,7 +175,7 @@ def test_that_a_range_of_every_call_is_shown_as_a_distribution(opened, qtbot, mo
     assert "all zeros in 1 of 3 samples" in calls.summary.text()
     assert calls.calls.order.tolist() == [0, 1, 2]
     assert calls.scales.counts.sum() == 2
-    assert "range of its own" in panel.rows[0].refusal
+    assert "cannot be overridden" in panel.rows[0].refusal
     opened.context.selection.choose_tensors(["o1"], {"relu"}, "test")
     qtbot.waitUntil(lambda: not panel.side.pages.isTabVisible(3))
 

@@ -111,7 +111,7 @@ def test_that_pass_args_are_taken_as_one_step_and_tell_what_they_leave_out(
     rule = opened.document.project.rules[0]
     assert isinstance(rule.config, FormatConfig)
     assert rule.config.mase_compatible
-    assert "pass_args.report" in notices.take("left out").hint
+    assert "pass_args.report" in notices.take("not imported").hint
     opened.mase.write(tmp_path / "out.json")
     written = json.loads((tmp_path / "out.json").read_text())
     assert written["linear"] == ARGS["linear"]

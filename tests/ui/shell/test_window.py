@@ -202,7 +202,7 @@ def test_that_dropped_data_asks_what_it_is_for(opened, tmp_path, notices):
     notice = notices.take("Use samples.npz as which data?")
     opened.notices.choose(notice.id, "Calibration")
     assert opened.document.project.calibration.spec == "samples.npz"
-    assert opened.document.undo_stack.undoText() == "Calibrate on samples.npz"
+    assert opened.document.undo_stack.undoText() == "Set calibration data to samples.npz"
 
 
 def test_that_a_project_open_elsewhere_can_be_read(workbench, project_file, notices, tmp_path):
