@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from workbench.targets.base import Choice, OptionSpec
+from workbench.targets.ethos_u.corrections import CORRECTIONS, GROUP
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -76,6 +77,10 @@ EXTRAS: tuple[OptionSpec, ...] = (
         (_ITSELF, Choice("cortex_m", "cortex_m at the border"),
          Choice("cmsis_nn", "cortex_m and CMSIS-NN, M55 or M85"),
          Choice("cmsis_nn_dsp", "cortex_m and CMSIS-NN, M33")), group=ON_CPU,
+    ),
+    *(
+        OptionSpec(row.id, row.title, row.instead, "switch", default=True, group=GROUP)
+        for row in CORRECTIONS
     ),
 )  # fmt: skip
 EXTRAS_BY_NAME = {option.name: option for option in EXTRAS}
