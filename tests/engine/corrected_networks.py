@@ -20,6 +20,13 @@ class Joined(nn.Module):
         return torch.cat([functional.relu(self.a(x)), self.b(x)], 1)
 
 
+class JoinedAndScaled(Joined):
+    """The same with a factor that is below the step of an activation."""
+
+    def forward(self, x):
+        return super().forward(x) * 1e-3
+
+
 class JoinedLinears(nn.Module):
     """The same with linears, and with a hardtanh beside the ReLU."""
 
@@ -183,6 +190,10 @@ def joined():
     return made(Joined, 1, 3, 8, 8)
 
 
+def joined_and_scaled():
+    return made(JoinedAndScaled, 1, 3, 8, 8)
+
+
 def joined_linears():
     return made(JoinedLinears, 1, 8)
 
@@ -225,6 +236,18 @@ def panet():
 
 def group_norm():
     return made(GroupNormed, 1, 3, 192, 192)
+
+
+def group_norm_wide():
+    model, _ = made(GroupNormed, 1, 3, 64, 64)
+    return model, (torch.linspace(-3, 5, 3 * 64 * 64).reshape(1, 3, 64, 64),)
+
+
+def contrasts():
+    """Yield samples whose mean and deviation differ, so that a norm has work to do."""
+    generator = torch.Generator().manual_seed(1)
+    for shift, contrast in ((0.0, 1.0), (1.0, 0.5), (-1.0, 2.0), (0.5, 1.5)):
+        yield torch.randn(1, 3, 192, 192, generator=generator) * contrast + shift
 
 
 def group_norm_small():

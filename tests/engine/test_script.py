@@ -102,6 +102,16 @@ def cmsis_nn(folder):
     return edits.set_target(made, TargetChoice(id="ethos-u55-128", options=options))
 
 
+def corrections(folder):
+    shutil.copy(Path(__file__).with_name("corrected_networks.py"), folder)
+    return project("corrected_networks.py:joined_and_scaled")
+
+
+def one_correction(folder):
+    options = {"keep_relu_clamps": False}
+    return edits.set_target(corrections(folder), TargetChoice(id="ethos-u55-128", options=options))
+
+
 def rules_for_nodes(folder):
     del folder
     made = project("wide_networks.py:relating")
@@ -146,6 +156,8 @@ def caches_handed_on(folder):
         rules_for_nodes,
         plugin,
         cmsis_nn,
+        corrections,
+        one_correction,
         caches_in_buffers,
         # It takes half a minute.
         pytest.param(caches_handed_on, marks=pytest.mark.benchmark),

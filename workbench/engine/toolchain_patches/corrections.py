@@ -142,7 +142,9 @@ def _values(spec: QuantizationSpec) -> int:
 
 def _fine(spec: QuantizationSpec) -> QuantizationSpec:
     made: Any = spec.observer_or_fake_quant_ctr
-    return replace(spec, observer_or_fake_quant_ctr=made.with_args(eps=_LEAST_STEPS[_values(spec)]))
+    # A wrapper of a wrapper has no name, which others ask for.
+    options = {**made.p.keywords, "eps": _LEAST_STEPS[_values(spec)]}
+    return replace(spec, observer_or_fake_quant_ctr=made.p.func.with_args(**options))
 
 
 def _constant(module: fx.GraphModule, path: str) -> Any:
