@@ -32,8 +32,10 @@ from workbench.results.cost import (
 )
 from workbench.results.programs import (
     NOT_REACHED,
+    AppliedCorrection,
     CalibrateResult,
     ConvertResult,
+    CorrectionState,
     ExportResult,
     FormatMemory,
     ImportResult,
@@ -72,9 +74,11 @@ __all__ = [
     "RESULTS",
     "RESULT_FILE",
     "WEIGHTS_FILE",
+    "AppliedCorrection",
     "CalibrateResult",
     "CompilerCheck",
     "ConvertResult",
+    "CorrectionState",
     "CpuCause",
     "CpuNode",
     "Deliverable",
