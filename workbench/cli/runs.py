@@ -99,6 +99,7 @@ def _row(run: Run, best: bool) -> list[str]:
         f"{cost.cycles:,}" if cost else "-",
         f"{run.simulated.cycles:,.0f}" if run.simulated and run.simulated.cycles else "-",
         f"{cost.sram_bytes / 1024:.1f}" if cost else "-",
+        run.gate.verdict if run.gate else "-",
         "*" if best else "",
     ]
 

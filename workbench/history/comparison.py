@@ -168,6 +168,8 @@ def _figures(run: Run) -> dict[str, str]:
         said["SRAM"] = f"{cost.sram_bytes:,} B"
         said["flash"] = f"{cost.flash_bytes:,} B"
         said["operators on the CPU"] = str(cost.cpu_nodes)
+    if run.gate is not None:
+        said["verdict"] = run.gate.verdict
     if run.simulated is not None:
         said["measured cycles"] = _number(run.simulated.cycles)
         said["simulator"] = f"{run.simulated.simulator} {run.simulated.version}".strip()

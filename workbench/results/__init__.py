@@ -44,6 +44,10 @@ from workbench.results.programs import (
     TensorSpec,
 )
 from workbench.results.quality import (
+    AgainstFloat,
+    CompiledDifference,
+    CompiledFinding,
+    CompiledProgram,
     EvaluateResult,
     IntegerQuality,
     OutputQuality,
@@ -72,7 +76,11 @@ __all__ = [
     "RESULTS",
     "RESULT_FILE",
     "WEIGHTS_FILE",
+    "AgainstFloat",
     "CalibrateResult",
+    "CompiledDifference",
+    "CompiledFinding",
+    "CompiledProgram",
     "CompilerCheck",
     "ConvertResult",
     "CpuCause",
