@@ -298,7 +298,9 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
     gate = _judged(outcome, options.fail_if)
     record = run_of(opened.project, outcome.planned, outcome.cache)
     if record is not None:
-        record = record.model_copy(update={"gate": gate or record.gate})
+        judged = gate is not None and gate.verdict != "not verified"
+        kept = gate if judged or record.gate is None else record.gate
+        record = record.model_copy(update={"gate": kept})
     problem = None if opened.path is None else record_run(opened.path, record)
     delivered: Delivered | None = None
     if options.out is not None and "package" in folders and gate is not None:

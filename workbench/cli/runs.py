@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from workbench.project.model import Project
 
 _HEADER = ("run", "made", "rules", "accuracy", "SQNR [dB]", "cycles", "measured", "SRAM [KiB]",
-           "best")  # fmt: skip
+           "verdict", "best")  # fmt: skip
 
 
 def add(verbs: Any) -> None:
