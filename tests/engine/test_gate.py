@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from workbench.engine.targets.ethos_u.compiled_program import CompiledDelegates
 
 pytestmark = pytest.mark.engine
 
@@ -82,6 +81,7 @@ class Delegate:
 @pytest.fixture
 def comparing(monkeypatch):
     """Return a comparison of one delegate that computes the given integers."""
+    from workbench.engine.targets.ethos_u.compiled_program import CompiledDelegates
 
     def make(computed):
         module = "workbench.engine.targets.ethos_u.compiled_program"

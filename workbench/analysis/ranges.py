@@ -182,7 +182,7 @@ METHOD_TITLES = {SEARCHED: "Histogram search", **{m.id: m.title for m in METHODS
 # Explains why weights have no range method.
 WEIGHT_REFUSAL = (
     "The range of a weight cannot be set: its grid spans all its values, so "
-    "nothing is clipped. Its rule sets bits and channels; Improvers narrow it."
+    "nothing is clipped. Its rule sets bits and channels; weight transforms narrow it."
 )
 
 

@@ -82,7 +82,7 @@ def _perform(options: argparse.Namespace) -> int:
 
 def _said(cell: Cell) -> str:
     if cell.problem:
-        before = " (said before)" if cell.warned else ""
+        before = " (predicted)" if cell.warned else ""
         return f"no: {cell.problem}{before}"
     exact = f"{100 * cell.exact:.1f} %" if cell.exact is not None else "-"
     rest = f", {cell.cpu_nodes} on the CPU" if cell.cpu_nodes else ""

@@ -103,12 +103,12 @@ def _show(options: argparse.Namespace) -> int:
     project, found, path = _calibrated(options)
     rows = found.ranges if found is not None else ()
     chosen = project.fixed_ranges()
-    said = {tensor: f"{low:.6g} to {high:.6g}" for tensor, (low, high) in chosen.items()}
+    range_texts = {tensor: f"{low:.6g} to {high:.6g}" for tensor, (low, high) in chosen.items()}
     if found is not None:
         chosen = read_chosen(project, path, RangeTaker())[0]
         for row, taken in methods_of(rows, project):
             low, high = chosen.get(row.node, (row.minimum, row.maximum))
-            said[row.node] = f"{low:.6g} to {high:.6g} ({taken.method})"
+            range_texts[row.node] = f"{low:.6g} to {high:.6g} ({taken.method})"
     if options.json:
         print_json({
             "project": project.name,
@@ -123,10 +123,10 @@ def _show(options: argparse.Namespace) -> int:
     table: list[tuple[str, ...]] = [
         (title_of(r, by_id), r.kind, r.dtype,
          f"{r.minimum:.6g}", f"{r.maximum:.6g}", f"{r.scale:.6g}",
-         said.pop(r.node, "") if r.kind == "activation" else "", r.problem)
+         range_texts.pop(r.node, "") if r.kind == "activation" else "", r.problem)
         for r in rows
     ]  # fmt: skip
-    table += [(tensor, "", "", "", "", "", text, "") for tensor, text in said.items()]
+    table += [(tensor, "", "", "", "", "", text, "") for tensor, text in range_texts.items()]
     print_table(("tensor", "kind", "type", "min", "max", "step", "chosen", ""), table)
     for method in project.range_methods:
         print(f"{METHOD_TITLES[method.method]} for {method.place}")

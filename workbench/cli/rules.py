@@ -246,7 +246,7 @@ def _of_plugin(
             code="plugin-item-ambiguous",
         )
     known = ", ".join([*others, *(item.name for item in items)]) or "none; add a plug-in first"
-    raise failure(f"Unknown {role} {text!r}.", f"Known: {known}.", code="plugin-item-unknown")
+    raise failure(f"Unknown {role} {text!r}.", f"Known: {known}.", code=f"{role}-unknown")
 
 
 def _add(options: argparse.Namespace) -> int:

@@ -129,7 +129,7 @@ def _row(candidate: Candidate, is_best: bool) -> list[str]:
     named = list(candidate.choices.values())
     general = max(dict.fromkeys(named), key=named.count)
     rest = [f"{n}: {c}" for n, c in candidate.choices.items() if c != general]
-    said = candidate.problem or ", ".join([general, *rest])
+    summary = candidate.problem or ", ".join([general, *rest])
     figures = ["-"] * 4
     if candidate.accuracy is not None:
         figures = [
@@ -140,4 +140,4 @@ def _row(candidate: Candidate, is_best: bool) -> list[str]:
         ]
     kept = "kept" if candidate.is_within else "broken"
     number = f"{candidate.number}{' *' if is_best else ''}"
-    return [number, *figures, kept, candidate.origin, said]
+    return [number, *figures, kept, candidate.origin, summary]

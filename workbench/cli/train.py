@@ -61,11 +61,11 @@ def add(verbs: Any) -> None:
     standard = TrainingOptions()
     verb.add_argument("--optimizer", choices=get_args(OptimizerId), default=standard.optimizer)
     verb.add_argument("--loss", choices=get_args(LossId), default=standard.loss)
-    for name, metavar, kind, said in _NUMBERS:
+    for name, metavar, kind, meaning in _NUMBERS:
         default = getattr(standard, name)
         verb.add_argument(
             f"--{name.replace('_', '-')}", type=kind, default=default, metavar=metavar,
-            help=f"{said} ({default:g})",
+            help=f"{meaning} ({default:g})",
         )  # fmt: skip
     verb.add_argument(
         "--function",

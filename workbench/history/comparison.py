@@ -142,40 +142,40 @@ def _is_general(rule: Rule) -> bool:
 
 def _rules(run: Run) -> dict[str, str]:
     enabled = [rule for rule in run.rules if rule.enabled]
-    said = {rule_name(r): config_name(r) for r in enabled if not r.keeps_off}
-    said |= {f"{rule_name(r)}, off the NPU": "on" for r in enabled if r.keeps_off}
-    said |= {f"improver {name}": "on" for name in run.improvers}
-    said |= {"weights": run.trained_weights} if run.trained_weights else {}
-    said |= {f"range of {m.place}": METHOD_TITLES[m.method] for m in run.range_methods}
-    return said | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
+    facts = {rule_name(r): config_name(r) for r in enabled if not r.keeps_off}
+    facts |= {f"{rule_name(r)}, off the NPU": "on" for r in enabled if r.keeps_off}
+    facts |= {f"improver {name}": "on" for name in run.improvers}
+    facts |= {"weights": run.trained_weights} if run.trained_weights else {}
+    facts |= {f"range of {m.place}": METHOD_TITLES[m.method] for m in run.range_methods}
+    return facts | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
 
 
 def _figures(run: Run) -> dict[str, str]:
     quality, cost = run.quality, run.cost
-    said = {
+    facts = {
         "target": run.target.id,
         "SQNR": _number(quality.sqnr_db, " dB"),
         "cosine": _number(quality.cosine),
         "top-1": _percent(quality.top1),
     }
     if quality.perplexity is not None:
-        said["perplexity"] = _number(quality.perplexity)
-        said["KL divergence"] = _number(quality.divergence, " nats")
+        facts["perplexity"] = _number(quality.perplexity)
+        facts["KL divergence"] = _number(quality.divergence, " nats")
     if quality.metric_name:
-        said[quality.metric_name] = _number(quality.metric)
+        facts[quality.metric_name] = _number(quality.metric)
     if cost is not None:
-        said["cycles"] = f"{cost.cycles:,}"
-        said["SRAM"] = f"{cost.sram_bytes:,} B"
-        said["flash"] = f"{cost.flash_bytes:,} B"
-        said["operators on the CPU"] = str(cost.cpu_nodes)
+        facts["cycles"] = f"{cost.cycles:,}"
+        facts["SRAM"] = f"{cost.sram_bytes:,} B"
+        facts["flash"] = f"{cost.flash_bytes:,} B"
+        facts["operators on the CPU"] = str(cost.cpu_nodes)
     if run.gate is not None:
-        said["verdict"] = run.gate.verdict
+        facts["verdict"] = run.gate.verdict
     if run.simulated is not None:
-        said["measured cycles"] = _number(run.simulated.cycles)
-        said["simulator"] = f"{run.simulated.simulator} {run.simulated.version}".strip()
-        said["equal to TOSA"] = _percent(run.simulated.exact)
-        said["max LSB on the simulator"] = str(run.simulated.max_lsb)
-    return said
+        facts["measured cycles"] = _number(run.simulated.cycles)
+        facts["simulator"] = f"{run.simulated.simulator} {run.simulated.version}".strip()
+        facts["equal to TOSA"] = _percent(run.simulated.exact)
+        facts["max LSB on the simulator"] = str(run.simulated.max_lsb)
+    return facts
 
 
 def _percent(share: float | None) -> str:

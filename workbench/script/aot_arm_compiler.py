@@ -371,8 +371,8 @@ def _differences(project: Project) -> Iterator[str]:
         if (name, value) == (CPU_KERNELS, "cortex_m") and not options.get("separate_io_regions"):
             continue
         if not (name in both and all(options.get(k) == v for k, v in both.items())):
-            said = "an own .ini" if name == OWN_INI_OPTION else f"the option {name}"
-            yield f"it has no equivalent of {said}"
+            setting = "an own .ini" if name == OWN_INI_OPTION else f"the option {name}"
+            yield f"it has no equivalent of {setting}"
     limit = project.calibration.limit if project.calibration else None
     if project.calibration is not None and (limit is None or limit > _MOST_SAMPLES):
         yield (

@@ -53,9 +53,9 @@ def test_that_less_sram_is_tried_with_a_slider_and_used_in_one_step(memory, open
     qtbot.mouseClick(budget.take, Qt.MouseButton.LeftButton)
     assert opened.document.undo_stack.undoText() == "Optimise for size"
     assert opened.document.project.target.options["optimise"] == "Size"
-    qtbot.waitUntil(lambda: "as now" in budget.figures.text())
+    qtbot.waitUntil(lambda: "current" in budget.figures.text())
     opened.document.undo_stack.undo()
-    qtbot.waitUntil(lambda: "as now" not in budget.figures.text())
+    qtbot.waitUntil(lambda: "current" not in budget.figures.text())
     assert budget.slider.value() == 0
 
 

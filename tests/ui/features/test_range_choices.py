@@ -50,11 +50,11 @@ def test_that_an_applied_range_is_one_undoable_step_and_is_listed(conv, opened, 
     qtbot.mouseClick(conv.side.editor.apply, Qt.MouseButton.LeftButton)
     (fixed,) = opened.document.project.ranges
     assert (fixed.tensor, fixed.minimum, fixed.maximum) == ("conv2d", -0.5, 1.0)
-    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Chosen (1)")
+    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Overrides (1)")
     said = opened.window.reveal("rules").ranges
-    qtbot.waitUntil(lambda: said.text() == "1 range fixed: see Ranges")
+    qtbot.waitUntil(lambda: said.text() == "1 range pinned: see Ranges")
     opened.window.reveal("ranges")
-    qtbot.waitUntil(lambda: "fixed by hand" in conv.side.editor.summary.text())
+    qtbot.waitUntil(lambda: "pinned by hand" in conv.side.editor.summary.text())
     assert conv.model.row_at(0).grid == pytest.approx((-0.5, 1.0), abs=0.01)
     assert opened.context.result("calibrate") is not None
     assert opened.context.result("convert") is None
@@ -110,12 +110,12 @@ def test_that_a_tensor_which_no_sample_reached_can_be_given_a_range(panel, opene
     qtbot.waitUntil(lambda: "no calibration sample reached" in panel.side.title.text())
     assert "All observed values are equal" in panel.side.methods.why.text()
     rewrite(editor.fields.low, qtbot, "0")
-    assert "Both ends are needed" in editor.summary.text()
+    assert "Enter both ends" in editor.summary.text()
     rewrite(editor.fields.high, qtbot, "6")
-    assert "nothing can be predicted" in editor.summary.text()
+    assert "no prediction possible" in editor.summary.text()
     qtbot.mouseClick(editor.apply, Qt.MouseButton.LeftButton)
     assert opened.document.project.fixed_ranges() == {"relu": (0.0, 6.0)}
-    qtbot.waitUntil(lambda: "fixed by hand" in editor.summary.text())
+    qtbot.waitUntil(lambda: "pinned by hand" in editor.summary.text())
     assert panel.model.row_at(3).grid == pytest.approx((0.0, 6.0))
 
 
@@ -123,8 +123,8 @@ def test_that_the_lines_of_a_weight_stay_where_they_are(panel, qtbot):
     click(panel, qtbot, 1)
     qtbot.waitUntil(lambda: "weight" in panel.side.title.text())
     assert not panel.side.editor.apply.isVisible()
-    assert "A weight has no range to choose" in panel.side.editor.summary.text()
-    assert "no range to choose" in panel.side.methods.why.text()
+    assert "range of a weight cannot be set" in panel.side.editor.summary.text()
+    assert "cannot be overridden" in panel.side.methods.why.text()
     assert not panel.side.methods.use.isVisible()
 
 
@@ -138,14 +138,14 @@ def test_that_methods_stand_side_by_side_and_one_is_taken_for_all(conv, opened, 
     qtbot.mouseClick(methods.use, Qt.MouseButton.LeftButton)
     (chosen,) = opened.document.project.range_methods
     assert (chosen.scope, chosen.method) == ("all", "percentile")
-    assert "all activations by Percentile" in opened.document.undo_stack.undoText()
+    assert "all activations to Percentile" in opened.document.undo_stack.undoText()
     wanted = choices(conv.rows[0].tensor, histogram_of(conv.rows[0].tensor, conv.arrays))[2]
     qtbot.waitUntil(lambda: conv.model.row_at(0).effective == wanted.grid)
     assert conv.model.row_at(0).decided.who == "Percentile 99.99 (all)"
     assert conv.model.row_at(1).decided is None
     qtbot.waitUntil(lambda: "by Percentile 99.99 (all)" in conv.side.editor.summary.text())
     assert not conv.side.editor.free.isEnabled()
-    assert opened.window.reveal("rules").ranges.text() == "1 method for ranges: see Ranges"
+    assert opened.window.reveal("rules").ranges.text() == "1 range method: see Ranges"
 
 
 def test_that_a_method_waits_until_it_is_known_and_is_never_shown_wrong(conv, opened, qtbot):
@@ -165,12 +165,12 @@ def test_that_a_method_waits_until_it_is_known_and_is_never_shown_wrong(conv, op
 def test_that_choices_of_both_kinds_are_listed_and_freed_in_one_step(conv, opened, qtbot):
     opened.document.apply("Fix", lambda p: edits.fix_range(p, "linear", -1.0, 1.0))
     opened.document.apply("All", lambda p: edits.choose_method(p, "all", "", "minmax"))
-    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Chosen (2)")
+    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Overrides (2)")
     conv.side.pages.setCurrentIndex(2)
     qtbot.mouseClick(conv.side.chosen.free_all, Qt.MouseButton.LeftButton)
     project = opened.document.project
     assert (project.ranges, project.range_methods) == ((), ())
-    assert "2 choices" in opened.document.undo_stack.undoText()
+    assert "2 overrides" in opened.document.undo_stack.undoText()
     opened.document.undo_stack.undo()
     assert opened.document.project.fixed_ranges() == {"linear": (-1.0, 1.0)}
 

@@ -40,7 +40,7 @@ def test_that_rows_say_what_rules_win_lose_and_miss(panel):
     said = [panel.model.index(row).data(Role.COUNT_TEXT) for row in range(3)]
     assert said[0] == "set_module_name \u00b7 matches nothing"
     assert said[1].startswith("set_module_type \u00b7 applies to 4")
-    assert "loses 4" in said[2]
+    assert "overridden 4" in said[2]
 
 
 def test_that_space_switches_a_rule_and_undo_names_it(panel, qtbot):

@@ -101,7 +101,7 @@ def test_that_a_module_chosen_elsewhere_is_marked_with_its_sums(panel, opened, q
     opened.context.selection.choose_modules(["stem"], "modules")
     qtbot.waitUntil(lambda: "2 operations on the NPU: 300 cycles" in panel.sums.text())
     opened.context.selection.clear()
-    qtbot.waitUntil(lambda: panel.sums.text().startswith("Drag for the sums"))
+    qtbot.waitUntil(lambda: panel.sums.text().startswith("Drag to sum"))
 
 
 def test_that_the_keys_zoom_at_the_pointer_move_and_fit(panel, qtbot):

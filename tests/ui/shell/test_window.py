@@ -263,7 +263,7 @@ def test_that_the_palette_does_what_it_finds(opened, qtbot):
 
 def test_that_the_palette_goes_to_modules(opened, qtbot):
     run_to(opened, qtbot, "evaluate")
-    qtbot.waitUntil(lambda: bool(opened.context.outline.modules))
+    qtbot.waitUntil(lambda: bool(opened.context.model_index.modules))
     opened.window.actions_by_id["palette"].trigger()
     qtbot.keyClicks(opened.window.palette_box.line, "stem.conv")
     qtbot.keyClick(opened.window.palette_box.line, Qt.Key.Key_Return)

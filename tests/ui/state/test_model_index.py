@@ -120,7 +120,7 @@ def test_that_the_graph_is_not_parsed_in_the_threads_of_the_window(opened, qtbot
     monkeypatch.setattr(
         GraphSnapshot, "load", lambda path: (threads.append(threading.get_ident()), load(path))[1]
     )
-    outline = opened.context.outline
+    outline = opened.context.model_index
     with qtbot.waitSignal(outline.model_changed):
         opened.runs.run_to("export")
     assert [module.path for module in outline.modules] == [module.path for module in MODULES]
@@ -145,4 +145,4 @@ def test_that_a_graph_that_comes_too_late_for_its_project_is_not_shown(opened, q
     go_on.set()
     qtbot.wait(200)
     assert opened.document.project is None
-    assert opened.context.outline.snapshot is None
+    assert opened.context.model_index.snapshot is None

@@ -139,11 +139,11 @@ def test_that_doctor_tells_simulators_and_runners_it_was_told_of(bench, capsys, 
     assert found["FVP_Corstone_SSE-300_Ethos-U55"]["state"] == "ok"
     assert found["FVP_Corstone_SSE-300_Ethos-U55"]["version"].startswith("11.27.42, ")
     assert found["runner runner.elf"]["version"] == (
-        "Ethos-U55 or Ethos-U65, shared SRAM, semihosting, several samples a start"
+        "Ethos-U55 or Ethos-U65, shared SRAM, semihosting, several samples per start"
     )
     assert found["Arm licence"]["version"] == "ARMLMD_LICENSE_FILE=8224@licences"
     assert found["FVP_Corstone_SSE-320"]["state"] == "optional"
-    assert "accept its licence yourself" in found["FVP_Corstone_SSE-320"]["remedy"]
+    assert "accept its licence" in found["FVP_Corstone_SSE-320"]["remedy"]
     assert found["ExecuTorch checkout"]["state"] == "optional"
     assert main(arguments(bench, "--fvp", "")) == 0
 
@@ -154,7 +154,7 @@ def test_that_a_named_simulator_that_is_gone_is_told(bench, capsys):
     main(["doctor", "--json"])
     found = {f["name"]: f for f in json.loads(capsys.readouterr().out)["findings"]}
     assert found["FVP_Corstone_SSE-320"]["state"] == "different"
-    assert "/none/FVP is not there" in found["FVP_Corstone_SSE-320"]["why"]
+    assert "/none/FVP does not exist" in found["FVP_Corstone_SSE-320"]["why"]
     assert main(["fvp", "set", "--simulator", "u99=/x"]) == 2
 
 

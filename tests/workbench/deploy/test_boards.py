@@ -218,4 +218,4 @@ def test_that_a_new_project_can_be_made_for_a_board(tmp_path, capsys):
     assert main([*new, "--force"]) == 2
     said = capsys.readouterr().err
     assert "has no device ethos-u85-256" in said
-    assert "Neither a target nor a board" in said
+    assert "No target or board given" in said

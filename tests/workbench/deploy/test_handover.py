@@ -1,5 +1,6 @@
 """What goes to the firmware engineer says what the program says, and compiles to its bytes."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -29,6 +30,7 @@ from workbench.results import LowerResult
 
 PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
 COMPILER = shutil.which("cc")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
 ALL = sorted(path.name for path in PROGRAMS.glob("*.pte"))
 
 
@@ -60,7 +62,16 @@ def built(folder, *sources):
     return subprocess.run([folder / "out"], capture_output=True, check=True).stdout
 
 
-@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_that_the_header_holds_the_program_and_its_length():
+    facts = facts_of()
+    text = c_header(facts.program, facts.stem).decode()
+    assert bytes.fromhex("".join(re.findall(r"0x([0-9a-f]{2})\b", text))) == facts.program
+    assert f"const unsigned int net_pte_len = {len(facts.program)}u;" in text
+    assert "aligned(16)" in text
+
+
+@pytest.mark.slow
+@needs_compiler
 def test_that_the_header_compiles_to_the_program(tmp_path):
     facts = facts_of()
     (tmp_path / "net.h").write_bytes(c_header(facts.program, facts.stem))
@@ -72,7 +83,18 @@ def test_that_the_header_compiles_to_the_program(tmp_path):
     assert built(tmp_path, "main.c") == facts.program
 
 
-@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_that_the_assembler_file_includes_program_and_weights_with_their_lengths():
+    text = assembly(facts_of(weights=b"weights of odd length")).decode()
+    for file, label in (("net.pte", "net_pte"), ("net.ptd", "net_ptd")):
+        assert re.search(
+            rf"\.balign 16\s+\.global {label}\n{label}:\s+\.incbin \"{file}\"\n{label}_end:", text
+        )
+        assert re.search(rf"\n{label}_len:\s+\.4byte {label}_end - {label}\n", text)
+    assert "net_ptd" not in assembly(facts_of()).decode()
+
+
+@pytest.mark.slow
+@needs_compiler
 def test_that_the_assembler_file_holds_program_and_weights(tmp_path):
     facts = facts_of(weights=b"weights of odd length")
     (tmp_path / "net.pte").write_bytes(facts.program)
@@ -100,7 +122,20 @@ def test_that_pools_and_kernels_are_those_of_the_program(name, tmp_path):
     assert ("Backend EthosU" in cproject(facts)) == asks
 
 
-@pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no CMake")
+def test_that_the_settings_for_cmake_are_one_command_each():
+    facts = facts_of("no_delegate.pte")
+    first, *commands = cmake(facts).splitlines()
+    assert first.startswith("# ")
+    form = re.compile(r'set\((\w+) ("[^"$]*"|\d+) CACHE STRING "[^"$]*" FORCE\)')
+    found = dict(form.fullmatch(command).groups() for command in commands)
+    assert found == {
+        "ET_ARM_BAREMETAL_METHOD_ALLOCATOR_POOL_SIZE": str(facts.needs.method_pool_bytes),
+        "EXECUTORCH_SELECT_OPS_LIST": f'"{",".join(facts.kernels)}"',
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake")
 def test_that_cmake_reads_the_settings(tmp_path):
     facts = facts_of("no_delegate.pte")
     (tmp_path / "net.cmake").write_text(cmake(facts))

@@ -65,7 +65,7 @@ def test_that_integers_on_ranges_and_formats_do_not_mix():
     assert "not integer configs" in FORMATS.refusal(CHOICE, A8W8, "global")
     ethos = TargetChoice(id="ethos-u55-128")
     config = FormatConfig(scheme="nvfp4")
-    assert "emulated only" in target_of(ethos.id).refusal(ethos, config, "global")
+    assert "only emulated" in target_of(ethos.id).refusal(ethos, config, "global")
     assert "not patterns" in target_of(ethos.id).refusal(ethos, A8W8, "pattern")
 
 

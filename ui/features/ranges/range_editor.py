@@ -158,7 +158,7 @@ class RangeEditor(QWidget):
         self.fields.show_ends(low, high)
         lines = [f"{figure(low)} to {figure(high)}   step {figure(grid.scale)}"]
         if self._ends is None and decided is not None:
-            lines[0] += f"   {'by ' if decided.method else 'pinned '}{decided.who}"
+            lines[0] += f"   {'by ' if decided.method else 'pinned by '}{decided.who}"
         self.summary.setText("\n".join([*lines, self._prediction(grid)]))
 
     def _prediction(self, grid: Grid) -> str:

@@ -146,7 +146,7 @@ class SearchPanel(Panel):
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(self.plot, 1)
         along = QHBoxLayout()
-        for text in ("quick", "accurate"):
+        for text in ("fast", "accurate"):
             label = QLabel(text, left)
             label.setObjectName("Hint")
             along.addWidget(label)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _WIDTH_PX = 640
 
+_WITH = "Quantize, evaluate and compile a copy with this transform"
+_WITHOUT = "Quantize, evaluate and compile a copy without this transform"
+
 
 class WeightTransformsPanel(Panel):
     """Shows a switch, a description and a preview for every transform."""
@@ -100,7 +103,7 @@ class WeightTransformsPanel(Panel):
         project = self.context.document.project
         for name, attempt in self.previews.items():
             is_on = project is not None and name in project.improvers
-            attempt.setText("Preview without" if is_on else "Preview with")
+            attempt.setToolTip(_WITHOUT if is_on else _WITH)
             attempt.setEnabled(project is not None and not self.preview.is_running)
             summary = self.preview.sentence() if name == self._previewed else ""
             done = next((i.sentence for i in self._improvements(name) if i.improver == name), "")

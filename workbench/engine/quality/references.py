@@ -56,8 +56,8 @@ def reference_of(context: StageContext) -> FloatReference:
     """Return the reference for the project's float program and evaluation samples."""
     read = reading_of(context.project, context.folder, context.cache, "evaluation.data")
     limit, threads = context.project.evaluation.limit, torch.get_num_threads()
-    said = json.dumps([context.plan.key("export"), read, limit, threads], sort_keys=True)
-    key = hashlib.sha256(said.encode()).hexdigest()
+    identity = json.dumps([context.plan.key("export"), read, limit, threads], sort_keys=True)
+    key = hashlib.sha256(identity.encode()).hexdigest()
     found: FloatReference | None = context.store.get(_NAME, key)
     if found is None:
         found = FloatReference()

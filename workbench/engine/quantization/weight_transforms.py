@@ -240,12 +240,12 @@ def left_alone(module: fx.GraphModule) -> str:
         second = by_input.get(end)
         if bend and second is not None and _fit(first, second):
             counts[bend] = counts.get(bend, 0) + 1
-    said = [
+    notes = [
         f"{count} {'pairs stay as they are: ' if count > 1 else 'pair stays as it is: '}"
         f"{bend} stands between, which no scale of a channel passes."
         for bend, count in counts.items()
     ]
-    return " ".join(said)
+    return " ".join(notes)
 
 
 def _bend(node: fx.Node) -> str:

@@ -120,7 +120,7 @@ def improved(
     """Return a copy of the float module with improved weights, with a report."""
     if programs.has_control_flow(module):
         raise failure(
-            "Improvers do not support models with branches or loops.",
+            "Weight transforms do not support models with branches or loops.",
             "Disable the improvers.",
             Place(kind="option", id="improvers"),
             code="improvers-branches-not-supported",

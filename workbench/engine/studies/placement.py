@@ -30,6 +30,6 @@ def _placement(study: StudyContext, kind: str, choice: TargetChoice) -> DevicePl
     try:
         npu, cpu = study.stage.device().foreseen(study.stage, choice)
     except WorkbenchError as error:
-        said = " ".join(info.message for info in error.infos)
-        return DevicePlacement(kind=kind, target=choice.id, problem=said)
+        reason = " ".join(info.message for info in error.infos)
+        return DevicePlacement(kind=kind, target=choice.id, problem=reason)
     return DevicePlacement(kind=kind, target=choice.id, npu=npu, cpu=cpu)

@@ -1,6 +1,6 @@
-"""Number formats emulated in float: any scheme on the operands of MASE's operations.
+"""Number formats target: any format on the operands of MASE's operations, emulated in float.
 
-Nothing is compiled: there is no device behind it, and results say so.
+There is no device and no compiler; results are marked as emulated.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Formats:
     remedy: str = ""
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
-        """Return no option: rules say all."""
+        """Return no options: rules contain all settings."""
         del choice, folder
         return ()
 
@@ -55,22 +55,22 @@ class Formats:
         return TargetChoice(id=choice.id)
 
     def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
-        """Return no file."""
+        """Return no files."""
         del choice, folder
         return {}
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
-        """Return the target's name: nothing else of it decides a stage."""
+        """Return the target's id, the only dependency of the stages."""
         del name
         return choice.id
 
     def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
-        """Return no problem: options are those of other targets, and not read."""
+        """Return no problems: options of other targets are ignored."""
         del choice, folder
         return []
 
     def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
-        """Return why such a rule cannot have the config: parameters, or no format at all."""
+        """Return why such a rule does not support the config: parameters, or not a format."""
         del choice
         if kind == "io":
             return "Number formats apply to operands of operations, not to inputs and outputs."
@@ -83,7 +83,7 @@ class Formats:
     def warnings(
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
     ) -> list[str]:
-        """Return nothing: what a format cannot take is refused where it is met."""
+        """Return nothing: unsupported operands are rejected at run time."""
         del choice, config, operators
         return []
 
@@ -91,12 +91,12 @@ class Formats:
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
         narrow: Collection[str],
     ) -> list[ErrorInfo]:  # fmt: skip
-        """Return nothing: there is no compiler behind it."""
+        """Return nothing: no compiler rejects programs here."""
         del choice, graph, wide, narrow
         return []
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
-        """Return what the numbers are."""
+        """Return the origin of the numbers."""
         del choice, folder
         return {"Numbers": EMULATED}
 
@@ -107,7 +107,7 @@ class Formats:
 
 
 def _format_refusal(config: FormatConfig) -> str:
-    """Return what is wrong with a format as it is given; "" when nothing is."""
+    """Return what is wrong with a format's parameters; "" if they are valid."""
     try:
         spec = spec_of(config.scheme)
         if not spec.operand:

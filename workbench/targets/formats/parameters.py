@@ -1,4 +1,4 @@
-"""Parameters of number formats: their names, their limits, and reading them from a user."""
+"""Parameters of number formats: names, limits, and parsing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFIXES: dict[Role, str] = {"data": "data_in_", "weight": "weight_", "bias": "b
 
 Kind = Literal["int", "bool", "number", "ints", "numbers", "choice"]
 
-# A MASE configuration may be handed over whole; these of its keys say nothing of one operand.
+# Keys of a complete MASE configuration that do not belong to one operand.
 SILENT = frozenset({"name", "bypass", "data_out_width", "data_out_frac_width", "s1_init"})
 _NOTHING = frozenset({"none", "na", "null"})
 _WORDS = {
@@ -34,19 +34,19 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class ParameterSpec:
-    """One parameter of a scheme, as a form, a command line and a check need it.
+    """One parameter of a scheme, for forms, the command line and validation.
 
     Attributes:
         name: MASE's name without the operand's prefix.
-        kind: What a value is.
+        kind: Type of the value.
         meaning: One sentence.
-        required: Without it there is no format.
-        default: Taken where it is not given; None means the scheme works it out.
-        optional: None ("none", "NA") is a value too.
-        least: Smallest value allowed, of every entry of a list.
-        most: Largest value allowed, of every entry of a list.
+        required: Whether the parameter is mandatory.
+        default: Default value; None means the scheme computes it.
+        optional: Whether None ("none", "NA") is a valid value.
+        least: Smallest valid value, of every entry of a list.
+        most: Largest valid value, of every entry of a list.
         choices: Values of a "choice".
-        aliases: Other names it is known by.
+        aliases: Alternative names.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ParameterSpec:
     aliases: tuple[str, ...] = ()
 
     def problem(self, value: Any) -> str:
-        """Return what is wrong with a value, as the end of a sentence; "" when nothing is."""
+        """Return what is wrong with a value, as the end of a sentence; "" if it is valid."""
         if value is None:
             return "" if self.optional else f"must be {_WORDS[self.kind]}"
         if self.kind == "choice":
@@ -100,13 +100,13 @@ def _is_number(value: Any, whole: bool) -> bool:
 def read(
     scheme: str, specs: Iterable[ParameterSpec], given: Mapping[str, Any], role: Role
 ) -> dict[str, Any]:
-    """Return every parameter of a scheme under its own name, defaults filled in.
+    """Return every parameter of a scheme under its own name, with defaults filled in.
 
-    Names may be bare (``width``) or carry MASE's prefix for the operand (``weight_width``); the
-    prefixed one wins. Entries of the other operands are passed over.
+    Names may be bare (``width``) or have MASE's prefix of the operand (``weight_width``), which
+    takes precedence. Entries of other operands are ignored.
 
     Raises:
-        WorkbenchError: names nobody knows, missing ones and values out of range, all at once.
+        WorkbenchError: unknown or missing names, or values out of range; lists all.
     """
     table = tuple(specs)
     names = {alias: spec for spec in table for alias in (spec.name, *spec.aliases)}
@@ -148,7 +148,7 @@ def _collect(
 
 
 def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries with those of a nested ``q_config`` beside the rest."""
+    """Return the entries, with those of a nested ``q_config`` merged."""
     inner = given.get("q_config")
     if not isinstance(inner, dict):
         return dict(given)
@@ -171,30 +171,30 @@ def _info(name: str, message: str, hint: str, code: str) -> ErrorInfo:
 
 Given = Mapping[str, Any]
 
-# OCP Microscaling Formats v1.0, tables 2 to 5, and the like with 4 bits.
+# OCP Microscaling Formats v1.0, tables 2 to 5, and equivalents with 4 bits.
 ELEMENTS = ((4, 3), (5, 2), (2, 3), (3, 2), (2, 1), (1, 2))
 _LARGEST_EXPONENT = 128
 _LEAST_EXPONENT = -149
 
 
 def impossible(scheme: str, given: Given) -> str:
-    """Return why there is no such format, as a sentence; "" where there is one.
+    """Return why the parameters are an impossible combination, as a sentence, or "".
 
     Args:
         scheme: Name of a number format.
-        given: All its parameters, checked one by one.
+        given: All its parameters, each validated.
     """
     check = _CHECKS.get(scheme)
-    if check is not None and (said := check(given)):
-        return f"{scheme} {said}"
+    if check is not None and (reason := check(given)):
+        return f"{scheme} {reason}"
     if 0 in _sizes(given):
         return f"{scheme} cannot share blocks without elements."
     return ""
 
 
 def _sizes(given: Given) -> tuple[int, ...]:
-    said = given.get("block_size")
-    return tuple(said) if isinstance(said, tuple | list) else ()
+    size = given.get("block_size")
+    return tuple(size) if isinstance(size, tuple | list) else ()
 
 
 def _fraction(least: int) -> Callable[[Given], str]:
@@ -209,7 +209,7 @@ def _fraction(least: int) -> Callable[[Given], str]:
 
 
 def _range(given: Given) -> str:
-    """Return whether float32 holds the largest exponent of a minifloat."""
+    """Return whether float32 covers the largest exponent of a minifloat."""
     if "exponent_bias" not in given:
         return ""
     exponent, bias = given["exponent_width"], given["exponent_bias"]

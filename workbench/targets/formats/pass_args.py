@@ -1,8 +1,8 @@
-"""MASE's ``pass_args`` of its quantize pass, read as rules and written from them.
+"""Import and export of ``pass_args`` of MASE's quantize pass as rules.
 
-Source: the pass's behaviour at MASE 6ff398cf (2026-04-23), as observed: "by" chooses what the keys
-are matched with (type, name, regex_name), a node takes the entry of its own or else "default",
-whole; regular expressions fit the whole name, and the first in the file wins.
+Source: the pass's behaviour at MASE 6ff398cf (2026-04-23), as observed: "by" selects what the keys
+match (type, name, regex_name); a node uses its own entry or else "default", as a whole; regular
+expressions match the full name, and the first one in the file wins.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _PASSES = ("quantize", "quantize_transform", "quantize_transform_pass")
 
 @dataclass(frozen=True)
 class Imported:
-    """A project with the rules of a file, and what of the file was left out, with its place."""
+    """A project with the rules of a file, and notes on skipped entries with their location."""
 
     project: Project
     notes: tuple[ErrorInfo, ...]
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
-    """Return the pass_args in a file: TOML, JSON, or a Python dict written out; nothing is run.
+    """Return the pass_args in a file: TOML, JSON, or a Python dict literal; no code is run.
 
-    A whole MASE configuration may be given: its table ``passes.quantize`` is taken.
+    A complete MASE configuration is accepted: its table ``passes.quantize`` is used.
 
     Raises:
-        WorkbenchError: it is none of these, or holds no "by".
+        WorkbenchError: another format, or there is no "by".
     """
     place = Place(kind="file", id=name)
     found: Any = None
@@ -85,7 +85,7 @@ def read_args(path: Path) -> dict[str, Any]:
     """Return the pass_args of a file; see ``parse``.
 
     Raises:
-        WorkbenchError: it cannot be read, or holds none.
+        WorkbenchError: it is unreadable, or has no pass_args.
     """
     place = Place(kind="file", id=str(path))
     try:
@@ -102,12 +102,12 @@ def read_args(path: Path) -> dict[str, Any]:
 
 
 def taken(project: Project, args: Mapping[str, Any], *, mase_compatible: bool) -> Imported:
-    """Return the project with the rules of pass_args in place of its own.
+    """Return the project with its rules replaced by those of pass_args.
 
     A project for another target becomes one for number formats.
 
     Raises:
-        WorkbenchError: formats nobody knows, parameters missing or out of range, all at once.
+        WorkbenchError: unknown formats, missing or invalid parameters; lists all.
     """
     way = args.get("by")
     if way not in WAYS:
@@ -122,7 +122,7 @@ def taken(project: Project, args: Mapping[str, Any], *, mase_compatible: bool) -
     if target_of(project.target.id).config_type is not FormatConfig:
         project = edits.set_board(project, "", TargetChoice(id=Formats.id))
     made = edits.revise(project, rules=())
-    # The first expression of a file wins; of our rules the last.
+    # In a file the first expression wins; in our rules the last.
     ordered = list(entries.items())
     for key, entry in reversed(ordered) if way == "regex_name" else ordered:
         config = reading.config(key, entry)
@@ -137,7 +137,7 @@ def taken(project: Project, args: Mapping[str, Any], *, mase_compatible: bool) -
 def _assigned(
     made: Project, way: str, key: str, config: FormatConfig | str, reading: _Reading
 ) -> Project:
-    """Return the project with the rule of one entry; what has no rule is noted."""
+    """Return the project with the rule of one entry; unsupported entries are noted."""
     if key == DEFAULT:
         return edits.assign(made, "global", "", config)
     if way == "regex_name" or (way == "name" and key.isidentifier()):
@@ -158,7 +158,7 @@ def _assigned(
 
 
 class _Reading:
-    """Reads entries, collecting what is wrong and what is left out."""
+    """Parses entries, and collects problems and notes."""
 
     def __init__(self, mase_compatible: bool) -> None:
         self.problems: list[ErrorInfo] = []
@@ -171,7 +171,7 @@ class _Reading:
         self.notes.append(ErrorInfo(message=message, hint=hint, where=_at(place), code=code))
 
     def config(self, key: str, entry: Any) -> FormatConfig | str | None:
-        """Return what an entry assigns; None where it assigns nothing."""
+        """Return the config of an entry; None if it has none."""
         config = entry.get("config") if isinstance(entry, dict) else None
         if not isinstance(config, dict):
             self.note(key, f"{key!r} has no config.", code="mase-config-missing")
@@ -242,7 +242,7 @@ def _lines(config: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name} = {json.dumps('NA' if value is None else value)}"
 
 
-# What MASE asks for of each operand; there are no defaults there.
+# MASE's keys of each operand, which have no defaults there.
 _KEYS: dict[str, tuple[str, ...]] = {
     "integer": ("width", "frac_width"),
     "fixed": ("width", "frac_width"),
@@ -268,10 +268,10 @@ _WITH_RESULT = frozenset({"fixed", "logicnets"})
 
 
 def pass_args_of(project: Project) -> dict[str, Any]:
-    """Return pass_args that assign what the project's rules do: by type, else by pattern.
+    """Return pass_args that are equivalent to the project's rules: by type, else by pattern.
 
     Raises:
-        WorkbenchError: rules that MASE has no equal of, all at once.
+        WorkbenchError: rules without an equivalent in MASE; lists all.
     """
     rules = [rule for rule in by_strength(project.rules) if not rule.keeps_off]
     specific = [rule for rule in rules if rule.kind != "global"]
@@ -289,7 +289,7 @@ def pass_args_of(project: Project) -> dict[str, Any]:
 
 
 def _by_type(project: Project, rules: Sequence[Rule], problems: list[ErrorInfo]) -> dict[str, Any]:
-    """Return an entry for each operation; both its operators must have the same config."""
+    """Return an entry per operation; all its operators must have the same config."""
     found: dict[str, Any] = {}
     for rule in rules:
         operation = OPERATORS.get(rule.match)
@@ -312,7 +312,7 @@ def _by_type(project: Project, rules: Sequence[Rule], problems: list[ErrorInfo])
 def _by_pattern(
     project: Project, rules: Sequence[Rule], problems: list[ErrorInfo]
 ) -> dict[str, Any]:
-    """Return an entry for each rule, strongest first: the first that fits wins in MASE."""
+    """Return an entry per rule, strongest first: the first match wins in MASE."""
     found: dict[str, Any] = {}
     for rule in rules:
         match rule.kind:
@@ -348,10 +348,10 @@ def _entry(project: Project, rule: Rule | None, problems: list[ErrorInfo]) -> di
 
 
 def _parameters(config: FormatConfig) -> dict[str, Any]:
-    """Return every key that MASE asks for; what stands for all operands is said of each.
+    """Return every key that MASE needs; shared parameters are repeated for each operand.
 
     Raises:
-        WorkbenchError: parameters are missing, or MASE's pass would drop one that matters.
+        WorkbenchError: parameters are missing, or MASE's pass would ignore one.
     """
     spec = spec_of(config.scheme)
     found: dict[str, Any] = {}
@@ -372,7 +372,7 @@ def _parameters(config: FormatConfig) -> dict[str, Any]:
 
 
 def _elsewhere(spec: SchemeSpec, more: Sequence[str]) -> set[str]:
-    """Return the parameters that only some operand has a key for."""
+    """Return the parameters that only some operands have a key for."""
     ends = tuple(p.name for p in spec.parameters)
     return {end for end in ends if any(name.endswith(end) for name in more)}
 

@@ -1,4 +1,4 @@
-"""Number formats without torch: what there is, and what parameters each takes."""
+"""Number formats and their parameters, without torch."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Family = Literal["integer", "float", "log", "sign", "block", "mx"]
 
 @dataclass(frozen=True)
 class SchemeSpec:
-    """One number format as forms and lists show it.
+    """One number format as shown in forms and lists.
 
     Attributes:
-        name: MASE's name where it has one.
-        title: In words.
-        family: Formats of one family share a file of the engine.
-        parameters: In the order a form shows them.
-        differences: What the mase-compatible form does otherwise; () where both are the same.
-        block: Elements share an exponent or a scale.
-        mase: Whether MASE has it; False means there is only the textbook's form.
-        operand: Whether a rule may choose it for an operand (else only arrays are quantized).
-        aliases: Other names it is known by.
-        source: Where the textbook's form is defined.
+        name: MASE's name, if it has one.
+        title: Display name.
+        family: Formats of one family share an engine module.
+        parameters: In the order of forms.
+        differences: Differences of the mase-compatible form; () if none.
+        block: Whether elements share an exponent or a scale.
+        mase: Whether MASE has it; otherwise there is only the textbook form.
+        operand: Whether rules may use it for an operand (else it applies to arrays only).
+        aliases: Alternative names.
+        source: Definition of the textbook form.
     """
 
     name: str
@@ -247,13 +247,13 @@ def spec_of(name: str) -> SchemeSpec:
     )
 
 
-# Data is shared along its last dimension, a weight along the second (what is summed over), a bias
-# along its only one.
+# Blocks of data are along the last dimension, those of a weight along the second (the reduction
+# dimension), those of a bias along its only one.
 _DIMENSIONS: Mapping[str, int] = {"data": -1, "weight": 1, "bias": 0}
 
 
 def skips_first(given: Mapping[str, Any], role: Role) -> bool:
-    """Return whether blocks never span the first dimension; where nobody said, those of data."""
+    """Return whether blocks never span the first dimension; by default true for data."""
     skip = given["skip_first_dim"]
     return role == "data" if skip is None else bool(skip)
 
@@ -261,8 +261,7 @@ def skips_first(given: Mapping[str, Any], role: Role) -> bool:
 def block_sizes(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tuple[int, ...]:
     """Return the size of a block along each dimension.
 
-    With ``skip_first_dim`` blocks hold one index of the first dimension; arrays of one dimension
-    have nothing to skip.
+    With ``skip_first_dim`` a block has one index of the first dimension; 1-D arrays ignore it.
     """
     rank = len(shape)
     wanted = ([-1] * rank + list(given["block_size"]))[-rank:]
@@ -273,7 +272,7 @@ def block_sizes(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> t
 
 
 def shared_dimension(rank: int, given: Mapping[str, Any], role: Role) -> int:
-    """Return the dimension microscaling blocks run along, as said or by the role; unchecked."""
+    """Return the dimension of microscaling blocks, given or from the role; not validated."""
     said = given["block_dim"]
     return min(_DIMENSIONS[role], rank - 1) if said is None else int(said)
 
@@ -281,13 +280,13 @@ def shared_dimension(rank: int, given: Mapping[str, Any], role: Role) -> int:
 def blocks_per_element(
     given: Mapping[str, Any], role: Role, shape: Sequence[int], *, across: bool
 ) -> float:
-    """Return how many blocks there are, over the number of elements.
+    """Return the number of blocks divided by the number of elements.
 
     Args:
-        given: Parameters of a format whose elements share something, defaults filled in.
-        role: What the tensor is.
-        shape: Its sizes, all above 0.
-        across: Microscaling blocks run on from row to row, as MASE has them, and are all whole.
+        given: Parameters of a block format, with defaults filled in.
+        role: Role of the tensor.
+        shape: Its shape; all sizes above 0.
+        across: Microscaling blocks continue across rows, as in MASE, and are all complete.
     """
     if "parallelism" in given:
         return _counted(tuple(shape)[-2:], tuple(given["parallelism"])[-len(shape) :])
@@ -315,17 +314,17 @@ def bits_of(
     *,
     mase_compatible: bool = False,
 ) -> float:
-    """Return the bits of one element of a tensor, on average.
+    """Return the average number of bits per element of a tensor.
 
     Args:
         scheme: Name of a number format.
         params: Its parameters, bare or with MASE's prefixes.
-        role: What the tensor is.
-        shape: Its sizes, which blocks are cut to.
-        mase_compatible: Microscaling blocks run on from row to row.
+        role: Role of the tensor.
+        shape: Its shape, which limits block sizes.
+        mase_compatible: Microscaling blocks continue across rows.
 
     Raises:
-        WorkbenchError: no such format, or parameters missing or out of range.
+        WorkbenchError: unknown format, or missing or invalid parameters.
     """
     spec = spec_of(scheme)
     given = read(spec.name, spec.parameters, params, role)
@@ -336,7 +335,7 @@ def bits_of(
     return bits + shared(given) * blocks_per_element(given, role, shape, across=mase_compatible)
 
 
-# Bits that a block shares; block_fp and the like share an exponent, microscaling a scale.
+# Bits shared by a block: an exponent for block_fp and similar formats, a scale for microscaling.
 _SHARED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "nvfp4": lambda _: _NVFP4_SCALE,
     "mxint": lambda given: float(given["scale_bits"]),
@@ -349,7 +348,7 @@ _SHARED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
 
 
 def _residual(given: Mapping[str, Any], role: Role) -> float:
-    """Return the bits of a sum of signs: data has a sign for each level, a weight has one."""
+    """Return the bits of a sum of signs: one per level for data, one for a weight."""
     if role == "data":
         return float(given["levels"]) if given.get("residual_sign", True) else FLOAT_BITS
     return 1.0 if role == "weight" and given.get("binary_training", True) else FLOAT_BITS

@@ -127,9 +127,9 @@ def test_that_an_operation_of_a_fused_group_offers_the_group(graph, qtbot, opene
 def test_that_numbers_of_the_results_can_be_searched(graph, qtbot):
     assert typed(qtbot, graph, "sqnr<40") == "1 found"
     assert typed(qtbot, graph, "cycles>800") == "1 found"
-    assert "no number called 'sram'" in typed(qtbot, graph, "sram>3")
+    assert "'sram'" in typed(qtbot, graph, "sram>3")
     assert "sqnr" in graph.search.box.toolTip()
-    assert typed(qtbot, graph, "no such thing") == "nothing found"
+    assert typed(qtbot, graph, "no such thing") == "no hits"
 
 
 def test_that_the_slash_key_goes_to_the_search_and_escape_back(graph, qtbot):
@@ -199,7 +199,7 @@ def test_that_the_rail_shows_the_chain_and_moves_along_it(graph, qtbot, opened):
 def test_that_the_rail_says_what_has_no_counterpart(graph, qtbot, opened):
     opened.context.selection.choose_nodes(["batch_norm"])
     qtbot.waitUntil(lambda: bool(graph.rail.texts()))
-    assert graph.rail.texts()[3:] == ["Edge none", "TOSA none", "Vela none of its own"]
+    assert graph.rail.texts()[3:] == ["Edge none", "TOSA none", "Vela none"]
     opened.context.selection.clear()
     qtbot.waitUntil(lambda: not graph.rail.texts())
     assert not graph.rail.isVisible()
@@ -277,7 +277,7 @@ def beside(qtbot, panel, title):
 
 def test_that_two_levels_stand_side_by_side_with_one_selection(graph, qtbot, opened):
     pane = beside(qtbot, graph, "Edge level")
-    assert pane.counts.text() == "+ 1 only here   \u2212 1 only on the left"
+    assert pane.counts.text() == "+ 1 only right   \u2212 1 only left"
     assert graph.view.surface.marks.differences == {"batch_norm": "removed"}
     assert pane.view.surface.marks.differences == {"q": "added"}
     opened.context.selection.choose_nodes(["linear"])

@@ -1,4 +1,4 @@
-"""Which operators go to the NPU and why the others do not, foreseen or as it was done."""
+"""Placement of operators on NPU and CPU with reasons, predicted or from a compilation."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")
 
 
 class _Foreseeing(CheckingPartitioner):
-    """Tags what goes to the NPU as ever, and then delegates nothing: nothing is compiled."""
+    """Tags operators for the NPU as usual, but delegates nothing, so that nothing is compiled."""
 
     npu: int
     cpu: tuple[CpuNode, ...]
 
     def partition(self, exported_program: Any) -> PartitionResult:
-        """Keep what was decided; return the program with no partition."""
+        """Store the decisions; return the program without partitions."""
         with partition_reasons() as reasons:
             tagged = super().partition(exported_program).tagged_exported_program
         calls = [node for node in tagged.graph.nodes if node.op == "call_function"]
@@ -48,13 +48,13 @@ class _Foreseeing(CheckingPartitioner):
 
 
 def foreseen(context: StageContext, choice: TargetChoice) -> tuple[int, tuple[CpuNode, ...]]:
-    """Return how many operators would go to a device's NPU, and which would not, with reasons.
+    """Return the number of operators on a device's NPU, and the others with reasons.
 
-    The partitioner decides as it does in lowering; nothing is handed to Vela, whose own refusals
-    are thus not foreseen.
+    The partitioner decides as in lowering; Vela is not run, so its own rejections are not
+    predicted.
 
     Raises:
-        WorkbenchError: the program cannot be lowered for that device at all.
+        WorkbenchError: the program cannot be lowered for that device.
     """
     choice = target_of(choice.id).complete(choice, context.folder)
     refuse_control_flow(context, choice)
@@ -72,14 +72,14 @@ def foreseen(context: StageContext, choice: TargetChoice) -> tuple[int, tuple[Cp
 
 
 def kept_off(context: StageContext, rules: Sequence[tuple[str, str]]) -> KeptOff | None:
-    """Return the check that keeps off the NPU what rules name; None where there are none."""
+    """Return the check for rules that keep parts off the NPU; None if there are none."""
     if not rules:
         return None
     return KeptOff(rules)
 
 
 def cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
-    """Yield the operators of an edge program that no delegate has, or is to have."""
+    """Yield the operators of an edge program outside all (planned) delegates."""
     signature = edge.graph_signature
     inputs, written = set(signature.user_inputs), signature.buffers_to_mutate
     kept = {n for n, buffer in signature.inputs_to_buffers.items() if buffer in written.values()}

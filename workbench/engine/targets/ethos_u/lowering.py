@@ -1,4 +1,4 @@
-"""From the quantized program to the bytes for the runtime, with every reason kept."""
+"""Lowering of the quantized program to runtime bytes, with the reasons for CPU operators."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def methods_for_runners(context: StageContext) -> dict[str, int | bool]:
-    """Return the constants by the methods' names; none for a model that reads no text."""
+    """Return the constant methods for language model runners; none for other models."""
     project = context.project
     if project.calibration is None or not sources.reads_text(project):
         return {}
@@ -66,10 +66,10 @@ def methods_for_runners(context: StageContext) -> dict[str, int | bool]:
 
 
 def with_kernels(manager: Any, kernels: str) -> Any:
-    """Return the edge program with the kernels that are wanted; ``kernels`` is the option's value.
+    """Return the edge program with the chosen CPU kernels; ``kernels`` is the option's value.
 
     Raises:
-        WorkbenchError: CMSIS-NN cannot compute what is left for it.
+        WorkbenchError: CMSIS-NN does not support the operators on the CPU.
     """
     if kernels not in CMSIS_NN_CPUS:
         return with_border_kernels(manager) if kernels else manager
@@ -90,7 +90,7 @@ _DELEGATE = executorch_call_delegate
 
 @dataclass(frozen=True)
 class _Edge:
-    """An edge program before its borders and its runtime form: what another target starts from."""
+    """An edge program before border and runtime conversion, reused by other targets."""
 
     manager: Any
     tosa: list[bytes]
@@ -101,11 +101,11 @@ class _Edge:
 def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     """Compile the quantized program for the project's device.
 
-    A program compiled before for another device of the same TOSA specification is not lowered
-    again: Vela alone runs.
+    A program that was compiled for another device of the same TOSA specification is not lowered
+    again: only Vela runs.
 
     Raises:
-        WorkbenchError: Vela refused; its sentence, and what usually helps.
+        WorkbenchError: Vela rejected the program; with its message and a remedy.
     """
     choice = target_of(context.project.target.id).complete(context.project.target)
     refuse_control_flow(context, choice)
@@ -151,7 +151,7 @@ def _compiling(context: StageContext, choice: TargetChoice) -> Iterator[vela.Rec
 
 
 def refusal(context: StageContext, off: Sequence[tuple[str, str]]) -> str:
-    """Return why the quantized program cannot be compiled with this kept off; "" when it can."""
+    """Return why the quantized program cannot be compiled with these parts off the NPU, or ""."""
     choice = target_of(context.project.target.id).complete(context.project.target)
     check = kept_off(context, off)
     try:
@@ -164,7 +164,7 @@ def refusal(context: StageContext, off: Sequence[tuple[str, str]]) -> str:
     except WorkbenchError as error:
         return error.infos[0].message
     except ValueError as error:
-        # The passes before Vela complain in this way.
+        # Error type of the passes before Vela.
         return str(error)
     return ""
 
@@ -185,7 +185,7 @@ def _lowered(
 
 
 def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lowered, Any]:
-    """Return the compiled program with its bytes; ``edge`` stays as it is."""
+    """Return the compiled program with its bytes; ``edge`` is unchanged."""
     manager = copy.deepcopy(edge.manager)
     if choice.options["integer_io"]:
         manager = with_integer_borders(manager)
@@ -200,10 +200,10 @@ def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lo
 
 
 def _runtime_config(program: Any, is_decoder: bool) -> ExecutorchBackendConfig:
-    """Return how the runtime's form is made; buffers that the program writes begin as they are.
+    """Return the runtime configuration; mutable buffers are initialised from the program.
 
-    Otherwise the runtime leaves their memory as it finds it, and a NaN there outlives any mask. A
-    decoder's constants are computed beforehand, as ExecuTorch's export of language models does.
+    Otherwise the runtime leaves their memory uninitialised, and a NaN there survives any mask. A
+    decoder's constants are computed ahead of time, as in ExecuTorch's export of language models.
     """
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
@@ -215,7 +215,7 @@ def _runtime_config(program: Any, is_decoder: bool) -> ExecutorchBackendConfig:
 
 
 def _weights(runtime: Any) -> bytes | None:
-    """Return what the program keeps in a file beside it; None where no delegate has weights."""
+    """Return the separate weights file; None if no delegate has weights."""
     with tempfile.TemporaryDirectory() as folder:
         runtime.write_tensor_data_to_file(folder)
         path = Path(folder) / f"{WEIGHTS}.ptd"

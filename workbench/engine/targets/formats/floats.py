@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def fraction_bits(scheme: str, width: int, exponent_width: int) -> int:
-    """Return what a sign and an exponent leave of a width.
+    """Return the number of fraction bits: the width without sign and exponent.
 
     Raises:
-        WorkbenchError: nothing is left for them.
+        WorkbenchError: the width is too small.
     """
     left = width - exponent_width - 1
     if left < 0:
@@ -39,7 +39,7 @@ def fraction_bits(scheme: str, width: int, exponent_width: int) -> int:
 
 
 def default_bias(exponent_width: int, given: int | None) -> int:
-    """Return the bias given, or the usual 2^(E-1)-1."""
+    """Return the given bias, or the default 2^(E-1)-1."""
     return 2 ** (exponent_width - 1) - 1 if given is None else given
 
 
@@ -116,7 +116,7 @@ def log_range(given: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def check_element(given: Mapping[str, Any]) -> None:
-    """Refuse an element whose only exponent bit is left to infinity and NaN."""
+    """Raise for an element whose only exponent bit is reserved for infinity and NaN."""
     if given["exponent_width"] == 1 and not given["is_finite"]:
         raise failure(
             "With one exponent bit all codes are zero, infinity or NaN.",

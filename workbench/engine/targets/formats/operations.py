@@ -135,14 +135,14 @@ def _skips(rank: int, operation: str, operand: str) -> bool:
 
 
 def _skipping(quantizer: Quantizer, skip: bool) -> Quantizer:
-    """Return the quantizer with blocks that skip the first dimension or not, if nobody said."""
+    """Return the quantizer with the default for skipping the first dimension."""
     if quantizer.given["skip_first_dim"] is not None:
         return quantizer
     return replace(quantizer, given={**quantizer.given, "skip_first_dim": skip})
 
 
 def _along(quantizer: Quantizer, operation: str, operand: str) -> Quantizer:
-    """Return the quantizer with blocks along what is summed over, if nobody said."""
+    """Return the quantizer with blocks along the reduction dimension by default."""
     if quantizer.given["block_dim"] is not None or quantizer.mase_compatible:
         return quantizer
     if operation in _CONVOLUTIONS and operand == "x":

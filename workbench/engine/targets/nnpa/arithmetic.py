@@ -1,12 +1,12 @@
-"""The quantized matrix product in two readings.
+"""The quantized matrix product with two arithmetics.
 
 "document" is what the equations say: exact scales, an exact sum, a float32 result. "nnpa" is a
 model of the accelerator: operands, scales, the correction for the zero point, bias and result pass
 through dlfloat16. The correction uses exact scales and the accelerator rounded ones, so that a
 zero point far from 0 adds an error of its own.
 
-Asymmetric weights are a what-if, which the compiler does not make: the accelerator's own library
-corrects for their zero point in software, with the sums of every row of activations.
+Asymmetric weights are for comparison only. The compiler does not support them; the accelerator's
+library corrects for their zero point in software, with the sums of every row of activations.
 
 Source: onnx-mlir ec744fe6, src/Accelerators/NNPA/Conversion/ONNXToZHigh/ONNXToZHigh.cpp
 (rewriteSym, preComputeBias); IBM/zDNN f261454, zdnn/aiu_quantized_matmul.c. How the hardware

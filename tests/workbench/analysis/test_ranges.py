@@ -1,0 +1,238 @@
+"""Ranges by methods: what each takes, who wins, and what is searched once."""
+
+import numpy as np
+import pytest
+
+from tests.fakes.projects import make_project
+from workbench.analysis import ranges
+from workbench.analysis.histogram import Grid, Histogram, Scheme
+from workbench.analysis.ranges import METHODS_BY_ID, RangeTaker, call_ranges
+from workbench.project import edits
+from workbench.results import TensorRange
+
+BYTE = Scheme(-128, 127)
+
+
+def bell(low=-8.0, high=8.0, bins=2048):
+    """A normal distribution, seen far into its tails."""
+    middle = np.linspace(low, high, bins + 1)
+    middle = (middle[1:] + middle[:-1]) / 2
+    return Histogram(np.rint(1e6 * np.exp(-(middle**2) / 2)), low, high)
+
+
+def row(node, **fields):
+    given = {
+        "id": f"obs_{node}", "node": node, "op": "aten.conv2d.default", "module": "body.conv",
+        "kind": "activation", "index": 0, "minimum": -1.0, "maximum": 1.0, "p_low": -1.0,
+        "p_high": 1.0, "dtype": "int8", "qmin": -128, "qmax": 127, "scale": 0.01,
+        "zero_point": 3, "observer": "minmax", "searched": (0.02, 5), **fields,
+    }  # fmt: skip
+    return TensorRange(**given)
+
+
+def arrays(*histograms):
+    return {
+        "histogram": np.stack([h.counts for h in histograms]),
+        "edges": np.array([[h.low, h.high] for h in histograms]),
+    }
+
+
+def test_that_the_extremes_are_widened_to_zero():
+    take = METHODS_BY_ID["minmax"].range
+    assert take(Histogram(np.ones(4), -2.0, 3.0), BYTE) == (-2.0, 3.0)
+    assert take(Histogram(np.ones(4), 1.0, 3.0), BYTE) == (0.0, 3.0)
+    assert take(Histogram(np.ones(4), -3.0, -1.0), BYTE) == (-3.0, 0.0)
+
+
+def test_that_the_percentile_leaves_half_of_the_rest_on_each_side():
+    low, high = METHODS_BY_ID["percentile"].range(Histogram(np.ones(100), -10.0, 10.0), BYTE)
+    assert (low, high) == pytest.approx((-9.999, 9.999))
+    assert METHODS_BY_ID["percentile"].range(Histogram(np.ones(9), 1.0, 2.0), BYTE)[0] == 0.0
+
+
+@pytest.mark.parametrize(
+    "scheme", [Scheme(-8, 7), BYTE, Scheme(-8, 7, symmetric=True)], ids=["4", "8", "symmetric"]
+)
+def test_that_the_least_error_is_found_to_a_hundredth(scheme):
+    histogram = bell()
+    low, high = METHODS_BY_ID["mse"].range(histogram, scheme)
+    found = histogram.noise(scheme.grid(low, high))
+    best = min(
+        histogram.noise(scheme.grid(-a, b if not scheme.symmetric else a))
+        for a in np.linspace(0.5, 8.0, 76)
+        for b in (np.linspace(0.5, 8.0, 76) if not scheme.symmetric else [a])
+    )
+    assert found <= best * 1.01
+    assert -8.0 <= low < 0.0 < high <= 8.0
+    assert found < histogram.noise(scheme.grid(-8.0, 8.0))
+
+
+def test_that_of_equal_errors_the_widest_range_is_taken():
+    scheme = Scheme(-32767, 32767, symmetric=True, eps=2.0**-6)
+    assert METHODS_BY_ID["mse"].range(bell(), scheme)[1] == pytest.approx(8.0)
+
+
+def test_that_a_side_without_values_stays_at_zero():
+    low, high = METHODS_BY_ID["mse"].range(Histogram(np.ones(512), 0.0, 4.0), BYTE)
+    assert low == 0.0
+    assert high == pytest.approx(4.0, rel=0.01)
+
+
+def test_that_divergence_is_for_8_bits_and_clips_at_most_a_thousandth():
+    take = METHODS_BY_ID["kl"].range
+    assert take(bell(), Scheme(-128, 128)) is None
+    low, high = take(bell(), BYTE)
+    assert 3.29 <= high < 8.0
+    assert low == -high
+    half = Histogram(bell().counts[1024:], 0.0, 8.0)
+    assert take(half, BYTE)[0] == 0.0
+    assert 3.29 <= take(half, BYTE)[1] < 8.0
+
+
+def test_that_divergence_takes_the_least_of_all_thresholds():
+    histogram = bell()
+    sizes = ranges._sizes(histogram, 8.0)
+    assert sizes.sum() == pytest.approx(histogram.counts.sum())
+    assert sizes[:256].sum() == pytest.approx(histogram.counts[896:1152].sum(), rel=0.01)
+    taken = METHODS_BY_ID["kl"].range(histogram, BYTE)[1]
+    allowed = [last for last in range(128, 2049, 16) if sizes[last:].sum() <= 0.001 * sizes.sum()]
+    least = min(allowed, key=lambda last: ranges._divergence(sizes, last, 128))
+    assert taken == pytest.approx(8.0 * least / 2048)
+
+
+def test_that_divergence_is_that_of_kullback_and_leibler():
+    sizes = np.array([4.0, 0.0, 1.0, 3.0, 2.0, 2.0])
+    # Clipped to four bins of two levels: [4, 0, 1, 7] becomes [4, 0] and [2, 2].
+    p, q = np.array([4, 1, 7]) / 12, np.array([4, 2, 2]) / 8
+    assert ranges._divergence(sizes, 4, 2) == pytest.approx(float((p * np.log(p / q)).sum()))
+
+
+def test_that_a_stored_histogram_is_that_of_the_tensors_row():
+    stored = arrays(bell(), Histogram(np.ones(2048), 1.0, 2.0))
+    found = ranges.histogram_of(row("a", index=1, zeros=0.25, mean_square=3.0), stored)
+    assert (found.low, found.high, found.zeros, found.mean_square) == (1.0, 2.0, 0.25, 3.0)
+    assert ranges.histogram_of(row("a", index=2), stored) is None
+    assert ranges.histogram_of(row("a"), {}) is None
+    assert ranges.histogram_of(row("a"), {"histogram": stored["histogram"]}) is None
+    assert ranges.histogram_of(row("a"), arrays(Histogram(np.zeros(4), 0.0, 1.0))) is None
+
+
+def test_that_a_tensor_that_was_never_reached_has_no_grid():
+    assert ranges.observed_grid(row("a")) == Grid(0.01, 3, -128, 127)
+    assert ranges.observed_grid(row("a", scale=0.0)) is None
+    assert ranges.observed_grid(row("a", scale=float("inf"))) is None
+
+
+def test_that_the_scheme_is_that_of_the_tensors_observer():
+    found = ranges.scheme_of(row("a", symmetric=True, eps=2.0**-12, dtype="uint8", qmin=0))
+    assert found == Scheme(0, 127, True, 2.0**-12, True)
+    assert not ranges.scheme_of(row("a")).is_unsigned
+
+
+def test_that_every_method_says_what_it_would_do():
+    tensor, histogram = row("a"), bell()
+    found = {choice.method: choice for choice in ranges.choices(tensor, histogram)}
+    assert list(found) == ["histogram", "minmax", "percentile", "mse", "kl"]
+    assert found["histogram"].grid == Grid(0.02, 5, -128, 127)
+    assert found["histogram"].minimum == pytest.approx(-133 * 0.02)
+    assert found["minmax"].sqnr_db == histogram.sqnr_db(BYTE.grid(-8.0, 8.0))
+    assert (found["minmax"].minimum, found["minmax"].maximum) == (-8.0, 8.0)
+    assert found["mse"].clipped == histogram.clipped(found["mse"].grid) > 0
+    wide = row("a", qmin=-32767, qmax=32767, searched=(0.0, 0))
+    assert "kl" not in {c.method for c in ranges.choices(wide, histogram)}
+    assert ranges.choice_of(wide, histogram, "histogram") is None
+    assert ranges.choice_of(row("a", searched=None), histogram, "histogram").grid.scale == 0.01
+
+
+def test_that_the_second_grid_of_a_tensor_is_no_row_of_its_own():
+    first, weight = row("x"), row("w", kind="weight", module="fc")
+    second = row("obs_x", id="obs_2", dtype="uint8")
+    called = row("y", op="call_module", origin="conv")
+    rows = [first, weight, second, called]
+    assert ranges.activations(rows) == [first]
+    by_id = {each.id: each for each in rows}
+    titles = [ranges.title_of(each, by_id) for each in rows]
+    assert titles == ["x", "fc weight", "x \u2192 uint8", "conv \u2192 int8"]
+    assert ranges.title_of(row("w", kind="weight", module=""), {}) == "aten.conv2d.default weight"
+
+
+def test_that_a_search_is_done_once_for_the_same_histogram_and_scheme(monkeypatch):
+    taker, stored = RangeTaker(), arrays(bell(), bell(-4.0, 4.0))
+    assert not taker.knows(row("a"), stored, "mse")
+    taken = taker.take(row("a"), stored, "mse")
+    assert taker.knows(row("b"), stored, "mse")
+    assert not taker.knows(row("a"), stored, "kl")
+    assert not taker.knows(row("a", index=1), stored, "mse")
+    assert not taker.knows(row("a", symmetric=True), stored, "mse")
+    monkeypatch.setattr(ranges, "choice_of", None)
+    assert taker.take(row("b"), stored, "mse") == taken
+    assert -8.0 < taken[0] < 0.0 < taken[1] < 8.0
+
+
+def test_that_calibrations_own_range_stands_where_nothing_else_can_be_taken():
+    taker, stored = RangeTaker(), arrays(bell())
+    assert taker.take(row("a", searched=None), stored, "histogram") is None
+    assert taker.knows(row("a", searched=None), stored, "histogram")
+    assert taker.take(row("a", index=9), stored, "mse") is None
+    assert taker.knows(row("a", index=9), stored, "mse")
+    assert taker.take(row("a", qmin=-32767, qmax=32767), stored, "kl") is None
+    assert taker.take(row("a"), stored, "histogram") == pytest.approx((-2.66, 2.44))
+
+
+def test_that_the_narrowest_choice_wins_and_numbers_beat_all():
+    project = edits.choose_method(make_project(), "all", "", "minmax")
+    project = edits.choose_method(project, "module", "body", "mse")
+    project = edits.choose_method(project, "tensor", "b", "kl")
+    project = edits.fix_range(project, "c", -1.0, 1.0)
+    rows = [row("a"), row("b"), row("c"), row("d", module="head"), row("e", kind="weight")]
+    won = {each.node: chosen.method for each, chosen in ranges.methods_of(rows, project)}
+    assert won == {"a": "mse", "b": "kl", "d": "minmax"}
+    assert list(ranges.methods_of(rows, make_project())) == []
+
+
+def test_that_chosen_ranges_are_numbers_and_declined_ones_are_told():
+    project = edits.choose_method(make_project(), "all", "", "kl")
+    project = edits.fix_range(project, "c", -1.0, 2.0)
+    wide = {"qmin": -32767, "qmax": 32767}
+    rows = [row("a"), row("b", **wide), row("c"), row("d", index=5)]
+    found, declined = ranges.chosen_ranges(rows, arrays(bell()), project, RangeTaker())
+    assert set(found) == {"a", "c"}
+    assert found["c"] == (-1.0, 2.0)
+    assert [each.node for each, _ in declined] == ["b"]
+
+
+def test_that_numbers_alone_need_no_result_of_calibration(tmp_path):
+    only = edits.fix_range(make_project(), "c", -1.0, 2.0)
+    assert ranges.read_chosen(only, tmp_path / "none", RangeTaker()) == ({"c": (-1.0, 2.0)}, [])
+
+
+def test_that_a_histogram_that_changes_is_another_search():
+    taker, plain = RangeTaker(), arrays(bell())
+    taker.take(row("a"), plain, "mse")
+    for changed in ({"zeros": 0.5}, {"mean_square": 2.0}, {"scale": 0.5}, {"zero_point": 1}):
+        assert not taker.knows(row("a", **changed), plain, "mse")
+
+
+def test_that_each_call_has_the_range_of_its_own_sample():
+    found = call_ranges("asym", [-1.0, 1.0, np.nan, 0.0], [3.0, 2.0, 5.0, 0.0])
+    assert found.low.tolist() == [-1.0, 1.0, 0.0]
+    assert found.scale[:2] == pytest.approx([4 / 255, 2 / 255])
+    assert found.zero_point[:2].tolist() == [-64, -128]
+    assert np.isnan(found.scale[2])
+    assert np.isnan(found.zero_point[2])
+    assert (found.zeros, found.tiny) == (1, 0)
+    assert "1 of 3 samples" in found.warning
+
+
+def test_that_symmetric_calls_have_no_zero_point():
+    found = call_ranges("sym", [-1.0, -4.0], [3.0, 2.0])
+    assert found.scale == pytest.approx([3 / 127, 4 / 127])
+    assert found.zero_point.tolist() == [0, 0]
+    assert found.warning == ""
+
+
+def test_that_ranges_the_accelerator_does_not_take_are_counted():
+    found = call_ranges("sym", [0.0, 0.0, -1e-9], [1e-12, 1.0, 1e30])
+    assert found.tiny == 1 + 0 + 1
+    assert np.isnan(found.scale).tolist() == [True, False, True]
+    assert "2 of 3 samples" in found.warning

@@ -1,0 +1,113 @@
+"""Digests of files are remembered as long as size and time stay."""
+
+import hashlib
+import json
+import os
+
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.pipeline import keys
+from workbench.pipeline.keys import Digests, Reading, file_digest
+from workbench.project.model import DataSource
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "data.bin"
+    path.write_bytes(b"one")
+    return path
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_that_a_digest_is_that_of_the_content(file):
+    assert file_digest(file) == Digests().of(file) == digest(b"one")
+
+
+def test_that_a_file_is_read_again_only_if_size_or_time_changed(file, monkeypatch):
+    digests = Digests()
+    digests.of(file)
+    stat = file.stat()
+    file.write_bytes(b"two")
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert digests.of(file) == digest(b"one")
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+    assert digests.of(file) == digest(b"two")
+    file.write_bytes(b"three")
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+    assert digests.of(file) == digest(b"three")
+
+
+def test_that_digests_outlive_the_process(file, tmp_path, monkeypatch):
+    memory = tmp_path / "new" / "digests.json"
+    first = Digests(memory)
+    first.remember()
+    assert not memory.exists()
+    first.of(file)
+    first.remember()
+    assert json.loads(memory.read_text())[str(file)][2] == digest(b"one")
+    monkeypatch.setattr(keys, "file_digest", None)
+    second = Digests(memory)
+    assert second.of(file) == digest(b"one")
+    memory.unlink()
+    second.remember()
+    assert not memory.exists()
+
+
+def test_that_what_was_written_is_not_written_again(file, tmp_path):
+    memory = tmp_path / "digests.json"
+    digests = Digests(memory)
+    digests.of(file)
+    digests.remember()
+    memory.unlink()
+    digests.remember()
+    assert not memory.exists()
+
+
+def test_that_a_memory_in_a_folder_that_is_there_is_written(file, tmp_path):
+    for name in ("a.json", "b.json"):
+        digests = Digests(tmp_path / name)
+        digests.of(file)
+        digests.remember()
+        assert (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"a": 3}', '{"a": ["x", 1, "d"]}', "\x00"])
+def test_that_a_damaged_memory_is_forgotten(file, tmp_path, text):
+    memory = tmp_path / "digests.json"
+    memory.write_text(text)
+    assert Digests(memory).of(file) == digest(b"one")
+
+
+def test_that_a_memory_that_cannot_be_written_is_no_harm(file, tmp_path):
+    digests = Digests(file / "below a file" / "digests.json")
+    digests.of(file)
+    digests.remember()
+    Digests().remember()
+
+
+def test_that_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(WorkbenchError) as caught:
+        Digests().of(tmp_path / "none.bin")
+    assert caught.value.infos[0].where.id == "none.bin"
+
+
+def test_that_samples_mean_their_files_content_and_options(tmp_path):
+    (tmp_path / "x.npy").write_bytes(b"x")
+    reading = Reading(None, tmp_path, Digests())
+    found = reading.data(DataSource(spec="x.npy", limit=5), "calibration")
+    assert found["limit"] == 5
+    assert "spec" not in found
+    assert found["references"][0]["files"] == [["x.npy", digest(b"x")]]
+    assert reading.data(None, "calibration") is None
+    assert reading.code(None, "training") is None
+
+
+def test_that_code_means_its_files_and_the_name_in_it(tmp_path):
+    (tmp_path / "mine.py").write_text("def f(): pass\n")
+    found = Reading(None, tmp_path, Digests()).code("mine.py:f", "training")
+    assert found["attribute"] == "f"
+    assert ["mine.py", digest(b"def f(): pass\n")] in found["files"]
