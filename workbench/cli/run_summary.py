@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workbench.analysis.gate import GateResult, Limit, limit_text
 from workbench.text import plural
 
 _NAMED = 3
@@ -87,6 +88,7 @@ def print_summary(document: dict[str, Any]) -> None:
         ("board", _print_board),
         ("verify", _print_verify),
         ("run", _print_run),
+        ("gate", _print_gate),
         ("package", _print_package),
     ):
         if name in document:
@@ -173,11 +175,52 @@ def _print_verify(part: dict[str, Any]) -> None:
         f"{part['argmax_equal']} of {part['samples']}"
     )
     print_text(part["text"], "float", "quantized", "integer")
+    if part["compiled"] is not None:
+        _print_compiled(part["compiled"], part["samples"])
     if part["first_divergence"]:
         print(
             f"             first divergence: {part['first_divergence']}, "
             f"over {plural(part['tensor_samples'], 'sample')}"
         )
+
+
+def _print_compiled(part: dict[str, Any], samples: int) -> None:
+    """Print the comparison of the executed program with its TOSA."""
+    if part["refused"]:
+        print(f"Functional   not checked on the compiled program: {part['refused']}")
+    elif part["equal"] == part["elements"]:
+        print(
+            f"Functional   {part['samples']} of {plural(samples, 'sample')} equal to the TOSA "
+            "reference model (compiled program executed, no device)"
+        )
+    else:
+        print(
+            f"Functional   {part['elements'] - part['equal']:,} of "
+            f"{plural(part['elements'], 'element')} differ from the TOSA reference model, by at "
+            f"most {part['max_lsb']} (compiled program executed, no device)"
+        )
+    if (first := part["first_difference"]) is not None:
+        place = [first["operation"], first["module"], first["source_line"], first["command"]]
+        told = ", ".join(text for text in place if text) or "operation unknown"
+        print(
+            f"             first: output {first['output']} of delegate {first['delegate']}, "
+            f"{first['computed']} instead of {first['expected']}; {told}"
+        )
+    for finding in part["findings"]:
+        print(
+            f"             {finding['severity']}: {finding['command']} at "
+            f"{finding['offset']:#x} of delegate {finding['delegate']}: {finding['message']}"
+        )
+
+
+_HELD = {True: "held", False: "BROKEN", None: "not checked"}
+
+
+def _print_gate(part: dict[str, Any]) -> None:
+    print(f"Verdict      {GateResult.model_validate(part).sentence}")
+    for each in part["limits"]:
+        limit = Limit.model_validate(each)
+        print(f"             {_HELD[limit.held]}: {limit_text(limit)}")
 
 
 def _print_run(part: dict[str, Any]) -> None:
@@ -207,5 +250,7 @@ def _print_run(part: dict[str, Any]) -> None:
 
 
 def _print_package(part: dict[str, Any]) -> None:
+    if part["withheld"]:
+        return
     for file in part["files"]:
         print(f"Deliverable  {file['path']}  {file['bytes']:,} bytes: {file['purpose']}")

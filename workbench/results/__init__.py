@@ -46,6 +46,10 @@ from workbench.results.programs import (
     TensorSpec,
 )
 from workbench.results.quality import (
+    AgainstFloat,
+    CompiledDifference,
+    CompiledFinding,
+    CompiledProgram,
     EvaluateResult,
     IntegerQuality,
     OutputQuality,
@@ -74,8 +78,12 @@ __all__ = [
     "RESULTS",
     "RESULT_FILE",
     "WEIGHTS_FILE",
+    "AgainstFloat",
     "AppliedCorrection",
     "CalibrateResult",
+    "CompiledDifference",
+    "CompiledFinding",
+    "CompiledProgram",
     "CompilerCheck",
     "ConvertResult",
     "CorrectionState",
