@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from workbench.analysis.gate import GateResult, verdict
 from workbench.deploy.boards import Fit, of_results, sentence
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
@@ -203,6 +204,7 @@ class Findings:
     evaluate: EvaluateResult | None
     lower: LowerResult | None
     verify: VerifyResult | None
+    gate: GateResult | None
     simulated: SimulationResult | None
     package: PackageResult | None
     fit: Fit | None
@@ -224,6 +226,8 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     planned = plan(project, path.absolute().parent, cache)
     lower = _load(LowerResult, "lower", planned, cache)
     runs = _history(path)
+    evaluated = _load(EvaluateResult, "evaluate", planned, cache)
+    verified = _load(VerifyResult, "verify", planned, cache)
     fitting = _fit(project, path, planned, cache) if lower else None
     best = frozenset(front_of(runs))
     plotted = [(run, point_of(run)) for run in runs]
@@ -237,9 +241,12 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
         model=_load(ImportResult, "import_model", planned, cache),
         export=_load(ExportResult, "export", planned, cache),
         calibrate=_load(CalibrateResult, "calibrate", planned, cache),
-        evaluate=_load(EvaluateResult, "evaluate", planned, cache),
+        evaluate=evaluated,
         lower=lower,
-        verify=_load(VerifyResult, "verify", planned, cache),
+        verify=verified,
+        gate=verdict(project.gate, evaluated=evaluated, lowered=lower, verified=verified)
+        if "verify" in target.stages
+        else None,
         simulated=_load(SimulationResult, "run", planned, cache),
         package=_load(PackageResult, "package", planned, cache),
         fit=fitting,

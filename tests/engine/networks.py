@@ -351,3 +351,18 @@ def module6():
 def channels_last():
     model, (x,) = module6()
     return model, (x.to(memory_format=torch.channels_last),)
+
+
+class Least(nn.Module):
+    """The least value of each row."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 6, 3)
+
+    def forward(self, x):
+        return self.conv(x).amin(-1)
+
+
+def least():
+    return _made(Least(), (1, 3, 11, 11))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from workbench.analysis.gate import GateResult, verdict
 from workbench.api.html import table
 from workbench.api.jobs import JobResult, run_job
 from workbench.api.projects import OpenProject, require_valid
-from workbench.api.summary import summary
+from workbench.api.summary import Delivered, summary
+from workbench.deploy.delivery import deliver
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.history.comparison import Change, difference
 from workbench.history.runs import Run, run_of
@@ -21,6 +22,7 @@ from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.stages import stages_until
 from workbench.project.frozen import Frozen
+from workbench.project.gate import condition_of
 from workbench.project.trust import TrustStore, demand
 from workbench.protocol import Event, RunStudy, RunUntil, StageFailed, StageFinished, StageSkipped
 from workbench.results import (
@@ -78,6 +80,8 @@ class RunResult:
         stages: Every stage in order.
         folders: The folder of each finished stage's result.
         document: All figures as ``run --json`` prints them.
+        gate: The verdict on the program with its limits; None if the run ends before the stage
+            verify and no condition was given.
         record: The run as the history keeps it; None before quality was measured.
         history_problem: Why the run could not be kept in the history beside the project.
     """
@@ -86,6 +90,7 @@ class RunResult:
     stages: tuple[StageReport, ...]
     folders: Mapping[str, Path]
     document: dict[str, Any]
+    gate: GateResult | None = None
     record: Run | None = None
     history_problem: ErrorInfo | None = None
 
@@ -152,6 +157,8 @@ def run(
     *,
     skip: Sequence[StageId] = (),
     out: str | Path | None = None,
+    fail_if: Sequence[str] = (),
+    allow_differences: bool = False,
     trust: bool = False,
     cache: Cache | None = None,
     accelerate: bool = True,
@@ -166,7 +173,11 @@ def run(
         opened: The project. The run is kept in the history beside its file, if it has one.
         until: The last stage; by default the target's last.
         skip: Stages to leave out; only those that no other stage needs.
-        out: A folder that receives the deliverables.
+        out: A folder that receives the deliverables. A program whose verdict is *differs* is not
+            written.
+        fail_if: Conditions of the gate for this run, such as ``"lsb>2"`` or ``"top1<0.98"``; they
+            replace the project's limits of the same figures.
+        allow_differences: Write the deliverables of a program that differs too; they then say so.
         trust: Allow the Python code that the project names to run, this time.
         cache: Where results are kept; by default the user's cache.
         accelerate: Whether the toolchain may be accelerated (same bytes, less time).
@@ -174,11 +185,13 @@ def run(
         on_output: Called with every line that the toolchain prints, in another thread.
 
     Raises:
-        WorkbenchError: The project is invalid, or the deliverables cannot be copied.
+        WorkbenchError: The project or a condition is invalid, or the deliverables cannot be copied.
         TrustRequiredError: The project names code that is not trusted.
         Cancelled: The user pressed Ctrl-C.
     """
     require_valid(opened)
+    for condition in fail_if:
+        condition_of(condition)
     last = until or target_of(opened.project.target.id).stages[-1]
     if out is not None:
         _require_package(opened, last)
@@ -199,8 +212,38 @@ def run(
             accelerate=accelerate,
         )
         stages = _reports(run_job(command, on_event, on_output))
+    outcome = _Outcome(opened, planned, results, stages, last, tuple(skip))
     target = None if out is None else Path(out)
-    return _collected(opened, planned, results, stages, target, accelerate=accelerate)
+    options = _Options(target, tuple(fail_if), allow_differences, accelerate)
+    return _collected(outcome, options)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """How the stages ended."""
+
+    opened: OpenProject
+    planned: Plan
+    cache: Cache
+    stages: list[StageReport]
+    last: StageId
+    skipped: tuple[StageId, ...]
+
+    @property
+    def folders(self) -> dict[str, Path]:
+        """The folder of each finished stage's result."""
+        done = [stage for stage in self.stages if stage.state in {"done", "cached"}]
+        return {stage.id: self.cache.folder(stage.key) for stage in done}
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What is made of the results of a run."""
+
+    out: Path | None
+    fail_if: tuple[str, ...]
+    allow_differences: bool
+    accelerate: bool
 
 
 def _require_package(opened: OpenProject, last: StageId) -> None:
@@ -249,27 +292,54 @@ def _reports(job: JobResult) -> list[StageReport]:
     return reports
 
 
-def _collected(
-    opened: OpenProject,
-    planned: Plan,
-    cache: Cache,
-    stages: list[StageReport],
-    out: Path | None,
-    *,
-    accelerate: bool,
-) -> RunResult:
-    """Keep the run in the history, copy the deliverables and gather all figures."""
-    record = run_of(opened.project, planned, cache)
+def _collected(outcome: _Outcome, options: _Options) -> RunResult:
+    """Judge the program, keep the run in the history, copy the deliverables, gather all figures."""
+    opened, folders = outcome.opened, outcome.folders
+    gate = _judged(outcome, options.fail_if)
+    record = run_of(opened.project, outcome.planned, outcome.cache)
+    if record is not None:
+        judged = gate is not None and gate.verdict != "not verified"
+        kept = gate if judged or record.gate is None else record.gate
+        record = record.model_copy(update={"gate": kept})
     problem = None if opened.path is None else record_run(opened.path, record)
-    done = [stage for stage in stages if stage.state in {"done", "cached"}]
-    folders = {stage.id: cache.folder(stage.key) for stage in done}
-    if out is not None and "package" in folders:
-        _copy(folders["package"], out)
-    documents = [stage.document() for stage in stages]
+    delivered: Delivered | None = None
+    if options.out is not None and "package" in folders and gate is not None:
+        delivered = Delivered(options.out, ())
+        if gate.verdict != "differs" or options.allow_differences:
+            files = deliver(folders["package"], options.out, gate)
+            delivered = Delivered(options.out, files)
+    documents = [stage.document() for stage in outcome.stages]
     document = summary(
-        opened.project, opened.folder, documents, folders, out, accelerate=accelerate
+        opened.project, opened.folder, documents, folders, delivered, accelerate=options.accelerate
     )
-    return RunResult(opened, tuple(stages), folders, document, record, problem)
+    if gate is not None:
+        document["gate"] = gate.model_dump(mode="json")
+    return RunResult(opened, tuple(outcome.stages), folders, document, gate, record, problem)
+
+
+def _judged(outcome: _Outcome, fail_if: tuple[str, ...]) -> GateResult | None:
+    """Return the verdict; None if nothing was to be verified and no condition was given."""
+    if "verify" not in stages_until(outcome.last) and not fail_if:
+        return None
+    folders = outcome.folders
+
+    def load(kind: type[_Result], stage: str) -> _Result | None:
+        return load_result(kind, folders[stage]) if stage in folders else None
+
+    states = {stage.id: stage.state for stage in outcome.stages}
+    reason = "The stage verify did not run."
+    if "verify" in outcome.skipped:
+        reason = "The stage verify was skipped."
+    elif states.get("verify") == "failed":
+        reason = "The stage verify failed."
+    return verdict(
+        outcome.opened.project.gate,
+        evaluated=load(EvaluateResult, "evaluate"),
+        lowered=load(LowerResult, "lower"),
+        verified=load(VerifyResult, "verify"),
+        fail_if=fail_if,
+        reason=reason,
+    )
 
 
 def record_run(project_path: Path, record: Run | None) -> ErrorInfo | None:
@@ -279,21 +349,6 @@ def record_run(project_path: Path, record: Run | None) -> ErrorInfo | None:
     with closing(History(history_path(project_path))) as history:
         history.record(record)
         return history.problem
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy the deliverables, and only those."""
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        for file in load_result(PackageResult, source).files:
-            shutil.copyfile(source / file.name, target / file.name)
-    except OSError as error:
-        raise failure(
-            f"Cannot copy the deliverables: {error.strerror or error}.",
-            "They are kept in the cache. Choose another folder.",
-            Place(kind="file", id=str(target)),
-            code="deliverables-not-copied",
-        ) from error
 
 
 @dataclass(frozen=True)

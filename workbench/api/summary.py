@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.deploy import boards
@@ -19,6 +19,7 @@ from workbench.results import (
 )
 from workbench.suggestions import suggest
 from workbench.targets import target_of
+from workbench.targets.ethos_u.corrections import described
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from workbench.project.model import Project
+    from workbench.results import Deliverable
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """Where deliverables were to be copied, and those that were; none if the program differs."""
+
+    folder: Path
+    files: tuple[Deliverable, ...]
 
 
 _REPORTED = frozenset({"evaluate", "lower", "verify", "run"})
@@ -33,7 +43,7 @@ _REPORTED = frozenset({"evaluate", "lower", "verify", "run"})
 
 def summary(
     project: Project, base: Path, stages: list[dict[str, Any]], folders: Mapping[str, Path],
-    out: Path | None, *, accelerate: bool = True,
+    out: Delivered | None, *, accelerate: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the document; parts whose stage was not run are absent.
 
@@ -42,7 +52,7 @@ def summary(
         base: Where its relative paths start.
         stages: A report for each stage.
         folders: Where the results of those that are done lie.
-        out: Where the deliverables were copied to, if anywhere.
+        out: The deliverables that were copied; None if none were wanted.
         accelerate: Whether accelerations of the toolchain were wanted.
     """
     document: dict[str, Any] = {
@@ -57,6 +67,8 @@ def summary(
     for stage, kind in RESULTS.items():
         if stage in _REPORTED and stage in folders:
             document[stage] = load_result(kind, folders[stage]).model_dump(mode="json")
+    if corrections := list(_corrections(folders)):
+        document["corrections"] = corrections
     if "lower" in folders:
         found = boards.of_results(project, base, folders["lower"])
         if found is not None:
@@ -74,6 +86,14 @@ def _warnings(folders: Mapping[str, Path]) -> Iterator[dict[str, str]]:
         if stage in folders:
             said = getattr(load_result(kind, folders[stage]), "warnings", ())
             yield from ({"stage": stage, "message": message} for message in said)
+
+
+def _corrections(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
+    """Yield what became of each correction of the tools in the stages that were run."""
+    for stage in ("prepare", "lower"):
+        if stage in folders:
+            result = load_result(RESULTS[stage], folders[stage])
+            yield from map(described, getattr(result, "corrections", ()))
 
 
 def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
@@ -109,15 +129,18 @@ def _suggestions(project: Project, folders: Mapping[str, Path]) -> list[dict[str
     ]  # fmt: skip
 
 
-def _package(folder: Path, out: Path | None) -> dict[str, Any]:
+def _package(folder: Path, out: Delivered | None) -> dict[str, Any]:
     result = load_result(PackageResult, folder)
-    place = out.absolute() if out else folder
-    files = [{**f.model_dump(), "path": str(place / f.name)} for f in result.files]
+    written = out is not None and bool(out.files)
+    place = out.folder.absolute() if out is not None and written else folder
+    listed = out.files if out is not None and written else result.files
+    files = [{**f.model_dump(), "path": str(place / f.name)} for f in listed]
     # The program, or the model of a target whose compiler runs elsewhere, comes first.
     name = "pte" if result.files[0].name.endswith(".pte") else "model"
     return {
         name: {key: files[0][key] for key in ("path", "bytes", "sha256")},
         "files": files,
+        "withheld": out is not None and not written,
         "note": result.note,
         "kernels": list(result.kernels),
         "method_pool_bytes": result.method_pool_bytes,

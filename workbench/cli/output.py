@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from workbench.project.model import Project
 
 
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_TRUST, EXIT_CANCELLED = 0, 1, 2, 3, 130
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_TRUST, EXIT_DIFFERS = 0, 1, 2, 3, 4
+EXIT_CANCELLED = 130
 
 
 def print_json(value: Any) -> None:

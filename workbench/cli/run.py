@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from workbench import api
 from workbench.cli.jobs import ProgressPrinter
 from workbench.cli.output import (
+    EXIT_DIFFERS,
     EXIT_DONE,
     EXIT_FAILED,
     add_engine,
@@ -17,7 +18,9 @@ from workbench.cli.output import (
     print_json,
 )
 from workbench.cli.run_summary import print_summary
+from workbench.errors import ErrorInfo, Place
 from workbench.pipeline.stages import STAGES, optional_stages
+from workbench.project.gate import FIGURES
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 
@@ -45,6 +48,16 @@ def add(verbs: Any) -> None:
     )
     verb.add_argument("--out", type=Path, metavar="DIR", help="folder for the deliverables")
     verb.add_argument(
+        "--fail-if", action="append", default=[], metavar="CONDITION",
+        help="a condition under which the program is not accepted, as \"lsb>2\"; it replaces the "
+        f"project's limit of the same figure. Figures: {', '.join(FIGURES)}",
+    )  # fmt: skip
+    verb.add_argument(
+        "--allow-differences",
+        action="store_true",
+        help="write the deliverables of a program that differs too; they say so",
+    )
+    verb.add_argument(
         "--external-weights", action="store_true",
         help="write the weights to a .ptd beside the program, overriding the project",
     )  # fmt: skip
@@ -66,6 +79,8 @@ def _run(options: argparse.Namespace) -> int:
             last,
             skip=options.skip,
             out=options.out,
+            fail_if=options.fail_if,
+            allow_differences=options.allow_differences,
             trust=options.trust,
             cache=cache,
             accelerate=not options.no_acceleration,
@@ -73,6 +88,14 @@ def _run(options: argparse.Namespace) -> int:
             on_output=printer.output,
         )
         return _report(result, last, as_json=options.json)
+
+
+_WITHHELD = ErrorInfo(
+    message="The deliverables are not written, because the program differs.",
+    hint="See the limits. --allow-differences writes them all the same.",
+    where=Place(kind="option", id="out"),
+    code="deliverables-withheld",
+)
 
 
 def _report(result: api.RunResult, last: str, *, as_json: bool) -> int:
@@ -84,5 +107,9 @@ def _report(result: api.RunResult, last: str, *, as_json: bool) -> int:
         print_json(result.document)
     else:
         print_summary(result.document)
-    finished = result.succeeded and last in {stage.id for stage in result.stages}
-    return EXIT_DONE if finished else EXIT_FAILED
+    if result.document.get("package", {}).get("withheld"):
+        print_infos([_WITHHELD], "not written")
+    if not result.succeeded or last not in {stage.id for stage in result.stages}:
+        return EXIT_FAILED
+    differs = result.gate is not None and result.gate.verdict == "differs"
+    return EXIT_DIFFERS if differs else EXIT_DONE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workbench.analysis.gate import GateResult, Limit, limit_text
 from workbench.text import plural
 
 _NAMED = 3
@@ -67,16 +68,27 @@ def print_text(text: dict[str, Any] | None, *sides: str) -> None:
     )
 
 
+def _print_corrections(corrections: list[dict[str, Any]]) -> None:
+    """Print each correction that changed something, is switched off or could not be applied."""
+    for each in corrections:
+        places = plural(len(each["places"]), "place")
+        words = {"on": places, "off": "switched off", "aside": "not applied: other tools"}
+        if each["places"] or each["state"] != "on":
+            print(f"Correction   {each['title']}: {words[each['state']]}")
+
+
 def print_summary(document: dict[str, Any]) -> None:
     """Print the figures of a run."""
     for name, write in (
         ("emulated", _print_emulated),
         ("evaluate", _print_evaluate),
         ("lower", _print_lower),
+        ("corrections", _print_corrections),
         ("suggestions", _print_suggestions),
         ("board", _print_board),
         ("verify", _print_verify),
         ("run", _print_run),
+        ("gate", _print_gate),
         ("package", _print_package),
     ):
         if name in document:
@@ -163,11 +175,52 @@ def _print_verify(part: dict[str, Any]) -> None:
         f"{part['argmax_equal']} of {part['samples']}"
     )
     print_text(part["text"], "float", "quantized", "integer")
+    if part["compiled"] is not None:
+        _print_compiled(part["compiled"], part["samples"])
     if part["first_divergence"]:
         print(
             f"             first divergence: {part['first_divergence']}, "
             f"over {plural(part['tensor_samples'], 'sample')}"
         )
+
+
+def _print_compiled(part: dict[str, Any], samples: int) -> None:
+    """Print the comparison of the executed program with its TOSA."""
+    if part["refused"]:
+        print(f"Functional   not checked on the compiled program: {part['refused']}")
+    elif part["equal"] == part["elements"]:
+        print(
+            f"Functional   {part['samples']} of {plural(samples, 'sample')} equal to the TOSA "
+            "reference model (compiled program executed, no device)"
+        )
+    else:
+        print(
+            f"Functional   {part['elements'] - part['equal']:,} of "
+            f"{plural(part['elements'], 'element')} differ from the TOSA reference model, by at "
+            f"most {part['max_lsb']} (compiled program executed, no device)"
+        )
+    if (first := part["first_difference"]) is not None:
+        place = [first["operation"], first["module"], first["source_line"], first["command"]]
+        told = ", ".join(text for text in place if text) or "operation unknown"
+        print(
+            f"             first: output {first['output']} of delegate {first['delegate']}, "
+            f"{first['computed']} instead of {first['expected']}; {told}"
+        )
+    for finding in part["findings"]:
+        print(
+            f"             {finding['severity']}: {finding['command']} at "
+            f"{finding['offset']:#x} of delegate {finding['delegate']}: {finding['message']}"
+        )
+
+
+_HELD = {True: "held", False: "BROKEN", None: "not checked"}
+
+
+def _print_gate(part: dict[str, Any]) -> None:
+    print(f"Verdict      {GateResult.model_validate(part).sentence}")
+    for each in part["limits"]:
+        limit = Limit.model_validate(each)
+        print(f"             {_HELD[limit.held]}: {limit_text(limit)}")
 
 
 def _print_run(part: dict[str, Any]) -> None:
@@ -197,5 +250,7 @@ def _print_run(part: dict[str, Any]) -> None:
 
 
 def _print_package(part: dict[str, Any]) -> None:
+    if part["withheld"]:
+        return
     for file in part["files"]:
         print(f"Deliverable  {file['path']}  {file['bytes']:,} bytes: {file['purpose']}")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from workbench.project.model import Project
 
 _HEADER = ("run", "made", "rules", "accuracy", "SQNR [dB]", "cycles", "measured", "SRAM [KiB]",
-           "best")  # fmt: skip
+           "verdict", "best")  # fmt: skip
 
 
 def add(verbs: Any) -> None:
@@ -99,6 +99,7 @@ def _row(run: Run, best: bool) -> list[str]:
         f"{cost.cycles:,}" if cost else "-",
         f"{run.simulated.cycles:,.0f}" if run.simulated and run.simulated.cycles else "-",
         f"{cost.sram_bytes / 1024:.1f}" if cost else "-",
+        run.gate.verdict if run.gate else "-",
         "*" if best else "",
     ]
 

@@ -168,6 +168,8 @@ def _figures(run: Run) -> dict[str, str]:
         facts["SRAM"] = f"{cost.sram_bytes:,} B"
         facts["flash"] = f"{cost.flash_bytes:,} B"
         facts["operators on the CPU"] = str(cost.cpu_nodes)
+    if run.gate is not None:
+        facts["verdict"] = run.gate.verdict
     if run.simulated is not None:
         facts["measured cycles"] = _number(run.simulated.cycles)
         facts["simulator"] = f"{run.simulated.simulator} {run.simulated.version}".strip()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
+from workbench.analysis.gate import GateResult, verdict
 from workbench.ids import StageId
 from workbench.pipeline.plan import Plan, tool_versions
 from workbench.project.configs import Config, FixedRange, ImproverId, RangeMethod, without_origins
@@ -18,6 +19,7 @@ from workbench.results import (
     LowerResult,
     SimulationResult,
     TensorQuality,
+    VerifyResult,
     load_result,
 )
 
@@ -81,7 +83,8 @@ class Run(Frozen):
     """One row of the history. The history assigns ``number``; 0 before.
 
     A configuration that was only simulated has no samples in its ``quality``. ``digests`` are the
-    keys of the stage results; ``layers`` is the quality per tensor.
+    keys of the stage results; ``layers`` is the quality per tensor. ``gate`` is the last verdict on
+    the program; None before it was verified.
     """
 
     number: int = 0
@@ -98,6 +101,7 @@ class Run(Frozen):
     quality: Quality
     cost: Cost | None = None
     simulated: Simulated | None = None
+    gate: GateResult | None = None
     digests: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     layers: tuple[TensorQuality, ...] = ()
@@ -139,12 +143,17 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
     Raises:
         WorkbenchError: a stored result is damaged.
     """
-    folders = {stage: _folder(planned, cache, stage) for stage in ("evaluate", "run", "lower")}
+    stages: tuple[StageId, ...] = ("evaluate", "run", "lower", "verify")
+    folders = {stage: _folder(planned, cache, stage) for stage in stages}
     evaluated = load_result(EvaluateResult, folders["evaluate"]) if folders["evaluate"] else None
     simulated = load_result(SimulationResult, folders["run"]) if folders["run"] else None
     if evaluated is None and simulated is None:
         return None
-    lowered = folders["lower"]
+    lowered = load_result(LowerResult, folders["lower"]) if folders["lower"] else None
+    verified = load_result(VerifyResult, folders["verify"]) if folders["verify"] else None
+    gate = None
+    if verified is not None:
+        gate = verdict(project.gate, evaluated=evaluated, lowered=lowered, verified=verified)
     return Run(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         project=project.name,
@@ -157,8 +166,9 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
         ranges=project.ranges,
         range_methods=project.range_methods,
         quality=quality_of(evaluated) if evaluated else Quality(samples=0, data="", sqnr_db=None),
-        cost=cost_of(load_result(LowerResult, lowered)) if lowered is not None else None,
+        cost=cost_of(lowered) if lowered is not None else None,
         simulated=simulated_of(simulated) if simulated is not None else None,
+        gate=gate,
         digests={stage.id: stage.key for stage in planned.stages if stage.key},
         versions=tool_versions(),
         layers=evaluated.tensors if evaluated else (),

@@ -205,6 +205,7 @@ def _joined(before: Run, now: Run) -> Run:
             "origin": before.origin or now.origin,
             "cost": now.cost or before.cost,
             "simulated": simulated,
+            "gate": now.gate or before.gate,
             "quality": known.quality,
             "layers": known.layers,
         }

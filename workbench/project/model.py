@@ -21,9 +21,10 @@ from workbench.project.configs import (
     is_reference,
 )
 from workbench.project.frozen import Frozen
+from workbench.project.gate import Gate
 
 QUERIES_AT_MOST = 8
-PROJECT_VERSION = 7
+PROJECT_VERSION = 8
 PROJECT_SUFFIX = ".qwb"
 
 RuleKind = Literal[
@@ -209,6 +210,7 @@ class Project(Frozen):
     trained_weights: str | None = None
     plugins: tuple[str, ...] = ()
     verification: Verification = Verification()
+    gate: Gate = Gate()
     notes: str = ""
     graph: GraphNotes = GraphNotes()
 

@@ -32,8 +32,10 @@ from workbench.results.cost import (
 )
 from workbench.results.programs import (
     NOT_REACHED,
+    AppliedCorrection,
     CalibrateResult,
     ConvertResult,
+    CorrectionState,
     ExportResult,
     FormatMemory,
     ImportResult,
@@ -44,6 +46,10 @@ from workbench.results.programs import (
     TensorSpec,
 )
 from workbench.results.quality import (
+    AgainstFloat,
+    CompiledDifference,
+    CompiledFinding,
+    CompiledProgram,
     EvaluateResult,
     IntegerQuality,
     OutputQuality,
@@ -72,9 +78,15 @@ __all__ = [
     "RESULTS",
     "RESULT_FILE",
     "WEIGHTS_FILE",
+    "AgainstFloat",
+    "AppliedCorrection",
     "CalibrateResult",
+    "CompiledDifference",
+    "CompiledFinding",
+    "CompiledProgram",
     "CompilerCheck",
     "ConvertResult",
+    "CorrectionState",
     "CpuCause",
     "CpuNode",
     "Deliverable",

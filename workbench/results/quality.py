@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from workbench.project.frozen import Frozen
 
 
@@ -93,12 +95,18 @@ class SampleQuality(Frozen):
 
 
 class OutputQuality(Frozen):
-    """Float against quantized at one output of the model."""
+    """Two programs compared at one output: float and quantized, or quantized and integer.
+
+    ``bits`` is the width of its integers, ``max_lsb`` the largest difference in steps of its grid;
+    None for float outputs, and where the quantized model is not compared with the integer program.
+    """
 
     name: str
     sqnr_db: float | None
     cosine: float | None
     max_abs_error: float | None
+    bits: int | None = None
+    max_lsb: int | None = None
 
 
 class Reading(Frozen):
@@ -146,6 +154,70 @@ class EvaluateResult(Frozen):
     warnings: tuple[str, ...] = ()
 
 
+class CompiledDifference(Frozen):
+    """The first output element at which a compiled delegate and its TOSA differ.
+
+    ``output`` is the TOSA tensor; ``operation``, ``module``, ``origin`` (the node of the exported
+    graph) and ``source_line`` belong to the operation that computes it, ``command`` and ``offset``
+    [bytes] to its last command. They are "" and None if unknown.
+    """
+
+    sample: int
+    delegate: int
+    output: str
+    element: int
+    expected: int
+    computed: int
+    operation: str = ""
+    module: str = ""
+    origin: str = ""
+    source_line: str = ""
+    command: str = ""
+    offset: int | None = None
+
+
+class CompiledFinding(Frozen):
+    """A remark on one command of an executed delegate; "error" if a device may compute otherwise.
+
+    ``offset`` is the command's place in its stream [bytes].
+    """
+
+    severity: Literal["error", "warning"]
+    code: str
+    message: str
+    delegate: int
+    command: str
+    offset: int
+    module: str = ""
+
+
+class CompiledProgram(Frozen):
+    """The compiled program, executed on the functional simulator, against its TOSA; computed.
+
+    Each delegate gets the same integers as its TOSA on the reference model; ``elements`` are those
+    of all its outputs, ``max_lsb`` is the largest difference of two integers. ``refused`` says why
+    it was not executed to the end; "" if all samples were.
+    """
+
+    samples: int
+    elements: int
+    equal: int
+    max_lsb: int
+    first_difference: CompiledDifference | None = None
+    findings: tuple[CompiledFinding, ...] = ()
+    refused: str = ""
+
+
+class AgainstFloat(Frozen):
+    """SQNR [dB] of both programs against the float model, over the verified samples.
+
+    None if they are equal to it.
+    """
+
+    quantized_sqnr_db: float | None
+    integer_sqnr_db: float | None
+
+
 class VerifyResult(Frozen):
     """A program run on a reference and compared to the model; computed.
 
@@ -154,7 +226,10 @@ class VerifyResult(Frozen):
     float model, grid steps are not set, and ``readings`` are added. ``histogram`` maps the
     difference integer - quantized, in steps of the output grid (LSB), to the number of output
     elements. ``tensors`` are compared over the first ``tensor_samples`` samples, in program order;
-    ``first_divergence`` is the first one that is not bit-exact, "" if all are.
+    ``first_divergence`` is the first one that is not bit-exact, "" if all are. ``decided`` counts
+    the samples that have an arg-max: their first output is a vector, and its largest element
+    exceeds all others by more than one step in the quantized model; ``decided_equal`` counts those
+    where the integer program has the same one.
     """
 
     samples: int
@@ -168,6 +243,10 @@ class VerifyResult(Frozen):
     tensor_samples: int = 0
     first_divergence: str = ""
     text: TextQuality | None = None
+    decided: int = 0
+    decided_equal: int = 0
+    against_float: AgainstFloat | None = None
+    compiled: CompiledProgram | None = None
     runtime: str = ""
     max_abs_error: float | None = None
     readings: tuple[Reading, ...] = ()

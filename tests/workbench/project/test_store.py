@@ -11,6 +11,7 @@ from tests.workbench.project.builders import make_project, rule
 from workbench.errors import WorkbenchError
 from workbench.project import store
 from workbench.project.configs import PRESETS, Activation, Observer, QuantConfig
+from workbench.project.gate import Gate
 from workbench.project.model import PROJECT_VERSION, DataSource, Preprocess
 
 
@@ -137,6 +138,31 @@ def test_that_a_file_of_version_0_is_migrated():
     project = store.parse(text.encode(), "x")
     assert project.version == PROJECT_VERSION
     assert project.target.options == {"memory_mode": "Sram_Only"}
+
+
+def test_that_a_file_without_a_gate_has_the_default_limits():
+    raw = json.loads(store.dump(make_project())) | {"version": 7}
+    project = store.parse(json.dumps(raw).encode(), "x")
+    assert project.version == PROJECT_VERSION
+    assert project.gate == Gate()
+
+
+def test_that_a_gate_is_saved_and_read_again():
+    gate = Gate(lsb=5, argmax=None, fail_if=("cycles>100000",))
+    project = make_project().model_copy(update={"gate": gate})
+    assert store.parse(store.dump(project).encode(), "x").gate == gate
+
+
+@pytest.mark.parametrize(
+    ("gate", "place"),
+    [({"lsb": -1}, "gate.lsb"), ({"argmax": 95}, "gate.argmax"), ({"top1": 1}, "gate.top1"),
+     ({"fail_if": ["speed>2"]}, "gate.fail_if")],
+)  # fmt: skip
+def test_that_an_invalid_gate_is_refused_with_its_place(gate, place):
+    raw = json.loads(store.dump(make_project())) | {"gate": gate}
+    with pytest.raises(WorkbenchError) as error:
+        store.parse(json.dumps(raw).encode(), "x")
+    assert [info.where.id for info in error.value.infos] == [place]
 
 
 def test_that_numbers_a_method_gave_in_version_1_become_that_method():

@@ -21,6 +21,7 @@ from workbench.engine.quality.measures import Accumulator, tensors_of
 from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.perplexity import TextTally
 from workbench.engine.quality.stateful_execution import Steps, stepping
+from workbench.engine.targets.ethos_u.compiled_program import CompiledDelegates
 from workbench.engine.targets.ethos_u.grids import Grid, given_values, meant_values, output_grids
 from workbench.engine.targets.ethos_u.intermediates import (
     IntegerComparison,
@@ -30,10 +31,10 @@ from workbench.engine.targets.ethos_u.intermediates import (
     pairs,
 )
 from workbench.errors import Place, failure
-from workbench.results import VerifyResult
+from workbench.results import AgainstFloat, OutputQuality, VerifyResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from workbench.engine.context import StageContext
     from workbench.engine.data import Sample
@@ -97,6 +98,7 @@ class IntegerProgram(torch.fx.Interpreter):
         self._buffers: dict[str, torch.Tensor] = {}
         self._wanted: dict[str, list[str]] = {}
         self._at: Any = None
+        self.compiled: CompiledDelegates | None = None
         self.made: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
 
     def expose(self, tensors: Iterable[tuple[int, str]]) -> None:
@@ -178,6 +180,8 @@ class IntegerProgram(torch.fx.Interpreter):
                 code="reference-model-rejected",
             )
         count, number = len(self._specs[name]), list(self._tosa).index(name)
+        if self.compiled is not None:
+            self.compiled.compare(number, arrays, [np.array(o) for o in outputs[:count]])
         for tensor, values in zip(inner, outputs[count:], strict=True):
             self.made[number, tensor] = np.array(values)
         shaped = zip(outputs[:count], self._specs[name], strict=True)
@@ -191,10 +195,11 @@ def verify(context: StageContext) -> VerifyResult:
     integer_io = bool(context.project.target.options.get("integer_io"))
     integer = IntegerSteps(program, converted, integer_io=integer_io)
     tally = Tally(output_grids(converted), integer_io=integer_io)
+    program.compiled = CompiledDelegates(context, lowered)
     samples = evaluation_samples(context)
     wanted = context.project.verification.samples
     total = min(wanted, samples.count) if samples.count else wanted
-    reader = _Reader(context, samples.spell) if samples.spell else None
+    floating = _FloatModel(context, samples.spell)
     inside = _inside(context, lowered)
     program.expose((pair.delegate, pair.name) for pair in inside.pairs)
     # Only a program without state may be replaced by an equal, faster one.
@@ -205,13 +210,13 @@ def verify(context: StageContext) -> VerifyResult:
             if number == wanted:
                 break
             context.progress(number, total, f"sample {number + 1}")
+            program.compiled.begin(number)
             inputs, outputs = steps.inputs(sample), integer(sample)
             if number < TENSOR_SAMPLES:
                 inside.add(inputs, program.made)
             quantized = steps.took(sample, tensors_of(steps.module(*inputs)))
             most = tally.add(quantized, outputs)
-            if reader is not None:
-                reader.add(sample, quantized[0], tally.reals(outputs)[0], most)
+            floating.add(sample, quantized, tally.reals(outputs), most)
             if number + 1 == TENSOR_SAMPLES:
                 program.expose(())
     tensors = tuple(inside.result())
@@ -219,22 +224,40 @@ def verify(context: StageContext) -> VerifyResult:
         "tensors": tensors,
         "tensor_samples": min(tally.samples, TENSOR_SAMPLES),
         "first_divergence": next((t.tensor for t in tensors if t.max_lsb), ""),
-        "text": reader.tally.result() if reader is not None else None,
+        "text": floating.text.result() if floating.text is not None else None,
+        "against_float": floating.result(),
+        "compiled": program.compiled.result(tally.samples),
     })  # fmt: skip
 
 
-class _Reader:
-    """Evaluates a text with the float model and both other programs."""
+class _FloatModel:
+    """Compares the quantized model and the integer program with the float model."""
 
-    def __init__(self, context: StageContext, spell: Callable[[int], str]) -> None:
-        self._floating = Steps(context.hot("export").module(check_guards=False))
-        self.tally = TextTally(spell)
+    def __init__(self, context: StageContext, spell: Callable[[int], str] | None) -> None:
+        self._steps = Steps(context.hot("export").module(check_guards=False))
+        self._quantized, self._integer = Accumulator(), Accumulator()
+        self.text = TextTally(spell) if spell else None
 
     def add(
-        self, sample: Sample, quantized: torch.Tensor, integer: torch.Tensor, most: int
+        self,
+        sample: Sample,
+        quantized: Sequence[torch.Tensor],
+        integer: Sequence[torch.Tensor],
+        most: int,
     ) -> None:
         """Add a step of the quantized model and of the integer program, as real numbers."""
-        self.tally.add(sample, self._floating(sample)[0], quantized, integer, most)
+        outputs = self._steps(sample)
+        for reference, a, b in zip(outputs, quantized, integer, strict=True):
+            self._quantized.add(reference, a)
+            self._integer.add(reference, b)
+        if self.text is not None:
+            self.text.add(sample, outputs[0], quantized[0], integer[0], most)
+
+    def result(self) -> AgainstFloat:
+        """Return the quality of both over all steps."""
+        return AgainstFloat(
+            quantized_sqnr_db=self._quantized.sqnr_db, integer_sqnr_db=self._integer.sqnr_db
+        )
 
 
 def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
@@ -271,7 +294,8 @@ class Tally:
         self._grids = grids
         self._integer_io = integer_io
         self._histogram: Counter[int] = Counter()
-        self.samples = self._equal = 0
+        self.samples = self._equal = self._decided = self._decided_equal = 0
+        self._most = [0 for _ in grids]
         self._quality = [Accumulator() for _ in grids]
 
     def reals(self, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -293,7 +317,12 @@ class Tally:
             most = max(most, int(lsb.abs().max()))
             if position < len(self._quality):
                 self._quality[position].add(a, real)
-            same = same and bool(a.reshape(-1).argmax() == real.reshape(-1).argmax())
+                self._most[position] = max(self._most[position], int(lsb.abs().max()))
+            agree = bool(a.reshape(-1).argmax() == real.reshape(-1).argmax())
+            if position == 0 and grid is not None and _has_argmax(a, grid.scale):
+                self._decided += 1
+                self._decided_equal += agree
+            same = same and agree
         self._equal += same
         return most
 
@@ -308,12 +337,30 @@ class Tally:
             max_lsb=max((abs(lsb) for lsb in histogram), default=0),
             argmax_equal=self._equal,
             histogram=histogram,
-            outputs=tuple(q.output(f"output {i}") for i, q in enumerate(self._quality)),
+            outputs=tuple(self._outputs()),
+            decided=self._decided,
+            decided_equal=self._decided_equal,
             warnings=tuple(
                 f"Output {i} is not quantized: differences are counted in units of 1."
                 for i in loose
             ),
         )
+
+    def _outputs(self) -> Iterator[OutputQuality]:
+        rows = zip(self._quality, self._grids, self._most, strict=True)
+        for index, (quality, grid, most) in enumerate(rows):
+            width = None if grid is None else torch.iinfo(grid.dtype).bits
+            yield quality.output(f"output {index}").model_copy(
+                update={"bits": width, "max_lsb": None if grid is None else most}
+            )
+
+
+def _has_argmax(values: torch.Tensor, step: float) -> bool:
+    """Return whether a vector has an element that exceeds all others by more than a step."""
+    if values.numel() < 2 or max(values.shape) != values.numel():
+        return False
+    first, second = values.reshape(-1).double().topk(2).values.tolist()
+    return bool(first - second > 1.5 * step)
 
 
 def _lying(tensor: torch.Tensor, layout: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -1,0 +1,185 @@
+"""The verdict on a program."""
+
+import pytest
+
+from tests.fakes.results import result_of
+from tests.problems import refused
+from workbench.analysis.gate import figures, verdict
+from workbench.project.gate import FIGURES, Gate, condition_of
+from workbench.results import (
+    AgainstFloat,
+    CompiledFinding,
+    CompiledProgram,
+    OutputQuality,
+    VerifyResult,
+)
+
+
+def output(bits=8, max_lsb=1, sqnr_db=45.0):
+    return OutputQuality(
+        name="output 0", sqnr_db=sqnr_db, cosine=1.0, max_abs_error=0.1, bits=bits, max_lsb=max_lsb
+    )
+
+
+def compiled(**changes):
+    values = {"samples": 16, "elements": 160, "equal": 160, "max_lsb": 0, **changes}
+    return CompiledProgram(**values)
+
+
+def verified(**changes):
+    values = {
+        "samples": 16, "elements": 160, "exact": 150, "max_lsb": 1, "argmax_equal": 16,
+        "histogram": {0: 150, 1: 10}, "outputs": (output(),), "decided": 16, "decided_equal": 16,
+        "against_float": AgainstFloat(quantized_sqnr_db=36.0, integer_sqnr_db=35.0),
+        "compiled": compiled(), **changes,
+    }  # fmt: skip
+    return VerifyResult(**values)
+
+
+def broken(found):
+    return [limit.name for limit in found.broken]
+
+
+def test_that_a_program_within_all_limits_is_right():
+    found = verdict(Gate(), verified=verified())
+    assert found.verdict == "right"
+    assert {limit.name for limit in found.limits} == {
+        "lsb", "argmax", "loss", "compiled", "findings",
+    }  # fmt: skip
+    assert all(limit.held for limit in found.limits)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"outputs": (output(max_lsb=4),)}, "lsb"),
+        ({"outputs": (output(bits=16, max_lsb=900, sqnr_db=39.9),)}, "sqnr"),
+        ({"outputs": (output(bits=None, max_lsb=None, sqnr_db=12.0),)}, "sqnr"),
+        ({"decided_equal": 15}, "argmax"),
+        ({"against_float": AgainstFloat(quantized_sqnr_db=36.0, integer_sqnr_db=32.9)}, "loss"),
+        ({"compiled": compiled(equal=159, max_lsb=1)}, "compiled"),
+    ],
+)
+def test_that_each_default_limit_makes_a_program_differ(changes, name):
+    found = verdict(Gate(), verified=verified(**changes))
+    assert found.verdict == "differs"
+    assert broken(found) == [name]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"outputs": (output(max_lsb=3),)},
+        {"outputs": (output(bits=16, max_lsb=900, sqnr_db=40.0),)},
+        {"outputs": (output(bits=16, max_lsb=0, sqnr_db=None),)},
+        {"decided": 20, "decided_equal": 19},
+        {"decided": 0, "decided_equal": 0},
+        {"against_float": AgainstFloat(quantized_sqnr_db=36.0, integer_sqnr_db=33.0)},
+        {"against_float": AgainstFloat(quantized_sqnr_db=None, integer_sqnr_db=60.0)},
+        {"against_float": AgainstFloat(quantized_sqnr_db=36.0, integer_sqnr_db=None)},
+    ],
+)
+def test_that_a_value_at_its_limit_is_right(changes):
+    assert verdict(Gate(), verified=verified(**changes)).verdict == "right"
+
+
+def test_that_one_wide_output_does_not_hide_the_steps_of_a_narrow_one():
+    outputs = (output(max_lsb=5), output(bits=16, max_lsb=900, sqnr_db=60.0))
+    found = verdict(Gate(), verified=verified(outputs=outputs))
+    assert broken(found) == ["lsb"]
+    assert found.broken[0].value == 5
+
+
+def test_that_an_error_found_while_executing_makes_a_program_differ():
+    finding = CompiledFinding(
+        severity="error", code="missing-wait", message="no wait", delegate=0, command="NPU_OP_CONV",
+        offset=64,
+    )  # fmt: skip
+    warning = finding.model_copy(update={"severity": "warning"})
+    assert verdict(Gate(), verified=verified(compiled=compiled(findings=(warning,)))).verdict == (
+        "right"
+    )
+    found = verdict(Gate(), verified=verified(compiled=compiled(findings=(finding,))))
+    assert broken(found) == ["findings"]
+
+
+def test_that_a_program_that_the_simulator_refuses_is_not_verified():
+    found = verdict(Gate(), verified=verified(compiled=compiled(samples=0, refused="too large")))
+    assert found.verdict == "not verified"
+    assert "too large" in found.reason
+    assert {limit.name: limit.held for limit in found.limits}["compiled"] is None
+
+
+def test_that_a_refused_program_still_differs_by_its_integers():
+    worse = verified(compiled=compiled(refused="too large"), outputs=(output(max_lsb=84),))
+    assert verdict(Gate(), verified=worse).verdict == "differs"
+
+
+def test_that_the_compiled_program_is_left_out_when_the_gate_says_so():
+    found = verdict(Gate(compiled=False), verified=verified(compiled=compiled(equal=0)))
+    assert found.verdict == "right"
+    assert "compiled" not in {limit.name for limit in found.limits}
+
+
+def test_that_nothing_is_verified_without_the_stage():
+    found = verdict(Gate(), reason="The stage verify was skipped.")
+    assert (found.verdict, found.reason) == ("not verified", "The stage verify was skipped.")
+
+
+def test_that_a_program_of_another_compiler_is_not_verified():
+    found = verdict(Gate(), verified=verified(runtime="ONNX Runtime", max_abs_error=0.5))
+    assert found.verdict == "not verified"
+    assert found.limits == ()
+
+
+def test_that_a_switched_off_limit_is_not_listed():
+    gate = Gate(lsb=None, argmax=None, loss=None)
+    found = verdict(gate, verified=verified(outputs=(output(max_lsb=84),), decided_equal=0))
+    assert found.verdict == "right"
+    assert {limit.name for limit in found.limits} == {"compiled", "findings"}
+
+
+def test_that_a_condition_of_the_call_replaces_the_limit_of_the_project():
+    several = verified(outputs=(output(max_lsb=5),))
+    assert verdict(Gate(), verified=several, fail_if=["lsb>5"]).verdict == "right"
+    assert verdict(Gate(fail_if=("lsb>5",)), verified=several).verdict == "right"
+    strict = verdict(Gate(fail_if=("lsb>5",)), verified=several, fail_if=["lsb > 4"])
+    assert broken(strict) == ["lsb"]
+    assert [limit.limit for limit in strict.broken] == ["<= 4"]
+
+
+def test_that_cost_and_quality_can_be_limited():
+    lowered, evaluated = result_of("lower"), result_of("evaluate")
+    known = figures(evaluated, lowered, verified())
+    assert known["pte_bytes"] == lowered.pte_bytes
+    assert known["cpu_ops"] == len(lowered.cpu_nodes)
+    for name in ("cycles", "sram", "cpu_ops", "pte_bytes"):
+        least = known[name]
+        run = {"evaluated": evaluated, "lowered": lowered, "verified": verified()}
+        assert verdict(Gate(), **run, fail_if=[f"{name}>{least}"]).verdict == "right"
+        assert broken(verdict(Gate(), **run, fail_if=[f"{name}>={least}"])) == [name]
+
+
+def test_that_a_condition_on_a_figure_that_does_not_exist_is_broken():
+    found = verdict(Gate(), verified=verified(), fail_if=["top1<0.98"])
+    assert found.verdict == "differs"
+    assert broken(found) == ["top1"]
+
+
+def test_that_every_figure_that_a_run_gives_can_be_named():
+    assert set(figures(result_of("evaluate"), result_of("lower"), verified())) <= set(FIGURES)
+
+
+@pytest.mark.parametrize("text", ["", "lsb", "lsb=2", "speed>2", "lsb>two", "lsb>", "lsb>2>3"])
+def test_that_other_texts_are_no_condition(text):
+    with refused("gate-condition-invalid"):
+        condition_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "figure", "breaks"),
+    [("lsb>2", 3, True), ("lsb>2", 2, False), ("top1 < 0.98", 0.97, True), ("lsb>=-1", -1, True),
+     ("loss<=1e-3", 0.001, True), ("SRAM>1", 1, False)],
+)  # fmt: skip
+def test_that_a_condition_says_when_a_program_is_not_accepted(text, figure, breaks):
+    assert condition_of(text).applies(figure) is breaks

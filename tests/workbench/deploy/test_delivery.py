@@ -1,0 +1,85 @@
+"""Deliverables in a folder, with the verdict on the program."""
+
+import hashlib
+import json
+
+import pytest
+
+from tests.problems import refused
+from workbench.analysis.gate import GateResult, Limit
+from workbench.deploy.delivery import deliver
+from workbench.results import Deliverable, PackageResult, save_result
+
+PAGES = {
+    "net.pte": b"program",
+    "net.md": b"# net on ethos-u55-128\n\n## Program\n",
+    "net.html": b"<!doctype html>\n<html>\n<body>\n<h1>net</h1>\n<p>x</p>\n</body></html>\n",
+}
+RIGHT = GateResult(verdict="right")
+DIFFERS = GateResult(
+    verdict="differs", limits=(Limit(name="lsb", limit="<= 3", value=84.0, held=False),)
+)
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.fixture
+def packaged(tmp_path):
+    folder = tmp_path / "package"
+    folder.mkdir()
+    files = [
+        Deliverable(name=name, bytes=len(data), sha256=sha(data), purpose="")
+        for name, data in PAGES.items()
+    ]
+    manifest = json.dumps({"board": None, "files": [f.model_dump() for f in files]}).encode()
+    listed = Deliverable(
+        name="manifest.json", bytes=len(manifest), sha256=sha(manifest), purpose=""
+    )
+    for name, data in {**PAGES, "manifest.json": manifest, "result.log": b""}.items():
+        (folder / name).write_bytes(data)
+    result = PackageResult(
+        files=(*files, listed), kernels=(), method_pool_bytes=0, scratch_pool_bytes=0,
+        planned_bytes=(),
+    )  # fmt: skip
+    save_result(result, folder)
+    return folder
+
+
+@pytest.mark.parametrize("gate", [RIGHT, DIFFERS])
+def test_that_digests_are_those_of_the_files_as_they_are_delivered(packaged, tmp_path, gate):
+    out = tmp_path / "out"
+    files = deliver(packaged, out, gate)
+    assert {f.name for f in files} == {path.name for path in out.iterdir()}
+    for file in files:
+        assert file.sha256 == sha((out / file.name).read_bytes())
+        assert file.bytes == (out / file.name).stat().st_size
+    manifest = json.loads((out / "manifest.json").read_text())
+    known = {f.name: f.sha256 for f in files}
+    assert all(entry["sha256"] == known[entry["name"]] for entry in manifest["files"])
+    assert (out / "net.pte").read_bytes() == PAGES["net.pte"]
+
+
+def test_that_a_program_that_differs_says_so_first(packaged, tmp_path):
+    deliver(packaged, tmp_path / "out", DIFFERS)
+    assert "differs: lsb 84" in (tmp_path / "out" / "net.md").read_text().splitlines()[0]
+    page = (tmp_path / "out" / "net.html").read_text()
+    assert page.index("differs: lsb 84") < page.index("<h1>")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert next(iter(manifest)) == "gate"
+    assert manifest["gate"]["verdict"] == "differs"
+
+
+def test_that_a_note_states_a_right_program_below_its_title(packaged, tmp_path):
+    deliver(packaged, tmp_path / "out", RIGHT)
+    lines = (tmp_path / "out" / "net.md").read_text().splitlines()
+    assert lines[0] == "# net on ethos-u55-128"
+    assert "right" in lines[2]
+    assert "right" in (tmp_path / "out" / "net.html").read_text()
+
+
+def test_that_a_folder_that_cannot_be_made_is_refused(packaged, tmp_path):
+    (tmp_path / "out").write_text("a file")
+    with refused("deliverables-not-copied"):
+        deliver(packaged, tmp_path / "out", RIGHT)

@@ -1,0 +1,222 @@
+"""The gate: the verdict on a compiled program, and the limits it follows from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from workbench.project.frozen import Frozen
+from workbench.project.gate import Condition, condition_of
+
+if TYPE_CHECKING:
+    from workbench.project.gate import Gate
+    from workbench.results import EvaluateResult, LowerResult, OutputQuality, VerifyResult
+
+Verdict = Literal["right", "differs", "not verified"]
+_SMALL_BITS = 8
+_CHECKS_OF_PROGRAM = ("compiled", "findings")
+
+
+class Limit(Frozen):
+    """One limit of a verdict.
+
+    ``limit`` is what ``value`` must satisfy. ``value`` is None where it is unknown, or an infinite
+    SQNR (both sides equal). ``held`` is None if the limit could not be checked.
+    """
+
+    name: str
+    limit: str
+    value: float | None
+    held: bool | None
+
+
+class GateResult(Frozen):
+    """A verdict with its limits; ``reason`` says why nothing, or not all, was verified."""
+
+    verdict: Verdict
+    reason: str = ""
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def broken(self) -> tuple[Limit, ...]:
+        """The limits that are not held."""
+        return tuple(limit for limit in self.limits if limit.held is False)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one line, with the limits that are broken."""
+        if self.verdict == "right":
+            return f"right: {len(self.limits)} of {len(self.limits)} limits held"
+        if self.verdict == "differs":
+            return f"differs: {'; '.join(map(limit_text, self.broken))}"
+        return f"not verified: {self.reason}"
+
+
+def limit_text(limit: Limit) -> str:
+    """Return a limit in words, such as ``lsb 84, limit <= 3``."""
+    value = "unknown" if limit.value is None else f"{limit.value:.6g}"
+    if limit.value is None and limit.held:
+        value = "equal"
+    return f"{limit.name} {value}, limit {limit.limit}"
+
+
+def verdict(
+    gate: Gate,
+    *,
+    evaluated: EvaluateResult | None = None,
+    lowered: LowerResult | None = None,
+    verified: VerifyResult | None = None,
+    fail_if: Sequence[str] = (),
+    reason: str = "The stage verify did not run.",
+) -> GateResult:
+    """Return the verdict on a program.
+
+    A program *differs* if any limit is broken; else it is *right* if the integer program and the
+    compiled program were compared. A condition whose figure does not exist counts as broken.
+
+    Args:
+        gate: The project's limits.
+        evaluated: The quality of the quantized model.
+        lowered: The compiled program and its estimated cost.
+        verified: The comparison of the integer program; None if it was not made.
+        fail_if: Further conditions; they replace limits of the same figures.
+        reason: Why there is no comparison, if there is none.
+
+    Raises:
+        WorkbenchError: A condition cannot be read.
+    """
+    known = figures(evaluated, lowered, verified)
+    given = [condition_of(text) for text in fail_if]
+    replaced = {condition.name for condition in given}
+    own = [c for c in map(condition_of, gate.fail_if) if c.name not in replaced]
+    replaced |= {condition.name for condition in own}
+    limits = [
+        *(_checked(c, known) for c in _defaults(gate, verified) if c.name not in replaced),
+        *(_checked(condition, known, required=True) for condition in (*own, *given)),
+    ]
+    limits = [*limits, *_of_program(gate, verified, known, replaced)]
+    if any(limit.held is False for limit in limits):
+        return GateResult(verdict="differs", limits=tuple(limits))
+    reason = _why_not_verified(gate, verified, reason)
+    return GateResult(
+        verdict="not verified" if reason else "right", reason=reason, limits=tuple(limits)
+    )
+
+
+def _why_not_verified(gate: Gate, verified: VerifyResult | None, reason: str) -> str:
+    if verified is None:
+        return reason
+    if verified.runtime:
+        return f"Another compiler makes the program; {verified.runtime} computed the file."
+    if gate.compiled and verified.compiled is None:
+        return "Not checked on the compiled program."
+    if gate.compiled and verified.compiled is not None and verified.compiled.refused:
+        return f"Not checked on the compiled program: {verified.compiled.refused}"
+    return ""
+
+
+def _defaults(gate: Gate, verified: VerifyResult | None) -> Iterator[Condition]:
+    """Yield the project's limits that concern the outputs this program has."""
+    if verified is None or verified.runtime:
+        return
+    small, others = _by_width(verified.outputs)
+    if small and gate.lsb is not None:
+        yield Condition("lsb", ">", gate.lsb)
+    if others and gate.sqnr is not None:
+        yield Condition("sqnr", "<", gate.sqnr)
+    if verified.decided and gate.argmax is not None:
+        yield Condition("argmax", "<", gate.argmax)
+    against = verified.against_float
+    if gate.loss is not None and against is not None and against.quantized_sqnr_db is not None:
+        yield Condition("loss", ">", gate.loss)
+
+
+def _of_program(
+    gate: Gate, verified: VerifyResult | None, known: Mapping[str, float], replaced: set[str]
+) -> Iterator[Limit]:
+    """Yield the limits of the executed program, unless others replace them."""
+    if not gate.compiled or verified is None or verified.runtime:
+        return
+    for name in _CHECKS_OF_PROGRAM:
+        if name not in replaced:
+            yield _checked(Condition(name, ">", 0), known)
+
+
+def _checked(condition: Condition, known: Mapping[str, float], *, required: bool = False) -> Limit:
+    name, limit = condition.name, condition.limit
+    value = known.get(name)
+    if value is None:
+        return Limit(name=name, limit=limit, value=None, held=False if required else None)
+    told = value if math.isfinite(value) else None
+    return Limit(name=name, limit=limit, value=told, held=not condition.applies(value))
+
+
+def figures(
+    evaluated: EvaluateResult | None, lowered: LowerResult | None, verified: VerifyResult | None
+) -> dict[str, float]:
+    """Return the figures of ``FIGURES`` that exist; equal tensors have an infinite SQNR."""
+    known: dict[str, float | None] = {}
+    if evaluated is not None:
+        known |= _of_quality(evaluated)
+    if lowered is not None and lowered.exported is None:
+        known |= _of_cost(lowered)
+    if verified is not None:
+        known |= _of_verification(verified)
+    return {name: float(value) for name, value in known.items() if value is not None}
+
+
+def _of_quality(evaluated: EvaluateResult) -> dict[str, float | None]:
+    return {
+        "quality": _db(evaluated.sqnr_db),
+        "cosine": evaluated.cosine,
+        "top1": evaluated.top1_quantized,
+        "metric": evaluated.metric_quantized,
+        "perplexity": evaluated.text.perplexity_quantized if evaluated.text else None,
+    }
+
+
+def _of_cost(lowered: LowerResult) -> dict[str, float | None]:
+    vela = lowered.vela
+    return {
+        "cycles": sum(report.cycles_total for report in vela),
+        "ms": sum(report.inference_ms for report in vela),
+        "sram": max((report.sram_bytes for report in vela), default=0),
+        "flash": sum(report.flash_bytes for report in vela),
+        "cpu_ops": len(lowered.cpu_nodes),
+        "pte_bytes": lowered.pte_bytes,
+    }
+
+
+def _of_verification(verified: VerifyResult) -> dict[str, float | None]:
+    known: dict[str, float | None] = {}
+    if not verified.runtime:
+        small, others = _by_width(verified.outputs)
+        known["lsb"] = max(
+            (o.max_lsb for o in small or others if o.max_lsb is not None), default=None
+        )
+        known["sqnr"] = min((_db(o.sqnr_db) for o in others or small), default=None)
+    if verified.decided:
+        known["argmax"] = verified.decided_equal / verified.decided
+    if (against := verified.against_float) and against.quantized_sqnr_db is not None:
+        integer = _db(against.integer_sqnr_db)
+        known["loss"] = max(0.0, against.quantized_sqnr_db - integer)
+    compiled = verified.compiled
+    if compiled is not None and not compiled.refused:
+        known["compiled"] = compiled.elements - compiled.equal
+        known["findings"] = sum(f.severity == "error" for f in compiled.findings)
+    return known
+
+
+def _by_width(
+    outputs: Iterable[OutputQuality],
+) -> tuple[list[OutputQuality], list[OutputQuality]]:
+    """Return the outputs of at most 8 bits, and the others."""
+    listed = list(outputs)
+    small = [o for o in listed if o.bits is not None and o.bits <= _SMALL_BITS]
+    return small, [o for o in listed if o not in small]
+
+
+def _db(sqnr_db: float | None) -> float:
+    """Return an SQNR [dB]; without noise it is infinite."""
+    return math.inf if sqnr_db is None else sqnr_db

@@ -1,0 +1,175 @@
+"""The delegates of the compiled program, executed on the functional simulator of the NPU.
+
+Each delegate gets the integers that its TOSA gets on the reference model, so that a difference
+belongs to this delegate alone. No device is involved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
+
+from workbench.engine.targets.ethos_u.intermediates import output_names
+from workbench.errors import WorkbenchError
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.npu.program import Program
+from workbench.npu.state import Options
+from workbench.pte import program as pte
+from workbench.results import (
+    GRAPH_FILE,
+    CompiledDifference,
+    CompiledFinding,
+    CompiledProgram,
+    LowerResult,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from workbench.engine.context import StageContext
+    from workbench.engine.targets.base import Lowered
+    from workbench.npu.faults import Finding
+    from workbench.npu.machine import Machine
+    from workbench.results import VelaReport
+
+_Array = npt.NDArray[Any]
+_FINDINGS_KEPT = 50
+
+
+class CompiledDelegates:
+    """Executes delegates and counts the output elements that equal those of their TOSA.
+
+    The first sample also checks reads of memory that nothing wrote, lost tables and missing waits.
+    """
+
+    def __init__(self, context: StageContext, lowered: Lowered) -> None:
+        self._context = context
+        self._reports = context.result("lower", LowerResult).vela
+        self._tosa = lowered.tosa
+        self._refused = ""
+        self._machines: list[Machine] = []
+        self._threads = ThreadpoolController()
+        self._modules = {r.delegate: _modules(r) for r in self._reports}
+        self._sample = self._elements = self._equal = self._most = 0
+        self._first: CompiledDifference | None = None
+        self._findings: dict[tuple[int, int, str], CompiledFinding] = {}
+        try:
+            self._machines = _machines(lowered)
+        except WorkbenchError as error:
+            self._refused = error.infos[0].message
+
+    def begin(self, sample: int) -> None:
+        """Set the number of the sample that is compared next."""
+        self._sample = sample
+
+    def compare(self, delegate: int, inputs: Sequence[_Array], expected: Sequence[_Array]) -> None:
+        """Execute a delegate; ``expected`` are the outputs of its TOSA for the same inputs."""
+        if self._refused:
+            return
+        options = Options(check=self._sample == 0, modules=self._modules)
+        try:
+            # The products are small: a second thread costs more than it gives.
+            with self._threads.limit(limits=1, user_api="blas"):
+                found = self._machines[delegate].run(inputs, options)
+        except WorkbenchError as error:
+            self._refused = error.infos[0].message
+            return
+        for finding in found.findings:
+            self._keep(finding)
+        names = output_names(self._tosa[delegate])
+        for name, data, values in zip(names, found.outputs, expected, strict=False):
+            self._count(delegate, name, data, values)
+
+    def _count(self, delegate: int, name: str, data: npt.NDArray[np.uint8], values: _Array) -> None:
+        expected = np.ascontiguousarray(values).reshape(-1)
+        if data.size != expected.nbytes:
+            self._refused = (
+                f"Output {name} of delegate {delegate} has {data.size:,} bytes, its TOSA "
+                f"{expected.nbytes:,}."
+            )
+            return
+        computed = data.view(expected.dtype)
+        apart = np.abs(computed.astype(np.int64) - expected.astype(np.int64))
+        differing = np.flatnonzero(apart)
+        self._elements += expected.size
+        self._equal += expected.size - differing.size
+        if not differing.size:
+            return
+        self._most = max(self._most, int(apart.max()))
+        if self._first is None:
+            at = int(differing[0])
+            values_at = int(expected[at]), int(computed[at])
+            self._first = self._located(delegate, name, at, values_at)
+
+    def _keep(self, finding: Finding) -> None:
+        key = finding.delegate, finding.offset, finding.code
+        if len(self._findings) < _FINDINGS_KEPT:
+            self._findings.setdefault(key, CompiledFinding(
+                severity=finding.severity, code=finding.code, message=finding.message,
+                delegate=finding.delegate, command=finding.command, offset=finding.offset,
+                module=finding.module,
+            ))  # fmt: skip
+
+    def _located(
+        self, delegate: int, output: str, element: int, values: tuple[int, int]
+    ) -> CompiledDifference:
+        """Return a difference with the operation that computes the output, by Vela's tables."""
+        expected, computed = values
+        found = CompiledDifference(
+            sample=self._sample, delegate=delegate, output=output, element=element,
+            expected=expected, computed=computed,
+        )  # fmt: skip
+        if delegate >= len(self._reports):
+            return found
+        report = self._reports[delegate]
+        rows = [i for i, row in enumerate(report.operations) if row.name == output]
+        commands = [c for c in report.commands if c.operation in rows]
+        if not commands:
+            return found
+        last = commands[-1]
+        row = report.operations[rows[-1]]
+        names = {command.offset: command.name for command in self._machines[delegate].commands}
+        return found.model_copy(update={
+            "operation": row.operator, "module": row.module, "origin": row.root,
+            "source_line": self._source_line(row.root),
+            "command": names.get(last.offset, ""), "offset": last.offset,
+        })  # fmt: skip
+
+    def _source_line(self, node: str) -> str:
+        graph = GraphSnapshot.load(self._context.path("export") / GRAPH_FILE)
+        return next((n.source for n in graph.nodes if n.id == node), "")
+
+    def result(self, samples: int) -> CompiledProgram:
+        """Return the comparison over ``samples`` samples; fewer if one was refused."""
+        return CompiledProgram(
+            samples=self._sample if self._refused else samples,
+            elements=self._elements,
+            equal=self._equal,
+            max_lsb=self._most,
+            first_difference=self._first,
+            findings=tuple(self._findings.values()),
+            refused=self._refused,
+        )
+
+
+def _machines(lowered: Lowered) -> list[Machine]:
+    """Return the delegates of the program's bytes, in the order in which it calls them."""
+    decoded = pte.decode(lowered.pte)
+    named = dict(decoded.named_data)
+    if lowered.weights is not None:
+        named.update(pte.decode_named_data(lowered.weights))
+    method = decoded.method()
+    machines = Program(method, decoded.constant_data, named).machines
+    return [machines[call.index] for call in method.calls if call.kind == "delegate"]
+
+
+def _modules(report: VelaReport) -> dict[int, str]:
+    """Return the module of each command of a delegate by its offset [bytes]."""
+    return {
+        command.offset: report.operations[command.operation].module
+        for command in report.commands
+        if command.operation is not None
+    }

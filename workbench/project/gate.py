@@ -1,0 +1,113 @@
+"""The limits of the gate: which differences a finished program may have."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pydantic import Field, field_validator
+
+from workbench.errors import Place, WorkbenchError, failure
+from workbench.project.frozen import Frozen
+
+# The figures that a condition may name, and what they are.
+FIGURES: Mapping[str, str] = {
+    "lsb": "largest difference of the integer program [LSB], at outputs of 8 bits if there are any",
+    "sqnr": "SQNR of the integer program against the quantized model [dB], lowest output",
+    "argmax": "share of samples whose arg-max is equal in both",
+    "loss": "SQNR against the float model that the integer program loses [dB]",
+    "compiled": "output elements at which the compiled program differs from its TOSA",
+    "findings": "errors that executing the compiled program reported",
+    "quality": "SQNR of the quantized model against the float model [dB]",
+    "cosine": "cosine similarity of the quantized and the float model",
+    "top1": "top-1 accuracy of the quantized model, from 0 to 1",
+    "metric": "the project's own metric of the quantized model",
+    "perplexity": "perplexity of the quantized model",
+    "cycles": "NPU cycles (estimated by Vela)",
+    "ms": "time of an inference [ms] (estimated by Vela)",
+    "sram": "SRAM [bytes] (estimated by Vela)",
+    "flash": "constants [bytes] (estimated by Vela)",
+    "cpu_ops": "operators on the CPU",
+    "pte_bytes": "size of the program [bytes]",
+}
+_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
+}  # fmt: skip
+# What a value must satisfy for a condition not to apply.
+_LIMITS = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}
+_CONDITION = re.compile(r"\s*([a-z_0-9]+)\s*(>=|<=|>|<)\s*(-?[0-9.]+(?:e[-+]?[0-9]+)?)\s*", re.I)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition under which a program is not accepted, such as ``lsb>2``."""
+
+    name: str
+    comparison: str
+    value: float
+
+    def applies(self, figure: float) -> bool:
+        """Return whether a figure breaks the limit."""
+        return _COMPARISONS[self.comparison](figure, self.value)
+
+    @property
+    def limit(self) -> str:
+        """What the figure must satisfy, such as ``<= 2``."""
+        return f"{_LIMITS[self.comparison]} {self.value:g}"
+
+
+def condition_of(text: str) -> Condition:
+    """Return a condition from its text: a figure of ``FIGURES``, a comparison and a number.
+
+    Raises:
+        WorkbenchError: it is not written so, or names no known figure.
+    """
+    found = _CONDITION.fullmatch(text)
+    try:
+        name, comparison, value = found.groups() if found else ("", "", "")
+        return Condition(_known(name.lower()), comparison, float(value))
+    except (ValueError, KeyError):
+        raise failure(
+            f"{text!r} is not a condition of the gate.",
+            f'Write a figure, a comparison and a number, as "lsb>2". Known: {", ".join(FIGURES)}.',
+            Place(kind="option", id="fail-if"),
+            code="gate-condition-invalid",
+        ) from None
+
+
+def _known(name: str) -> str:
+    if name not in FIGURES:
+        raise KeyError(name)
+    return name
+
+
+class Gate(Frozen):
+    """The limits that decide whether a program is right; null switches a limit off.
+
+    ``lsb`` is the largest difference of the integer program from the quantized model at outputs of
+    8 bits, in steps of their grid. ``sqnr`` is the lowest SQNR of the two at other outputs [dB].
+    ``argmax`` is the least share of samples with equal arg-max. ``loss`` is how much lower the
+    integer program's SQNR against the float model may be than the quantized model's [dB].
+    ``compiled`` requires the compiled program to equal its TOSA at every output element.
+    ``fail_if`` are conditions such as ``cycles>100000``; one that names the figure of another limit
+    replaces it.
+    """
+
+    lsb: float | None = Field(default=3, ge=0)
+    sqnr: float | None = 40
+    argmax: float | None = Field(default=0.95, ge=0, le=1)
+    loss: float | None = Field(default=3, ge=0)
+    compiled: bool = True
+    fail_if: tuple[str, ...] = ()
+
+    @field_validator("fail_if")
+    @classmethod
+    def _readable(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        for text in texts:
+            try:
+                condition_of(text)
+            except WorkbenchError as error:
+                raise ValueError(f"{error.infos[0].message} {error.infos[0].hint}") from error
+        return texts
