@@ -2,7 +2,10 @@
 
 import ast
 import functools
+import importlib
+import inspect
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -11,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from workbench.pipeline.stages import STAGES
 from workbench.targets import TARGETS
 
 ROOT = Path(__file__).parents[1]
@@ -22,9 +26,8 @@ LINES, SMALL_LINES, FUNCTION_LINES = 600, 80, 40
 SMALL = {
     "workbench/engine/bundling.py": "imports executorch's devtools, only where a bundle is wanted",
     "workbench/engine/fx/branch_modules.py": "modules that a model is rewritten to, not a stage",
-    "workbench/engine/ordered_partitioner.py": "a copy of a class of executorch, and its licence",
+    "workbench/engine/toolchain_patches/ordered_partitioner.py": "a part of exported scripts",
     "workbench/engine/quantization/own_quantizer.py": "the base class that plugins are told of",
-    "workbench/engine/acceleration/tapping.py": "a patch, with all others in one folder",
     "workbench/project/graph_notes.py": "a part of the project's file; the window alone shows it",
 }
 
@@ -159,21 +162,59 @@ def test_that_no_file_is_called_after_nothing_in_particular():
 
 def test_that_a_target_is_named_only_in_its_own_files():
     allowed = {
-        "workbench/targets/ethos_u.py", "workbench/targets/formats.py",
-        "workbench/targets/__init__.py", "workbench/script/__init__.py",
-        "workbench/targets/nnpa/__init__.py",
-        # The verb of the same name, which is no target.
-        "workbench/cli/formats.py",
+        "workbench/targets/ethos_u/__init__.py", "workbench/targets/formats/__init__.py",
+        "workbench/targets/__init__.py", "workbench/targets/nnpa/__init__.py",
+        "workbench/script/__init__.py", "workbench/ids.py",
+        # The verb, the panel and the arithmetic of the same name, which are no targets.
+        "workbench/cli/formats.py", "ui/features/formats/formats_panel.py", "ui/shared/panel.py",
+        "ui/shell/panels.py", "workbench/engine/array_jobs.py",
     }  # fmt: skip
     ids = [f'"{target.id}"' for target in TARGETS]
     found = [
         name(path)
         for path in PRODUCT
         if name(path) not in allowed
-        and "toolchains" not in name(path)
+        and "engine/targets" not in name(path)
         and any(id_ in text(path) for id_ in ids)
     ]
     assert found == []
+
+
+@pytest.mark.engine
+@pytest.mark.filterwarnings("default")
+def test_that_every_name_in_a_table_leads_to_code_of_the_right_shape():
+    for stage in STAGES:
+        module, function = stage.entry.split(":")
+        assert callable(getattr(importlib.import_module(module), function))
+    for target in TARGETS:
+        toolchain = importlib.import_module(target.toolchain)
+        for name, method in _members(_protocol(target)).items():
+            assert _required(getattr(toolchain, name)) == _required(method) - 1, (target.id, name)
+
+
+def _protocol(target):
+    """Return the protocol by which the stages of a target use its toolchain."""
+    from workbench.engine.targets.base import CompilingToolchain, DeviceToolchain, Toolchain
+
+    if "run" in target.stages:
+        return DeviceToolchain
+    return CompilingToolchain if "lower" in target.stages else Toolchain
+
+
+def _members(protocol):
+    kinds = [kind for kind in protocol.__mro__ if kind.__module__ == protocol.__module__]
+    return {
+        name: value
+        for kind in kinds
+        for name, value in vars(kind).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    }
+
+
+def _required(function):
+    """Return how many parameters have to be given."""
+    parameters = inspect.signature(function).parameters.values()
+    return sum(1 for p in parameters if p.default is inspect.Parameter.empty)
 
 
 def test_that_torch_is_not_imported_outside_the_engine():
@@ -211,3 +252,20 @@ def _stated(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module] if isinstance(node, ast.ImportFrom) else []
+
+
+def test_that_every_problem_has_a_code_in_kebab_case():
+    wrong = []
+    for path in PRODUCT:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or _called(node) not in {"failure", "ErrorInfo"}:
+                continue
+            codes = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+            literal = codes[0].value if codes and isinstance(codes[0], ast.Constant) else "given"
+            if not codes or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", literal):
+                wrong.append(f"{name(path)}:{node.lineno}")
+    assert wrong == []
+
+
+def _called(node: ast.Call) -> str:
+    return getattr(node.func, "id", None) or getattr(node.func, "attr", "")

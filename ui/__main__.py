@@ -1,6 +1,6 @@
-"""The window's entry: ``quantization-workbench [FILE]``, a project or a program.
+"""Entry point of the window: ``quantization-workbench [FILE]``, a project or a program.
 
-Nothing heavy is imported at module level: a fork server's children import this module again.
+Imports at module level stay light: children of the fork server import this module again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 
 def has_screen() -> bool:
-    """Return whether there is something to draw a window on."""
+    """Return whether a display is available."""
     if not sys.platform.startswith("linux"):
         return True
     return any(os.environ.get(v) for v in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"))
@@ -20,20 +20,24 @@ def has_screen() -> bool:
 def main(arguments: list[str] | None = None) -> int:
     """Open the window; return the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
+    if given == ["--version"]:
+        from workbench.installation import version
+
+        sys.stdout.write(f"quantization-workbench {version()}\n")
+        return 0
     projects = [word for word in given if not word.startswith("-")]
     if len(projects) != len(given) or len(projects) > 1:
-        sys.stderr.write("Usage: quantization-workbench [PROJECT.qwb | PROGRAM.pte]\n")
+        sys.stderr.write("Usage: quantization-workbench [--version] [PROJECT.qwb | PROGRAM.pte]\n")
         return 0 if given in (["-h"], ["--help"]) else 2
     if not has_screen():
         file = projects[0] if projects else "PROJECT"
         is_program = file.endswith((".pte", ".bpte"))
         verb = f"inspect {file}" if is_program else f"run {file} --out dist"
         sys.stderr.write(
-            "There is no screen here to open a window on; "
-            f"`workbench {verb}` does the same job without one.\n"
+            f"No display available; `workbench {verb}` runs the same job without a window.\n"
         )
         return 2
-    # Looking for plugins in every installed package takes longer than the window does.
+    # Pydantic's search for plug-ins in all installed packages takes longer than the start.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.disable()
     from ui.shell.app import run

@@ -1,4 +1,4 @@
-"""The headless command line: everything the window does, without it."""
+"""The command line: everything the window does, without the window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor: what is installed, what is missing, why it matters and how to get it."""
+"""Environment check: what is installed, what is missing, why it matters, how to install it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from workbench.pipeline.plan import tool_version
 from workbench.project.frozen import Frozen
 from workbench.project.trust import default_store
 from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL, IMAGE, ZDLC_IMAGE
+from workbench.toolchain_versions import PROVE, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Finding(Frozen):
-    """One thing looked for. ``state`` is "ok", "different", "missing" or "optional"."""
+    """One check. ``state`` is "ok", "different", "missing" or "optional"."""
 
     name: str
     state: str
@@ -44,7 +45,7 @@ _LICENCE_VARIABLES = ("ARMLMD_LICENSE_FILE", "LM_LICENSE_FILE")
 
 
 def machine_findings() -> Iterator[Finding]:
-    """Yield everything looked for, in a fixed order; nothing is downloaded or agreed to."""
+    """Yield all checks of this machine in a fixed order; nothing is downloaded or accepted."""
     try:
         settings = load_settings()
     except WorkbenchError as error:
@@ -61,8 +62,8 @@ def machine_findings() -> Iterator[Finding]:
 
 def _simulator(simulator: Simulator, installed: discovery.Installed | None) -> Finding:
     why = (
-        f"{simulator.title} measures programs; without it cycles are estimated by Vela and "
-        "outputs computed by the TOSA reference model"
+        f"{simulator.title} measures programs; without it, cycles are estimated by "
+        "Vela and outputs computed by the TOSA reference model"
     )
     if installed is None:
         remedy = discovery.how_to_get(simulator)
@@ -78,24 +79,28 @@ def _simulator(simulator: Simulator, installed: discovery.Installed | None) -> F
     if version:
         return Finding(name=simulator.binary, state="ok", version=told, why=why)
     return Finding(
-        name=simulator.binary, state="different", version=told,
-        why="it does not answer --version: its installation is not complete",
-        remedy="Start it with --version in a terminal and read what it says; Corstone-320 needs "
-        "the folder python/lib beside its folder models.",
-    )  # fmt: skip
+        name=simulator.binary,
+        state="different",
+        version=told,
+        why="no answer to --version: the installation is incomplete",
+        remedy="Start it with --version in a terminal; Corstone-320 needs the folder "
+        "python/lib beside its folder models.",
+    )
 
 
 def _licence() -> Finding:
-    """Tell of licences that are set up; none is accepted and none asked for here."""
+    """Yield the licence state; no licence is accepted here."""
     named = [f"{name}={os.environ[name]}" for name in _LICENCE_VARIABLES if os.environ.get(name)]
     folder = Path.home() / ".armlm"
     found = [*named, *([str(folder)] if folder.is_dir() else [])]
     return Finding(
-        name="Arm licence", state="ok" if found else "optional", version=", ".join(found),
-        why="Corstone-300 and Corstone-320 of version 11.27 need none beside the terms that their "
-        "installer shows; later ones ask for a user-based licence",
-        remedy="" if found else "Use version 11.27, or activate a licence yourself: armlm activate",
-    )  # fmt: skip
+        name="Arm licence",
+        state="ok" if found else "optional",
+        version=", ".join(found),
+        why="Corstone-300 and Corstone-320 version 11.27 only need the terms shown by "
+        "their installer; later versions need a user-based licence",
+        remedy="" if found else "Use version 11.27, or activate a licence: armlm activate",
+    )
 
 
 def _runners(settings: MachineSettings) -> Iterator[Finding]:
@@ -110,29 +115,33 @@ def _runners(settings: MachineSettings) -> Iterator[Finding]:
             yield Finding(name=name, state="ok", version=_told(runner))
     if not settings.runners:
         yield Finding(
-            name="runner", state="optional",
-            why="a simulator boots a runner (arm_executor_runner) that loads the program",
+            name="runner",
+            state="optional",
+            why="boots on a simulator and runs the program (arm_executor_runner)",
             remedy="Build one from an ExecuTorch checkout: workbench fvp build FILE.pte "
-            "--checkout DIR; or name one: workbench fvp set --runner ELF",
-        )  # fmt: skip
+            "--checkout DIR; or set one: workbench fvp set --runner ELF",
+        )
 
 
 def _told(runner: RunnerElf) -> str:
     npu = " or ".join(f"Ethos-{family.upper()}" for family in runner.families) or "unknown NPU"
     memory = {True: "dedicated SRAM", False: "shared SRAM", None: "unknown memory mode"}
-    serving = ", several samples a start" if runner.serves else ""
+    serving = ", several samples per start" if runner.serves else ""
     return f"{npu}, {memory[runner.dedicated]}, {runner.placement}{serving}"
 
 
 def _toolchain() -> Finding:
     path = shutil.which(_TOOLCHAIN)
     return Finding(
-        name=_TOOLCHAIN, state="ok" if path else "optional",
+        name=_TOOLCHAIN,
+        state="ok" if path else "optional",
         version=f"{_tool_version(path)}, {path}" if path else "",
-        why="builds the runner that boots a program on a simulator or a board",
-        remedy="" if path else "Install the Arm GNU Toolchain for arm-none-eabi "
-        "(developer.arm.com, Arm GNU Toolchain Downloads) and put its bin folder on the PATH.",
-    )  # fmt: skip
+        why="builds the runner for simulators and boards",
+        remedy=""
+        if path
+        else "Install the Arm GNU Toolchain for arm-none-eabi (developer.arm.com, Arm GNU "
+        "Toolchain Downloads) and add its bin folder to the PATH.",
+    )
 
 
 def _tool_version(path: str) -> str:
@@ -156,23 +165,26 @@ def _checkout(settings: MachineSettings) -> Finding:
         state="ok" if found else "different" if named else "optional",
         version=str(found or named),
         why=f"its {SCRIPT} builds runners",
-        remedy="" if found else "git clone --recurse-submodules "
-        "https://github.com/pytorch/executorch (tag v1.5.1), then examples/arm/setup.sh, which "
-        "asks for Arm's licence; then: workbench fvp set --executorch DIR",
-    )  # fmt: skip
+        remedy=""
+        if found
+        else "git clone --recurse-submodules https://github.com/pytorch/executorch (tag "
+        "v1.5.1), then examples/arm/setup.sh, which asks for Arm's licence; then: "
+        "workbench fvp set --executorch DIR",
+    )
 
 
 _WHY = (
-    "it compiles for IBM Telum II; on any machine it tells which products become int8, a library "
-    "that it makes runs on a z17 only. Without it that number is predicted"
+    "compiles for IBM Telum II; on any machine it reports which products become "
+    "int8, but its libraries run on a z17 only. Without it, that number is "
+    "predicted"
 )
 
 
 def compiler_findings() -> tuple[Finding, Finding]:
-    """Return whether the compiler is here, and what runs its container; nothing is downloaded."""
+    """Return whether the compiler is installed, and a container runtime; nothing is downloaded."""
     return _found(COMPILER, _WHY, f"Build it from source, or use the container: {IMAGE}."), _found(
         CONTAINER_TOOL,
-        f"it runs the compiler's container: {IMAGE}, or {ZDLC_IMAGE} with an account at icr.io",
+        (f"runs the compiler's container: {IMAGE}, or {ZDLC_IMAGE} with an account at icr.io"),
         f"Install Docker, then: docker pull {IMAGE}",
     )
 
@@ -185,7 +197,7 @@ def _found(name: str, why: str, remedy: str) -> Finding:
     )  # fmt: skip
 
 
-# Versions the workbench was proven with; the same pins stand in pyproject.toml.
+# The verified versions; equal to the pins in pyproject.toml.
 PROVEN = {
     "torch": "2.13.0",
     "torchao": "0.18.0",
@@ -201,9 +213,16 @@ PROVEN = {
 
 
 def findings() -> list[Finding]:
-    """Return everything looked for, in a fixed order."""
+    """Return all checks in a fixed order."""
     packages = (_package(name, version) for name, version in PROVEN.items())
-    return [_python(), *packages, *machine_findings(), *compiler_findings(), _cache()]
+    return [
+        _python(),
+        *packages,
+        _acceleration(),
+        *machine_findings(),
+        *compiler_findings(),
+        _cache(),
+    ]
 
 
 def _python() -> Finding:
@@ -212,18 +231,29 @@ def _python() -> Finding:
     return Finding(
         name="Python", state="ok" if good else "different", version=version,
         why="the toolchain's wheels exist for 3.11 and 3.12",
-        remedy="" if good else "Install Python 3.11 and make the environment with it.",
+        remedy="" if good else "Install Python 3.11 and create the environment with it.",
     )  # fmt: skip
 
 
 def _package(name: str, proven: str) -> Finding:
     version = tool_version(name)
     if version == "none":
-        return Finding(name=name, state="missing", why="the workbench needs it",
+        return Finding(name=name, state="missing", why="required by the workbench",
                        remedy=f"pip install {name}=={proven}")  # fmt: skip
     same = version.split("+")[0].startswith(proven)
-    remedy = "" if same else f"pip install {name}=={proven} for the version this was proven with"
+    remedy = "" if same else f"pip install {name}=={proven} to get the verified version"
     return Finding(name=name, state="ok" if same else "different", version=version, remedy=remedy)
+
+
+def _acceleration() -> Finding:
+    found = status()
+    return Finding(
+        name="acceleration",
+        state="ok" if found.active else "different",
+        version="on" if found.active else "off",
+        why=found.reason or "proven byte for byte for these versions",
+        remedy="" if found.active else f"Run '{PROVE}', or install the versions named above.",
+    )
 
 
 def _cache() -> Finding:
@@ -232,8 +262,9 @@ def _cache() -> Finding:
     good = os.access(place, os.W_OK)
     free = shutil.disk_usage(place).free
     return Finding(
-        name="cache", state="ok" if good and free > 1 << 30 else "missing",
+        name="cache",
+        state="ok" if good and free > 1 << 30 else "missing",
         version=f"{free / 2**30:.0f} GiB free",
-        why=f"results are kept in {root.name}; permissions in {default_store().parent.name}",
-        remedy="" if good else "Set QUANTIZATION_WORKBENCH_CACHE to a folder you may write to.",
-    )  # fmt: skip
+        why=(f"results are stored in {root.name}; permissions in {default_store().parent.name}"),
+        remedy="" if good else "Set QUANTIZATION_WORKBENCH_CACHE to a writable folder.",
+    )

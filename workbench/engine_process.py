@@ -1,8 +1,8 @@
-"""An engine process from the outside: start, talk, stop, kill. No Qt, no torch.
+"""Control of an engine process: start, send, stop, kill. No Qt, no torch.
 
-On Linux a warm engine comes from a fork server that has done the heavy imports; elsewhere, and
-for the command line, it is a fresh interpreter. Either way the engine leads its own process
-group, so that killing it takes the programs it started along.
+On Linux, a warm engine is forked from a server that has finished the heavy imports; elsewhere, and
+for the command line, it is a fresh interpreter. The engine leads its own process group, so that
+killing it also ends the programs it started.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+from itertools import chain
 from multiprocessing import get_context
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -22,31 +23,36 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import ValidationError
 
 from workbench.protocol import (
+    MAX_EVENT_BYTES,
+    PROTOCOL_VERSION,
     Cancel,
     Command,
     EngineExit,
     Event,
     JobFinished,
     LogLine,
+    OversizedLine,
     RunStudy,
     RunUntil,
     Shutdown,
     StageStarted,
     decode_event,
-    encode,
+    encode_command,
+    protocol_of,
+    read_lines,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# On a machine with few cores a window must not wait for its engines.
+# With few cores, the window must keep priority over its engines.
 _NICENESS = 5
 CANCEL_GRACE_S = 2.0
 _ENGINE = "workbench.engine.__main__"
 
 
 class _Handle(Protocol):
-    """The operating system's side of an engine."""
+    """The operating system's handle of an engine."""
 
     pid: int
 
@@ -78,7 +84,7 @@ class _Forked:
 
 
 def _serve_forked(commands: Any, events: Any, log: Any) -> None:
-    """Be the engine; runs in the child of the fork server, and gives way to the window."""
+    """Run the engine in the child of the fork server, with a lower priority than the window."""
     os.setsid()
     os.nice(_NICENESS)
     log_fd = log.detach()
@@ -88,15 +94,16 @@ def _serve_forked(commands: Any, events: Any, log: Any) -> None:
 
 
 class EngineProcess:
-    """One engine: ``events()`` yields what it says until it has ended.
+    """One engine process; ``events()`` yields its events until it has ended.
 
-    ``send``, ``cancel`` and ``stop`` may be called from any thread.
+    ``send``, ``cancel`` and ``stop`` are thread-safe.
     """
 
     def __init__(self, *, warm: bool = False) -> None:
         self._lock = threading.Lock()
-        self._job = ""
+        self._jobs: list[str] = []
         self._stage = ""
+        self._is_known = False
         self._expected = False
         self._sending = threading.Lock()
         self._timer: threading.Timer | None = None
@@ -116,21 +123,26 @@ class EngineProcess:
         return self._handle.pid
 
     def send(self, command: Command) -> None:
-        """Send a command; an engine that has ended already is no error, its exit is reported."""
-        if isinstance(command, RunUntil | RunStudy):
-            self._job, self._stage = command.job, ""
-        line = encode(command)
+        """Send a command; an engine that has ended already is no error, its exit is reported.
+
+        Raises:
+            WorkbenchError: the command is too large.
+        """
+        line = encode_command(command)
         with self._sending, contextlib.suppress(OSError):
+            if isinstance(command, RunUntil | RunStudy):
+                self._jobs.append(command.job)
             while line:
                 line = line[os.write(self._commands, line) :]
 
-    def cancel(self, grace_s: float = CANCEL_GRACE_S) -> None:
-        """Ask the running job to stop; if it has not after the grace, kill the process group."""
-        self.send(Cancel())
-        job = self._job
+    def cancel(self, job: str, grace_s: float = CANCEL_GRACE_S) -> None:
+        """Ask a job to stop; if it runs and has not stopped after the grace, kill the group."""
+        self.send(Cancel(job=job))
+        if self._running != job:
+            return
 
         def enforce() -> None:
-            if job and self._job == job:
+            if self._running == job:
                 self._expected = True
                 self.kill()
 
@@ -138,10 +150,14 @@ class EngineProcess:
         self._timer.daemon = True
         self._timer.start()
 
+    @property
+    def _running(self) -> str:
+        """The first job that was sent and is not over; "" for none."""
+        return next(iter(self._jobs), "")
+
     def stop(self, grace_s: float = CANCEL_GRACE_S) -> None:
-        """End the engine: ask, wait, kill. Returns when the process is gone."""
+        """Stop the engine: request, wait, kill. Returns when the process has ended."""
         self._expected = True
-        self.send(Cancel())
         self.send(Shutdown())
         with self._lock:
             if self._handle.wait(grace_s) is None:
@@ -149,7 +165,7 @@ class EngineProcess:
                 self._handle.wait(None)
 
     def kill(self) -> None:
-        """Kill the engine and everything it started."""
+        """Kill the engine and all processes it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.name == "posix":
                 os.killpg(self.pid, signal.SIGKILL)
@@ -157,7 +173,7 @@ class EngineProcess:
                 os.kill(self.pid, signal.SIGTERM)
 
     def run_log(self, receive: Callable[[str], None]) -> threading.Thread:
-        """Read what the engine's tools print, in a thread, line by line."""
+        """Read the output of the engine's tools line by line, in a thread."""
 
         def read() -> None:
             with os.fdopen(self._log, "r", errors="replace") as lines:
@@ -170,27 +186,42 @@ class EngineProcess:
 
     def events(self) -> Iterator[Event]:
         """Yield events as they come; the last one is always an EngineExit."""
-        with os.fdopen(self._events, "rb") as lines:
-            for line in lines:
-                try:
-                    event = decode_event(line)
-                except ValidationError:
-                    text = line.decode(errors="replace").strip()
-                    yield LogLine(level="warning", text=f"not understood: {text[:500]}")
-                    continue
+        refusal = ""
+        with os.fdopen(self._events, "rb", buffering=0) as wire:
+            for line in chain.from_iterable(read_lines(wire.fileno(), MAX_EVENT_BYTES)):
+                refusal = self._refusal(line)
+                if refusal:
+                    self.kill()
+                    break
+                event = _decoded(line)
                 self._follow(event)
                 yield event
-        yield self._outcome()
+        yield self._outcome(refusal)
+
+    def _refusal(self, line: bytes | OversizedLine) -> str:
+        """Return why an engine cannot be used, read from its first words; "" where it can."""
+        if self._is_known or isinstance(line, OversizedLine):
+            return ""
+        version = protocol_of(line)
+        self._is_known = version == PROTOCOL_VERSION
+        if version in {None, PROTOCOL_VERSION}:
+            return ""
+        return (
+            f"The engine has protocol version {version} and this program {PROTOCOL_VERSION}: "
+            "install the workbench again, so that both are of one version."
+        )
 
     def _follow(self, event: Event) -> None:
         if isinstance(event, StageStarted):
             self._stage = event.stage
         elif isinstance(event, JobFinished):
-            self._job = self._stage = ""
+            self._stage = ""
+            with self._sending, contextlib.suppress(ValueError):
+                self._jobs.remove(event.job)
             if self._timer is not None:
                 self._timer.cancel()
 
-    def _outcome(self) -> EngineExit:
+    def _outcome(self, refusal: str) -> EngineExit:
         with self._lock:
             code = self._handle.wait(5.0)
             if code is None:
@@ -199,15 +230,31 @@ class EngineProcess:
         with contextlib.suppress(OSError):
             os.close(self._commands)
         doing = f" while running {self._stage}" if self._stage else ""
-        if self._expected or code == 0:
+        if refusal:
+            sentence = refusal
+        elif self._expected or code == 0:
             sentence = "The engine was stopped."
         elif code is not None and code < 0:
             name = signal.Signals(-code).name if -code in signal.valid_signals() else "?"
             sentence = f"The engine was killed by signal {-code} ({name}){doing}."
         else:
             sentence = f"The engine ended with exit code {code}{doing}."
-        expected = self._expected or code == 0
-        return EngineExit(expected=expected, sentence=sentence, job=self._job, stage=self._stage)
+        expected = not refusal and (self._expected or code == 0)
+        return EngineExit(
+            expected=expected, sentence=sentence, job=self._running, stage=self._stage
+        )
+
+
+def _decoded(line: bytes | OversizedLine) -> Event:
+    """Return the event of a line, or a warning in its place."""
+    if isinstance(line, OversizedLine):
+        text = f"An event of {line.size} bytes is too long and was skipped."
+        return LogLine(level="warning", text=text)
+    try:
+        return decode_event(line)
+    except ValidationError:
+        text = line.decode(errors="replace").strip()
+        return LogLine(level="warning", text=f"not understood: {text[:500]}")
 
 
 def can_fork() -> bool:
@@ -225,7 +272,7 @@ def _fork(commands: int, events: int, log: int) -> _Forked:
 
 
 class _LazyDup:
-    """A descriptor that travels to the fork server's child when the process starts."""
+    """A file descriptor that is sent to the fork server's child when the process starts."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

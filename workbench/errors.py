@@ -1,4 +1,4 @@
-"""Errors as data: every problem with its place and a hint, all of them at once."""
+"""Errors as data: every problem has a message, a hint, a location and a code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PlaceKind = Literal[
 
 
 class Place(BaseModel):
-    """Where a problem is, so that the window can go there."""
+    """The location of a problem; the window navigates to it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,7 +27,7 @@ class Place(BaseModel):
 
 
 class ErrorInfo(BaseModel):
-    """One problem: what happened, what to do about it, and where.
+    """One problem with its hint and location.
 
     ``code`` names the kind of problem for programs and tests, in kebab case
     (``model-file-missing``). It stays the same when the wording of ``message`` changes.
@@ -48,7 +48,7 @@ class ErrorInfo(BaseModel):
 
 
 class WorkbenchError(Exception):
-    """One or more problems that stop what was asked for."""
+    """One or more problems that prevent an operation."""
 
     def __init__(self, infos: Iterable[ErrorInfo]) -> None:
         self.infos: tuple[ErrorInfo, ...] = tuple(infos)
@@ -61,7 +61,7 @@ class WorkbenchError(Exception):
 
 
 class TrustRequiredError(WorkbenchError):
-    """The project names code to run and nobody has said yet that it may."""
+    """The project refers to user code that has not been allowed to run."""
 
 
 class Cancelled(Exception):

@@ -1,7 +1,7 @@
-"""The guide: where its pages are, and the reference pages that are made from the code.
+"""The guide: its pages, and the reference pages generated from code.
 
-``python -m workbench.guide --write`` writes those pages; the page of keyboard shortcuts belongs
-to the window: ``python -m ui.shell.actions --write``. A test compares both with the files.
+``python -m workbench.guide --write`` writes the generated pages; the page of keyboard shortcuts is
+written by ``python -m ui.shell.actions --write``. A test compares both with the files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.errors import Place, PlaceKind
 from workbench.graph.snapshot import GraphSnapshot, Node
+from workbench.installation import resources
 from workbench.project.configs import A16W8, PRESETS, Preset
 from workbench.project.model import (
     KEEPING_CALLS,
@@ -32,28 +34,47 @@ if TYPE_CHECKING:
 
     from workbench.targets.base import TargetSpec
 
-GUIDE = Path(__file__).parents[1] / "resources" / "guide"
+GUIDE = resources() / "guide"
 REFERENCE = GUIDE / "reference"
 INDEX = GUIDE / "index.md"
 
-# A page's first line after the title; the module that writes it stands in the braces.
+# A generated page's first line after the title; the braces contain the generating module.
 NOTE = "This page is generated from the code: `python -m {} --write` writes it.\n"
 
-# Operators that some target may report before anything is compiled, probed one by one.
+# Operators that targets are checked with, one at a time, before compilation.
 _PROBED = ("cond", "while_loop", "cumsum", "conv_transpose1d", "conv_transpose2d", "matmul", "bmm")
 _NEVER_INT8 = ("conv2d", "lstm", "gru", "scaled_dot_product_attention", "einsum", "softmax")
-# Help that names a figure of the machine it is printed on.
+# Help texts that contain a figure of the current machine.
 _MACHINE = re.compile(r"up to \d+ here")
 
 
 def page_for_panel(panel_id: str) -> Path:
-    """Return the page about a panel; the table of contents where there is none."""
+    """Return the page of a panel, or the table of contents."""
     page = GUIDE / "user" / f"{panel_id}.md"
     return page if page.is_file() else INDEX
 
 
+_PLACES: dict[PlaceKind, str] = {
+    "project": "user/project-file.md",
+    "file": "user/models.md",
+    "module": "user/modules.md",
+    "node": "user/graph.md",
+    "tensor": "user/ranges.md",
+    "rule": "user/rules.md",
+    "stage": "user/pipeline.md",
+    "option": "user/targets.md",
+    "sample": "user/data.md",
+    "tool": "user/doctor.md",
+}
+
+
+def page_for_place(place: Place) -> Path:
+    """Return the page that explains the kind of thing a problem concerns."""
+    return GUIDE / _PLACES[place.kind]
+
+
 def title(path: Path) -> str:
-    """Return the title of a page: the text of its first heading, or else the file's name."""
+    """Return the title of a page: its first heading, or else the file name."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("# "):
             return line.removeprefix("# ").strip()
@@ -61,7 +82,7 @@ def title(path: Path) -> str:
 
 
 def pages() -> dict[str, str]:
-    """Return the text of every reference page made here, by file name."""
+    """Return the text of every generated page by file name."""
     made = {
         "cli.md": _cli(),
         "exit-codes.md": _exit_codes(),
@@ -81,7 +102,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
 
 
 def _cell(value: object) -> str:
-    """Return a value as the text of one cell; ``<`` outside of code would begin a tag."""
+    """Return a value as the text of a cell; ``<`` outside code is escaped."""
     text = " ".join(str(value).replace("``", "`").split()).replace("|", "\\|")
     parts = text.split("`")
     return "`".join(p if i % 2 else p.replace("<", "&lt;") for i, p in enumerate(parts))
@@ -115,7 +136,7 @@ def _cli() -> list[str]:
 
 
 def _parts(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
-    """Yield the name, the help and the parser of every verb or action of a parser."""
+    """Yield name, help and parser of every verb or action of a parser."""
     for action in vars(parser)["_actions"]:
         if action.nargs == argparse.PARSER:
             told = {row.dest: row.help or "" for row in vars(action)["_choices_actions"]}
@@ -124,7 +145,7 @@ def _parts(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argparse
 
 
 def _verb(name: str, said: str, verb: argparse.ArgumentParser, level: str) -> Iterator[str]:
-    """Yield the section of a verb, and below it those of its actions."""
+    """Yield the section of a verb, followed by those of its actions."""
     actions = [a for a in vars(verb)["_actions"] if a.dest != "help"]
     plain = [a for a in actions if a.nargs != argparse.PARSER]
     parts = list(_parts(verb))
@@ -161,7 +182,7 @@ def _metavar(action: argparse.Action) -> str:
 
 
 def _argument(verb: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, str]:
-    """Return the cells of an argument: how it is written, what it means."""
+    """Return the cells of an argument: its syntax and its meaning."""
     told = (action.help or "") % {**vars(action), "prog": verb.prog}
     told = _MACHINE.sub("at most the machine's cores", told)
     if not action.option_strings:
@@ -213,13 +234,13 @@ def _project_file() -> list[str]:
 
 def _object(name: str, schema: dict[str, Any]) -> Iterator[str]:
     yield from (f"## {name}", "")
-    # A paragraph for every paragraph of the docstring.
+    # One paragraph per paragraph of the docstring.
     for paragraph in str(schema.get("description", "")).split("\n\n"):
         yield from (_cell(paragraph), "")
     needed = schema.get("required", [])
     rows = []
     for field, part in schema.get("properties", {}).items():
-        # A default that a function makes is not in the schema; only objects have such.
+        # Only object defaults of factories are in the schema.
         absent: Any = {} if part.get("type") == "object" else None
         default = "required" if field in needed else _code(_json(part.get("default", absent)))
         rows.append((_code(field), _type(part), default))
@@ -233,7 +254,7 @@ def _json(value: Any) -> str:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """Return a JSON schema's type in words, with its limits."""
+    """Return a JSON schema's type with its limits."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -250,7 +271,7 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 def _collection(schema: dict[str, Any]) -> str:
-    """Return the type of an array or an object in words."""
+    """Return the type of an array or an object."""
     if "prefixItems" in schema:
         return f"[{', '.join(_type(part) for part in schema['prefixItems'])}]"
     if schema["type"] == "array":
@@ -260,7 +281,7 @@ def _collection(schema: dict[str, Any]) -> str:
 
 
 def _options(target: TargetSpec) -> Iterator[str]:
-    """Yield the section about a target's options, as they are for its first device."""
+    """Yield the section of a target's options for its first device."""
     choice = target.complete(TargetChoice(id=target.variants[0].id))
     rows = []
     for option in target.options(choice):
@@ -310,7 +331,7 @@ def _yes(value: bool) -> str:
 
 
 def _target(target: TargetSpec) -> Iterator[str]:
-    """Yield the section of a target: its devices, the configs it takes, what it reports."""
+    """Yield the section of a target: devices, supported configs, reported problems."""
     yield from (f"## {target.title}", "")
     if target.emulation:
         yield from (f"Results are {target.emulation}.", "")
@@ -330,7 +351,7 @@ def _target(target: TargetSpec) -> Iterator[str]:
 
 
 def _refusals(target: TargetSpec, choice: TargetChoice) -> Iterator[tuple[Preset, str]]:
-    """Yield every preset with why the target refuses it; "" where it takes it."""
+    """Yield every preset with the reason why the target does not support it; "" if it does."""
     for preset in PRESETS:
         if preset.places:
             yield preset, "" if target.places else "This target places nothing on a device."
@@ -340,7 +361,7 @@ def _refusals(target: TargetSpec, choice: TargetChoice) -> Iterator[tuple[Preset
 
 
 def _known_refusals(target: TargetSpec) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield what the target says of programs of one operator, for each kind of device."""
+    """Yield the target's reports on programs of one operator, for each kind of device."""
     kinds = {v.kind: v.id for v in reversed(target.variants) if v.kind}
     for op in _PROBED:
         node = Node(op, f"aten.{op}.default", "call")
@@ -363,24 +384,24 @@ def _known_refusals(target: TargetSpec) -> Iterator[tuple[str, str, str, str, st
 
 
 def _is_always(target: TargetSpec, graph: GraphSnapshot, message: str) -> bool:
-    """Return whether a report does not depend on precision."""
+    """Return whether a report is independent of precision."""
     choices = (target.complete(TargetChoice(id=v.id)) for v in target.variants)
     return any(i.message == message for c in choices for i in target.forecast(c, graph, (), ()))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the reference pages, or list those that are out of date; 1 if any is."""
+    """Write the reference pages, or list the outdated ones; returns 1 if there are any."""
     parser = argparse.ArgumentParser(prog="python -m workbench.guide", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the pages")
     return write_or_compare(pages(), write=parser.parse_args(arguments).write)
 
 
 def write_or_compare(made: dict[str, str], *, write: bool) -> int:
-    """Write reference pages if asked to; return 1 if one differs from its file, else 0.
+    """Write reference pages if requested; return 1 if one differs from its file, else 0.
 
     Args:
         made: Text by file name, in the folder ``reference`` of the guide.
-        write: Whether to write what differs.
+        write: Whether to write differing pages.
     """
     files = {REFERENCE / name: text for name, text in made.items()}
     stale = [p for p, t in files.items() if not p.is_file() or p.read_text("utf-8") != t]

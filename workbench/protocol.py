@@ -1,65 +1,88 @@
-"""The door to the engine: typed commands in, typed events out, one JSON line each, under 64 kB."""
+"""The door to the engine: typed commands in, typed events out, one JSON line each.
+
+Both directions have a limit, which the sender keeps to and the reader enforces. An event is a
+message, so ``MAX_EVENT_BYTES`` is small and its texts are cut to fit. A command carries a whole
+project, so ``MAX_COMMAND_BYTES`` is large and a longer command is refused. A reader skips a longer
+line without keeping it.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
 
-from workbench.errors import ErrorInfo
+from workbench.errors import ErrorInfo, Place, failure
+from workbench.ids import StageId, StudyId, WorkId
+from workbench.pipeline.plan import Plan
 from workbench.project.frozen import Frozen
 from workbench.project.model import Project
 
-PROTOCOL_VERSION = 1
-MAX_LINE_BYTES = 64_000
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROTOCOL_VERSION = 2
+MAX_EVENT_BYTES = 64_000
+MAX_COMMAND_BYTES = 16 << 20
+_MAX_INFOS = 20
+_CHUNK_BYTES = 65_536
 
 Level = Literal["debug", "info", "warning", "error"]
 Lane = Literal["interactive", "background", "machine"]
 
 
 class RunUntil(Frozen):
-    """Run all stages up to ``until`` in order, but for those in ``skip``.
+    """Run all stages up to ``until`` in order, except those in ``skip``.
 
-    Results already in the cache are not computed again. Only stages that no other needs
-    (``pipeline.stages.optional_stages``) may be skipped.
+    Cached results are not recomputed. Only optional stages (``pipeline.stages.optional_stages``)
+    may be skipped.
     """
 
     command: Literal["run_until"] = "run_until"
     job: str
     project: Project
     folder: str
-    until: str
-    skip: tuple[str, ...] = ()
+    until: StageId
+    skip: tuple[StageId, ...] = ()
+    plan: Plan | None = Field(default=None, description="None: the engine makes it, once")
     cache_root: str
     cache_limit_bytes: int | None = Field(default=None, ge=0, description="None: the usual")
     accelerate: bool = True
 
 
 class RunStudy(Frozen):
-    """Run a study (``workbench.studies``), or go on with what it has found before.
+    """Run a study (``workbench.studies``), or continue from its stored results.
 
-    Its findings lie in the folder of its key and are whole at every moment; cancelling keeps them.
+    Results are stored in the folder of its key and are always consistent; cancelling keeps them.
     """
 
     command: Literal["run_study"] = "run_study"
     job: str
-    study: str
+    study: StudyId
     project: Project
     folder: str
     options: dict[str, JsonValue] = Field(default_factory=dict)
+    plan: Plan | None = Field(default=None, description="None: the engine makes it, once")
     cache_root: str
     cache_limit_bytes: int | None = Field(default=None, ge=0, description="None: the usual")
     accelerate: bool = True
 
 
 class Cancel(Frozen):
-    """Stop the running job as soon as it can be stopped."""
+    """Stop a job as soon as it can be stopped, whether it runs or waits for its turn.
+
+    A job that is over, or that the engine does not know, leaves every other job as it is.
+    """
 
     command: Literal["cancel"] = "cancel"
+    job: str
 
 
 class Shutdown(Frozen):
-    """Leave."""
+    """Cancel every job and leave."""
 
     command: Literal["shutdown"] = "shutdown"
 
@@ -68,7 +91,7 @@ Command = Annotated[RunUntil | RunStudy | Cancel | Shutdown, Field(discriminator
 
 
 class Ready(Frozen):
-    """The engine has its imports and waits for commands."""
+    """The engine has finished its imports and accepts commands."""
 
     event: Literal["ready"] = "ready"
     protocol: int = PROTOCOL_VERSION
@@ -77,61 +100,61 @@ class Ready(Frozen):
 
 
 class StageStarted(Frozen):
-    """A stage has begun to compute."""
+    """A stage has started."""
 
     event: Literal["stage_started"] = "stage_started"
     job: str
-    stage: str
+    stage: StageId
     key: str
 
 
 class StageProgress(Frozen):
-    """How far a stage is: ``fraction`` in [0, 1], or None where nobody can know."""
+    """Progress of a stage: ``fraction`` in [0, 1], or None if unknown."""
 
     event: Literal["stage_progress"] = "stage_progress"
     job: str
-    stage: str
+    stage: WorkId
     fraction: float | None
     message: str = ""
 
 
 class StageFinished(Frozen):
-    """A result is in the cache under ``key``."""
+    """The result of a stage is in the cache under ``key``."""
 
     event: Literal["stage_finished"] = "stage_finished"
     job: str
-    stage: str
+    stage: StageId
     key: str
     cached: bool
     elapsed_s: float
 
 
 class StageSkipped(Frozen):
-    """A stage was left out because it was asked so, or is not available."""
+    """A stage was skipped, as requested or because it is not available."""
 
     event: Literal["stage_skipped"] = "stage_skipped"
     job: str
-    stage: str
+    stage: StageId
     reason: str
 
 
 class StageFailed(Frozen):
-    """A stage could not be done."""
+    """A stage failed."""
 
     event: Literal["stage_failed"] = "stage_failed"
     job: str
-    stage: str
+    stage: WorkId
     key: str
     elapsed_s: float
     infos: tuple[ErrorInfo, ...]
 
 
 class StudyProgress(Frozen):
-    """A study has done ``done`` of ``total`` steps; what it has found lies under ``key``."""
+    """Progress of a study: ``done`` of ``total`` steps; its results are stored under ``key``."""
 
     event: Literal["study_progress"] = "study_progress"
     job: str
-    study: str
+    study: StudyId
     key: str
     done: int
     total: int
@@ -144,7 +167,7 @@ class LogLine(Frozen):
     event: Literal["log"] = "log"
     level: Level
     text: str
-    stage: str = ""
+    stage: WorkId | Literal[""] = ""
 
 
 class JobFinished(Frozen):
@@ -157,13 +180,13 @@ class JobFinished(Frozen):
 
 
 class EngineExit(Frozen):
-    """The engine process has ended; made by its supervisor, never sent on the wire."""
+    """The engine process has ended; created by its supervisor, never sent by the engine."""
 
     event: Literal["engine_exit"] = "engine_exit"
     expected: bool
     sentence: str
     job: str = ""
-    stage: str = ""
+    stage: WorkId | Literal[""] = ""
 
 
 Event = Annotated[
@@ -185,16 +208,100 @@ _COMMANDS: TypeAdapter[Command] = TypeAdapter(Command, config=_LATER)
 _EVENTS: TypeAdapter[Event] = TypeAdapter(Event, config=_LATER)
 
 
-def encode(message: Frozen) -> bytes:
-    """Return a message as one line of JSON."""
-    return message.model_dump_json().encode() + b"\n"
+def encode_command(command: Command) -> bytes:
+    """Return a command as one line of JSON.
+
+    Raises:
+        WorkbenchError: the line is longer than ``MAX_COMMAND_BYTES``.
+    """
+    line = command.model_dump_json().encode() + b"\n"
+    if len(line) > MAX_COMMAND_BYTES:
+        raise failure(
+            f"The project is too large for the engine: {len(line)} of {MAX_COMMAND_BYTES} bytes.",
+            "Remove rules, ranges or notes from the project.",
+            Place(kind="project", id="size"),
+            code="command-too-large",
+        )
+    return line
+
+
+def encode_event(event: Event) -> bytes:
+    """Return an event as one line of JSON of at most ``MAX_EVENT_BYTES``; long texts are cut."""
+    line = event.model_dump_json().encode() + b"\n"
+    length = MAX_EVENT_BYTES
+    while len(line) > MAX_EVENT_BYTES:
+        length //= 2
+        line = _cut(event, length).model_dump_json().encode() + b"\n"
+    return line
+
+
+def _cut(event: Event, length: int) -> Event:
+    """Return an event whose texts have at most ``length`` characters; of details the end stays."""
+    texts: dict[str, object] = {
+        name: value[:length] for name, value in event if isinstance(value, str)
+    }
+    if isinstance(event, StageFailed):
+        texts["infos"] = tuple(_cut_info(info, length) for info in event.infos[:_MAX_INFOS])
+    return event.model_copy(update=texts)
+
+
+def _cut_info(info: ErrorInfo, length: int) -> ErrorInfo:
+    where = info.where and info.where.model_copy(update={"id": info.where.id[:length]})
+    return info.model_copy(
+        update={
+            "message": info.message[:length],
+            "hint": info.hint[:length],
+            "details": info.details[-length:],
+            "where": where,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class OversizedLine:
+    """A line that was skipped because it is longer than the reader's limit."""
+
+    size: int
+
+
+def read_lines(descriptor: int, limit: int) -> Iterator[list[bytes | OversizedLine]]:
+    """Yield the whole lines that are there together, until the other end is closed.
+
+    Of a line longer than ``limit`` bytes only the size is kept. A line that never ended is dropped.
+    """
+    rest, dropped = bytearray(), 0
+    while chunk := os.read(descriptor, _CHUNK_BYTES):
+        lines: list[bytes | OversizedLine] = []
+        *ended, tail = chunk.split(b"\n")
+        for part in ended:
+            size = dropped + len(rest) + len(part)
+            lines.append(OversizedLine(size) if size > limit else bytes(rest + part))
+            rest, dropped = bytearray(), 0
+        if dropped or len(rest) + len(tail) > limit:
+            rest, dropped = bytearray(), dropped + len(rest) + len(tail)
+        else:
+            rest += tail
+        if lines:
+            yield lines
+
+
+def protocol_of(line: bytes) -> int | None:
+    """Return the version that a Ready of any version tells; None for every other line."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(told, dict) or told.get("event") != "ready":
+        return None
+    version = told.get("protocol")
+    return version if isinstance(version, int) else 0
 
 
 def decode_command(line: bytes) -> Command:
-    """Return the command that a line holds; raises ``pydantic.ValidationError``."""
+    """Return the command in a line; raises ``pydantic.ValidationError``."""
     return _COMMANDS.validate_json(line)
 
 
 def decode_event(line: bytes) -> Event:
-    """Return the event that a line holds; raises ``pydantic.ValidationError``."""
+    """Return the event in a line; raises ``pydantic.ValidationError``."""
     return _EVENTS.validate_json(line)

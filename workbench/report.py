@@ -1,4 +1,4 @@
-"""The report: one HTML page of a project with everything that was found, self-contained."""
+"""The report: one self-contained HTML page with all results of a project."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.history.comparison import front_of, newest_accuracy, point_of, rules_line
 from workbench.history.store import History, history_path
+from workbench.ids import StageId
+from workbench.installation import resources
 from workbench.pipeline.plan import plan, tool_versions
 from workbench.pipeline.resolution import resolve_graph
 from workbench.pipeline.stages import STAGES
@@ -56,7 +58,7 @@ def _svg(width: float, height: float, body: list[str], label: str) -> str:
 
 
 def bars(rows: Sequence[tuple[str, float]], unit: str) -> str:
-    """Return one horizontal bar for each row, labelled with name and value."""
+    """Return one horizontal bar per row, labelled with name and value."""
     if not rows:
         return ""
     most = max(1e-30, *(value for _, value in rows))
@@ -75,7 +77,7 @@ def bars(rows: Sequence[tuple[str, float]], unit: str) -> str:
 
 
 def bands(ranges: Sequence[TensorRange]) -> str:
-    """Return every tensor's whole range, and inside it the band of 99.8 % of its values."""
+    """Return the range of every tensor, with the band of 99.8 % of its values."""
     seen = [r for r in ranges if math.isfinite(r.minimum) and math.isfinite(r.maximum)]
     if not seen:
         return ""
@@ -107,7 +109,7 @@ def bands(ranges: Sequence[TensorRange]) -> str:
 
 
 def memory(tensors: Sequence[LiveRange]) -> str:
-    """Return where tensors of one memory lie while they live: steps across, addresses up."""
+    """Return the addresses and live ranges of tensors in one memory: steps across, addresses up."""
     if not tensors:
         return ""
     steps = max(tensor.end for tensor in tensors) + 1
@@ -131,7 +133,7 @@ def memory(tensors: Sequence[LiveRange]) -> str:
 
 
 def scatter(points: Sequence[Point], across: str, up: str) -> str:
-    """Return runs as points, those that no other beats marked; nothing for fewer than two."""
+    """Return runs as points with the Pareto front marked; nothing for fewer than two."""
     if len(points) < 2:
         return ""
     xs, ys = [p.x for p in points], [p.y for p in points]
@@ -158,7 +160,7 @@ Result = TypeVar("Result", bound=Frozen)
 
 @dataclass(frozen=True)
 class ModuleCost:
-    """What the operations of one module take on the NPU; estimated."""
+    """Cost of the operations of one module on the NPU; estimated."""
 
     name: str
     cycles: int
@@ -168,7 +170,7 @@ class ModuleCost:
 
 @dataclass(frozen=True)
 class RuleRow:
-    """One rule in words, and how many modules it wins; None before the first export."""
+    """One rule, and the number of modules it decides; None before the first export."""
 
     call: str
     match: str
@@ -189,7 +191,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything there is to tell; None is a stage without a result."""
+    """The data of the report; None for stages without a result."""
 
     missing: tuple[str, ...]
     emulation: str
@@ -214,10 +216,10 @@ class Findings:
 
 
 def gathered(project: Project, path: Path, cache: Cache) -> Findings:
-    """Return what is known about a project.
+    """Return the data of a project.
 
     Raises:
-        WorkbenchError: a file that the project names is missing.
+        WorkbenchError: a file of the project is missing.
     """
     planned = plan(project, path.absolute().parent, cache)
     lower = _load(LowerResult, "lower", planned, cache)
@@ -256,18 +258,18 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
 
 
 def _fit(project: Project, path: Path, planned: Plan, cache: Cache) -> Fit | None:
-    """Return how the program fits the project's board; None too where its file cannot be used."""
+    """Return how the program fits the project's board; None if there is no usable board."""
     try:
         return of_results(project, path.absolute().parent, cache.folder(planned.key("lower")))
     except (OSError, WorkbenchError):
         return None
 
 
-def _done(stage_id: str, planned: Plan) -> bool:
+def _done(stage_id: StageId, planned: Plan) -> bool:
     return planned.of(stage_id).state == "cached"
 
 
-def _load(kind: type[Result], stage_id: str, planned: Plan, cache: Cache) -> Result | None:
+def _load(kind: type[Result], stage_id: StageId, planned: Plan, cache: Cache) -> Result | None:
     if not _done(stage_id, planned):
         return None
     try:
@@ -316,19 +318,19 @@ def _history(path: Path) -> list[Run]:
         history.close()
 
 
-_TEMPLATES = Path(__file__).parents[1] / "resources" / "report"
+_TEMPLATES = resources() / "report"
 
 
 def page(project: Project, path: Path, cache: Cache) -> str:
-    """Return the page; what was not run yet is named as missing.
+    """Return the page; stages that were not run are listed as missing.
 
     Args:
-        project: The project as it is now.
-        path: Its file; the history beside it is told too.
-        cache: Where results are read from; nothing is computed.
+        project: The project.
+        path: Its file; the history beside it is included.
+        cache: Cache of results; nothing is computed.
 
     Raises:
-        WorkbenchError: a file that the project names is missing.
+        WorkbenchError: a file of the project is missing.
     """
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
@@ -345,7 +347,7 @@ def page(project: Project, path: Path, cache: Cache) -> str:
 
 
 def _pictures(found: Findings) -> dict[str, str]:
-    """Return the drawings by name; one without anything to show is empty."""
+    """Return the drawings by name; empty ones have no data."""
     made = dict.fromkeys(("ranges", "layers", "modules", "histogram", "runs"), "")
     if found.calibrate:
         activations = [r for r in found.calibrate.ranges if r.kind == "activation"]
@@ -369,7 +371,7 @@ def _pictures(found: Findings) -> dict[str, str]:
 
 
 def _memories(found: Findings) -> list[tuple[str, int, str]]:
-    """Return a picture of each memory of each delegate: its name, the peak [bytes], the drawing."""
+    """Return a drawing per memory of each delegate: name, peak [bytes], drawing."""
     pictures = []
     for report in found.lower.vela if found.lower else ():
         for name in dict.fromkeys(tensor.memory for tensor in report.tensors):

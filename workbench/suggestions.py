@@ -1,4 +1,4 @@
-"""What would bring work from the CPU to the NPU, why, and what each change has gained."""
+"""Suggestions that move work from the CPU to the NPU, with reasons and measured gains."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written:
-    """A line of the model's source as it is and as it could be; ``place`` is ``file.py:12``.
+    """A source line before and after the change; ``place`` is ``file.py:12``.
 
-    ``now`` is empty where the line is not known.
+    ``now`` is empty if the line is unknown.
     """
 
     place: str
@@ -45,16 +45,16 @@ class Written:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One thing to do.
+    """One suggestion.
 
     Attributes:
-        id: The same for the same suggestion about another result.
-        title: What to do, and the name of its undo step.
-        evidence: Why, in a sentence or two.
-        expected: What it should bring, and how that is known.
-        nodes: The operators on the CPU that it is about, as the compiled program names them.
-        edit: The change of the project; None where only the source can be changed.
-        written: The lines of source to change.
+        id: Equal for the same suggestion about another result.
+        title: The action, and the name of its undo step.
+        evidence: The reason, in one or two sentences.
+        expected: The expected effect, and how it is known.
+        nodes: The CPU operators concerned, as named in the compiled program.
+        edit: The edit of the project; None if only the source can be changed.
+        written: The source lines to change.
     """
 
     id: str
@@ -66,19 +66,19 @@ class Suggestion:
     written: tuple[Written, ...] = ()
 
 
-# The quantizer has a pattern for hardtanh, which nn.ReLU6 becomes, and none for relu6, which the
-# function becomes. Measured with ExecuTorch 1.5.1.
+# The quantizer has a pattern for hardtanh (from nn.ReLU6) but not for relu6 (from the function).
+# Measured with ExecuTorch 1.5.1.
 _RELU6 = "aten.relu6."
 _CALL = re.compile(r"(?<![\w.])(?:(?:torch\.)?nn\.functional|functional|F)\.relu6\(")
 
 
 def has_no_pattern(operator: Operator) -> bool:
-    """Tell whether no config can quantize an operator, because of how the source writes it."""
+    """Return whether no config can quantize an operator as it is written in the source."""
     return operator.origin is not None and operator.origin.op.startswith(_RELU6)
 
 
 def module_for_function(left: Left) -> Iterator[Suggestion]:
-    """Yield the modules to write in place of functions that cannot be quantized."""
+    """Yield suggestions to replace functions that cannot be quantized by modules."""
     chosen = [
         each for each in left.operators
         if has_no_pattern(each) and not (each.effective and each.effective.kept_off)
@@ -89,18 +89,18 @@ def module_for_function(left: Left) -> Iterator[Suggestion]:
     lines = dict.fromkeys(each.origin.source for each in chosen if each.origin)
     yield Suggestion(
         id="relu6",
-        title="Write nn.ReLU6 in place of F.relu6",
-        evidence="The quantizer has no pattern for the function, so it stays in float on the CPU "
-        "and divides the program; it has one for the module.",
-        expected=f"Up to {left.fewer(nodes)} fewer on the CPU of {left.total}, conversions "
-        f"included: counted in the graph, {plural(len(lines), 'line')} to change.",
+        title="Use nn.ReLU6 instead of F.relu6",
+        evidence="The quantizer has no pattern for the function, so it stays in float on the "
+        "CPU and splits the program; it has one for the module.",
+        expected=f"Up to {left.fewer(nodes)} fewer on the CPU of {left.total}, including "
+        f"conversions: counted in the graph, {plural(len(lines), 'line')} to change.",
         nodes=nodes,
         written=tuple(_written(line) for line in lines),
     )
 
 
 def _written(source: str) -> Written:
-    """Return the change of a line, e.g. of ``net.py:12 in forward: x = F.relu6(x)``."""
+    """Return the changed line, e.g. for ``net.py:12 in forward: x = F.relu6(x)``."""
     head, _, line = source.partition(": ")
     place = head.split(" in ")[0]
     if not line or not _CALL.search(line):
@@ -113,7 +113,7 @@ _INTEGER_IO = "integer_io"
 
 
 def by_config(project: Project, left: Left) -> Iterator[Suggestion]:
-    """Yield what rules and options of the target can do about operators on the CPU."""
+    """Yield suggestions of rules and target options for CPU operators."""
     yield from _let_on(project, left)
     yield from _quantize(project, left)
     yield from _narrow(project, left)
@@ -121,13 +121,13 @@ def by_config(project: Project, left: Left) -> Iterator[Suggestion]:
 
 
 def _let_on(project: Project, left: Left) -> Iterator[Suggestion]:
-    """Yield the rules that keep something off the NPU, to be removed."""
+    """Yield suggestions to remove rules that keep something off the NPU."""
     for rule in project.rules:
         chosen = [each for each in left.operators if _keeps(rule, each)]
         if chosen:
             yield _of_config(
-                left, chosen, f"off:{rule.id}", f"Let {_named(rule)} onto the NPU",
-                f"Rule {_number(project, rule)} keeps {_named(rule)} there.",
+                left, chosen, f"off:{rule.id}", f"Run {_named(rule)} on the NPU",
+                f"Rule {_number(project, rule)} keeps {_named(rule)} off the NPU.",
                 partial(edits.remove_rule, rule_id=rule.id),
             )  # fmt: skip
 
@@ -137,7 +137,7 @@ def _keeps(rule: Rule, operator: Operator) -> bool:
 
 
 def _quantize(project: Project, left: Left) -> Iterator[Suggestion]:
-    """Yield what is float because a rule says so, or because none speaks of it."""
+    """Yield suggestions to quantize operators that are in float by a rule, or without a rule."""
     groups: dict[str | None, list[Operator]] = defaultdict(list)
     for each in left.operators:
         effective = each.effective
@@ -151,18 +151,18 @@ def _quantize(project: Project, left: Left) -> Iterator[Suggestion]:
         kind, match = (rule.kind, rule.match) if rule else ("global", "")
         what = _named(rule) if rule else "what no rule covers"
         why = (
-            f"Rule {_number(project, rule)} leaves {what} in float; the NPU takes integers only."
+            (f"Rule {_number(project, rule)} leaves {what} in float; the NPU needs integers.")
             if rule
-            else "What no rule speaks of is float; the NPU takes integers only."
+            else "Without a rule it stays in float; the NPU needs integers."
         )
         yield _of_config(
-            left, chosen, f"float:{rule_id or ''}", f"Give {what} {_EIGHT_BIT}", why,
+            left, chosen, f"float:{rule_id or ''}", f"Assign {_EIGHT_BIT} to {what}", why,
             partial(edits.assign, kind=kind, match=match, config=_EIGHT_BIT),
         )  # fmt: skip
 
 
 def _narrow(project: Project, left: Left) -> Iterator[Suggestion]:
-    """Yield modules with operators that this device computes in 8 bit only."""
+    """Yield suggestions for operators that the device supports only in 8 bits."""
     groups: dict[str, list[Operator]] = defaultdict(list)
     for each in left.operators:
         if each.cpu.cause == "int16":
@@ -171,25 +171,28 @@ def _narrow(project: Project, left: Left) -> Iterator[Suggestion]:
         what = module or "the whole model"
         kind: RuleKind = "module_name" if module else "global"
         yield _of_config(
-            left, chosen, f"int16:{module}", f"Give {what} {_EIGHT_BIT}",
-            f"This device has that operation in 8 bit only. All of {what} becomes 8-bit, except "
-            "where a stronger rule says otherwise.",
+            left,
+            chosen,
+            f"int16:{module}",
+            f"Assign {_EIGHT_BIT} to {what}",
+            f"This device supports that operation in 8 bits only. All of {what} becomes "
+            "8-bit, except where a stronger rule applies.",
             partial(edits.assign, kind=kind, match=module, config=_EIGHT_BIT),
-        )  # fmt: skip
+        )
 
 
 def _integer_io(project: Project, left: Left) -> Iterator[Suggestion]:
-    """Yield integer input and output where every input and output has just one conversion."""
+    """Yield the suggestion of integer inputs and outputs if each has a single conversion."""
     choice = target_of(project.target.id).complete(project.target)
     if choice.options.get(_INTEGER_IO) is not False or not left.border or not _convertible(left):
         return
     number = len(left.border)
     yield Suggestion(
         id=_INTEGER_IO,
-        title="Take and give integers",
-        evidence="The program takes and gives float, and converts at its border on the CPU. "
-        "The application then gives and reads integers with the scale and zero point "
-        "that the manifest names.",
+        title="Use integer inputs and outputs",
+        evidence="The program has float inputs and outputs, which it converts on the CPU. "
+        "With integers, the application converts them with the scale and zero point "
+        "in the manifest.",
         expected=f"{plural(number, 'operator')} fewer on the CPU of {left.total}: "
         "counted in the graph.",
         nodes=left.border,
@@ -203,7 +206,7 @@ def _take_integers(project: Project) -> Project:
 
 
 def _convertible(left: Left) -> bool:
-    """Tell whether ExecuTorch's passes take the border: they want one conversion at each tensor.
+    """Return whether ExecuTorch's passes support the border: one conversion per tensor.
 
     Source: ExecuTorch 1.5.1, ``exir/passes/quantize_io_pass.py``.
     """
@@ -233,12 +236,15 @@ def _of_config(
         id=identity,
         title=title,
         evidence=f"{names} {stays} on the CPU. {why}",
-        expected=f"Up to {fewer} fewer on the CPU of {left.total}, conversions included: counted "
-        "in the graph." if fewer > 0 else
-        f"{plural(len(nodes), 'operator')} leave the CPU, but as many conversions come.",
+        expected=f"Up to {fewer} fewer on the CPU of {left.total}, including conversions: "
+        "counted in the graph."
+        if fewer > 0
+        else (
+            f"{plural(len(nodes), 'operator')} move off the CPU, but as many conversions are added."
+        ),
         nodes=nodes,
         edit=edit,
-    )  # fmt: skip
+    )
 
 
 def _named(rule: Rule) -> str:
@@ -260,14 +266,14 @@ class Gain:
 
     @property
     def sentence(self) -> str:
-        """Say what changed on the CPU, counted, and on the NPU, estimated."""
+        """Return the change on the CPU, counted, and on the NPU, estimated."""
         before, after = (len(each.cpu_nodes) for each in (self.before, self.after))
         cpu = f"Operators on the CPU {before} \u2192 {after}, counted"
         delegates = f"delegates {self.before.delegates} \u2192 {self.after.delegates}"
         old, new = (_cycles(each) for each in (self.before, self.after))
         change = f" ({100 * (new - old) / old:+.1f} %)" if old else ""
         cycles = f"NPU cycles {old:,} \u2192 {new:,}{change}, estimated ({self._vela()})"
-        return f"{cpu}; {delegates}; {cycles}. These cycles leave out the CPU."
+        return f"{cpu}; {delegates}; {cycles}. Cycles do not include the CPU."
 
     def _vela(self) -> str:
         versions = dict.fromkeys((self.before.vela_version, self.after.vela_version))
@@ -285,9 +291,9 @@ _TRANSPOSE = "Transpose"
 def channels_last(
     project: Project, lowered: LowerResult, program: GraphSnapshot
 ) -> Iterator[Suggestion]:
-    """Yield an example input in channels-last order, where a delegate begins with transposes.
+    """Yield the suggestion of channels-last example inputs if a delegate starts with transposes.
 
-    Without a callable that makes the example input there is no line to change.
+    Without a callable that creates the example input there is no line to change.
     """
     rows = [
         row
@@ -301,18 +307,18 @@ def channels_last(
     total = sum(report.cycles_total for report in lowered.vela)
     yield Suggestion(
         id="channels_last",
-        title="Give the example input in channels-last order",
-        evidence=f"{plural(len(rows), 'transpose')} at the input only turn the layout. The "
-        "program is exported for the layout of the example input; the application must then "
-        "give the channels of a pixel beside each other.",
+        title="Use a channels-last example input",
+        evidence=f"{plural(len(rows), 'transpose')} at the input only change the memory "
+        "layout. The program is exported for the layout of the example input; the "
+        "application must then provide channels-last pixels.",
         expected=f"These transposes take {cycles:,} of {total:,} cycles, estimated (Vela "
-        f"{lowered.vela_version}); the layout of what follows can change too.",
+        f"{lowered.vela_version}); the layout of later operators can change too.",
         written=(Written(place, "", "x = x.to(memory_format=torch.channels_last)"),),
     )
 
 
 def _readers(program: GraphSnapshot) -> frozenset[str]:
-    """Return the modules that read a picture which is an input of the program."""
+    """Return the modules that read an input picture of the program."""
     return frozenset(
         user.module
         for node in program.nodes
@@ -324,29 +330,29 @@ def _readers(program: GraphSnapshot) -> frozenset[str]:
 def _leading(
     rows: Sequence[VelaOperation], readers: frozenset[str], *, alone: bool
 ) -> list[VelaOperation]:
-    """Return the transposes a delegate begins with, if it is one that reads an input."""
+    """Return the transposes at the start of a delegate that reads an input."""
     found = list(takewhile(lambda row: row.operator == _TRANSPOSE, rows))
     reads = any(row.module and row.module in readers for row in found)
     return found if reads or (alone and "" in readers) else []
 
 
 def _place(model: ModelSource) -> str:
-    """Return where the example input is made; "" where no code makes it."""
+    """Return where the example input is created; "" if not in code."""
     if model.inputs or model.input_shapes or ".py:" not in model.spec:
         return ""
     return model.spec.replace(":", ", ", 1) + "()"
 
 
-# Causes that lie in a neighbour, whose suggestion then speaks of these too.
+# Reasons caused by a neighbour; its suggestion then covers these operators too.
 _BORROWED = frozenset({"beside", "empty", "rule"})
 _CONVERSIONS = frozenset({"quantize", "dequantize"})
 
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator on the CPU, the float operation that it was, and what its rules give it.
+    """A CPU operator, its float operation, and its effective config.
 
-    ``origin`` and ``effective`` are None where that is not known.
+    ``origin`` and ``effective`` are None if unknown.
     """
 
     cpu: CpuNode
@@ -356,12 +362,12 @@ class Operator:
 
     @property
     def name(self) -> str:
-        """What to call it: the float program's name where that is known."""
+        """The display name: that of the float program if known."""
         return self.origin.id if self.origin else operator_name(self.cpu.op)
 
 
 class Left:
-    """Operators and conversions on the CPU, in the graph that they stand in."""
+    """CPU operators and conversions, in their graph."""
 
     def __init__(
         self, operators: tuple[Operator, ...], total: int, border: tuple[str, ...],
@@ -373,7 +379,7 @@ class Left:
         self._ends = {end for end in ends if "/" not in end}
 
     def with_followers(self, chosen: Iterable[Operator]) -> tuple[str, ...]:
-        """Return operators together with those that stay only because of them."""
+        """Return operators together with those that are on the CPU only because of them."""
         found = dict.fromkeys(each.cpu.node for each in chosen)
         following = {
             each.cpu.node for each in self.operators
@@ -388,10 +394,11 @@ class Left:
         return tuple(each.cpu.node for each in self.operators if each.cpu.node in found)
 
     def fewer(self, leaving: Iterable[str]) -> int:
-        """Return by how much operators and conversions on the CPU become fewer.
+        """Return the reduction of CPU operators and conversions.
 
-        Conversions that only those that leave needed go too; where one of them touches an
-        operator that stays, or an end of the program, a conversion comes. Counted in the graph.
+        Conversions used only by the removed operators are removed too; where a removed one is next
+        to an operator that stays, or to an end of the program, a conversion is added. Counted in
+        the graph.
         """
         gone, edge = set(leaving), self.edge
         freed = came = 0
@@ -407,7 +414,7 @@ class Left:
         return len(gone) + freed - came
 
     def _near(self, node: str) -> Iterator[str]:
-        """Yield the operators on the CPU that a node meets, conversions between them left out."""
+        """Yield the CPU operators next to a node, skipping conversions."""
         for step in (self.edge.producers, self.edge.consumers):
             waiting = list(step(node))
             while waiting:
@@ -427,7 +434,7 @@ def left_on_cpu(
     project: Project, lowered: LowerResult, program: GraphSnapshot, edge: GraphSnapshot,
     prepared: PrepareResult | None,
 ) -> Left:  # fmt: skip
-    """Return what was left on the CPU; the arguments are those of ``suggest``."""
+    """Return the CPU operators; the arguments are those of ``suggest``."""
     resolution = resolve_graph(project, program)
     made = {note.node: note for note in prepared.annotations} if prepared else {}
     operators = []
@@ -453,14 +460,14 @@ def suggest(
     project: Project, lowered: LowerResult, program: GraphSnapshot, edge: GraphSnapshot,
     prepared: PrepareResult | None = None,
 ) -> tuple[Suggestion, ...]:  # fmt: skip
-    """Return what can be done about operators on the CPU and transposes at the inputs.
+    """Return suggestions for CPU operators and for transposes at the inputs.
 
     Args:
-        project: What was compiled.
+        project: The compiled project.
         lowered: The compiled program.
-        program: The exported float program, whose operations rules speak of.
-        edge: The program at the level at which it was divided between CPU and NPU.
-        prepared: The quantizer's report; with it operators that it made of others are known too.
+        program: The exported float program, whose operations rules name.
+        edge: The program at the level of partitioning.
+        prepared: The quantizer's report; with it, operators that the quantizer created are known.
     """
     left = left_on_cpu(project, lowered, program, edge, prepared)
     return (

@@ -1,4 +1,4 @@
-"""Words that sentences of every room are made of."""
+"""Number and list formatting for messages."""
 
 
 def plural(number: int, noun: str) -> str:
@@ -7,7 +7,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def listed(names: list[str], most: int = 4) -> str:
-    """Return some names in a row, and how many more there are."""
+    """Return some names separated by commas, and the number of further ones."""
     distinct = list(dict.fromkeys(names))
     more = len(distinct) - most
     return ", ".join(distinct[:most]) + (f" and {more} more" if more > 0 else "")

@@ -136,6 +136,17 @@ class Encoder(nn.Module):
         return self.head(self.norm(self.layers(x)).mean(1))
 
 
+class Recurrent(nn.Module):
+    """An LSTM over a sequence, which export unrolls, and a classifier on its last step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells, self.head = nn.LSTM(16, 32, batch_first=True), nn.Linear(32, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.cells(x)[0][:, -1])
+
+
 def warmed(network: nn.Module, *shape: int) -> nn.Module:
     """Return ``network`` in evaluation mode, its batch statistics those of two random batches."""
     network.train()
@@ -150,6 +161,10 @@ def build(name: str) -> tuple[nn.Module, tuple[int, ...]]:
     torch.manual_seed(0)
     if name == "mobilenet_v2":
         return warmed(MobileNetV2(), 1, 3, 96, 96), (1, 3, 96, 96)
+    if name == "mobilenet_v2_224":
+        return warmed(MobileNetV2(), 1, 3, 224, 224), (1, 3, 224, 224)
+    if name == "lstm":
+        return Recurrent().eval(), (1, 24, 16)
     if name == "resnet8":
         return warmed(ResNet8(), 1, 3, 32, 32), (1, 3, 32, 32)
     if name == "encoder":

@@ -100,11 +100,11 @@ def test_that_opening_collapsed_costs_little_more_than_reading_json(
     start = time.perf_counter()
     snapshot = GraphSnapshot.load(path)
     loaded = time.perf_counter()
-    with qtbot.waitSignal(view.laid_out, timeout=30_000):
-        view.render_snapshot(snapshot)
+    with qtbot.waitSignal(view.groups.laid_out, timeout=30_000):
+        view.groups.render_snapshot(snapshot)
     view.repaint()
     painted = time.perf_counter()
-    view.stop()
+    view.groups.stop()
     report(f"{count} nodes: load", (loaded - start) * 1e3)
     report(f"{count} nodes: file to first paint (wall)", (painted - start) * 1e3)
     report(f"{count} nodes: ratio to reading plain JSON", (painted - start) * 1e3 / plain, "x")
@@ -126,16 +126,16 @@ def test_that_one_group_costs_a_fraction_of_the_whole_layout() -> None:
 
 def test_that_a_click_on_one_group_of_many_costs_the_window_little(qtbot: QtBot) -> None:
     view = opened(qtbot, synthetic(18_000), stays=True)
-    qtbot.waitUntil(view._thread.isFinished)
+    qtbot.waitUntil(view.groups.layout_thread.isFinished)
     gc.collect()
     settle()
-    assert view.scene is not None
-    hierarchy = view.scene.hierarchy
+    assert view.surface.scene is not None
+    hierarchy = view.surface.scene.hierarchy
     leaf = [key for key in hierarchy.groups if key.count("/") == 4][75]
-    view.look(Camera(1.0).centred(view.scene.rect(leaf), view.size().toSizeF()))
+    view.surface.look(Camera(1.0).centred(view.surface.scene.rect(leaf), view.size().toSizeF()))
     view.repaint()
     laying: list[float] = []
-    made = view._thread._make
+    made = view.groups.layout_thread._make
 
     def timed_make(order: Order) -> Scene | None:
         start = time.thread_time()
@@ -143,18 +143,18 @@ def test_that_a_click_on_one_group_of_many_costs_the_window_little(qtbot: QtBot)
         laying.append((time.thread_time() - start) * 1e3)
         return scene
 
-    view._thread._make = timed_make  # type: ignore[method-assign]
+    view.groups.layout_thread._make = timed_make  # type: ignore[method-assign]
     works, frames = [], []
     for _ in range(10):
         start = time.thread_time()
-        with qtbot.waitSignal(view.laid_out, timeout=30_000):
-            view._toggle(leaf)
+        with qtbot.waitSignal(view.groups.laid_out, timeout=30_000):
+            view.groups.toggle(leaf)
         placed = time.thread_time()
         view.repaint()
         frames.append((time.thread_time() - placed) * 1e3)
         works.append((time.thread_time() - start) * 1e3)
         qtbot.waitUntil(lambda: is_still(view))
-    view.stop()
+    view.groups.stop()
     what = "18,000 nodes: one group toggled"
     report(f"{what}, window's thread with the first frame, median", statistics.median(works))
     report(f"{what}, window's thread, longest of ten", max(works))
@@ -164,7 +164,7 @@ def test_that_a_click_on_one_group_of_many_costs_the_window_little(qtbot: QtBot)
 
 def is_still(view: GraphView) -> bool:
     """Tell whether nothing is on its way in a view."""
-    picture = view.picture()
+    picture = view.surface.picture()
     return picture is not None and picture.progress >= 1.0
 
 
@@ -174,12 +174,12 @@ def opened(qtbot: QtBot, snapshot: GraphSnapshot, *, stays: bool = False) -> Gra
     qtbot.addWidget(view)
     view.resize(1600, 1000)
     view.show()
-    with qtbot.waitSignal(view.laid_out, timeout=30_000):
-        view.render_snapshot(snapshot)
-    with qtbot.waitSignal(view.laid_out, timeout=30_000):
-        view.expand_all()
+    with qtbot.waitSignal(view.groups.laid_out, timeout=30_000):
+        view.groups.render_snapshot(snapshot)
+    with qtbot.waitSignal(view.groups.laid_out, timeout=30_000):
+        view.groups.expand_all()
     if not stays:
-        view.stop()
+        view.groups.stop()
     qtbot.waitUntil(lambda: is_still(view))
     return view
 
@@ -187,27 +187,27 @@ def opened(qtbot: QtBot, snapshot: GraphSnapshot, *, stays: bool = False) -> Gra
 @pytest.mark.parametrize("scale", [0.0, 0.1, 0.26, 0.5, 1.0])
 def test_that_frames_cost_little_more_than_plain_rectangles(qtbot: QtBot, scale: float) -> None:
     view = opened(qtbot, wide(20_000))
-    assert view.scene is not None
+    assert view.surface.scene is not None
     size = view.size().toSizeF()
-    where = Camera(scale or 1.0).centred(view.scene.rect("n50_100"), size)
-    view.look(where if scale else fit(view.scene.bounds, size))
+    where = Camera(scale or 1.0).centred(view.surface.scene.rect("n50_100"), size)
+    view.surface.look(where if scale else fit(view.surface.scene.bounds, size))
     first = timed(view.repaint)
-    shown = len(view.scene.items_in(view.camera.shown(size)))
+    shown = len(view.surface.scene.items_in(view.surface.camera.shown(size)))
 
     def whole() -> None:
-        view._refine()
+        view.surface.refine()
         view.repaint()
 
     def pan() -> None:
-        view.look(view.camera.panned(3, 2))
+        view.surface.look(view.surface.camera.panned(3, 2))
         view.repaint()
 
     def zoom() -> None:
-        view.look(view.camera.zoomed(1.02, QPointF(800, 500)))
+        view.surface.look(view.surface.camera.zoomed(1.02, QPointF(800, 500)))
         view.repaint()
 
     plain = timed(lambda: rectangles(shown), 15)
-    name = f"scale {view.camera.scale:.2f}, {shown} boxes"
+    name = f"scale {view.surface.camera.scale:.2f}, {shown} boxes"
     report(f"{name}: first frame", first)
     for what, work in (("all painted anew", whole), ("panning", pan), ("zooming", zoom)):
         whole()
@@ -224,25 +224,25 @@ def test_that_the_window_paints_on_while_everything_opens(qtbot: QtBot) -> None:
     snapshot = synthetic(20_000)
     gc.collect()
     settle()
-    with qtbot.waitSignal(view.laid_out, timeout=30_000):
-        view.render_snapshot(snapshot)
+    with qtbot.waitSignal(view.groups.laid_out, timeout=30_000):
+        view.groups.render_snapshot(snapshot)
     view.repaint()
     done: list[bool] = []
-    view.laid_out.connect(lambda: done.append(True))
+    view.groups.laid_out.connect(lambda: done.append(True))
     frames, own = [], []
     start = last = time.perf_counter()
-    view.expand_all()
+    view.groups.expand_all()
     while not done:
         worked = time.thread_time()
         QCoreApplication.processEvents()
-        view.look(view.camera.panned(1, 0))
+        view.surface.look(view.surface.camera.panned(1, 0))
         view.repaint()
         now = time.perf_counter()
         frames.append((now - last) * 1e3)
         own.append((time.thread_time() - worked) * 1e3)
         last = now
         time.sleep(0.004)
-    view.stop()
+    view.groups.stop()
     report("20,000 nodes: open everything, in the background (wall)", (last - start) * 1e3)
     report("20,000 nodes: frames meanwhile, median", statistics.median(frames))
     report("20,000 nodes: frames meanwhile, 95 of 100", sorted(frames)[int(0.95 * len(frames))])

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from workbench.engine.acceleration.imports import TOOLCHAIN, import_toolchain, run_with_big_stack
+from workbench.engine.toolchain_patches.imports import TOOLCHAIN, import_toolchain
+from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +31,11 @@ pytestmark = [pytest.mark.engine, pytest.mark.benchmark, pytest.mark.filterwarni
 
 BARS = {
     "engine start": 0.35,
-    "lowering, CNN": 0.5,
-    "lowering, transformer": 0.6,
+    "lowering, CNN": 0.12,
+    "lowering, CNN 224": 0.12,
+    "lowering, transformer": 0.16,
+    "lowering, LSTM": 0.12,
+    "lowering, ResNet-8": 0.2,
     "another target, CNN": 0.06,
     "calibration pass, CNN": 0.7,
     "calibration pass, transformer": 0.7,
@@ -44,7 +48,13 @@ NETWORKS = {
     "CNN": ("mobilenet_v2", "ethos-u55-128"),
     "transformer": ("encoder", "ethos-u85-256"),
 }
-QUICK_START = "from workbench.engine.acceleration.imports import import_toolchain as f; f()"
+LOWERED = {
+    **NETWORKS,
+    "CNN 224": ("mobilenet_v2_224", "ethos-u55-128"),
+    "LSTM": ("lstm", "ethos-u85-256"),
+    "ResNet-8": ("resnet8", "ethos-u55-128"),
+}
+QUICK_START = "from workbench.engine.toolchain_patches.imports import import_toolchain as f; f()"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -97,7 +107,7 @@ def exported(kind: str, a16: bool = False) -> tuple[Any, Any, Any, Any]:
 
     from tests.benchmarks import networks
 
-    name, target = NETWORKS[kind]
+    name, target = LOWERED[kind]
     network, shape = networks.build(name)
     sample = torch.randn(shape)
     quantizer = arm.EthosUQuantizer(EthosUCompileSpec(target))
@@ -143,14 +153,15 @@ def test_start_of_an_engine(table: dict[str, tuple[float, float]]) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("kind", LOWERED)
 def test_lowering(kind: str, table: dict[str, tuple[float, float]]) -> None:
     from executorch.backends.arm.ethosu import EthosUCompileSpec
 
-    from workbench.engine.acceleration.retarget import capture_tosa, retarget
-    from workbench.engine.acceleration.table import applied
+    from workbench.engine.toolchain_patches.gate import applied
+    from workbench.engine.toolchain_patches.interception import capture_tosa
+    from workbench.engine.toolchain_patches.retarget import retarget
 
-    program, target = program_of(kind), NETWORKS[kind][1]
+    program, target = program_of(kind), LOWERED[kind][1]
     stock_s, (_, stock) = cpu_s(partial(as_a_script, partial(lowered, program, target)))
     with applied():
         with capture_tosa() as tosa:
@@ -167,9 +178,9 @@ def test_lowering(kind: str, table: dict[str, tuple[float, float]]) -> None:
 def test_calibration_pass(kind: str, table: dict[str, tuple[float, float]]) -> None:
     import torch
 
-    from workbench.engine.acceleration.calibration import quick_calibration
     from workbench.engine.quantization import ranges
     from workbench.engine.quantization.sample_extrema import Witnesses
+    from workbench.engine.toolchain_patches.calibration import quick_calibration
 
     _, prepared, _, sample = exported(kind)
     with torch.inference_mode():
@@ -186,7 +197,7 @@ def test_calibration_pass(kind: str, table: dict[str, tuple[float, float]]) -> N
 def test_convert_after_an_edit(table: dict[str, tuple[float, float]]) -> None:
     import torch
 
-    from workbench.engine.acceleration.convert import RangeMemory, remembered_ranges
+    from workbench.engine.toolchain_patches.calibration import RangeMemory, remembered_ranges
 
     modules = [exported("CNN") for _ in range(3)]
     for _, prepared, _, sample in modules:
@@ -206,7 +217,7 @@ def test_quantized_evaluation_against_float(
 ) -> None:
     import torch
 
-    from workbench.engine.acceleration.evaluation import fast_quantized_module
+    from workbench.engine.toolchain_patches.evaluation import fast_quantized_module
 
     network, prepared, convert, sample = exported(kind, a16)
     with torch.no_grad():

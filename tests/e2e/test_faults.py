@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.conftest import wait_gone
 from workbench.pipeline.plan import plan
-from workbench.protocol import JobFinished, LogLine, StageFinished, StageStarted
+from workbench.protocol import JobFinished, LogLine, Ready, StageFinished, StageStarted
 
 pytestmark = pytest.mark.e2e
 
@@ -56,7 +56,7 @@ def test_that_every_stage_can_be_cancelled_within_two_seconds(lane, stages):
 
         def cancel(engine, asked=asked):
             asked.append(time.monotonic())
-            engine.cancel()
+            engine.cancel("e2e")
 
         end = lane.run("package", at(stage, cancel))
         outcomes = [e.outcome for e in lane.kinds(JobFinished)]
@@ -131,3 +131,12 @@ def test_that_ctrl_c_exits_130_and_leaves_no_process(lane, tmp_path):
     assert process.returncode == 130
     assert "Cancelled" in rest
     assert "Traceback" not in rest
+
+
+def test_that_a_job_and_its_cancel_that_are_sent_together_end_cancelled(lane):
+    def cancel_at_once(engine, event):
+        if isinstance(event, Ready):
+            engine.cancel("e2e")
+
+    lane.run("package", cancel_at_once)
+    assert [e.outcome for e in lane.kinds(JobFinished)] == ["cancelled"]

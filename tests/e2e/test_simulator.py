@@ -55,7 +55,7 @@ def test_that_a_window_closed_during_a_simulation_asks_and_leaves_no_process(
     qtbot.waitUntil(lambda: panel.log.model().rowCount() > 0, timeout=10_000)
     window.window.reveal("graph")
     assert window.window.close() is False
-    notice = notices.take("Work is still running.")
-    window.notices.choose(notice.id, "Stop it and close")
+    notice = notices.take("Jobs are still running.")
+    window.notices.choose(notice.id, "Stop jobs and close")
     assert wait_gone(int(child.read_text()), 10)
     assert not [line for line in command_lines() if str(tmp_path) in line]

@@ -21,7 +21,7 @@ from workbench.protocol import (
     StageFailed,
     StageFinished,
     decode_event,
-    encode,
+    encode_command,
 )
 from workbench.results import RESULTS, load_result
 
@@ -68,7 +68,7 @@ class Engine:
         return self.follow()
 
     def send(self, command) -> None:
-        os.write(self._write, encode(command))
+        os.write(self._write, encode_command(command))
 
     def follow(self) -> str:
         for line in self._lines:

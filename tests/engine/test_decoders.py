@@ -122,28 +122,28 @@ def test_that_a_step_left_out_ends_its_sequence(engine, reading):
 
 
 @pytest.mark.parametrize(
-    ("options", "content", "message"),
+    ("options", "content", "code"),
     [
-        ({"length": 9}, TEXT.encode(), "no token as sample 8"),
-        ({}, "naïve café".encode("latin-1"), "not UTF-8"),
-        ({}, b"", "fewer than two tokens"),
-        ({}, "caf\u00e9 au lait".encode(), "none of the 128"),
-        ({"tokenizer": "decoders.py:broken"}, TEXT.encode(), "no tokens today"),
-        ({"tokenizer": "text.json"}, TEXT.encode(), "not a tokenizer"),
+        ({"length": 9}, TEXT.encode(), "decoder-context-exceeded"),
+        ({}, "naïve café".encode("latin-1"), "text-not-utf8"),
+        ({}, b"", "text-too-short"),
+        ({}, "caf\u00e9 au lait".encode(), "token-out-of-vocabulary"),
+        ({"tokenizer": "decoders.py:broken"}, TEXT.encode(), "user-code-failed"),
+        ({"tokenizer": "text.json"}, TEXT.encode(), "tokenizer-unreadable"),
     ],
 )
-def test_that_a_text_that_cannot_be_read_says_why(engine, reading, options, content, message):
+def test_that_a_text_that_cannot_be_read_says_why(engine, reading, options, content, code):
     (engine.folder / "text.json").write_text("{}")
     (engine.folder / "text.txt").write_bytes(content)
     assert engine.run(reading("kept", **options), "calibrate") == "failed"
-    assert message in engine.failure.message
+    assert engine.failure.code == code
     assert engine.failure.hint
 
 
 def test_that_a_model_that_takes_no_tokens_reads_no_text(engine, reading):
     project = edits.set_model(reading("kept"), ModelSource(spec="networks.py:small"))
     assert engine.run(project, "calibrate") == "failed"
-    assert "one token at a time" in engine.failure.message
+    assert engine.failure.code == "text-model-not-decoder"
 
 
 @pytest.mark.slow

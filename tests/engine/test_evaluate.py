@@ -55,7 +55,7 @@ def test_that_a_users_metric_is_applied_to_both_sides(engine):
 def test_that_a_metric_that_is_no_number_is_refused(engine):
     made = project("small", evaluation=Evaluation(metric="networks.py:text_metric"), **CALIBRATED)
     assert engine.run(made, "evaluate") == "failed"
-    assert "not a number" in engine.failure.message
+    assert engine.failure.code == "metric-not-number"
 
 
 def test_that_without_data_every_result_says_so(engine):

@@ -5,9 +5,9 @@ import torch
 
 from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
+from tests.problems import refused
 from workbench.engine.fx import programs
 from workbench.engine.quantization.weight_transforms import equalize, smooth
-from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.script import script
 
@@ -100,11 +100,11 @@ def test_that_improvers_are_undone_by_taking_them_out(engine):
 
 def test_that_a_project_with_improvers_has_no_script(tmp_path):
     made = improved(project("uneven"), "equalize")
-    with pytest.raises(WorkbenchError, match="improvers has no script"):
+    with refused("script-improvers"):
         script(made, tmp_path, tmp_path / "x.py")
 
 
 def test_that_a_model_with_branches_refuses_improvers(engine):
     made = improved(project("branching", target="ethos-u85-256"), "bias")
     assert engine.run(made, "prepare") == "failed"
-    assert "branches or loops" in engine.failure.message
+    assert engine.failure.code == "improvers-branches-not-supported"

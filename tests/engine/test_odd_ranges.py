@@ -99,5 +99,6 @@ def test_that_infinite_values_are_left_out_and_their_sample_is_named(engine, odd
 
 def test_that_nan_stops_calibration_with_tensor_and_sample(engine, odd):
     assert engine.run(odd("root", "negative"), "calibrate") == "failed"
-    assert engine.failure.message == "Sample 1 makes the tensor pow_1 NaN."
+    assert engine.failure.code == "tensor-not-finite"
+    assert engine.failure.where.id == "pow_1"
     assert engine.failure.where.id == "pow_1"

@@ -117,12 +117,12 @@ class Odd:
     ("kind", "match", "config", "words"),
     [
         ("global", "", "wrong.py:raising", ["wrong.py", "line 7", "no config today"]),
-        ("global", "", "wrong.py:nothing", ["gives no QuantizationConfig"]),
+        ("global", "", "wrong.py:nothing", ["does not return a QuantizationConfig"]),
         ("global", "", "wrong.py:absent", ["has no absent"]),
-        ("finder", "wrong.py:Listing", "a8w8", ["gives a list, not an iterator"]),
+        ("finder", "wrong.py:Listing", "a8w8", ["returns a list, not an iterator"]),
         ("finder", "wrong.py:Lost", "a8w8", ["wrong.py", "line 18", "nonsense"]),
         ("quantizer", "", "wrong.py:Broken", ["wrong.py", "line 26", "ZeroDivisionError"]),
-        ("quantizer", "", "wrong.py:Odd", ["gives no Quantizer"]),
+        ("quantizer", "", "wrong.py:Odd", ["does not return a Quantizer"]),
     ],
 )
 def test_that_what_is_wrong_in_a_plugin_is_one_sentence(engine, kind, match, config, words):
@@ -134,7 +134,10 @@ def test_that_what_is_wrong_in_a_plugin_is_one_sentence(engine, kind, match, con
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("Tired", ["wrong.py", "line 22", "too many samples"]), ("Odd", ["gives no Uniform"])],
+    [
+        ("Tired", ["wrong.py", "line 22", "too many samples"]),
+        ("Odd", ["does not return a Uniform"]),
+    ],
 )
 def test_that_a_wrong_observer_is_one_sentence(engine, name, words):
     (engine.folder / "wrong.py").write_text(WRONG)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.engine.in_process import Engine
+from tests.problems import refused
 from workbench.cli import main
 from workbench.engine.model_loading import load_model
-from workbench.errors import WorkbenchError
 from workbench.project import store
 from workbench.project.recipes import begin, recipes
 
@@ -46,7 +46,7 @@ def test_that_a_recipe_runs_as_it_is(engine, tmp_path, name):
 def test_that_a_recipe_overwrites_nothing(tmp_path):
     recipe = recipes()["keyword_spotting"]
     (tmp_path / "mine_model.py").write_text("mine")
-    with pytest.raises(WorkbenchError, match="exists already"):
+    with refused("file-exists"):
         begin(recipe, tmp_path / "mine.qwb")
     assert (tmp_path / "mine_model.py").read_text() == "mine"
     assert not (tmp_path / "mine.qwb").exists()

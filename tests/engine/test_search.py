@@ -3,8 +3,8 @@
 import pytest
 
 from tests.engine.in_process import CALIBRATED, Engine, project
+from tests.problems import refused
 from workbench.engine.worker_processes import Workers
-from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder
@@ -65,9 +65,9 @@ def test_that_a_search_says_what_a_cluster_lacks(tmp_path):
     cache = Cache(tmp_path / "cache")
     with distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster:
         address = cluster.scheduler_address
-        with pytest.raises(WorkbenchError, match="has no workers"):
+        with refused("cluster-without-workers"):
             Workers(1, tmp_path, cache, accelerate=True, scheduler=address)
         cluster.scale(1)
         cluster.wait_for_workers(1)
-        with pytest.raises(WorkbenchError, match=r"does not see .*elsewhere"):
+        with refused("cluster-folder-not-shared"):
             Workers(1, tmp_path / "elsewhere", cache, accelerate=True, scheduler=address)

@@ -131,4 +131,4 @@ def test_that_a_model_with_branches_is_refused_in_a_sentence(engine):
     engine.events = []
     engine.send(command)
     assert engine.follow() == "failed"
-    assert "branches or loops" in engine.failure.message
+    assert engine.failure.code == "sensitivity-branches-not-supported"

@@ -43,7 +43,7 @@ def test_that_a_simulated_program_is_compared_with_what_was_promised(engine, mac
     assert engine.run(made, "run", "evaluate", "verify") == "failed"
     reason, cause, *_ = next(e.infos for e in engine.events if isinstance(e, StageFailed))
     assert "before the program had finished" in reason.message or "0 of 2" in reason.message
-    assert "not linked" in cause.message
+    assert cause.code == "simulation-diagnosis"
     assert "--select_ops_list" in cause.hint
 
     monkeypatch.setenv("FVP_DOUBLE_FAIL", "")

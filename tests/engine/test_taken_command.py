@@ -96,7 +96,7 @@ def test_that_a_project_without_an_equal_command_says_every_reason(tmp_path):
         give_command(made, tmp_path, tmp_path / "x.py")
     said = [info.message for info in caught.value.infos]
     assert len(said) == 4
-    assert any("one config for everything" in message for message in said)
+    assert any("one config for all modules" in message for message in said)
     assert any("option optimise" in message for message in said)
     assert any("option cop_format" in message for message in said)
     given = give_command(project("small"), tmp_path, tmp_path / "x.py")[0]

@@ -11,6 +11,7 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.pipeline.stages import stages_until
 from workbench.protocol import (
+    Cancel,
     EngineExit,
     JobFinished,
     LogLine,
@@ -36,11 +37,12 @@ class Play:
 
     def __call__(self, command):
         cache, job = Cache(Path(command.cache_root)), command.job
+        planned = command.plan or plan(command.project, Path(command.folder), cache)
         for stage in stages_until(command.until):
             if stage in command.skip:
                 yield StageSkipped(job=job, stage=stage, reason="left out as asked")
                 continue
-            key = plan(command.project, Path(command.folder), cache).key(stage)
+            key = planned.key(stage)
             if cache.has(key):
                 yield StageFinished(job=job, stage=stage, key=key, cached=True, elapsed_s=0.0)
                 continue
@@ -87,10 +89,10 @@ class FakeEngine:
             for event in studies.play(command, self.hold_study_at):
                 self._events.put(event)
 
-    def cancel(self):
-        running = [c.job for c in self.commands if isinstance(c, RunUntil | RunStudy)]
-        if running:
-            self._events.put(JobFinished(job=running[-1], outcome="cancelled", elapsed_s=0.1))
+    def cancel(self, job):
+        self.commands.append(Cancel(job=job))
+        if job in {c.job for c in self.commands if isinstance(c, RunUntil | RunStudy)}:
+            self._events.put(JobFinished(job=job, outcome="cancelled", elapsed_s=0.1))
 
     def stop(self):
         self.stopped = True

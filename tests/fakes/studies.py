@@ -166,7 +166,8 @@ _AT_ONCE = {
 def play(command, held_at=0):
     """Yield what an engine says of a study, which stays after ``held_at`` samples."""
     cache = Cache(Path(command.cache_root))
-    key = study_key(command.study, command.project, Path(command.folder), cache, command.options)
+    folder = Path(command.folder)
+    key = study_key(command.study, command.project, folder, cache, command.options, command.plan)
     if command.study in {"runner", "training"}:
         held = {"runner": _play_runner, "training": _play_training}[command.study]
         yield from held(command, key, held_at)

@@ -18,6 +18,9 @@ WRITTEN = [README, *(p for p in PAGES if p.parent != guide.REFERENCE)]
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
+# Pages of the reference that no code writes.
+WRITTEN_BY_HAND = {"npu-simulator.md"}
+
 
 def prose(page: Path) -> str:
     return FENCE.sub("", page.read_text("utf-8"))
@@ -53,7 +56,9 @@ def commands(page: Path) -> list[str]:
 
 def test_that_the_reference_pages_are_what_the_code_says():
     made = {**guide.pages(), **shortcut_pages()}
-    assert {p.name: p.read_text("utf-8") for p in guide.REFERENCE.iterdir()} == made
+    found = {p.name: p.read_text("utf-8") for p in guide.REFERENCE.iterdir()}
+    assert {name: text for name, text in found.items() if name not in WRITTEN_BY_HAND} == made
+    assert set(found) >= WRITTEN_BY_HAND
 
 
 def test_that_the_reference_pages_do_not_depend_on_the_terminal(monkeypatch):

@@ -90,6 +90,6 @@ def test_that_the_board_stands_with_what_lies_in_each_memory(tmp_path):
         write_result("lower", folder)
         (folder / "program.pte").write_bytes(PROGRAM.read_bytes())
     text = text_of(page(project, path, cache))
-    assert "Fits Himax WiseEye2 (Grove Vision AI Module V2), if the sizes" in text
+    assert "Fits Himax WiseEye2 (Grove Vision AI Module V2), if the unconfirmed sizes" in text
     assert "scratch pool (computed from the program)" in text
     assert "2,048.0 KiB, not confirmed" in text

@@ -50,11 +50,11 @@ def test_that_an_operator_no_rule_can_help_is_left_alone():
     ("rule", "identity", "title"),
     [
         (Rule(id="r2", kind="module_name", match="head", config="float"), "float:r2",
-         "Give head a8w8"),
+         "Assign a8w8 to head"),
         (Rule(id="r2", kind="module_type", match="torch.nn.modules.linear.Linear",
-              config="float"), "float:r2", "Give Linear a8w8"),
+              config="float"), "float:r2", "Assign a8w8 to Linear"),
         (Rule(id="r2", kind="node_name", match="linear", config="cpu"), "off:r2",
-         "Let linear onto the NPU"),
+         "Run linear on the NPU"),
     ],
 )  # fmt: skip
 def test_that_the_rule_that_decided_it_is_the_one_that_changes(rule, identity, title):
@@ -85,7 +85,7 @@ def test_that_a_float_border_is_suggested_once_and_only_where_the_passes_take_it
 def test_that_16_bit_where_the_device_has_8_names_the_module():
     project = make_project(Rule(id="r1", kind="global", config="a16w8"))
     made = found(project, cpu("lin", "int16", "head"))["int16:head"]
-    assert made.title == "Give head a8w8"
+    assert made.title == "Assign a8w8 to head"
     assert made.edit(project) == edits.assign(project, "module_name", "head", "a8w8")
 
 

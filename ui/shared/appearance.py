@@ -1,4 +1,4 @@
-"""The look of the window: palette, stylesheet and font made from one theme, switched live."""
+"""The appearance of the window: palette, stylesheet and font of a theme."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FAMILIES = ("Inter", "Segoe UI", "SF Pro Text", "Cantarell", "Ubuntu", "Noto Sa
 
 
 class Appearance(QObject):
-    """Holds the present theme and dresses the application in it.
+    """Holds the present theme and applies it to the application.
 
     Signals:
         changed: the new ``Theme``.
@@ -34,7 +34,7 @@ class Appearance(QObject):
         self._dress()
 
     def switch(self, name: str) -> None:
-        """Change to another theme, at once and everywhere."""
+        """Switch to another theme in the whole application."""
         theme = theme_named(name)
         if theme == self.theme:
             return
@@ -48,12 +48,12 @@ class Appearance(QObject):
 
 
 def theme_named(name: str) -> Theme:
-    """Return the theme of that name; the dark one when there is none."""
+    """Return the theme with this name; the dark theme if there is none."""
     return next((theme for theme in THEMES if theme.name == name), DARK)
 
 
 def interface_font() -> QFont:
-    """Return the font of the interface: the first of a few good ones that is installed."""
+    """Return the interface font: the first installed font of a fixed list."""
     installed = set(QFontDatabase.families())
     font = QFont(next((family for family in _FAMILIES if family in installed), "Sans Serif"))
     font.setPixelSize(FONT_PX)
@@ -61,7 +61,7 @@ def interface_font() -> QFont:
 
 
 def stylesheet_of(theme: Theme) -> str:
-    """Return the stylesheet with the theme's colours in it."""
+    """Return the stylesheet with the theme's colours."""
     values = {f.name: getattr(theme, f.name) for f in fields(theme) if f.type == "str"}
     values["icons"] = ICONS.as_posix()
     values["selected"] = _mixed(theme.accent, theme.surface, 0.30)
@@ -72,7 +72,7 @@ def stylesheet_of(theme: Theme) -> str:
 
 
 def palette_of(theme: Theme) -> QPalette:
-    """Return the palette for what the stylesheet does not reach."""
+    """Return the palette for everything the stylesheet does not cover."""
     palette = QPalette()
     role = QPalette.ColorRole
     for which, colour in (

@@ -1,4 +1,4 @@
-"""Bars: one per tensor side by side, one per difference, or one per module below each other."""
+"""Bar plots: per tensor, per difference in LSB, and per module."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _UNITS = ((1e6, 1e-6, " [millions]"), (1e4, 1e-3, " [thousands]"), (0.0, 1.0, ""
 
 
 class BarPlot(Chart):
-    """Upright bars in a row; what is not known has none.
+    """Vertical bars. Unknown values have no bar.
 
     Signals:
-        bars_chosen: places of bars, ascending.
+        bars_chosen: indices of the selected bars, ascending.
     """
 
     bars_chosen = Signal(object)
@@ -54,14 +54,14 @@ class BarPlot(Chart):
         self.box.picked.connect(self._on_picked)
 
     def render_bars(self, names: Sequence[str], heights: NDArray[np.float64]) -> None:
-        """Show other bars; a height that is not known is NaN."""
+        """Show bars; NaN is an unknown height."""
         self.names, self.heights = tuple(names), heights
         self._draw(self._bars, range(len(self.names)))
         self.set_run(-0.7, max(len(self.names), 1) - 0.3)
         self._fit()
 
     def choose(self, places: Iterable[int]) -> None:
-        """Mark what is chosen."""
+        """Mark the selected bars."""
         self._picked = frozenset(places)
         self._draw(self._marked, sorted(self._picked))
 
@@ -86,7 +86,7 @@ class BarPlot(Chart):
         self.set_rise(min(low, 0.0), max(high, 0.0))
         count = max(last - first + 1, 1)
         room = self.box.width()
-        # Names where they fit, else numbers: a cut name would be worse than none.
+        # Names if they fit, else indices.
         if count * _NAME_PX <= room:
             ticks = [(float(i), self.names[i]) for i in range(first, last + 1)]
             self.plot.getAxis("bottom").setTicks([ticks, []])
@@ -113,11 +113,11 @@ class BarPlot(Chart):
 
 
 class DifferencePlot(Chart):
-    """How many output elements differ by how many steps."""
+    """Histogram of the differences of output elements [LSB]."""
 
     def __init__(self, other: str, parent: QWidget | None = None) -> None:
         super().__init__(
-            f"Differences to the {other}", "difference [LSB]", "output elements", parent
+            f"Differences from the {other}", "difference [LSB]", "output elements", parent
         )
         self.counts: dict[int, int] = {}
         self._is_log = False
@@ -126,12 +126,12 @@ class DifferencePlot(Chart):
         self.tell = self._tell
 
     def render_counts(self, counts: dict[int, int]) -> None:
-        """Show other differences."""
+        """Show a histogram of differences."""
         self.counts = dict(counts)
         self._draw()
 
     def set_log(self, on: bool) -> None:
-        """Count logarithmically, so that rare differences show."""
+        """Switch the count axis to a logarithmic scale."""
         self._is_log = on
         self.set_label("left", "output elements, log10(1 + n)" if on else "output elements")
         self._draw()
@@ -167,10 +167,10 @@ class DifferencePlot(Chart):
 
 
 class ModuleBars(Chart):
-    """Lying bars with a name each, in order from the top; the wheel moves when there are many.
+    """Horizontal bars with names, from top to bottom. The wheel scrolls.
 
     Signals:
-        bar_chosen: place of a bar.
+        bar_chosen: index of a bar.
     """
 
     bar_chosen = Signal(int)
@@ -195,11 +195,11 @@ class ModuleBars(Chart):
         self.box.sigResized.connect(self._fit)
 
     def set_unit(self, unit: str) -> None:
-        """Say what the lengths are."""
+        """Set the label of the value axis."""
         self._unit = unit
 
     def render_bars(self, names: Sequence[str], lengths: NDArray[np.float64]) -> None:
-        """Show other bars; those below zero lie to the left."""
+        """Show bars. Negative values extend to the left."""
         self.names, self.lengths = tuple(names), lengths
         self.set_empty(empty=not names)
         self._draw(self._bars, range(len(self.names)))
@@ -207,7 +207,7 @@ class ModuleBars(Chart):
         metrics = QFontMetricsF(axis.style["tickFont"] or self.font())
         widest = max((metrics.horizontalAdvance(n) for n in self.names), default=0.0)
         axis.setWidth(min(widest, _WIDEST_NAME_PX) + 14)
-        # pyqtgraph draws no name that is wider than its axis.
+        # pyqtgraph does not draw names that are wider than the axis.
         middle = Qt.TextElideMode.ElideMiddle
         shown = (metrics.elidedText(name, middle, _WIDEST_NAME_PX) for name in self.names)
         axis.setTicks([list(enumerate(shown)), []])
@@ -219,7 +219,7 @@ class ModuleBars(Chart):
         self._fit()
 
     def choose(self, places: Iterable[int]) -> None:
-        """Mark what is chosen."""
+        """Mark the selected bars."""
         self._draw(self._marked, sorted(places))
 
     def restyle(self, theme: Theme) -> None:
@@ -233,7 +233,7 @@ class ModuleBars(Chart):
             item.setOpts(y=rows, x0=np.zeros(rows.size), x1=self.lengths[rows], height=0.72)
 
     def _fit(self) -> None:
-        """Show as many rows as can be read."""
+        """Show as many rows as are legible at this height."""
         count = max(len(self.names), 1)
         rows = max(3.0, self.box.height() / _ROW_PX)
         end = max(count - 0.4, rows - 0.6)

@@ -1,4 +1,4 @@
-"""Trying a change before it is made: the real figures of a candidate beside the present ones."""
+"""Preview of a change: measured figures of a candidate beside those of the open project."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from workbench.project.model import Project
 from workbench.targets import target_of
 
 _STAGES = ["evaluate", "lower"]
-# What a run and a project share when the one is of the other.
+# Fields that are equal in a run and the project it was made from.
 _ALIKE = (*DECIDED, "target")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A project that is not the open one yet, and the name of the step that would make it so."""
+    """A candidate project, and the name of the undo step that applies it."""
 
     label: str
     before: Project
     after: Project
 
 
-class Trial(QObject):
-    """Runs a candidate through the engines and finds both runs in the history.
+class CandidatePreview(QObject):
+    """Runs a candidate in the engines and reads both runs from the history.
 
     Signals:
-        changed: the figures or the state are other than before.
+        changed: the figures or the state changed.
     """
 
     changed = Signal()
@@ -50,7 +50,7 @@ class Trial(QObject):
         document.project_changed.connect(lambda _project: self.changed.emit())
 
     def begin(self, label: str, after: Project) -> None:
-        """Measure a candidate; nothing of the open project changes."""
+        """Run a candidate. The open project does not change."""
         before = self._document.project
         if before is None:
             return
@@ -64,7 +64,7 @@ class Trial(QObject):
 
     @property
     def is_running(self) -> bool:
-        """Whether figures are still to come, also from work that had to be allowed first."""
+        """Whether the candidate's job is running or waits for trust."""
         if self.candidate is None:
             return False
         wanted = (self.candidate.before, self.candidate.after)
@@ -72,39 +72,39 @@ class Trial(QObject):
 
     @property
     def fits(self) -> bool:
-        """Whether the candidate can still be made of the open project."""
+        """Whether the open project is still the one the candidate was made from."""
         return self.candidate is not None and self.candidate.before == self._document.project
 
     def runs(self) -> tuple[Run | None, Run | None]:
-        """Return the runs of the present configuration and of the candidate."""
+        """Return the runs of the open project and of the candidate; None if not measured."""
         if self.candidate is None:
             return None, None
         return self._run_of(self.candidate.before), self._run_of(self.candidate.after)
 
     def apply(self) -> None:
-        """Make the candidate the open project, as one step."""
+        """Apply the candidate to the open project as one undo step."""
         if self.fits and self.candidate is not None:
             after = self.candidate.after
             self._document.apply(self.candidate.label, lambda _project: after)
 
     def sentence(self) -> str:
-        """Say what the candidate gains and costs."""
+        """Return the figures of both runs, one per line."""
         if self.candidate is None:
             return ""
         before, after = self.runs()
         if before is None or after is None:
-            return "Measuring\u2026" if self.is_running else "It could not be measured."
+            return "Measuring\u2026" if self.is_running else "The measurement failed."
         lines = _figure("SQNR", before.quality.sqnr_db, after.quality.sqnr_db)
         if after.accuracy_name != "SQNR":
             texts = accuracy_text(before), accuracy_text(after)
             lines.insert(0, f"{after.accuracy_name}: {texts[0]} \u2192 {texts[1]}")
         if before.cost is None or after.cost is None:
-            lines.append("Compiling\u2026" if self.is_running else "Its cost is not known.")
+            lines.append("Compiling\u2026" if self.is_running else "Cost unknown.")
         else:
             a, b = before.cost, after.cost
             lines.append(f"cycles: {count(a.cycles)} \u2192 {_share(a.cycles, b.cycles)}")
             lines.append(f"SRAM: {size(a.sram_bytes)} \u2192 {size(b.sram_bytes)}")
-            lines.append(f"operators on the CPU: {a.cpu_nodes} \u2192 {b.cpu_nodes}")
+            lines.append(f"CPU operators: {a.cpu_nodes} \u2192 {b.cpu_nodes}")
             lines.append(f"Cost is estimated (Vela {b.vela_version}).")
         return "\n".join(lines)
 

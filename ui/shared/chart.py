@@ -1,4 +1,4 @@
-"""The plain chart under every plot: theme, axes, hovering, picking and brushing."""
+"""Base class of all plots: theme, axes, hover text, picking and brushing."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _AIR = 0.05
 
 
 class BrushBox(pg.ViewBox):  # type: ignore[misc]
-    """Left drag brushes along x, Shift or the middle button moves, the wheel zooms along x.
+    """Left drag brushes along x, Shift or the middle button pans, the wheel zooms along x.
 
     Signals:
-        brushed: both ends along x, and whether the drag is over.
-        picked: the place of a click, and whether it adds to what is chosen.
+        brushed: both ends along x, and whether the drag has ended.
+        picked: the position of a click, and whether it extends the selection.
     """
 
     brushed = Signal(float, float, bool)
@@ -61,9 +61,9 @@ class BrushBox(pg.ViewBox):  # type: ignore[misc]
 
 
 class Chart(QWidget):
-    """One pair of axes.
+    """A plot with one pair of axes.
 
-    ``tell`` gives the text about the place under the cursor, "" for nothing.
+    ``tell`` returns the hover text for a position; "" for none.
     """
 
     def __init__(
@@ -81,17 +81,17 @@ class Chart(QWidget):
         self.plot.disableAutoRange()
         self.labels = {"bottom": bottom, "left": left}
         self.tell: Callable[[QPointF], str] = lambda _place: ""
-        self._told = ""
+        self._hover_text = ""
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.view)
         self.setMinimumSize(_LEAST_PX, _LEAST_PX)
-        # Half of the uppermost tick's label stands above the axis.
+        # Half of the topmost tick label is above the axis.
         self.plot.layout.setContentsMargins(1, _TICK_PX // 2 + 1, 1, 1)
         self.view.scene().sigMouseMoved.connect(self._on_mouse_moved)
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.view.setBackground(theme.surface)
         font = QFont(self.font())
         font.setPixelSize(_TICK_PX)
@@ -105,46 +105,46 @@ class Chart(QWidget):
         self.restyle(theme)
 
     def restyle(self, theme: Theme) -> None:
-        """Give the items the colours of a theme."""
+        """Apply the theme's colours to the plot items."""
 
     def set_stale(self, stale: bool) -> None:
-        """Fade what belongs to a former configuration."""
+        """Fade the plot if its result is outdated."""
         self.box.setOpacity(_STALE if stale else 1.0)
 
     def set_empty(self, *, empty: bool) -> None:
-        """Show no axes while there is nothing to read on them."""
+        """Hide the axes while the plot is empty."""
         self.plot.setVisible(not empty)
 
     def set_label(self, side: str, text: str) -> None:
-        """Name an axis anew."""
+        """Set the label of an axis."""
         if self.labels[side] != text:
             self.labels[side] = text
             axis = self.plot.getAxis(side)
             axis.setLabel(text, siPrefixEnableRanges=(), **axis.labelStyle)
 
     def reach(self) -> tuple[float, float, float, float]:
-        """Return the shown limits: left, right, bottom, top."""
+        """Return the visible range: left, right, bottom, top."""
         (left, right), (bottom, top) = self.box.viewRange()
         return left, right, bottom, top
 
     def set_rise(self, low: float, high: float) -> None:
-        """Show values from ``low`` to ``high`` with a little air."""
+        """Show y values from ``low`` to ``high`` with a margin."""
         if not high > low:
             low, high = low - 0.5, high + 0.5
-        # Room for half a line of text at the least: a tick's label may stand at either end.
+        # At least half a line of text: a tick label may be at either end.
         air = (high - low) * max(_AIR, _TICK_PX / max(self.box.height(), 4.0 * _TICK_PX))
         self.box.setYRange(low - air, high + air, padding=0)
 
     def set_run(self, low: float, high: float) -> None:
-        """Show places from ``low`` to ``high`` along x, and let nobody leave them."""
+        """Show x values from ``low`` to ``high`` and limit panning to them."""
         self.box.setLimits(xMin=low, xMax=high, minXRange=min(3.0, high - low))
         self.box.setXRange(low, high, padding=0)
 
     def _on_mouse_moved(self, position: QPointF) -> None:
         inside = self.box.sceneBoundingRect().contains(position)
         text = self.tell(self.box.mapSceneToView(position)) if inside else ""
-        if text != self._told:
-            self._told = text
+        if text != self._hover_text:
+            self._hover_text = text
             spot = self.view.mapFromScene(position)
             where = self.view.viewport().mapToGlobal(QPoint(spot.x() + 12, spot.y() + 12))
             if text:
@@ -154,25 +154,25 @@ class Chart(QWidget):
 
 
 def pen(colour: str, *, is_dashed: bool = False) -> Any:
-    """Return a line of one pixel."""
+    """Return a pen of one pixel."""
     style = Qt.PenStyle.DashLine if is_dashed else Qt.PenStyle.SolidLine
     return pg.mkPen(QColor(colour), width=1, style=style)
 
 
 def wash(colour: str, opacity: float = 1.0) -> QColor:
-    """Return a colour that lets through what is behind it."""
-    made = QColor(colour)
-    made.setAlphaF(opacity)
-    return made
+    """Return a translucent colour."""
+    result = QColor(colour)
+    result.setAlphaF(opacity)
+    return result
 
 
 _ZOOM, _STEP = 1.3, 0.15
 
 
 class ViewKeys(QObject):
-    """Keys that look at other parts of a chart along x.
+    """Shortcuts that zoom and pan a chart along x.
 
-    They work while the pointer is over the chart, and while the keyboard is in it.
+    They work while the pointer is over the chart or the chart has the focus.
     """
 
     def __init__(self, chart: Chart) -> None:
@@ -194,23 +194,23 @@ class ViewKeys(QObject):
         chart.view.installEventFilter(self)
 
     def set_ends(self, low: float, high: float) -> None:
-        """Set what there is to be seen, and show all of it."""
+        """Set the full range and show all of it."""
         self._ends = (low, high)
         self._chart.set_run(low, high)
 
     def zoom(self, factor: float) -> None:
-        """Show ``factor`` as much; what is under the pointer stays there."""
+        """Scale the visible range by ``factor`` around the pointer."""
         left, right, _, _ = self._chart.reach()
         fixed = self._pointed(left, right)
         self._show(fixed - (fixed - left) * factor, (right - left) * factor)
 
     def move(self, share: float) -> None:
-        """Show what lies further right by a share of what is shown; further left below 0."""
+        """Pan right by a fraction of the visible range; negative values pan left."""
         left, right, _, _ = self._chart.reach()
         self._show(left + share * (right - left), right - left)
 
     def fit(self) -> None:
-        """Show all."""
+        """Show the full range."""
         low, high = self._ends
         self._show(low, high - low)
 
@@ -248,35 +248,35 @@ _LN10 = math.log(10.0)
 
 @dataclass(frozen=True)
 class ValueScale:
-    """Maps values to places on an axis.
+    """Maps values to positions on an axis.
 
-    ``linear`` is the size below which a symmetric logarithm runs straight; None is a linear axis.
+    Below ``linear`` a symmetric logarithm is linear; None is a linear axis.
     """
 
     linear: float | None = None
 
     def place(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return where values stand on the axis."""
+        """Return the axis positions of values."""
         if self.linear is None:
             return values
         sizes: NDArray[np.float64] = np.log1p(np.abs(values) / self.linear) / _LN10
         return np.copysign(sizes, values)
 
     def value(self, place: float) -> float:
-        """Return the value at a place."""
+        """Return the value at an axis position."""
         if self.linear is None:
             return place
         return math.copysign(math.expm1(min(abs(place), 300.0) * _LN10) * self.linear, place)
 
     def ticks(self, low: float, high: float) -> list[tuple[float, str]] | None:
-        """Return labelled places between two places; None where the axis knows best."""
+        """Return labelled ticks between two positions; None for the default ticks of the axis."""
         if self.linear is None:
             return None
         first = math.floor(math.log10(self.linear)) + 1
         reach = max(abs(self.value(low)), abs(self.value(high)), self.linear * 10)
         decades = list(range(first, math.floor(math.log10(reach)) + 1))
         stride = max(1, -(-len(decades) // max(_MOST_LABELS // 2, 1)))
-        # Counted from the largest, whose labels stand furthest from those about zero.
+        # Thinned out from the largest value, whose labels are furthest from zero.
         kept = [10.0**power for power in decades[::-1][::stride]]
         values = [-value for value in kept] + [0.0] + kept[::-1]
         places = self.place(np.asarray(values, np.float64))
@@ -291,7 +291,7 @@ LINEAR = ValueScale()
 
 
 def symmetric_log(limits: NDArray[np.float64]) -> ValueScale:
-    """Return the logarithmic axis on which tensors with these widest values are all visible."""
+    """Return a symmetric logarithmic axis on which tensors with these widths are all visible."""
     sizes = np.abs(limits)
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
     if not sizes.size:

@@ -1,4 +1,4 @@
-"""The chip that says a precision, in trees, lists and forms: by colour and by text."""
+"""The precision chip of trees, lists and forms: a coloured label."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 
 
 def chip_font(font: QFont) -> QFont:
-    """Return the font of chips beside text in ``font``."""
+    """Return the chip font that fits text in ``font``."""
     small = QFont(font)
     small.setPixelSize(11)
     small.setWeight(QFont.Weight.DemiBold)
@@ -24,12 +24,12 @@ def chip_font(font: QFont) -> QFont:
 
 
 def chip_width(label: str, font: QFont) -> float:
-    """Return how wide a chip is [px]."""
+    """Return the width of a chip [px]."""
     return QFontMetricsF(chip_font(font)).horizontalAdvance(label) + 2 * _PAD_PX
 
 
 def draw_chip(painter: QPainter, place: QRectF, label: str, theme: Theme) -> None:
-    """Draw a chip at the left of ``place``, cut to its width."""
+    """Draw a chip at the left of ``place``, clipped to its width."""
     colour = QColor(theme.precision_colour(label))
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -51,7 +51,7 @@ def draw_chip(painter: QPainter, place: QRectF, label: str, theme: Theme) -> Non
 
 
 class ChipDelegate(QStyledItemDelegate):
-    """Paints a cell's text as a chip; a cell with nothing to say stays empty."""
+    """Paints a cell's text as a chip. A cell without text stays empty."""
 
     def __init__(self, theme: Callable[[], Theme], parent: QWidget) -> None:
         super().__init__(parent)
@@ -77,7 +77,7 @@ class ChipDelegate(QStyledItemDelegate):
 
 
 class LineDelegate(QStyledItemDelegate):
-    """Paints one line in the colour of its level."""
+    """Paints a log line in the colour of its level."""
 
     def __init__(self, theme: Callable[[], Theme], level_role: int, parent: QListView) -> None:
         super().__init__(parent)

@@ -1,4 +1,4 @@
-"""A quantization config, field by field: what the target refuses is disabled and says why."""
+"""The form of a quantization config. Options that the target rejects are disabled."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Refusal = Callable[[QuantConfig], str]
 
 @dataclass(frozen=True)
 class _Option:
-    """One value of a field, in words."""
+    """One option of a field."""
 
     title: str
     value: Any
@@ -63,7 +63,7 @@ def _with_symmetry(config: QuantConfig, symmetric: Any) -> QuantConfig:
 
 
 def _observer_of(config: QuantConfig) -> str:
-    """Return the kind of observer, or the reference of a plug-in's."""
+    """Return the kind of observer, or the reference of a plug-in observer."""
     observer = config.activation.observer
     return observer.plugin or observer.kind
 
@@ -87,7 +87,7 @@ def _with_granularity(config: QuantConfig, per_channel: Any) -> QuantConfig:
 
 @dataclass(frozen=True)
 class _Field:
-    """One combo box: its options, how to read and how to change the config."""
+    """One combo box: its options, and how to read from and write to the config."""
 
     title: str
     options: tuple[_Option, ...]
@@ -128,7 +128,7 @@ FIELDS: tuple[_Field, ...] = (
 
 
 def _with_own(form_field: _Field, observers: Sequence[PluginItem]) -> _Field:
-    """Return a field with the observers of plug-ins among its options, where it has any."""
+    """Return a field with the observers of plug-ins added to its options, if it has observers."""
     if form_field.read is not _observer_of:
         return form_field
     own = tuple(_Option(item.words, item.reference) for item in observers)
@@ -139,8 +139,8 @@ class ConfigForm(QWidget):
     """Edits one config.
 
     Signals:
-        changed: the ``QuantConfig`` as the user has made it.
-        save_asked: a name under which the user wants to keep the config.
+        changed: the edited ``QuantConfig``.
+        save_asked: the name of a preset to save.
     """
 
     changed = Signal(object)
@@ -151,20 +151,20 @@ class ConfigForm(QWidget):
         self._config = QuantConfig()
         self._refusal: Refusal = lambda _: ""
         self._fields = [_with_own(f, observers) for f in FIELDS]
-        self._combos: list[QComboBox] = []
+        self.combos: list[QComboBox] = []
         self._build()
         self.render_config(self._config, self._refusal)
 
     @property
     def config(self) -> QuantConfig:
-        """What is shown."""
+        """The present config."""
         return self._config
 
     def render_config(self, config: QuantConfig, refusal: Refusal) -> None:
-        """Show a config; ``refusal`` says why the target cannot take another one, or ""."""
+        """Show a config. ``refusal`` returns why the target rejects a config, or ""."""
         self._config, self._refusal = config, refusal
         reasons: dict[str, None] = {}
-        for form_field, combo in zip(self._fields, self._combos, strict=True):
+        for form_field, combo in zip(self._fields, self.combos, strict=True):
             now = form_field.read(config)
             combo.setCurrentIndex([o.value for o in form_field.options].index(now))
             for row, option in enumerate(form_field.options):
@@ -173,9 +173,9 @@ class ConfigForm(QWidget):
                 if reason and option.value != now:
                     reasons[f"{option.title}: {reason}"] = None
         if own := refusal(config):
-            reasons = {f"As it stands: {own}": None, **reasons}
-        self._reason.setText("\n".join(reasons))
-        self._reason.setVisible(bool(reasons))
+            reasons = {f"Current: {own}": None, **reasons}
+        self.reason.setText("\n".join(reasons))
+        self.reason.setVisible(bool(reasons))
         self._render_observer(config.activation.observer)
 
     def _build(self) -> None:
@@ -189,17 +189,17 @@ class ConfigForm(QWidget):
             for option in form_field.options:
                 combo.addItem(option.title)
             combo.activated.connect(partial(self._on_activated, form_field))
-            self._combos.append(combo)
+            self.combos.append(combo)
             form.addRow(form_field.title, combo)
         self._percentile = self._number("Percentile kept [%]", 50.01, 100.0, 3)
-        self._minimum = self._number("Minimum", -1e9, 0.0, 6)
+        self.minimum = self._number("Minimum", -1e9, 0.0, 6)
         self._maximum = self._number("Maximum", 0.0, 1e9, 6)
-        for box in (self._percentile, self._minimum, self._maximum):
+        for box in (self._percentile, self.minimum, self._maximum):
             form.addRow(box.accessibleName(), box)
         self._form = form
-        self._reason = QLabel(self)
-        self._reason.setObjectName("Reason")
-        self._reason.setWordWrap(True)
+        self.reason = QLabel(self)
+        self.reason.setObjectName("Reason")
+        self.reason.setWordWrap(True)
         save = QPushButton("Save as preset\u2026", self)
         save.clicked.connect(self._on_save_clicked)
         row = QHBoxLayout()
@@ -208,7 +208,7 @@ class ConfigForm(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(form)
-        layout.addWidget(self._reason)
+        layout.addWidget(self.reason)
         layout.addLayout(row)
 
     def _number(self, title: str, low: float, high: float, decimals: int) -> QDoubleSpinBox:
@@ -221,7 +221,7 @@ class ConfigForm(QWidget):
 
     def _render_observer(self, observer: Observer) -> None:
         self._form.setRowVisible(self._percentile, observer.kind == "percentile")
-        for box, value in ((self._minimum, observer.minimum), (self._maximum, observer.maximum)):
+        for box, value in ((self.minimum, observer.minimum), (self._maximum, observer.maximum)):
             self._form.setRowVisible(box, observer.kind == "fixed")
             if value is not None and not box.hasFocus():
                 box.setValue(value)
@@ -237,20 +237,20 @@ class ConfigForm(QWidget):
         if observer.kind == "percentile":
             changes = {"kind": "percentile", "percentile": self._percentile.value()}
         elif observer.kind == "fixed":
-            limits = {"minimum": self._minimum.value(), "maximum": self._maximum.value()}
+            limits = {"minimum": self.minimum.value(), "maximum": self._maximum.value()}
             changes = {"kind": "fixed", **limits}
         try:
             self._take(_with_activation(self._config, observer=Observer(**changes)))
         except ValidationError as error:
             message = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
-            self._reason.setText(message)
-            self._reason.show()
+            self.reason.setText(message)
+            self.reason.show()
 
     def _on_save_clicked(self) -> None:
         dialog = QInputDialog(self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setWindowTitle("Save as preset")
-        dialog.setLabelText("Name of the preset")
+        dialog.setLabelText("Preset name")
         dialog.textValueSelected.connect(self._on_name_given)
         dialog.open()
 
@@ -266,7 +266,7 @@ class ConfigForm(QWidget):
 
 
 def _offer(combo: QComboBox, row: int, reason: str) -> None:
-    """Enable one entry of a combo box, or disable it with the reason as its tooltip."""
+    """Enable an entry of a combo box, or disable it with the reason as its tooltip."""
     model = combo.model()
     assert isinstance(model, QStandardItemModel)
     item = model.item(row)
@@ -277,18 +277,18 @@ def _offer(combo: QComboBox, row: int, reason: str) -> None:
 DynamicRefusal = Callable[[DynamicConfig], str]
 
 TOLD = (
-    "Weights become int8 once, with one scale each; what flows becomes int8 at every call, with a "
-    "range of its own. Symmetric or not is one choice for the whole program: an option of the "
-    "target."
+    "Weights are quantized to int8 once, with one scale per tensor. Activations are quantized "
+    "to int8 at every call, with the range of that call. A target option sets symmetric or "
+    "asymmetric activations for the whole program."
 )
 
 
 class DynamicForm(QWidget):
-    """Shows the config.
+    """Shows the dynamic config, which has no options.
 
     Signals:
-        changed: never; there is nothing to change.
-        save_asked: never; there is one config of the kind, and it has a name.
+        changed: never emitted.
+        save_asked: never emitted.
     """
 
     changed = Signal(object)
@@ -297,28 +297,28 @@ class DynamicForm(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._config = DynamicConfig()
-        told = QLabel(TOLD, self)
-        told.setWordWrap(True)
-        self._reason = QLabel(self)
-        self._reason.setObjectName("Reason")
-        self._reason.setWordWrap(True)
-        self._reason.hide()
+        text = QLabel(TOLD, self)
+        text.setWordWrap(True)
+        self.reason = QLabel(self)
+        self.reason.setObjectName("Reason")
+        self.reason.setWordWrap(True)
+        self.reason.hide()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(told)
-        layout.addWidget(self._reason)
+        layout.addWidget(text)
+        layout.addWidget(self.reason)
 
     @property
     def config(self) -> DynamicConfig:
-        """What is shown."""
+        """The present config."""
         return self._config
 
     def render_config(self, config: DynamicConfig, refusal: DynamicRefusal) -> None:
-        """Show a config; ``refusal`` says why the target cannot take it, or ""."""
+        """Show a config. ``refusal`` returns why the target rejects it, or ""."""
         self._config = config
         reason = refusal(config)
-        self._reason.setText(reason)
-        self._reason.setVisible(bool(reason))
+        self.reason.setText(reason)
+        self.reason.setVisible(bool(reason))
 
 
 AnyRefusal = Callable[[Any], str]
@@ -328,7 +328,7 @@ Form = ConfigForm | FormatForm | DynamicForm
 def form_for(
     config: Config, refusal: AnyRefusal, parent: QWidget, observers: Sequence[PluginItem] = ()
 ) -> Form:
-    """Return the form for a kind of config, showing it; plug-ins' observers are offered too."""
+    """Return the form for a kind of config, with the observers of plug-ins."""
     form: Form
     if isinstance(config, QuantConfig):
         form = ConfigForm(parent, observers)
@@ -343,11 +343,11 @@ def form_for(
 
 
 class ConfigDialog(QDialog):
-    """Asks for a config.
+    """Dialog that asks for a config.
 
     Signals:
         chosen: the config.
-        preset_named: a name to keep it under, and the config.
+        preset_named: the preset name, and the config.
     """
 
     chosen = Signal(object)

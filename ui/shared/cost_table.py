@@ -1,4 +1,4 @@
-"""What the compiled program costs and where it runs: operations, CPU nodes, deliverables."""
+"""Tables of the compiled program: NPU operations, CPU operators and deliverables."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ UNMATCHED = "(no module)"
 
 @dataclass(frozen=True)
 class OperationRow:
-    """One operation of one delegate; ``share`` is its part of all cycles.
+    """One operation of one delegate. ``share`` is its fraction of all cycles.
 
-    ``use`` is the part of the device's multiply-accumulates it uses, ``bandwidth`` what it moves
-    in and out of memories [bytes/s], ``node`` what it is in the float program, if that is known.
+    ``use`` is the fraction of the device's peak MACs, ``bandwidth`` the memory traffic
+    [bytes/s], ``node`` its node in the float graph, if known.
     """
 
     place: int
@@ -35,13 +35,13 @@ class OperationRow:
 
     @property
     def line(self) -> str:
-        """Its line of Python."""
+        """Its source line."""
         return self.node.source if self.node else ""
 
 
 @dataclass(frozen=True)
 class ModuleCost:
-    """What the operations inside a module cost together; "" stands for those of no module."""
+    """The summed cost of the operations of a module; "" is operations without a module."""
 
     module: str
     cycles: int
@@ -50,7 +50,7 @@ class ModuleCost:
 
     @property
     def name(self) -> str:
-        """The module, or a word for none."""
+        """The module's name, or a placeholder for none."""
         return self.module or UNMATCHED
 
 
@@ -61,7 +61,7 @@ def operation_rows(
 
     Args:
         lowered: The compiled program.
-        nodes: The nodes of the float program by their ids.
+        nodes: Nodes of the float graph by id.
     """
     pairs = [(report, o) for report in lowered.vela for o in report.operations]
     total = sum(operation.cycles for _, operation in pairs)
@@ -83,7 +83,7 @@ def operation_rows(
 
 
 def roll_up(rows: Iterable[OperationRow], depth: int) -> list[ModuleCost]:
-    """Return cycles by module, names cut to ``depth`` parts, in the order they first run."""
+    """Return the cost by module in execution order, with names cut to ``depth`` parts."""
     cycles: dict[str, int] = {}
     counts: dict[str, int] = {}
     for row in rows:
@@ -98,12 +98,12 @@ def roll_up(rows: Iterable[OperationRow], depth: int) -> list[ModuleCost]:
 
 
 def depths(rows: Iterable[OperationRow]) -> int:
-    """Return how many parts the longest module name has, at least 1."""
+    """Return the greatest number of parts of a module name, at least 1."""
     return max((row.operation.module.count(".") + 1 for row in rows), default=1)
 
 
 def describe_operation(row: OperationRow) -> str:
-    """Return the figures of an operation in lines."""
+    """Return the figures of an operation, one per line."""
     operation = row.operation
     lines = (
         f"{operation.operator}  {operation.name}",
@@ -123,32 +123,31 @@ def describe_operation(row: OperationRow) -> str:
 
 
 OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
-    Column("#", lambda r: str(r.place), lambda r: r.place, "Order in which they run"),
+    Column("#", lambda r: str(r.place), lambda r: r.place, "Execution order"),
     Column("Operator", lambda r: r.operation.operator),
     Column("Module", lambda r: r.operation.module or DASH),
     Column("Cycles", lambda r: count(r.operation.cycles), lambda r: r.operation.cycles,
            "Estimated cycles, memory included"),
-    Column("Share", lambda r: percent(r.share), lambda r: r.share, "Part of all cycles",
+    Column("Share", lambda r: percent(r.share), lambda r: r.share, "Fraction of all cycles",
            share=lambda r: r.share),
     Column("MACs", lambda r: count(r.operation.macs), lambda r: r.operation.macs,
            "Multiply-accumulates"),
     Column("Bound by", lambda r: r.operation.bound or DASH, None,
-           "What it waits for longest: multiply-accumulates, writing its output, commands, "
-           "decoding weights, or a memory"),
-    Column("Use", lambda r: percent(r.use, 0), lambda r: r.use,
-           "Part of the device's multiply-accumulates, memory waits included"),
+           "Bottleneck: MACs, output write, command issue, weight decoding or a memory"),
+    Column("Utilisation", lambda r: percent(r.use, 0), lambda r: r.use,
+           "Fraction of the device's peak MACs, including memory stalls"),
     Column("Bandwidth", lambda r: DASH if r.bandwidth is None else f"{r.bandwidth / 1e9:.2f} GB/s",
-           lambda r: r.bandwidth, "What it moves in and out of all memories"),
+           lambda r: r.bandwidth, "Traffic of all memories"),
     Column("Weights", lambda r: count(r.operation.weights) if r.operation.weights else DASH,
-           lambda r: r.operation.weights, "Their number, before Vela encodes them"),
+           lambda r: r.operation.weights, "Number of weights before encoding"),
     Column("Encoded", lambda r: size(r.operation.weight_bytes) if r.operation.weight_bytes
-           else DASH, lambda r: r.operation.weight_bytes, "What its weights take once encoded"),
+           else DASH, lambda r: r.operation.weight_bytes, "Size of the encoded weights"),
     Column("NPU cycles", lambda r: count(r.operation.npu_cycles),
-           lambda r: r.operation.npu_cycles, "Without waiting for memories"),
+           lambda r: r.operation.npu_cycles, "Without memory stalls"),
     Column("SRAM cycles", lambda r: count(r.operation.sram_cycles),
-           lambda r: r.operation.sram_cycles, "Cycles that SRAM is busy"),
+           lambda r: r.operation.sram_cycles, "Cycles with SRAM accesses"),
     Column("External cycles", lambda r: count(r.operation.external_cycles),
-           lambda r: r.operation.external_cycles, "Cycles that flash or DRAM is busy"),
+           lambda r: r.operation.external_cycles, "Cycles with flash or DRAM accesses"),
     Column("Staging", lambda r: size(r.operation.staging_bytes),
            lambda r: r.operation.staging_bytes, "SRAM in use during the operation"),
     Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
@@ -159,14 +158,14 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
 )  # fmt: skip
 CPU_COLUMNS: tuple[Column[CpuNode], ...] = (
     Column("Operator", lambda r: operator_name(r.op)),
-    Column("Why it stays on the CPU", lambda r: r.reason),
+    Column("Reason", lambda r: r.reason),
     Column("Module", lambda r: r.module or DASH),
     Column("Node", lambda r: r.node),
 )
 FILE_COLUMNS: tuple[Column[Deliverable], ...] = (
     Column("File", lambda r: r.name),
     Column("Size", lambda r: size(r.bytes), lambda r: r.bytes, "Measured: the file on disk"),
-    Column("What it is", lambda r: r.purpose),
+    Column("Description", lambda r: r.purpose),
     Column("SHA-256", lambda r: r.sha256),
 )
 
@@ -178,21 +177,21 @@ SHARE, DELEGATE = (
 
 
 class OperationTableModel(FigureTableModel[OperationRow]):
-    """All operations on the NPU."""
+    """The operations on the NPU."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(OPERATION_COLUMNS, describe_operation, parent)
 
 
 class CpuTableModel(FigureTableModel[CpuNode]):
-    """All operators left on the CPU."""
+    """The operators on the CPU."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(CPU_COLUMNS, lambda r: f"{r.node}\n{r.op}\n{r.reason}", parent)
 
 
 class FileTableModel(FigureTableModel[Deliverable]):
-    """All files to hand on."""
+    """The files of the deliverables."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(FILE_COLUMNS, lambda r: f"{r.name}: {r.purpose}\n{r.sha256}", parent)

@@ -1,4 +1,4 @@
-"""Why things are as they are, in words: the same words everywhere in the window."""
+"""Texts that explain rules and effective configs, shared by all panels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def rule_numbers(rules: Sequence[Rule]) -> dict[str, int]:
-    """Return the number by which each rule is called: its place in the call order, from 1."""
+    """Return the number of each rule: its position in the call order, from 1."""
     return {rule.id: number for number, rule in enumerate(rules, 1)}
 
 
@@ -25,31 +25,31 @@ KIND_WORDS: Mapping[RuleKind, str] = {
     "node_target": "Operator",
     "node_name": "Node",
     "pattern": "Pattern",
-    "finder": "Finder",
+    "finder": "Node matcher",
     "quantizer": "Quantizer",
 }
 
 
 def rule_words(rule: Rule) -> str:
-    """Return what a rule speaks of, e.g. ``Module encoder.3``."""
+    """Return the kind and the match of a rule, e.g. ``Module encoder.3``."""
     return f"{KIND_WORDS[rule.kind]} {name_of(rule.match)}".strip()
 
 
 def rule_name(rule: Rule) -> str:
-    """Return a rule's match, or what it is for when it has none."""
-    plain = {"global": "whole model", "io": "inputs and outputs", "quantizer": "its own choice"}
+    """Return a rule's match, or the name of its kind if it has no match."""
+    plain = {"global": "whole model", "io": "inputs and outputs", "quantizer": "plug-in quantizer"}
     return name_of(rule.match) or plain[rule.kind]
 
 
 def why(effective: Effective, rules: Sequence[Rule], module: str = "") -> str:
-    """Return a sentence about a module, e.g. ``a16w8 from rule 3 encoder.*, overrides rule 1``."""
+    """Return why a module has its config: ``a16w8 from rule 3 encoder.*, overrides rule 1``."""
     numbers = rule_numbers(rules)
     known = {rule.id: rule for rule in rules}
     winner = known.get(effective.rule or "")
     keeping = known.get(effective.kept_off or "")
-    place = f"; rule {numbers[keeping.id]} keeps it off the NPU" if keeping else ""
+    place = f"; rule {numbers[keeping.id]} keeps it on the CPU" if keeping else ""
     if winner is None:
-        return f"{effective.label}: no rule speaks of it, so it stays in float{place}"
+        return f"{effective.label}: no rule matches{place}"
     deeper = ".*" if winner.kind == "module_name" and module != winner.match else ""
     text = f"{effective.label} from rule {numbers[winner.id]} {rule_name(winner)}{deeper}"
     beaten = [str(numbers[r]) for r in effective.overridden if r in numbers]
@@ -59,7 +59,7 @@ def why(effective: Effective, rules: Sequence[Rule], module: str = "") -> str:
 
 
 def call_text(rule: Rule, label: str) -> str:
-    """Return a rule as the call it stands for, e.g. ``set_module_name("encoder", a16w8)``."""
+    """Return the quantizer call of a rule, e.g. ``set_module_name("encoder", a16w8)``."""
     if rule.keeps_off:
         quoted = f'"{rule.match}"' if rule.match else ""
         return f"{KEEPING_CALLS[rule.kind]}({quoted})"
@@ -70,12 +70,12 @@ def call_text(rule: Rule, label: str) -> str:
 def differences(
     annotations: Sequence[NodeAnnotation], predicted: Mapping[str, Effective]
 ) -> dict[str, str]:
-    """Return for each module why the quantizer left in float what a rule wanted quantized."""
+    """Return by module why the quantizer left nodes in float that a rule quantizes."""
     found: dict[str, str] = {}
     for note in annotations:
         wanted = predicted.get(note.node)
-        is_told = bool(note.reason) and not note.quantized and not note.never
-        if wanted is None or wanted.label == "float" or not is_told:
+        has_reason = bool(note.reason) and not note.quantized and not note.never
+        if wanted is None or wanted.label == "float" or not has_reason:
             continue
         found.setdefault(note.module, f"{note.node} ({note.op}): {note.reason}")
     return found

@@ -1,4 +1,4 @@
-"""Cards with one figure each, which wrap into as many rows as the width asks for."""
+"""Cards with one figure each, wrapped into rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CARD_PX = 124
 
 @dataclass(frozen=True)
 class Card:
-    """A figure, what it is of, and how it came about: measured, computed or estimated."""
+    """A figure, its title and its origin: measured, computed or estimated."""
 
     title: str
     value: str
@@ -26,7 +26,7 @@ class Card:
 
 
 class _Flow(QLayout):
-    """Equal cells from left to right, then down."""
+    """Layout of equal cells from left to right, in rows."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -82,7 +82,7 @@ class _Flow(QLayout):
 
 
 class _CardView(QFrame):
-    """One card."""
+    """The widget of one card."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -98,7 +98,7 @@ class _CardView(QFrame):
             layout.addWidget(label)
 
     def render_card(self, card: Card, style: str) -> None:
-        """Show another figure."""
+        """Show a card."""
         self.title.setText(card.title)
         self.value.setText(card.value)
         self.value.setStyleSheet(style)
@@ -109,7 +109,7 @@ class _CardView(QFrame):
 
 
 class FigureCards(QWidget):
-    """A row of cards."""
+    """A wrapping row of cards."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -117,7 +117,7 @@ class FigureCards(QWidget):
         self._views: list[_CardView] = []
 
     def render_cards(self, cards: Sequence[Card], theme: Theme, *, stale: bool = False) -> None:
-        """Show these cards; figures of a former configuration are grey."""
+        """Show cards. Outdated figures are grey."""
         while len(self._views) > len(cards):
             view = self._views.pop()
             self._flow.removeWidget(view)
@@ -134,7 +134,7 @@ class FigureCards(QWidget):
         self._take_room()
 
     def texts(self) -> list[str]:
-        """Return what the cards say, for a reader who does not see."""
+        """Return the accessible text of the cards."""
         return [view.accessibleName() for view in self._views]
 
     def hasHeightForWidth(self) -> bool:
@@ -152,9 +152,9 @@ class FigureCards(QWidget):
         self._take_room()
 
     def _take_room(self) -> None:
-        """Ask for all rows: a splitter does not ask how high it gets at a width.
+        """Set the minimum height for all rows; splitters ignore height-for-width.
 
-        A page behind others has no width of its own yet, and must not make its panel high.
+        A hidden page has no width yet and must not enlarge its panel.
         """
         self.setMinimumHeight(self.heightForWidth(self.width()) if self.isVisible() else 0)
         self.updateGeometry()

@@ -1,4 +1,4 @@
-"""Rows of figures with columns given as values; sorted here, what is not known always last."""
+"""Sortable tables of figures. Unknown values sort last."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Value = float | int | str | None
 
 
 class Role(IntEnum):
-    """Roles beside Qt's own."""
+    """Item data roles beside Qt's."""
 
     VALUE = Qt.ItemDataRole.UserRole + 1
     SHARE = Qt.ItemDataRole.UserRole + 2
@@ -39,9 +39,9 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """One column: its title, what it says of a row, and what it sorts by.
+    """One column: its title, its text for a row, and its sort value.
 
-    ``share`` is what part of the whole a row has, between 0 and 1, for a bar in the cell.
+    ``share`` is the row's fraction of the whole in [0, 1], for a bar in the cell.
     """
 
     title: str
@@ -52,7 +52,7 @@ class Column(Generic[Row]):
 
 
 class FigureTableModel(QAbstractTableModel, Generic[Row]):
-    """A table over any rows. Row numbers are the shown ones; ``place`` is the given one."""
+    """A table model over any rows. Row numbers are sorted positions; ``place`` is the given one."""
 
     def __init__(
         self, columns: Sequence[Column[Row]], tooltip: Callable[[Row], str],
@@ -67,22 +67,22 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
         self._sorted_by: tuple[int, Qt.SortOrder] = (-1, Qt.SortOrder.AscendingOrder)
 
     def set_rows(self, rows: Iterable[Row]) -> None:
-        """Show other rows, sorted as the former ones were."""
+        """Set the rows, and keep the sort order."""
         self.beginResetModel()
         self._rows = tuple(rows)
         self._arrange()
         self.endResetModel()
 
     def row_at(self, shown: int) -> Row | None:
-        """Return the row that is shown at a place of the table."""
+        """Return the row at a sorted position."""
         return self._rows[self._order[shown]] if 0 <= shown < len(self._order) else None
 
     def place_of(self, shown: int) -> int:
-        """Return where a shown row stood among the given ones."""
+        """Return the given position of a sorted row."""
         return self._order[shown]
 
     def shown_at(self, place: int) -> int:
-        """Return where a given row is shown."""
+        """Return the sorted position of a given row."""
         return self._shown_at[place]
 
     def rowCount(self, parent: AnyIndex = ROOT) -> int:
@@ -180,7 +180,7 @@ _LOOKED_AT = 60
 
 
 class BarDelegate(QStyledItemDelegate):
-    """Paints a share between 0 and 1 as a bar that lets the text through."""
+    """Paints a fraction in [0, 1] as a translucent bar behind the text."""
 
     def __init__(self, theme: Callable[[], Theme], role: int, parent: QWidget) -> None:
         super().__init__(parent)
@@ -198,10 +198,10 @@ class BarDelegate(QStyledItemDelegate):
 
 
 class FigureView(QTableView):
-    """Chosen rows go out when a person chooses them, and come in by ``choose_rows``.
+    """A table view. ``rows_chosen`` reports selections by the user, ``choose_rows`` selects.
 
     Signals:
-        rows_chosen: shown row numbers, ascending.
+        rows_chosen: sorted row numbers, ascending.
     """
 
     rows_chosen = Signal(object)
@@ -211,7 +211,7 @@ class FigureView(QTableView):
         widest_px: int = WIDEST_PX,
     ) -> None:  # fmt: skip
         super().__init__(parent)
-        self._is_told = False
+        self._is_programmatic = False
         self._widest_px = widest_px
         self.setModel(model)
         self.setAccessibleName(name)
@@ -233,47 +233,47 @@ class FigureView(QTableView):
         copy.activated.connect(self._on_copy)
 
     def fit_columns(self) -> None:
-        """Make columns as wide as their text, within reason; a last one of text takes the rest."""
+        """Fit column widths to their texts up to a limit. A last text column takes the rest."""
         header = self.horizontalHeader()
         model, metrics = self.model(), self.fontMetrics()
         side = model.headerData(
             model.columnCount() - 1, Qt.Orientation.Horizontal, Qt.ItemDataRole.TextAlignmentRole
         )
-        # A figure at the far end of a wide cell is hard to read with its row.
+        # A right-aligned figure in a wide cell is hard to match with its row.
         header.setStretchLastSection(not bool(side & Qt.AlignmentFlag.AlignRight))
         looked_at = range(0, model.rowCount(), max(1, model.rowCount() // _LOOKED_AT))
         for column in range(model.columnCount()):
             texts = {str(model.index(row, column).data() or "") for row in looked_at}
-            # The longest few are measured: measuring every cell would be felt.
+            # Only the longest texts are measured; measuring every cell is slow.
             longest = sorted(texts, key=len)[-3:]
             text_px = max((metrics.horizontalAdvance(text) for text in longest), default=0)
             wanted = max(text_px + _PAD_PX, header.sectionSizeHint(column) + _HEADER_PX)
             self.setColumnWidth(column, min(wanted, self._widest_px))
 
     def choose_rows(self, rows: Iterable[int], *, reveal: bool) -> None:
-        """Show which rows are chosen elsewhere."""
+        """Select rows without a signal."""
         model, last = self.model(), self.model().columnCount() - 1
         picked = QItemSelection()
         first = None
         for row in sorted(rows):
             picked.select(model.index(row, 0), model.index(row, last))
             first = row if first is None else first
-        self._is_told = True
+        self._is_programmatic = True
         flag = QItemSelectionModel.SelectionFlag
         self.selectionModel().select(picked, flag.ClearAndSelect)
-        self._is_told = False
+        self._is_programmatic = False
         if reveal and first is not None:
             self.scrollTo(model.index(first, 0))
 
     def chosen_rows(self) -> list[int]:
-        """Return the shown row numbers that are chosen, ascending."""
+        """Return the selected row numbers, ascending."""
         return sorted(index.row() for index in self.selectionModel().selectedRows())
 
     def set_look(self, theme: Theme, *, stale: bool) -> None:
-        """Take on the colours of a theme; grey the figures of a former configuration."""
+        """Apply the colours of a theme. Outdated figures are grey."""
         self.setStyleSheet(f"QTableView {{ color: {theme.muted}; }}" if stale else "")
         icons = ICONS.as_posix()
-        # Above the title, where it covers neither a left nor a right one.
+        # Above the title, where it covers no text.
         self.horizontalHeader().setStyleSheet(
             "QHeaderView::up-arrow, QHeaderView::down-arrow"
             " { subcontrol-origin: border; subcontrol-position: top center;"
@@ -283,7 +283,7 @@ class FigureView(QTableView):
         )
 
     def _on_selection_changed(self) -> None:
-        if not self._is_told:
+        if not self._is_programmatic:
             self.rows_chosen.emit(self.chosen_rows())
 
     def _on_copy(self) -> None:

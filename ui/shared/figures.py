@@ -1,4 +1,4 @@
-"""How numbers are written in tables, cards and plots; what is not known is a dash."""
+"""Number formats of tables, cards and plots. Unknown values are a dash."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _KIB = 1024
 
 
 def known(value: float | None) -> bool:
-    """Return whether there is a finite number."""
+    """Return whether a value is a finite number."""
     return value is not None and math.isfinite(value)
 
 
 def figure(value: float | None, digits: int = 4) -> str:
-    """Return a number in few digits, e.g. ``0.01234``."""
+    """Return a number with few digits, e.g. ``0.01234``."""
     if value is None or not math.isfinite(value):
         return DASH
     return f"{value:.{digits}g}"
@@ -26,7 +26,7 @@ def decibel(value: float | None) -> str:
 
 
 def percent(share: float | None, digits: int = 2) -> str:
-    """Return a share between 0 and 1 in per cent; what is more than nothing never reads 0."""
+    """Return a fraction in [0, 1] in per cent. A positive value is never shown as 0."""
     if share is None or not math.isfinite(share):
         return DASH
     least = 10.0 ** -(digits + 2)
@@ -38,7 +38,7 @@ def percent(share: float | None, digits: int = 2) -> str:
 
 
 def count(value: float | None) -> str:
-    """Return a whole number with its thousands apart."""
+    """Return an integer with thousands separators."""
     return DASH if value is None else f"{value:,.0f}"
 
 

@@ -1,4 +1,4 @@
-"""A number format, parameter by parameter, for data, weight and bias apart."""
+"""The form of a number format: its parameters for data, weight and bias."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FIRST = FormatConfig(scheme="integer", parameters={"width": 8, "frac_width": 4})
 
 
 def typed(text: str) -> Any:
-    """Return what a line of a parameter says: JSON where it is some, else the text itself."""
+    """Return the value of a parameter field: parsed JSON, or else the text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -44,8 +44,8 @@ class FormatForm(QWidget):
     """Edits one format.
 
     Signals:
-        changed: the ``FormatConfig`` as the user has made it.
-        save_asked: a name under which the user wants to keep it.
+        changed: the edited ``FormatConfig``.
+        save_asked: the name of a preset to save.
     """
 
     changed = Signal(object)
@@ -55,18 +55,18 @@ class FormatForm(QWidget):
         super().__init__(parent)
         self._config = FIRST
         self._refusal: Refusal = lambda _: ""
-        self._fields: dict[tuple[str, Role], QLineEdit] = {}
+        self.fields: dict[tuple[str, Role], QLineEdit] = {}
         self._shown = ""
         self._build()
         self.render_config(self._config, self._refusal)
 
     @property
     def config(self) -> FormatConfig:
-        """What is shown."""
+        """The present format."""
         return self._config
 
     def render_config(self, config: FormatConfig, refusal: Refusal) -> None:
-        """Show a format; ``refusal`` says why the target cannot take one, or ""."""
+        """Show a format. ``refusal`` returns why the target rejects it, or ""."""
         self._config, self._refusal = config, refusal
         try:
             spec = spec_of(config.scheme)
@@ -75,19 +75,19 @@ class FormatForm(QWidget):
         self.scheme.setCurrentIndex(self.scheme.findData(spec.name))
         self.mase.setChecked(config.mase_compatible)
         self.mase.setEnabled(spec.mase)
-        self.mase.setToolTip("\n".join(spec.differences) or "MASE computes the same.")
+        self.mase.setToolTip("\n".join(spec.differences) or "MASE computes the same values.")
         if self._shown != spec.name:
             self._lay_out(spec.parameters)
             self._shown = spec.name
-        for (name, role), field in self._fields.items():
+        for (name, role), field in self.fields.items():
             if not field.hasFocus():
                 value = config.parameters.get(
                     f"{PREFIXES[role]}{name}", config.parameters.get(name)
                 )
                 field.setText("" if value is None else json.dumps(value))
         reason = refusal(config)
-        self._reason.setText(reason)
-        self._reason.setVisible(bool(reason))
+        self.reason.setText(reason)
+        self.reason.setVisible(bool(reason))
 
     def _build(self) -> None:
         self.scheme = QComboBox(self)
@@ -97,11 +97,11 @@ class FormatForm(QWidget):
             row = self.scheme.count() - 1
             self.scheme.setItemData(row, spec.title, Qt.ItemDataRole.ToolTipRole)
         self.scheme.activated.connect(self._on_scheme_activated)
-        self.mase = QCheckBox("As MASE computes it", self)
+        self.mase = QCheckBox("MASE implementation", self)
         self.mase.toggled.connect(self._on_mase_toggled)
-        self._reason = QLabel(self)
-        self._reason.setObjectName("Reason")
-        self._reason.setWordWrap(True)
+        self.reason = QLabel(self)
+        self.reason.setObjectName("Reason")
+        self.reason.setWordWrap(True)
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(8)
         self._grid.setVerticalSpacing(6)
@@ -115,16 +115,16 @@ class FormatForm(QWidget):
         layout.addWidget(self.scheme)
         layout.addWidget(self.mase)
         layout.addLayout(self._grid)
-        layout.addWidget(self._reason)
+        layout.addWidget(self.reason)
         layout.addLayout(bottom)
 
     def _lay_out(self, parameters: tuple[ParameterSpec, ...]) -> None:
-        """Make a row for each parameter of a scheme, a column for each operand."""
+        """Create a row for each parameter of a scheme and a column for each operand."""
         while (item := self._grid.takeAt(0)) is not None:
             if (old := item.widget()) is not None:
                 old.hide()
                 old.deleteLater()
-        self._fields = {}
+        self.fields = {}
         for column, role in enumerate(ROLES, 1):
             head = QLabel(_HEADS[role], self)
             head.setObjectName("Hint")
@@ -145,13 +145,13 @@ class FormatForm(QWidget):
         field.setPlaceholderText("auto" if usual == "null" else usual)
         field.setMinimumWidth(64)
         field.textEdited.connect(partial(self._on_edited, parameter.name, role))
-        self._fields[parameter.name, role] = field
+        self.fields[parameter.name, role] = field
         return field
 
     def _on_edited(self, name: str, role: Role, text: str) -> None:
         given = {
             f"{PREFIXES[each]}{key}": typed(field.text())
-            for (key, each), field in self._fields.items()
+            for (key, each), field in self.fields.items()
             if field.text().strip() and (key, each) != (name, role)
         }
         if text.strip():
@@ -173,7 +173,7 @@ class FormatForm(QWidget):
         dialog = QInputDialog(self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setWindowTitle("Save as preset")
-        dialog.setLabelText("Name of the preset")
+        dialog.setLabelText("Preset name")
         dialog.textValueSelected.connect(self._on_name_given)
         dialog.open()
 

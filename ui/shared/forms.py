@@ -1,4 +1,4 @@
-"""A line for a path, with a button that opens the file dialog."""
+"""Form widgets: path fields, tall dialogs and wrapped labels."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Kind = Literal["file", "folder", "either"]
 
 
 class PathField(QWidget):
-    """Path of a file, of a folder, or of either.
+    """A line edit for a path, with a button that opens a file dialog.
 
     Signals:
-        edited: the text as the user has made it.
+        edited: the edited text.
     """
 
     edited = Signal(str)
@@ -57,11 +57,11 @@ class PathField(QWidget):
         layout.addWidget(browse)
 
     def text(self) -> str:
-        """Return what is typed."""
+        """Return the text."""
         return self.line.text().strip()
 
     def set_text(self, text: str) -> None:
-        """Show a path as if the user had typed it."""
+        """Set the path as if the user had typed it."""
         self.line.setText(text)
         self.edited.emit(text)
 
@@ -82,13 +82,13 @@ class PathField(QWidget):
         dialog.open()
 
 
-# What a dialog has above and below its form, and what a desktop keeps for itself [px].
+# Height of a dialog's frame and of the desktop's bars [px].
 _REST_PX = 210
 _LEAST_PX = 240
 
 
 class TallForm(QScrollArea):
-    """Keeps the buttons of a dialog on the screen."""
+    """A form that scrolls, so that the buttons of its dialog stay on the screen."""
 
     def __init__(self, form: QWidget, parent: QWidget) -> None:
         super().__init__(parent)
@@ -120,7 +120,7 @@ class TallForm(QScrollArea):
 
 
 def make_primary(button: QPushButton) -> None:
-    """Show a button as the expected answer."""
+    """Style a button as the default button."""
     button.setProperty("primary", True)
     button.setDefault(True)
     button.style().unpolish(button)
@@ -128,9 +128,9 @@ def make_primary(button: QPushButton) -> None:
 
 
 class WrappedLabel(QLabel):
-    """Asks for all its lines: a splitter does not ask how high a text gets at a width.
+    """A label that reserves height for all its lines; splitters ignore height-for-width.
 
-    Names that no line can break are shortened; the tooltip has them in full.
+    Names longer than a line are elided; the tooltip has the full text.
     """
 
     def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
@@ -147,7 +147,7 @@ class WrappedLabel(QLabel):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        # Not while the layout is at work: it would miss the change.
+        # Deferred: a running layout would miss the change.
         QTimer.singleShot(0, self, self._take_room)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -155,5 +155,5 @@ class WrappedLabel(QLabel):
         self._take_room()
 
     def _take_room(self) -> None:
-        is_told = self.isVisible() and bool(self.text())
-        self.setMinimumHeight(self.heightForWidth(self.width()) if is_told else 0)
+        is_visible = self.isVisible() and bool(self.text())
+        self.setMinimumHeight(self.heightForWidth(self.width()) if is_visible else 0)

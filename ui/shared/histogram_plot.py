@@ -1,4 +1,4 @@
-"""One tensor large: how often which values are, where the grid ends, and its channels."""
+"""Plots of one tensor: its histogram with the quantization grid, and its channels."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ COUNTS_LOG = "elements, log10(1 + n)"
 
 
 class HistogramChart(Chart):
-    """Counts over values, with the limits of the grid, and its steps where they can be told.
+    """Histogram with the ends of the grid, and its steps if they are far enough apart.
 
     Signals:
-        dragged: least and greatest value of the range as its lines were moved.
+        dragged: minimum and maximum of the range while its lines are dragged.
     """
 
     dragged = Signal(float, float)
@@ -34,36 +34,36 @@ class HistogramChart(Chart):
         super().__init__("Histogram of the tensor", "value", COUNTS_LOG, parent)
         self.tensor: TensorView | None = None
         self._is_log = True
-        self._steps = pg.PlotCurveItem(connect="pairs", skipFiniteCheck=True)
+        self.steps = pg.PlotCurveItem(connect="pairs", skipFiniteCheck=True)
         self._bins = pg.PlotCurveItem([0.0, 1.0], [0.0], stepMode="center", fillLevel=0.0)
-        self._limits = [pg.InfiniteLine(angle=90) for _ in range(2)]
+        self.limits = [pg.InfiniteLine(angle=90) for _ in range(2)]
         self._outside = [pg.LinearRegionItem(movable=False, pen=pg.mkPen(None)) for _ in range(2)]
         self._grid: tuple[float, float, float] | None = None
-        self._levels: NDArray[np.float64] | None = None
-        for line in self._limits:
+        self.levels: NDArray[np.float64] | None = None
+        for line in self.limits:
             line.setZValue(10)
             line.sigDragged.connect(self._on_dragged)
-        for item in (self._steps, self._bins, *self._outside, *self._limits):
+        for item in (self.steps, self._bins, *self._outside, *self.limits):
             self.plot.addItem(item, ignoreBounds=True)
         self.box.sigXRangeChanged.connect(self._draw_steps)
         self.box.sigResized.connect(self._draw_steps)
         self.tell = self._tell_bin
 
     def render_tensor(self, tensor: TensorView | None) -> None:
-        """Show another tensor."""
+        """Show a tensor."""
         self.tensor = tensor
         self.set_empty(empty=tensor is None)
         grid = tensor.grid if tensor is not None else None
-        for line in self._limits:
+        for line in self.limits:
             line.setVisible(grid is not None)
             line.setMovable(tensor is not None and tensor.is_editable)
             line.moving = False
-        self._grid, self._levels = None, None
+        self._grid, self.levels = None, None
         for region in self._outside:
             region.hide()
         if tensor is None:
             self._bins.hide()
-            self._steps.hide()
+            self.steps.hide()
             return
         ends = [*tensor.edges, *(grid or ())]
         air = (max(ends) - min(ends)) * 0.03 or 0.5
@@ -79,9 +79,9 @@ class HistogramChart(Chart):
     def show_grid(
         self, low: float, high: float, step: float, ends: tuple[float, float] | None = None
     ) -> None:
-        """Show another grid of the same tensor; ``ends`` is the range it was made of."""
+        """Show another grid of the same tensor; ``ends`` is its range."""
         self._grid = (low, high, step)
-        for line, limit in zip(self._limits, ends or (low, high), strict=True):
+        for line, limit in zip(self.limits, ends or (low, high), strict=True):
             if not line.moving:
                 line.setPos(limit)
         left, right = self.box.state["limits"]["xLimits"]
@@ -91,12 +91,12 @@ class HistogramChart(Chart):
         self._draw_steps()
 
     def show_levels(self, levels: NDArray[np.float64] | None) -> None:
-        """Show the values [L] of a grid that need not be even, in order; None for none."""
-        self._levels = levels
+        """Show the levels [L] of a non-uniform grid, ascending; None for none."""
+        self.levels = levels
         self._draw_steps()
 
     def set_log(self, on: bool) -> None:
-        """Count logarithmically, so that rare values show."""
+        """Switch the count axis to a logarithmic scale."""
         self._is_log = on
         self.set_label("left", COUNTS_LOG if on else "elements")
         self._draw_bins()
@@ -106,8 +106,8 @@ class HistogramChart(Chart):
         colour = theme.precision_colour(label)
         self._bins.setPen(pen(colour))
         self._bins.setBrush(wash(colour, 0.35))
-        self._steps.setPen(pg.mkPen(wash(theme.muted, 0.35), width=1))
-        for line in self._limits:
+        self.steps.setPen(pg.mkPen(wash(theme.muted, 0.35), width=1))
+        for line in self.limits:
             line.setPen(pg.mkPen(theme.text, width=1, style=Qt.PenStyle.DashLine))
             line.setHoverPen(pg.mkPen(theme.accent, width=3))
         for region in self._outside:
@@ -129,37 +129,37 @@ class HistogramChart(Chart):
         tensor = self.tensor
         left, right, bottom, top = self.reach()
         room = self.box.width() / _STEP_PX
-        if tensor is not None and self._levels is not None:
-            self._draw_levels(self._levels)
+        if tensor is not None and self.levels is not None:
+            self._draw_levels(self.levels)
             return
         if tensor is None or self._grid is None or not self._grid[2] > 0:
-            self._steps.hide()
+            self.steps.hide()
             return
         first_level, last_level, step = self._grid
         low, high = max(left, first_level), min(right, last_level)
         shown = (high - low) / step
         if not 0 < shown < room:
-            self._steps.hide()
+            self.steps.hide()
             return
         first = np.ceil((low - first_level) / step - 1e-6)
         levels = first_level + step * (first + np.arange(int(shown) + 1))
-        self._steps.setData(np.repeat(levels, 2), np.tile([bottom, top], levels.size))
-        self._steps.show()
+        self.steps.setData(np.repeat(levels, 2), np.tile([bottom, top], levels.size))
+        self.steps.show()
 
     def _draw_levels(self, levels: NDArray[np.float64]) -> None:
-        """Draw those in sight, of those closer than a pixel only one."""
+        """Draw the visible levels, at most one per pixel."""
         left, right, bottom, top = self.reach()
         shown = levels[(levels >= left) & (levels <= right)]
         if not shown.size or not right > left:
-            self._steps.hide()
+            self.steps.hide()
             return
         columns = ((shown - left) / (right - left) * max(self.box.width(), 1.0)).astype(int)
         shown = shown[np.unique(columns, return_index=True)[1]]
-        self._steps.setData(np.repeat(shown, 2), np.tile([bottom, top], shown.size))
-        self._steps.show()
+        self.steps.setData(np.repeat(shown, 2), np.tile([bottom, top], shown.size))
+        self.steps.show()
 
     def _on_dragged(self) -> None:
-        low, high = (float(line.value()) for line in self._limits)
+        low, high = (float(line.value()) for line in self.limits)
         self.dragged.emit(low, high)
 
     def _tell_bin(self, place: QPointF) -> str:
@@ -170,13 +170,13 @@ class HistogramChart(Chart):
         width = (high - low) / tensor.counts.size
         number = int((place.x() - low) // width)
         if not 0 <= number < tensor.counts.size:
-            return f"{place.x():.4g}: outside of what was seen"
+            return f"{place.x():.4g}: outside the observed range"
         start = low + number * width
         return f"{start:.4g} to {start + width:.4g}: {tensor.counts[number]:,.0f} elements"
 
 
 class ChannelChart(Chart):
-    """Least to greatest value of each channel of a weight."""
+    """Minimum to maximum of each channel of a weight."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Ranges of the channels", "output channel", "weight value", parent)
@@ -189,7 +189,7 @@ class ChannelChart(Chart):
         self.tell = self._tell_channel
 
     def render_tensor(self, tensor: TensorView | None) -> None:
-        """Show another tensor's channels."""
+        """Show the channels of a tensor."""
         self.tensor = tensor
         if tensor is None or tensor.channel_min is None or tensor.channel_max is None:
             self._lines.hide()
@@ -227,7 +227,7 @@ class ChannelChart(Chart):
 
 
 class TensorPlot(QWidget):
-    """Histogram, and the channels below where there are any."""
+    """The histogram, with the channels below if there are any."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -243,18 +243,18 @@ class TensorPlot(QWidget):
         layout.addWidget(split)
 
     def render_tensor(self, tensor: TensorView | None, theme: Theme) -> None:
-        """Show another tensor; None for none."""
+        """Show a tensor; None for none."""
         self.channels.setVisible(tensor is not None and tensor.channel_min is not None)
         for chart in (self.histogram, self.channels):
             chart.render_tensor(tensor)
             chart.restyle(theme)
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.histogram.set_theme(theme)
         self.channels.set_theme(theme)
 
     def set_stale(self, stale: bool) -> None:
-        """Fade what belongs to a former configuration."""
+        """Fade the plot if its result is outdated."""
         self.histogram.set_stale(stale)
         self.channels.set_stale(stale)

@@ -1,4 +1,4 @@
-"""Jobs as rows, the newest first."""
+"""Table of jobs, newest first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATE_WORDS = {
     "done": "done",
     "failed": "failed",
     "cancelled": "cancelled",
-    "crashed": "engine lost",
+    "crashed": "engine exited",
 }
 
 
@@ -37,14 +37,14 @@ JOB_ROLE = Qt.ItemDataRole.UserRole + 1
 
 
 class JobTableModel(QAbstractTableModel):
-    """All jobs of this window."""
+    """The jobs of this window."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._jobs: list[Job] = []
 
     def update_job(self, job: Job) -> None:
-        """Show a job in its new state."""
+        """Update the row of a job."""
         for row, known in enumerate(self._jobs):
             if known.id == job.id:
                 self._jobs[row] = job
@@ -59,7 +59,7 @@ class JobTableModel(QAbstractTableModel):
             self.endRemoveRows()
 
     def tick(self) -> None:
-        """Show the time that has passed for jobs that run."""
+        """Update the elapsed time of running jobs."""
         for row, job in enumerate(self._jobs):
             if job.state == "running":
                 first = self.index(row, Column.ELAPSED)

@@ -1,4 +1,4 @@
-"""The log: a bounded list of lines that arrive in bursts."""
+"""The log: a bounded list of lines, updated in batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BURST_MS = 80
 
 
 class Role(IntEnum):
-    """What a line tells the delegate."""
+    """Item data roles of a line."""
 
     LEVEL = Qt.ItemDataRole.UserRole + 1
     STAGE = Qt.ItemDataRole.UserRole + 2
@@ -34,7 +34,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Line:
-    """One line, when it came and how serious it is."""
+    """One log line with its time and level."""
 
     at: float
     level: Level
@@ -43,14 +43,14 @@ class Line:
 
     @property
     def shown(self) -> str:
-        """The line as it is read and copied."""
+        """The line as shown and copied."""
         clock = time.strftime("%H:%M:%S", time.localtime(self.at))
         stage = f"{self.stage}: " if self.stage else ""
         return f"{clock}  {stage}{self.text}"
 
 
 class LogModel(QAbstractListModel):
-    """The last lines; older ones are forgotten. Bursts are shown at most a dozen times a second."""
+    """The newest lines. The view updates at most 12 times a second."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -60,13 +60,13 @@ class LogModel(QAbstractListModel):
         self._burst.timeout.connect(self.flush)
 
     def add(self, level: Level, text: str, stage: str = "") -> None:
-        """Take a line; several come in as one change."""
+        """Add a line. Several lines are inserted as one change."""
         self._arriving.append(Line(time.time(), level, text, stage))
         if not self._burst.isActive():
             self._burst.start()
 
     def flush(self) -> None:
-        """Show what has arrived."""
+        """Insert the pending lines."""
         arriving = list(self._arriving)
         self._arriving.clear()
         if not arriving:
@@ -81,7 +81,7 @@ class LogModel(QAbstractListModel):
             self.endRemoveRows()
 
     def clear(self) -> None:
-        """Forget all lines."""
+        """Remove all lines."""
         self._arriving.clear()
         self.beginResetModel()
         self._lines.clear()

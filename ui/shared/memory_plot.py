@@ -1,4 +1,4 @@
-"""Where tensors lie in a memory, and when: a rectangle each, time across and address upwards."""
+"""Memory allocation plot: a rectangle per tensor, time on x and address on y."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ui.shared.theme import Theme
 from workbench.results import LiveRange
 
 _KIB = 1024
-# Vela's word for copies of weights that it makes on the fly.
+# Vela's name for weights that are copied to SRAM at run time.
 _BUFFERS = "OpBuffering"
 
 
 class MemoryPlot(Chart):
-    """Rectangles of one memory; its peak is a line.
+    """The tensors of one memory, with a line at the peak.
 
     Signals:
-        tensor_chosen: place of a tensor, and whether it adds to what is chosen.
+        tensor_chosen: index of a tensor, and whether it extends the selection.
     """
 
     tensor_chosen = Signal(int, bool)
 
     def __init__(
         self, describe: Callable[[int], str], parent: QWidget | None = None, *,
-        step: str = "step of the schedule", origin: str = "estimated (Vela)",
+        step: str = "schedule step", origin: str = "estimated (Vela)",
     ) -> None:  # fmt: skip
         super().__init__("Tensors in memory", step, f"address [KiB], {origin}", parent)
         self.tensors: tuple[LiveRange, ...] = ()
@@ -49,7 +49,7 @@ class MemoryPlot(Chart):
         self.box.picked.connect(self._on_picked)
 
     def render_tensors(self, tensors: Sequence[LiveRange], fullest: int) -> None:
-        """Show other tensors; ``fullest`` is the step at which most of the memory is taken."""
+        """Show tensors; ``fullest`` is the step of the peak."""
         self.tensors = tuple(tensors)
         self._sides = np.asarray(
             [(t.start, t.end + 1, t.address / _KIB, (t.address + t.bytes) / _KIB) for t in tensors]
@@ -65,7 +65,7 @@ class MemoryPlot(Chart):
         self._paint()
 
     def choose(self, places: Iterable[int]) -> None:
-        """Mark what is chosen."""
+        """Mark the selected tensors."""
         self._chosen = frozenset(places)
         self._mark()
 

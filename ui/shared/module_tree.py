@@ -1,4 +1,4 @@
-"""The modules of the model as a tree: type, parameters, and the config each one gets."""
+"""Tree of the model's modules: type, parameters and effective config."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ TITLES = {
 
 
 class Role(IntEnum):
-    """What a row tells beside its text."""
+    """Item data roles of a row."""
 
     PATH = Qt.ItemDataRole.UserRole + 1
     MARK = Qt.ItemDataRole.UserRole + 2
 
 
-# What configs decide of a row. Roles that filters look at are not among them, or every row would
-# be filtered anew.
+# Roles that depend on configs. Roles used by filters are excluded, because changing them
+# filters every row again.
 _OF_CONFIGS = [
     Qt.ItemDataRole.DisplayRole,
     Qt.ItemDataRole.ToolTipRole,
@@ -61,7 +61,7 @@ class _Row:
 
 
 class ModuleTreeModel(QAbstractItemModel):
-    """Rows from a graph snapshot, configs and their reasons from a resolution."""
+    """Model of the tree: modules of a graph snapshot, configs of a resolution."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -74,7 +74,7 @@ class ModuleTreeModel(QAbstractItemModel):
         self._marks: Mapping[str, str] = {}
 
     def set_modules(self, modules: Sequence[Module]) -> None:
-        """Show other modules."""
+        """Set the modules."""
         self.beginResetModel()
         self._rows, self._all, self._top = {}, [], []
         for module in _counted(modules):
@@ -93,7 +93,7 @@ class ModuleTreeModel(QAbstractItemModel):
         reasons: Mapping[str, str],
         marks: Mapping[str, str],
     ) -> None:
-        """Show other configs: why each is as it is, and where the quantizer thought otherwise."""
+        """Set the configs, their reasons, and the differences that the quantizer reports."""
         if (configs, reasons, marks) == (self._configs, self._reasons, self._marks):
             return
         self._configs, self._reasons, self._marks = configs, reasons, marks
@@ -104,7 +104,7 @@ class ModuleTreeModel(QAbstractItemModel):
         return self._row(index).module.path if index.isValid() else None
 
     def index_of(self, path: str) -> QModelIndex:
-        """Return where a module is; an invalid index when it is not there."""
+        """Return the index of a module; an invalid index if there is none."""
         row = self._rows.get(path)
         return QModelIndex() if row is None else self._index(row, 0)
 
@@ -182,7 +182,7 @@ class ModuleTreeModel(QAbstractItemModel):
     def _tooltip(self, module: Module) -> str:
         lines = [module.path or WHOLE_MODEL, self._reasons.get(module.path, "")]
         if mark := self._marks.get(module.path):
-            lines.append(f"The quantizer decided otherwise: {mark}")
+            lines.append(f"The quantizer differs: {mark}")
         return "\n".join(line for line in lines if line)
 
     def _row(self, index: AnyIndex) -> _Row:
@@ -202,9 +202,9 @@ class ModuleTreeModel(QAbstractItemModel):
 
 
 def _counted(modules: Sequence[Module]) -> list[Module]:
-    """Return modules that are in the order of text as people count; others as they are.
+    """Return modules in natural order (``layer.2`` before ``layer.10``) if sorted as text.
 
-    Exported programs list their modules in the order of text, models in that of their definition.
+    Exported programs list modules sorted as text, models in the order of their definition.
     """
     if [module.path for module in modules] != sorted(module.path for module in modules):
         return list(modules)

@@ -1,12 +1,12 @@
-"""What a panel is, and all that it is given."""
+"""The base class of panels, and the context they get."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QPaintEvent, QShowEvent
@@ -19,7 +19,7 @@ from ui.shared.problem_list import ProblemListModel
 from ui.shared.theme import Theme
 from ui.state.assigner import Assigner
 from ui.state.document import Document
-from ui.state.model_index import Outline
+from ui.state.model_index import ModelIndex
 from ui.state.notices import Notices
 from ui.state.run_history import RunHistory
 from ui.state.runner import Runner
@@ -27,11 +27,17 @@ from ui.state.selection import Selected, Selection
 from ui.state.session import Session
 from ui.state.settings import Settings
 from workbench.errors import WorkbenchError
+from workbench.ids import StageId
 from workbench.project.frozen import Frozen
 
+PanelId = Literal[
+    "modules", "rules", "graph", "ranges", "formats", "accuracy", "sample", "cost", "timeline",
+    "memory", "devices", "simulator", "sensitivity", "search", "weight_transforms", "training",
+    "runs", "inspector", "jobs", "log", "problems",
+]  # fmt: skip
 Result = TypeVar("Result", bound=Frozen)
 NOTES_MS = 60
-# Panels take what an engine found one after another: all at once would hold up a frame.
+# Panels render results one after another, because all at once would delay a frame.
 _TURN_MS = 20
 _TURNS = 10
 _turns = itertools.count()
@@ -39,11 +45,11 @@ _turns = itertools.count()
 
 @dataclass(frozen=True)
 class PanelContext:
-    """The long-lived objects of the window, as a panel may use them."""
+    """The long-lived objects of the window that panels use."""
 
     document: Document
     session: Session
-    outline: Outline
+    model_index: ModelIndex
     selection: Selection
     assigner: Assigner
     runner: Runner
@@ -54,50 +60,42 @@ class PanelContext:
     log: LogModel
     jobs: JobTableModel
     problems: ProblemListModel
-    _loaded: dict[str, tuple[Path, Frozen]] = field(default_factory=dict)
 
     @property
     def theme(self) -> Theme:
         """The present theme."""
         return self.appearance.theme
 
-    def result(self, stage_id: str) -> Path | None:
-        """Return the folder of a stage's current result; None when there is none."""
+    def result(self, stage_id: StageId) -> Path | None:
+        """Return the folder of a stage's current result; None if there is none."""
         return self.session.result(stage_id)
 
-    def run_to(self, stage_id: str) -> None:
-        """Run everything up to a stage."""
+    def run_to(self, stage_id: StageId) -> None:
+        """Run all stages up to a stage."""
         project = self.document.project
         if project is not None:
             done = {view.id for view in self.session.stages() if view.state == "cached"}
             self.runner.run_until(project, self.document.folder, [stage_id], done)
 
-    def load(self, kind: type[Result], stage_id: str) -> Result | None:
-        """Return a stage's current result; None when there is none or it cannot be read."""
+    def load(self, kind: type[Result], stage_id: StageId) -> Result | None:
+        """Return a stage's current result; None if there is none or it cannot be read."""
         folder = self.session.result(stage_id)
         if folder is None:
             return None
-        known = self._loaded.get(stage_id)
-        if known is not None and known[0] == folder and isinstance(known[1], kind):
-            return known[1]
-        from workbench.results import load_result
-
         try:
-            loaded = load_result(kind, folder)
+            return self.session.parsed.load(kind, folder)
         except WorkbenchError:
             return None
-        self._loaded[stage_id] = (folder, loaded)
-        return loaded
 
 
 class Panel(QWidget):
-    """One view of the project: renders from values, changes them only on the user's signals.
+    """One view of the project. Renders values, and changes them only on user input.
 
-    Subclasses fill ``build`` and what they show of ``refresh``, ``render_selection``
-    and ``set_theme``. Renders are put together and left out while the panel is hidden.
+    Subclasses implement ``build``, and as needed ``refresh``, ``render_selection``
+    and ``set_theme``. Renders are coalesced, and skipped while the panel is hidden.
     """
 
-    panel_id: ClassVar[str] = ""
+    panel_id: ClassVar[PanelId | Literal[""]] = ""
 
     def __init__(self, context: PanelContext, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -116,32 +114,32 @@ class Panel(QWidget):
         self.build()
         soon, turn = self._soon, self._turn
         context.document.project_changed.connect(partial(self._mark, "state", soon))
-        context.outline.resolved.connect(partial(self._mark, "state", soon))
-        context.outline.model_changed.connect(partial(self._mark, "state", turn))
+        context.model_index.resolved.connect(partial(self._mark, "state", soon))
+        context.model_index.model_changed.connect(partial(self._mark, "state", turn))
         context.session.results_changed.connect(partial(self._mark, "state", turn))
         context.selection.changed.connect(partial(self._mark, "selection", soon))
         context.appearance.changed.connect(partial(self._mark, "theme", soon))
 
     def build(self) -> None:
-        """Make children, layout and connections; called once."""
+        """Create children, layout and connections. Called once."""
 
     def refresh(self) -> None:
-        """Show the present state; may be called at any time, any number of times."""
+        """Show the present state. May be called at any time."""
 
     def annotate(self) -> None:
-        """Add what results tell; called a moment after ``refresh``, so that paint comes first."""
+        """Add details from results. Called after ``refresh`` and a paint."""
 
     def render_selection(self, selected: Selected) -> None:
-        """Show what is chosen."""
+        """Show the selection."""
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
 
     def stop(self) -> None:
-        """End what runs beside the window; called before the panel goes."""
+        """Stop background work. Called before the panel is destroyed."""
 
     def flush(self) -> None:
-        """Render now what is due."""
+        """Run all pending renders now."""
         self._soon.stop()
         self._turn.stop()
         due, self._due = self._due, set()

@@ -1,4 +1,4 @@
-"""The precisions that can be given to what is chosen: entries of a menu, or one of one's own."""
+"""Menu entries that set the precision of the selection."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _KEYS = 9
 
 
 class PrecisionMenu:
-    """Fills the menus of tree and graph alike; what is refused stands there with its reason."""
+    """Fills the menus of tree and graph. Rejected configs are disabled with the reason."""
 
     def __init__(self, context: PanelContext, window: QWidget) -> None:
         self._context, self._window = context, window
 
     def fill(self, menu: QMenu, chosen: Selected) -> None:
-        """Offer every config for the chosen modules or nodes, and its key where it has one."""
+        """Add every config for the selected modules or nodes, with its shortcut."""
         kind: RuleKind = "module_name" if chosen.modules else "node_name"
         kind = "global" if "" in chosen.modules else kind
         give = partial(self._context.assigner.chosen, chosen)
@@ -39,7 +39,7 @@ class PrecisionMenu:
         menu.addAction("Custom\u2026", partial(self._ask, subject, kind, give))
 
     def add_to(self, menu: QMenu) -> None:
-        """Put the precisions for what is chosen before the entries of a menu."""
+        """Insert the precisions for the selection before the entries of a menu."""
         chosen = self._context.selection.value
         if chosen.modules or self._context.assigner.known(chosen.nodes):
             below = QMenu("Set precision", menu)
@@ -49,7 +49,7 @@ class PrecisionMenu:
             menu.insertSeparator(first)
 
     def fill_type(self, menu: QMenu, type_name: str) -> None:
-        """Offer every config for all modules of a type."""
+        """Add every config for all modules of a type."""
         give = partial(self._context.assigner.rule, "module_type", type_name)
         self._offer(menu, "module_type", give)
 
@@ -74,7 +74,7 @@ def ask_config(
     context: PanelContext, window: QWidget, subject: str, kind: RuleKind, config: Config,
     give: Callable[[Config], object],
 ) -> None:  # fmt: skip
-    """Ask for a config of one's own, beginning with ``config``; ``give`` gets it."""
+    """Ask for a custom config, starting with ``config``; ``give`` receives it."""
     document = context.document
     project = document.project
     if project is None:

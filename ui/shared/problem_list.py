@@ -1,4 +1,4 @@
-"""Problems as rows: what is wrong, where, and what to do."""
+"""Table of problems: message, place and remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem, with the stage or check it comes from."""
+    """One problem and the stage or check that reported it."""
 
     severity: Literal["error", "warning"]
     message: str
@@ -37,16 +37,16 @@ class Problem:
 
 
 def of_info(info: ErrorInfo, source: str, severity: Literal["error", "warning"]) -> Problem:
-    """Return an error's description as a problem."""
+    """Return an ``ErrorInfo`` as a problem."""
     return Problem(severity, info.message, info.hint, info.where, source, info.details)
 
 
 def project_problems(
     project: Project, folder: Path, resolution: Resolution, operators: Sequence[str]
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the target and the rules; nothing is run.
+    """Yield the problems of the target and the rules, without running anything.
 
-    ``operators`` are those of the exported graph; without any, matches are not judged.
+    ``operators`` are those of the exported graph. Without them matches are not checked.
     """
     try:
         target = target_of(project.target.id)
@@ -78,7 +78,7 @@ def project_problems(
             )  # fmt: skip
         elif count.wins == 0:
             yield Problem(
-                "warning", f"{what}: the rule never wins, stronger ones cover all it matches.",
+                "warning", f"{what}: the rule has no effect; stronger rules cover all its matches.",
                 "Move it up, or delete it.", where, "Rules",
             )  # fmt: skip
         if count.wins:
@@ -87,25 +87,25 @@ def project_problems(
 
 
 def stage_problems(stages: Sequence[StageView]) -> Iterator[Problem]:
-    """Yield what made stages fail, or keeps them from starting."""
+    """Yield why stages failed or cannot start."""
     for view in stages:
         if view.state == "failed":
             yield from (of_info(info, view.title, "error") for info in view.infos)
 
 
 def on_the_cpu(nodes: Sequence[CpuNode]) -> Iterator[Problem]:
-    """Yield what stays on the CPU and why: operators alike in one row, which leads to the first."""
+    """Yield the CPU operators and the reason. Equal operators share one row."""
     alike: dict[tuple[str, str], list[CpuNode]] = {}
     for node in nodes:
         alike.setdefault((operator_name(node.op), node.reason), []).append(node)
     for (name, reason), found in alike.items():
-        what = f"{len(found)} operators {name} stay" if len(found) > 1 else f"{name} stays"
+        what = f"{len(found)} {name} operators run" if len(found) > 1 else f"{name} runs"
         where = Place(kind="node", id=found[0].node)
         yield Problem("warning", f"{what} on the CPU: {reason}", "", where, "Lower")
 
 
 def warnings_of(texts: Sequence[str], source: str) -> Iterator[Problem]:
-    """Yield a stage's own warnings."""
+    """Yield the warnings of a stage."""
     for text in texts:
         yield Problem("warning", text, source=source)
 
@@ -129,14 +129,14 @@ SEVERITY_WORDS = {"error": "Error", "warning": "Warning"}
 
 
 class ProblemListModel(QAbstractTableModel):
-    """The present problems, errors first."""
+    """The problems, errors first."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._problems: list[Problem] = []
 
     def set_problems(self, problems: Sequence[Problem]) -> None:
-        """Show other problems."""
+        """Set the problems."""
         ordered = sorted(problems, key=lambda problem: problem.severity != "error")
         if ordered == self._problems:
             return

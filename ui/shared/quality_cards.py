@@ -1,4 +1,4 @@
-"""The few figures that stand above all others, as cards."""
+"""Cards and tables of evaluation and verification results."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from workbench.results import (
 from workbench.results.quality import TextQuality
 from workbench.targets import target_of
 
-SQNR = "Signal to quantization noise; a dash where both are equal or nothing could be compared"
+SQNR = "Signal-to-quantization-noise ratio; a dash if both are equal or not comparable"
 COSINE = "Cosine between the float and the quantized values"
-SHARE = "Its noise over signal, as a part of the sum of all tensors' noise over signal"
-ERROR = "Greatest absolute difference, in units of the tensor"
+SHARE = "Fraction of the noise-to-signal ratio summed over all tensors"
+ERROR = "Maximum absolute difference, in units of the tensor"
 
 
 def cosine_text(value: float | None) -> str:
-    """Return a cosine with the digits in which good ones differ."""
+    """Return a cosine with enough digits to tell values near 1 apart."""
     return DASH if value is None else f"{value:.6f}"
 
 
@@ -43,7 +43,7 @@ def _output_tip(row: OutputQuality) -> str:
 
 
 def describe_quality(row: TensorQuality) -> str:
-    """Return the figures of a tensor in lines."""
+    """Return the figures of a tensor, one per line."""
     is_renamed = row.origin and row.origin != row.tensor
     name = f"{row.tensor}, in {row.origin} of the graph" if is_renamed else row.tensor
     lines = (name, f"{row.op}  {row.module}".strip(), f"SQNR  {decibel(row.sqnr_db)}",
@@ -74,48 +74,48 @@ TENSOR_COLUMNS: tuple[Column[TensorQuality], ...] = (
     Column("Module", lambda r: r.module or DASH),
 )
 READING_COLUMNS: tuple[Column[Reading], ...] = (
-    Column("Reading", lambda r: f"{r.title} (main)" if r.main else r.title),
+    Column("Arithmetic model", lambda r: f"{r.title} (main)" if r.main else r.title),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
     Column("Top-1", lambda r: percent(r.top1), lambda r: r.top1),
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
     Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
-    Column("What the numbers are", lambda r: r.marks),
+    Column("Origin", lambda r: r.marks),
 )
 INTEGER_COLUMNS: tuple[Column[IntegerQuality], ...] = (
     Column("Tensor", lambda r: r.tensor),
     Column("Equal", lambda r: percent(r.exact), lambda r: r.exact,
-           "Share of elements that are equal bit for bit"),
+           "Fraction of bit-exact elements"),
     Column("Max LSB", lambda r: str(r.max_lsb), lambda r: r.max_lsb,
-           "Greatest difference in steps of the tensor's grid"),
+           "Maximum difference in quantization steps of the tensor"),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
     Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine),
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
     Column("Module", lambda r: r.module or DASH),
 )  # fmt: skip
 SAMPLE_COLUMNS: tuple[Column[SampleQuality], ...] = (
-    Column("Sample", lambda r: str(r.sample), lambda r: r.sample, "Its number in the data"),
+    Column("Sample", lambda r: str(r.sample), lambda r: r.sample, "Index in the data set"),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
     Column("Label", lambda r: _class(r.label), lambda r: r.label),
     Column("Float", lambda r: _class(r.float_class), lambda r: r.float_class,
-           "Class that the float model gives"),
+           "Class predicted by the float model"),
     Column("Quantized", lambda r: _class(r.quantized_class), lambda r: r.quantized_class,
-           "Class that the quantized model gives"),
+           "Class predicted by the quantized model"),
 )  # fmt: skip
 
 
 class ReadingTableModel(FigureTableModel[Reading]):
-    """Readings of the same model side by side."""
+    """Arithmetic models of one exported file, side by side."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(READING_COLUMNS, lambda r: f"{r.title}\n{r.marks}", parent)
 
 
 def divergence_text(value: VerifyResult) -> str:
-    """Return where the integer program first leaves the quantized model, in a sentence."""
+    """Return a sentence about the first difference of the integer program."""
     over = f"over {value.tensor_samples} sample{'s' if value.tensor_samples != 1 else ''}"
     if not value.first_divergence:
-        return f"All {len(value.tensors)} tensors inside are equal bit for bit, {over}."
+        return f"All {len(value.tensors)} tensors are bit-exact, {over}."
     first = next(t for t in value.tensors if t.tensor == value.first_divergence)
     module = f" in {first.module}" if first.module else ""
     return (
@@ -139,28 +139,28 @@ def _sample_tip(row: SampleQuality) -> str:
 
 
 class IntegerTableModel(FigureTableModel[IntegerQuality]):
-    """All tensors inside the integer program."""
+    """The tensors of the integer program."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(INTEGER_COLUMNS, _integer_tip, parent)
 
 
 class SampleTableModel(FigureTableModel[SampleQuality]):
-    """The samples that suffer most."""
+    """The samples with the lowest SQNR."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(SAMPLE_COLUMNS, _sample_tip, parent)
 
 
 class OutputTableModel(FigureTableModel[OutputQuality]):
-    """All outputs of the model."""
+    """The outputs of the model."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(OUTPUT_COLUMNS, _output_tip, parent)
 
 
 class QualityTableModel(FigureTableModel[TensorQuality]):
-    """All tensors that exist on both sides."""
+    """The tensors that exist in both models."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(TENSOR_COLUMNS, describe_quality, parent)
@@ -172,7 +172,7 @@ COMPUTED = "computed (TOSA model)"
 
 
 def quality_origin(project: Project | None) -> str:
-    """Return how figures of a project's quality come about."""
+    """Return the origin of a project's quality figures."""
     try:
         return (target_of(project.target.id).emulation if project else "") or MEASURED
     except WorkbenchError:
@@ -182,16 +182,16 @@ def quality_origin(project: Project | None) -> str:
 def quality_cards(
     value: EvaluateResult, memory: FormatMemory | None = None, source: str = MEASURED
 ) -> list[Card]:
-    """Return the cards of an evaluation; figures that do not exist have none.
+    """Return the cards of an evaluation. Missing figures have no card.
 
     Args:
         value: The evaluation.
-        memory: What values of number formats take.
-        source: How the figures come about, in words.
+        memory: Memory of values in number formats.
+        source: Origin of the figures.
     """
     cards = [
-        Card("SQNR", decibel(value.sqnr_db), source, "All outputs; more is better"),
-        Card("Cosine", cosine_text(value.cosine), source, "1 is the same direction"),
+        Card("SQNR", decibel(value.sqnr_db), source, "All outputs; higher is better"),
+        Card("Cosine", cosine_text(value.cosine), source, "All outputs; 1 is identical direction"),
         Card("Max error", figure(value.max_abs_error), source, "In units of the output"),
     ]
     pairs = (
@@ -201,15 +201,15 @@ def quality_cards(
     for name, before, after in pairs:
         if before is not None and after is not None:
             text = f"{100 * before:.2f} \u2192 {percent(after)}"
-            cards.append(Card(name, text, source, "Float, then quantized"))
+            cards.append(Card(name, text, source, "Float → quantized"))
     if value.metric_name:
         text = f"{figure(value.metric_float)} \u2192 {figure(value.metric_quantized)}"
-        cards.append(Card(value.metric_name, text, source, "Float, then quantized"))
+        cards.append(Card(value.metric_name, text, source, "Float → quantized"))
     return [*cards, *_text_cards(value.text, "quantized", source), *_memory_cards(memory)]
 
 
 def _text_cards(text: TextQuality | None, side: str, source: str) -> Iterator[Card]:
-    """Yield how a text was read: by the float model, and by what stands in for it."""
+    """Yield the cards of a text: perplexity and KL divergence from the float model."""
     if text is None:
         return
     is_integer = side == "integer"
@@ -220,9 +220,9 @@ def _text_cards(text: TextQuality | None, side: str, source: str) -> Iterator[Ca
     )  # fmt: skip
     if after is None or mean is None or worst is None:
         return
-    over = f"over {count(text.tokens)} tokens of the text"
+    over = f"over {count(text.tokens)} tokens"
     values = f"{text.perplexity_float:.3f} \u2192 {after:.3f}"
-    yield Card("Perplexity", values, source, f"Float, then {side}; less is better; {over}")
+    yield Card("Perplexity", values, source, f"Float → {side}; lower is better; {over}")
     hint = f"Mean of KL(float || {side}) {over}; at most {worst:.3g}"
     yield Card("KL divergence", f"{mean:.3g} nats", source, hint)
 
@@ -232,11 +232,11 @@ def _memory_cards(memory: FormatMemory | None) -> Iterator[Card]:
         return
     pairs = (
         ("Weights", memory.weight_bits, memory.weight_density),
-        ("What flows", memory.data_bits, memory.data_density),
+        ("Activations", memory.data_bits, memory.data_density),
     )
     for name, bits, density in pairs:
         if bits is not None and density is not None:
-            hint = "Average bits of an element, and how many times smaller than float32"
+            hint = "Average bits per element, and compression relative to float32"
             yield Card(name, f"{bits:.2f} bits, {density:.2f}\u00d7", "computed", hint)
 
 
@@ -247,17 +247,18 @@ def verify_cards(value: VerifyResult) -> list[Card]:
         by = f"computed ({value.runtime})"
         return [
             Card("Max difference", figure(value.max_abs_error), by,
-                 "Of the exported file's outputs to the float model's"),
+                 "Maximum difference of the exported file's outputs from the float model's"),
             Card("Same arg-max", f"{value.argmax_equal} of {value.samples}", by,
-                 "Samples with the same greatest output"),
-            Card("Samples", count(value.samples), by, "Inputs that both have run"),
+                 "Samples with the same largest output"),
+            Card("Samples", count(value.samples), by, "Inputs that both models ran"),
         ]  # fmt: skip
     return [
-        Card("Equal bit for bit", percent(exact), COMPUTED,
+        Card("Bit-exact", percent(exact), COMPUTED,
              f"{count(value.exact)} of {count(value.elements)} output elements"),
-        Card("Max difference", f"{value.max_lsb} LSB", COMPUTED, "One LSB is the output's scale"),
+        Card("Max difference", f"{value.max_lsb} LSB", COMPUTED, "1 LSB is one quantization "
+                                                                 "step of the output"),
         Card("Same arg-max", f"{value.argmax_equal} of {value.samples}" if value.samples else DASH,
-             COMPUTED, "Samples with the same greatest output"),
-        Card("Samples", count(value.samples), COMPUTED, "Inputs that both have run"),
+             COMPUTED, "Samples with the same largest output"),
+        Card("Samples", count(value.samples), COMPUTED, "Inputs that both models ran"),
         *_text_cards(value.text, "integer", COMPUTED),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""From rows of the range table to what the range plots draw."""
+"""Converts rows of the range table to plot data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BINS = 256
 
 
 class _Histograms(Mapping[int, tuple["NDArray[np.float64]", float, float]]):
-    """The drawn histograms by place, added up only when one is looked at."""
+    """Histograms by index, summed on first access."""
 
     def __init__(self, rows: Sequence[RangeRow], arrays: Arrays) -> None:
         self._rows, self._arrays = rows, arrays
@@ -41,7 +41,7 @@ class _Histograms(Mapping[int, tuple["NDArray[np.float64]", float, float]]):
 def series_of(
     rows: Sequence[RangeRow], channels: Channels, arrays: Arrays | None = None
 ) -> RangeSeries:
-    """Return all tensors as the range plot draws them; what is not known is NaN."""
+    """Return the plot data of all tensors; NaN is unknown."""
 
     def known(row: RangeRow, *values: float) -> list[float]:
         return [v if row.is_known and math.isfinite(v) else math.nan for v in values]
@@ -64,7 +64,7 @@ def series_of(
 
 
 def tensor_of(row: RangeRow, place: int, arrays: Arrays, channels: Channels) -> TensorView | None:
-    """Return one tensor as it is drawn large; None when calibration kept nothing of it."""
+    """Return the plot data of one tensor; None if calibration has no data of it."""
     counts, edges = arrays.get("histogram"), arrays.get("edges")
     if counts is None or edges is None or row.tensor.index >= len(counts) or not row.is_known:
         return None
@@ -77,13 +77,13 @@ def tensor_of(row: RangeRow, place: int, arrays: Arrays, channels: Channels) -> 
 
 
 def drawn_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the counts of few enough bins to be told apart on a screen."""
+    """Return the counts merged into at most as many bins as a plot can show."""
     fine = counts.astype(np.float64)
     return fine.reshape(_BINS, -1).sum(1) if fine.size % _BINS == 0 else fine
 
 
 def samples_of(arrays: Arrays, index: int) -> SampleView:
-    """Return the extremes of one tensor by sample; none where calibration kept no samples."""
+    """Return the minimum and maximum of one tensor by sample; None without samples."""
     low, high = arrays.get("sample_min"), arrays.get("sample_max")
     if low is None or high is None or index >= len(low):
         return SampleView()
@@ -92,7 +92,7 @@ def samples_of(arrays: Arrays, index: int) -> SampleView:
 
 
 def legend_of(theme: Theme, labels: Iterable[str]) -> str:
-    """Return what the marks of the range plot mean, with the colours of the precisions in it."""
+    """Return the legend of the range plot as rich text."""
     words = {"a8w8": "8 bit", "a16w8": "16 bit", "a8w4": "4 bit", "custom": "other formats"}
     colours: dict[str, list[str]] = {}
     for label in dict.fromkeys(labels):
@@ -102,7 +102,7 @@ def legend_of(theme: Theme, labels: Iterable[str]) -> str:
         for colour, names in colours.items()
     ]
     marks += [
-        "pale: min to max", "full: 99.8 %",
+        "pale: min to max", "solid: 99.8 % of values",
         f'<span style="color:{theme.text}">\u2500</span> grid ends',
         f'<span style="color:{theme.bad}">\u2500</span> one step',
     ]  # fmt: skip

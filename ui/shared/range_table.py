@@ -1,4 +1,4 @@
-"""What calibration saw, one row per tensor, with what follows from it."""
+"""Table of calibrated ranges, one row per tensor."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 METHOD_COLUMNS: tuple[Column[Choice], ...] = (
     Column("Method", lambda c: c.title),
     Column("SQNR", lambda c: decibel(c.sqnr_db), lambda c: c.sqnr_db,
-           "Predicted from the histogram: this tensor's own rounding and clipping alone"),
+           "Predicted from the histogram: rounding and clipping of this tensor only"),
     Column("Clipped", lambda c: percent(c.clipped), lambda c: c.clipped,
-           "Share of values the grid cannot reach to within half a step"),
+           "Fraction of values more than half a step outside the grid"),
     Column("Step", lambda c: figure(c.grid.scale), lambda c: c.grid.scale),
     Column("Min", lambda c: figure(c.minimum), lambda c: c.minimum),
     Column("Max", lambda c: figure(c.maximum), lambda c: c.maximum),
@@ -48,7 +48,7 @@ ChoiceOfRange = FixedRange | RangeMethod
 
 
 def method_title(method: str) -> str:
-    """Return who or what gave a range, in words."""
+    """Return the title of a range method."""
     return METHOD_TITLES.get(method, "hand")
 
 
@@ -65,8 +65,13 @@ def _end(chosen: ChoiceOfRange, name: str) -> float | None:
 
 
 CHOSEN_COLUMNS: tuple[Column[ChoiceOfRange], ...] = (
-    Column("For", _place, meaning="Numbers beat methods, a tensor its module, a module all"),
-    Column("By", _by),
+    Column(
+        "Scope",
+        _place,
+        meaning="Pinned ranges override methods; a tensor overrides its "
+        "module, a module overrides all",
+    ),
+    Column("Source", _by),
     Column("Min", lambda c: figure(_end(c, "minimum")), lambda c: _end(c, "minimum")),
     Column("Max", lambda c: figure(_end(c, "maximum")), lambda c: _end(c, "maximum")),
 )
@@ -74,34 +79,31 @@ CHOSEN_COLUMNS: tuple[Column[ChoiceOfRange], ...] = (
 
 def _choice_tip(choice: Choice) -> str:
     known = METHODS_BY_ID.get(choice.method)
-    return known.meaning if known is not None else "What torchao's histogram observer finds"
+    return known.meaning if known is not None else "Range of torchao's histogram observer"
 
 
 def _chosen_tip(chosen: ChoiceOfRange) -> str:
     if isinstance(chosen, RangeMethod):
-        return (
-            f"{_place(chosen)}: by {_by(chosen)}, taken anew whenever data, weights or "
-            "precision change"
-        )
-    return f"{chosen.tensor}: fixed by hand"
+        return f"{_place(chosen)}: by {_by(chosen)}; updated when data, weights or precision change"
+    return f"{chosen.tensor}: pinned by hand"
 
 
 class MethodTableModel(FigureTableModel[Choice]):
-    """What every method would give one tensor."""
+    """The range of one tensor by every method."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(METHOD_COLUMNS, _choice_tip, parent)
 
 
 class ChosenTableModel(FigureTableModel[ChoiceOfRange]):
-    """All that the project decides of ranges."""
+    """The range overrides of the project."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(CHOSEN_COLUMNS, _chosen_tip, parent)
 
     @staticmethod
     def tensor_of(chosen: ChoiceOfRange) -> str:
-        """Return the one tensor that a choice is for; "" when it is for more."""
+        """Return the tensor of an override; "" if it covers more than one."""
         if isinstance(chosen, FixedRange):
             return chosen.tensor
         return chosen.match if chosen.scope == "tensor" else ""
@@ -112,11 +114,11 @@ _MOST_4_BIT = 7
 
 
 @dataclass(frozen=True)
-class Decided:
-    """What the project decides of one tensor's range.
+class RangeOverride:
+    """The range override of one tensor.
 
-    ``method`` is "" for numbers given by hand; ``ends`` None where calibration's own range
-    stands, or while the method still searches, which ``is_known`` tells.
+    ``method`` is "" for a pinned range. ``ends`` is None if calibration's range is kept or the
+    search is still running; ``is_known`` is False while it is running.
     """
 
     method: str
@@ -126,16 +128,16 @@ class Decided:
 
     @property
     def who(self) -> str:
-        """Who or what decided, in words."""
+        """Title of the method, or "by hand"."""
         wider = {"tensor": "", "module": " (module)", "all": " (all)"}[self.scope]
         return f"{method_title(self.method)}{wider}"
 
 
 @dataclass(frozen=True)
 class RangeRow:
-    """A tensor as it is shown. ``clipped`` and ``outliers`` are None where they cannot be known.
+    """A row of the range table. ``clipped`` and ``outliers`` are None if unknown.
 
-    ``refusal`` says why its range cannot be chosen; "" where it can.
+    ``refusal`` is the reason why the range cannot be overridden, or "".
     """
 
     tensor: TensorRange
@@ -144,17 +146,17 @@ class RangeRow:
     outliers: float | None
     clipped: float | None
     sqnr_db: float | None
-    decided: Decided | None = None
+    decided: RangeOverride | None = None
     refusal: str = ""
 
     @property
     def is_editable(self) -> bool:
-        """Whether its range can be chosen."""
+        """Whether the range can be overridden."""
         return not self.refusal
 
     @property
     def effective(self) -> Grid | None:
-        """The grid that holds: of the chosen range if there is one, else calibration's."""
+        """The effective grid: of the override if there is one, else of calibration."""
         if self.decided is not None and not self.decided.is_known:
             return None
         if self.decided is not None and self.decided.ends is not None:
@@ -163,13 +165,13 @@ class RangeRow:
 
     @property
     def step(self) -> float | None:
-        """The scale of that grid."""
+        """The scale of the effective grid."""
         grid = self.effective
         return grid.scale if grid is not None else None
 
     @property
     def is_known(self) -> bool:
-        """Whether calibration reached it."""
+        """Whether calibration observed the tensor."""
         tensor = self.tensor
         return (
             (bool(tensor.format) or 0 < tensor.scale < math.inf)
@@ -179,18 +181,18 @@ class RangeRow:
 
     @property
     def width(self) -> float | None:
-        """How far apart the least and the greatest value are."""
+        """Maximum less minimum."""
         return self.tensor.maximum - self.tensor.minimum if self.is_known else None
 
     @property
     def grid(self) -> tuple[float, float] | None:
-        """The least and the greatest value that the integers stand for."""
+        """The minimum and maximum representable value."""
         grid = self.effective
         return (grid.low, grid.high) if grid is not None else None
 
     @property
     def label(self) -> str:
-        """The precision whose colour the tensor has."""
+        """The label of the precision whose colour the tensor has."""
         if self.tensor.format:
             return "custom"
         if self.tensor.kind == "weight" and self.tensor.qmax <= _MOST_4_BIT:
@@ -202,9 +204,9 @@ def range_rows(
     calibrated: CalibrateResult,
     arrays: Mapping[str, NDArray[np.float64]],
     evaluated: EvaluateResult | None,
-    decided: Mapping[str, Decided] | None = None,
+    decided: Mapping[str, RangeOverride] | None = None,
 ) -> list[RangeRow]:
-    """Return a row per tensor, in the order of the program; ``decided`` by node."""
+    """Return a row per tensor in program order; ``decided`` has the overrides by node."""
     quality = {t.tensor: t.sqnr_db for t in evaluated.tensors} if evaluated is not None else {}
     by_id = {tensor.id: tensor for tensor in calibrated.ranges}
     known = decided or {}
@@ -230,23 +232,22 @@ def range_rows(
     return rows
 
 
-# Why nobody chooses the range of a number format, in words.
+# Why the range of a number format cannot be overridden.
 FORMAT_REFUSAL = (
-    "Its values go to a number format, whose parameters and not a range say what it reaches. "
-    "Formats shows its grid against these values."
+    "Its values use a number format, whose parameters define its range. See Formats for its grid."
 )
 
 
 CALL_REFUSAL = (
-    "Every call takes a range of its own, from that call's values; nobody chooses it. What stands "
-    "here is over all samples; the page Calls shows one range for each."
+    "Every call computes its own range, so it cannot be overridden. This range is over all "
+    "samples; the tab Calls shows the range of each call."
 )
 
 
 def _follows(node: str) -> str:
     return (
-        f"This is the second grid of {node}, for a neighbour of another precision. Its range "
-        f"follows that of {node} and is not chosen by itself."
+        f"This is the second grid of {node}, for a neighbour with another precision. Its range "
+        f"follows that of {node}."
     )
 
 
@@ -256,7 +257,7 @@ def _outliers(row: RangeRow) -> float | None:
 
 
 def _clipped(row: RangeRow, arrays: Mapping[str, NDArray[np.float64]]) -> float | None:
-    """Return the share of values that the grid cannot reach to within half a step."""
+    """Return the fraction of values more than half a step outside the grid."""
     grid = row.effective
     if grid is None or row.tensor.channels > 1:
         return None
@@ -268,26 +269,26 @@ def _clipped(row: RangeRow, arrays: Mapping[str, NDArray[np.float64]]) -> float 
 
 
 def describe(row: RangeRow) -> str:
-    """Return the figures of a tensor in lines."""
+    """Return the figures of a tensor, one per line."""
     tensor = row.tensor
     lines = [
         f"{row.name}  ({tensor.kind}, {tensor.dtype})",
         f"{tensor.op}  {tensor.module}".strip(),
     ]
     if row.is_known and row.tensor.format:
-        lines.append(f"seen  {figure(tensor.minimum)} to {figure(tensor.maximum)}")
+        lines.append(f"observed  {figure(tensor.minimum)} to {figure(tensor.maximum)}")
     if row.is_known and row.grid is not None:
         each = f", largest of {tensor.channels} channels" if tensor.channels > 1 else ""
         lines += [
-            f"seen  {figure(tensor.minimum)} to {figure(tensor.maximum)}",
+            f"observed  {figure(tensor.minimum)} to {figure(tensor.maximum)}",
             f"99.8 %  {figure(tensor.p_low)} to {figure(tensor.p_high)}",
             f"grid  {figure(row.grid[0])} to {figure(row.grid[1])}",
             f"step  {figure(row.step)}{each}",
         ]
     if tensor.dynamic:
-        lines.append("a range at every call; these ends are over all samples")
+        lines.append("one range per call; shown over all samples")
     if tensor.origin and tensor.origin != tensor.node and tensor.kind != "weight":
-        lines.insert(2, f"in {tensor.origin} of the graph")
+        lines.insert(2, f"node {tensor.origin}")
     if row.clipped is not None:
         lines.append(f"outside the grid  {percent(row.clipped)}")
     if row.sqnr_db is not None:
@@ -307,33 +308,33 @@ def _if_known(row: RangeRow, value: float) -> float | None:
 
 
 COLUMNS: tuple[Column[RangeRow], ...] = (
-    Column("#", lambda r: str(r.tensor.index), lambda r: r.tensor.index, "Order of the program"),
+    Column("#", lambda r: str(r.tensor.index), lambda r: r.tensor.index, "Program order"),
     Column("Tensor", lambda r: r.name),
     Column("Kind", lambda r: r.tensor.kind),
-    Column("Type", lambda r: r.tensor.dtype, meaning="Type of the integers, or number format"),
+    Column("Type", lambda r: r.tensor.dtype, meaning="Integer type or number format"),
     Column("Min", lambda r: figure(_if_known(r, r.tensor.minimum)),
-           lambda r: _if_known(r, r.tensor.minimum), "Least value seen"),
+           lambda r: _if_known(r, r.tensor.minimum), "Minimum observed value"),
     Column("Max", lambda r: figure(_if_known(r, r.tensor.maximum)),
-           lambda r: _if_known(r, r.tensor.maximum), "Greatest value seen"),
-    Column("Width", lambda r: figure(r.width), lambda r: r.width, "Max less min"),
+           lambda r: _if_known(r, r.tensor.maximum), "Maximum observed value"),
+    Column("Width", lambda r: figure(r.width), lambda r: r.width, "Max - min"),
     Column("Step", lambda r: figure(r.step), lambda r: r.step,
-           "Scale of the grid; of weights with channels the largest"),
+           "Scale of the grid; the largest one of per-channel weights"),
     Column("Outlier ratio", lambda r: figure(r.outliers, 3), lambda r: r.outliers,
-           "Width over the width of the middle 99.8 % of the values"),
+           "Width divided by the width of the middle 99.8 % of values"),
     Column("Clipped", lambda r: percent(r.clipped), lambda r: r.clipped,
-           "Share of values more than half a step outside the grid, from the histogram; "
-           "not known where each channel has a grid of its own"),
+           "Fraction of values more than half a step outside the grid, from the histogram; "
+           "unknown for per-channel grids"),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db,
            "Float against quantized, measured on host (PyTorch)"),
     Column("Zeros", lambda r: percent(r.tensor.zeros), lambda r: r.tensor.zeros,
-           "Share of values that are exactly zero"),
+           "Fraction of values that are exactly zero"),
     Column("Dead", _dead, lambda r: r.tensor.dead if r.tensor.channels > 1 else None,
-           "Channels of which all values are zero"),
-    Column("Chosen", lambda r: r.decided.who if r.decided is not None else "",
-           meaning="Who or what sets the range in place of calibration"),
+           "Channels with only zero values"),
+    Column("Override", lambda r: r.decided.who if r.decided is not None else "",
+           meaning="Source of the range that replaces calibration's range"),
     Column("Zero point", lambda r: str(r.effective.zero_point) if r.effective else DASH,
            lambda r: r.effective.zero_point if r.effective else None,
-           "Integer that stands for 0"),
+           "Integer that represents 0"),
     Column("Operator", lambda r: operator_name(r.tensor.op)),
     Column("Module", lambda r: r.tensor.module or DASH),
     Column("Observer", lambda r: r.tensor.observer),
@@ -342,7 +343,7 @@ COLUMNS: tuple[Column[RangeRow], ...] = (
 
 
 class RangeTableModel(FigureTableModel[RangeRow]):
-    """All observed tensors."""
+    """The observed tensors."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(COLUMNS, describe, parent)
@@ -355,7 +356,7 @@ _PLAIN = ("histogram", "edges", "samples", "sample_min", "sample_max")
 
 
 def read_histograms(folder: Path) -> Arrays:
-    """Return ``histogram`` [T, B], ``edges`` [T, 2] and the extremes of every sample [T, S].
+    """Return ``histogram`` [T, B], ``edges`` [T, 2], and minimum and maximum by sample [T, S].
 
     Raises:
         WorkbenchError: the file is missing or damaged.
@@ -368,9 +369,9 @@ def read_histograms(folder: Path) -> Arrays:
 
 
 def read_channels(folder: Path, rows: Sequence[RangeRow]) -> Iterator[Channels]:
-    """Yield the least and greatest value of each channel, a tensor at a time, by row.
+    """Yield the row and the minimum and maximum of each channel, one tensor at a time.
 
-    There can be many hundreds of small arrays, so the reader may pause between any two.
+    There can be hundreds of small arrays; the caller may pause between two of them.
 
     Raises:
         WorkbenchError: the file is missing or damaged.
@@ -391,8 +392,9 @@ def read_channels(folder: Path, rows: Sequence[RangeRow]) -> Iterator[Channels]:
 def _damaged() -> WorkbenchError:
     return failure(
         "The stored ranges are damaged.",
-        "Run Calibrate again; they will be computed anew.",
+        "Run Calibrate again.",
         Place(kind="file", id=ARRAYS_FILE),
+        code="ranges-damaged",
     )
 
 

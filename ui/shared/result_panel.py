@@ -1,10 +1,10 @@
-"""What panels over results share: current or former values, how a stage stands, running it."""
+"""Base classes of panels that show stage results, current or outdated."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
@@ -13,11 +13,12 @@ from ui.shared.panel import Panel
 from ui.state.selection import Selected
 from ui.state.session import Session, StageView
 from workbench.errors import WorkbenchError
+from workbench.ids import StageId
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project.frozen import Frozen
 
 if TYPE_CHECKING:
-    from ui.state.model_index import Outline
+    from ui.state.model_index import ModelIndex
     from workbench.results import LowerResult
 
 
@@ -25,14 +26,14 @@ _RUNNABLE = {"stale", "failed", "cached"}
 
 
 def sentence(view: StageView, empty: str) -> str:
-    """Return what is to be said of a stage without a result."""
+    """Return the text for a stage without a result."""
     match view.state:
         case "running":
             verb = STAGES_BY_ID[view.id].verb
             share = f" {view.fraction:.0%}" if view.fraction is not None else ""
             return f"{verb}\u2026{share} {view.message}".strip()
         case "queued":
-            return f"{view.title} waits for its turn."
+            return f"{view.title} is queued."
         case "failed" if view.infos:
             info = view.infos[0]
             return f"{view.title} failed: {info.message}\n{info.hint}".strip()
@@ -43,14 +44,14 @@ def sentence(view: StageView, empty: str) -> str:
 
 
 def button_text(view: StageView) -> str:
-    """Return what the button says; "" where there is nothing to start."""
+    """Return the text of the run button; "" if the stage cannot be started."""
     if view.state not in _RUNNABLE:
         return ""
     return f"Run {view.title} again" if view.state == "failed" else f"Run {view.title}"
 
 
 class StageNote(QWidget):
-    """A sentence and a button in the middle of nothing.
+    """The empty state of a panel: a sentence and a run button.
 
     Signals:
         run_asked: id of the stage that is to run.
@@ -62,7 +63,7 @@ class StageNote(QWidget):
         super().__init__(parent)
         self._empty = empty
         self._absent = ""
-        self._stage = ""
+        self._stage: StageId | Literal[""] = ""
         self._session: Session | None = None
         self.label = QLabel(empty, self)
         self.label.setObjectName("Hint")
@@ -82,18 +83,18 @@ class StageNote(QWidget):
         layout.addLayout(row)
         layout.addStretch(1)
 
-    def follow(self, session: Session, stage: str) -> None:
-        """Say how a stage stands, now and whenever that changes."""
+    def follow(self, session: Session, stage: StageId) -> None:
+        """Show the state of a stage, and update it."""
         self._session, self._stage = session, stage
         session.stage_changed.connect(self._on_stage_changed)
         self.render_stage(session.stage(stage))
 
-    def _on_stage_changed(self, stage: str) -> None:
+    def _on_stage_changed(self, stage: StageId) -> None:
         if self._session is not None and stage == self._stage:
             self.render_stage(self._session.stage(stage))
 
     def render_stage(self, view: StageView) -> None:
-        """Say how a stage stands."""
+        """Show the state of a stage."""
         self._stage = view.id
         is_absent = bool(self._absent) and view.state == "cached"
         self.label.setText(self._absent if is_absent else sentence(view, self._empty))
@@ -102,12 +103,12 @@ class StageNote(QWidget):
         self.button.setVisible(bool(text))
 
     def set_absent(self, sentence: str) -> None:
-        """Say why a stage that is done has nothing for this place; "" where it has."""
+        """Set why the result of a finished stage has nothing to show here; "" if it has."""
         self._absent = sentence
 
 
 class StaleBanner(QWidget):
-    """A line over figures that belong to a former configuration.
+    """A banner over outdated figures.
 
     Signals:
         run_asked: id of the stage that is to run.
@@ -131,9 +132,9 @@ class StaleBanner(QWidget):
         layout.addWidget(self.button)
 
     def render_stage(self, view: StageView) -> None:
-        """Say what is being done about it."""
+        """Show the state of the stage that updates the figures."""
         self._stage = view.id
-        former = f"{self._what} of a former configuration."
+        former = f"{self._what}: outdated."
         self.label.setText(f"{former} {sentence(view, '')}".strip())
         text = button_text(view)
         self.button.setText(text)
@@ -141,22 +142,22 @@ class StaleBanner(QWidget):
 
 
 COMPILED_ELSEWHERE = (
-    "Nothing is estimated here: this target's compiler runs elsewhere, and tells neither cycles "
-    "nor memory. Cost shows the exported model and its commands."
+    "No estimates: this target's compiler runs on another system and reports neither cycles nor "
+    "memory. See Cost for the exported model and the compiler commands."
 )
 
 Result = TypeVar("Result", bound=Frozen)
 
 
 class Shown(Generic[Result]):
-    """A result on show: its value, its folder, and whether it fits the present configuration."""
+    """A shown result: its value, its folder, and whether it is current."""
 
     def __init__(self, value: Result, folder: Path, *, current: bool) -> None:
         self.value, self.folder, self.current = value, folder, current
 
 
 class StageFrame(QWidget):
-    """Content of one stage's result, made with the first one; until then a note in its place."""
+    """The view of one stage's result. Shows a note until there is a first result."""
 
     def __init__(
         self, what: str, empty: str, make: Callable[[QWidget], None], parent: QWidget
@@ -177,28 +178,27 @@ class StageFrame(QWidget):
         self.content.hide()
 
     def make(self) -> None:
-        """Fill the content."""
+        """Create the content."""
         self.is_made = True
         self._make(self.content)
 
     def show_parts(self, *, has_result: bool, is_current: bool) -> None:
-        """Show the content if there is any, and whose it is."""
+        """Show the content if there is any, and the banner if it is outdated."""
         self.note.setVisible(not has_result)
         self.content.setVisible(has_result)
         self.banner.setVisible(has_result and not is_current)
 
 
 class ResultPanel(Panel):
-    """A panel whose frames each stand for the result of one stage.
+    """A panel with one frame per stage result.
 
-    Results are read and plots are made only while the panel is seen.
+    Results are read and plots are created only while the panel is visible.
     """
 
-    frames: dict[str, StageFrame]
+    frames: dict[StageId, StageFrame]
 
     def build(self) -> None:
         self.frames = {}
-        self._read: dict[str, tuple[Path, Frozen]] = {}
         self.build_frames()
         for frame in self.frames.values():
             frame.note.run_asked.connect(self.context.run_to)
@@ -206,14 +206,14 @@ class ResultPanel(Panel):
         self.context.session.stage_changed.connect(self._on_stage_changed)
 
     def build_frames(self) -> None:
-        """Make the frames and lay them out."""
+        """Create and arrange the frames."""
 
-    def has(self, stage: str) -> bool:
-        """Return whether the content of a frame is there to be drawn on."""
+    def has(self, stage: StageId) -> bool:
+        """Return whether the content of a frame exists."""
         return self.frames[stage].is_made
 
-    def show_frame(self, stage: str, shown: Shown[Result] | None) -> None:
-        """Make and show a frame's content, or its note."""
+    def show_frame(self, stage: StageId, shown: Shown[Result] | None) -> None:
+        """Create and show a frame's content, or its note."""
         frame = self.frames[stage]
         if shown is not None and not frame.is_made:
             frame.make()
@@ -225,7 +225,7 @@ class ResultPanel(Panel):
             self._show_stage(stage)
 
     def show_results(self) -> None:
-        """Show what the results tell."""
+        """Show the results."""
 
     def annotate(self) -> None:
         if not self.isVisible():
@@ -234,28 +234,22 @@ class ResultPanel(Panel):
         self.show_results()
         self.render_selection(self.context.selection.value)
 
-    def read(self, kind: type[Result], stage: str) -> Shown[Result] | None:
-        """Return a stage's result, the former one if there is no current one; or None."""
+    def read(self, kind: type[Result], stage: StageId) -> Shown[Result] | None:
+        """Return a stage's current result, else the outdated one, else None."""
         current = self.context.session.result(stage)
         folder = current or self.context.session.former(stage)
         if folder is None:
             return None
-        kept = self._read.get(stage)
-        if kept is not None and kept[0] == folder and isinstance(kept[1], kind):
-            return Shown(kept[1], folder, current=current is not None)
-        from workbench.results import load_result
-
         try:
-            value = load_result(kind, folder)
+            value = self.context.session.parsed.load(kind, folder)
         except WorkbenchError as error:
             if current is not None:
                 self.context.notices.error(error)
             return None
-        self._read[stage] = (folder, value)
         return Shown(value, folder, current=current is not None)
 
     def read_program(self) -> Shown[LowerResult] | None:
-        """Return the compiled program; None where another compiler makes it, which is then said."""
+        """Return the compiled program; None, with a note, if an external compiler makes it."""
         from workbench.results import LowerResult
 
         shown = self.read(LowerResult, "lower")
@@ -264,16 +258,16 @@ class ResultPanel(Panel):
         self._show_stage("lower")
         return None if is_elsewhere else shown
 
-    def _show_stage(self, stage: str) -> None:
+    def _show_stage(self, stage: StageId) -> None:
         view = self.context.session.stage(stage)
         self.frames[stage].note.render_stage(view)
         self.frames[stage].banner.render_stage(view)
 
-    def _on_stage_changed(self, stage: str) -> None:
+    def _on_stage_changed(self, stage: StageId) -> None:
         if stage in self.frames and self.isVisible():
             self._show_stage(stage)
 
 
-def chosen_nodes(selected: Selected, outline: Outline) -> frozenset[str]:
-    """Return the nodes of a selection, those inside its modules included."""
-    return selected.nodes | outline.nodes_of(selected.modules)
+def chosen_nodes(selected: Selected, model_index: ModelIndex) -> frozenset[str]:
+    """Return the nodes of a selection, including those in its modules."""
+    return selected.nodes | model_index.nodes_of(selected.modules)

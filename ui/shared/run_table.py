@@ -1,4 +1,4 @@
-"""Runs, one row each."""
+"""Table of runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from workbench.history.runs import Cost, Run
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run, and whether no other beats it."""
+    """A run, and whether it is on the Pareto front."""
 
     run: Run
     is_best: bool = False
 
 
 def accuracy_text(run: Run) -> str:
-    """Return the figure that runs are compared by."""
+    """Return the figure that runs are compared by, as text."""
     if run.accuracy is None:
         return DASH
     if run.quality.metric is not None:
@@ -39,14 +39,14 @@ def _value(read: Callable[[Cost], float]) -> Callable[[RunRow], float | None]:
 
 
 def describe_run(run: Run) -> str:
-    """Return a run in lines."""
+    """Return the figures of a run, one per line."""
     lines = [
         f"Run {run.number}, {when(run)}",
         rules_line(run),
     ]
     if run.quality.samples:
-        said = f"{run.accuracy_name}  {accuracy_text(run)}"
-        lines.append(f"{said}, measured on host (PyTorch)")
+        text = f"{run.accuracy_name}  {accuracy_text(run)}"
+        lines.append(f"{text}, measured on host (PyTorch)")
     if run.cost is not None:
         lines.append(
             f"{count(run.cost.cycles)} cycles, SRAM {size(run.cost.sram_bytes)}, "
@@ -71,20 +71,20 @@ def _exact(run: Run) -> float | None:
 
 
 def when(run: Run) -> str:
-    """Return when a run was first made."""
+    """Return the time of a run as text."""
     return run.made[:16].replace("T", " ")
 
 
 RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("Run", lambda r: str(r.run.number), lambda r: r.run.number),
     Column("Best", lambda r: "\u25cf" if r.is_best else "", None,
-           "No other run is as accurate, as quick and as small at once; "
-           "runs with more operators on the CPU, which Vela does not count, are left out"),
+           "Pareto-optimal in accuracy, cycles and SRAM, among the runs with the fewest CPU "
+           "operators"),
     Column("Accuracy", lambda r: accuracy_text(r.run), lambda r: r.run.accuracy,
-           "Your metric, else top-1, else SQNR; measured on host (PyTorch)"),
+           "Custom metric, else top-1, else SQNR; measured on host (PyTorch)"),
     Column("SQNR", lambda r: decibel(r.run.quality.sqnr_db), lambda r: r.run.quality.sqnr_db),
     Column("Cycles", _cost(lambda c: c.cycles, count), _value(lambda c: c.cycles),
-           "Estimated by Vela; a dash until the configuration is compiled"),
+           "Estimated by Vela; a dash before compilation"),
     Column("Measured", lambda r: DASH if _measured(r.run) is None else count(_measured(r.run)),
            lambda r: _measured(r.run), "NPU cycles measured on the simulator (FVP)"),
     Column("SRAM", _cost(lambda c: c.sram_bytes, lambda v: size(int(v))),
@@ -93,12 +93,12 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("Constants", _cost(lambda c: c.flash_bytes, lambda v: size(int(v))),
            _value(lambda c: c.flash_bytes), "Weights and commands, estimated by Vela"),
     Column("Equal to TOSA", lambda r: percent(_exact(r.run)), lambda r: _exact(r.run),
-           "Output elements on the simulator equal to the TOSA reference model's"),
+           "Fraction of simulator output elements equal to the TOSA reference model"),
     Column("Target", lambda r: r.run.target.id),
-    Column("Made", lambda r: when(r.run), None, "Coordinated universal time"),
+    Column("Time", lambda r: when(r.run), None, "Time of the run (UTC)"),
 )  # fmt: skip
 
-# The columns that say nothing until a simulator has run.
+# Columns that are empty without a simulation.
 SIMULATED = tuple(
     place for place, column in enumerate(RUN_COLUMNS)
     if column.title in {"Measured", "Equal to TOSA"}
@@ -113,14 +113,14 @@ CHANGE_COLUMNS: tuple[Column[tuple[str, Change]], ...] = (
 
 
 class RunTableModel(FigureTableModel[RunRow]):
-    """All runs of the project."""
+    """The runs of the project."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(RUN_COLUMNS, lambda row: describe_run(row.run), parent)
 
 
 class ChangeTableModel(FigureTableModel[tuple[str, Change]]):
-    """What differs between two runs."""
+    """The differences between two runs."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(CHANGE_COLUMNS, lambda row: f"{row[1].what}\n{row[1].before} \u2192 "

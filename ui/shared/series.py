@@ -1,4 +1,4 @@
-"""What plots draw, as plain arrays; nothing here needs a window."""
+"""Plot data as plain arrays, without Qt."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def _none() -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class RangeSeries:
-    """Tensors in order. Arrays are [T]; what is not known is NaN.
+    """Ranges of all tensors in program order. Arrays are [T]; NaN is unknown.
 
-    ``labels`` are precisions, which have a colour in the theme. ``channels`` holds the least and
-    greatest value of each channel [C] by the tensor's place; ``histograms`` counts [B] with the
-    least and the greatest value.
+    ``labels`` are precisions, which have a colour in the theme. ``channels`` has the minimum and
+    maximum of each channel [C] by tensor index; ``histograms`` has counts [B] with the
+    minimum and maximum.
     """
 
     names: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class RangeSeries:
 
 @dataclass(frozen=True)
 class TensorView:
-    """One tensor: counts [B] between the ``edges``, its grid, and its channels' ranges [C]."""
+    """One tensor: counts [B] between the ``edges``, its grid, and its channel ranges [C]."""
 
     counts: NDArray[np.float64]
     edges: tuple[float, float]
@@ -62,7 +62,7 @@ def _whole() -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class SampleView:
-    """The extremes of one tensor by sample [S]; NaN where a sample never reached it."""
+    """Minimum and maximum of one tensor by sample [S]; NaN if a sample did not reach it."""
 
     numbers: NDArray[np.int64] = field(default_factory=_whole)
     low: NDArray[np.float64] = field(default_factory=_none)
@@ -70,12 +70,12 @@ class SampleView:
 
     @property
     def running_low(self) -> NDArray[np.float64]:
-        """The least value so far [S]."""
+        """Cumulative minimum [S]."""
         return np.fmin.accumulate(self.low) if self.low.size else self.low
 
     @property
     def running_high(self) -> NDArray[np.float64]:
-        """The greatest value so far [S]."""
+        """Cumulative maximum [S]."""
         return np.fmax.accumulate(self.high) if self.high.size else self.high
 
     @property
@@ -84,14 +84,14 @@ class SampleView:
         return bool(np.isfinite(self.low).any())
 
     def setters(self) -> tuple[int | None, int | None]:
-        """Return the samples that set the minimum and the maximum; None where several do."""
+        """Return the samples with the minimum and the maximum; None if several samples share it."""
         ends = ((self.low, np.nanmin(self.low)), (self.high, np.nanmax(self.high)))
         found = [self.numbers[values == end] for values, end in ends]
         low, high = (int(at[0]) if at.size == 1 else None for at in found)
         return low, high
 
     def widened_late(self) -> float:
-        """Return by what share of its width the last quarter of the samples widened the range."""
+        """Return the fraction by which the last quarter of the samples widened the range."""
         low, high = self.running_low, self.running_high
         before = max(0, self.low.size - self.low.size // 4 - 1)
         width = float(high[-1] - low[-1])
@@ -105,15 +105,15 @@ def thinned(
     x: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64],
     reach: tuple[float, float],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
-    """Return x [2 N] and y [2 N] of the upright lines to draw for the channels in reach.
+    """Return x [2 N] and y [2 N] of the vertical lines for the visible channels.
 
-    Nothing is lost of the outline: lines that fall together keep the least and the greatest.
+    Channels that share a pixel are merged into one line from their minimum to their maximum.
 
     Args:
-        x: Places of the channels, ascending [C].
-        low: Least value of each channel [C].
-        high: Greatest value of each channel [C].
-        reach: The shown part of x.
+        x: Positions of the channels, ascending [C].
+        low: Minimum of each channel [C].
+        high: Maximum of each channel [C].
+        reach: The visible range of x.
     """
     first, last = np.searchsorted(x, reach)
     x, low, high = x[first:last], low[first:last], high[first:last]
@@ -127,7 +127,7 @@ def thinned(
 def spread(
     places: list[float], lows: list[NDArray[np.float64]], highs: list[NDArray[np.float64]]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Lay the channels of each tensor side by side about the tensor's place."""
+    """Return the x positions of channels, spread around their tensor's position."""
     if not places:
         none = np.zeros(0)
         return none, none, none

@@ -1,4 +1,4 @@
-"""A run on a simulator in figures and sentences."""
+"""Cards and text of a simulation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from workbench.results.simulation import Agreement
 
 
 def origin_of(result: SimulationResult) -> str:
-    """Return how the figures came about."""
+    """Return the origin of the figures."""
     return f"measured (FVP {result.report.version})".replace(" )", ")")
 
 
 def simulation_cards(result: SimulationResult) -> list[Card]:
-    """Return the cards of a run."""
+    """Return the cards of a simulation."""
     origin = origin_of(result)
     reference, quantized = result.against_reference, result.against_quantized
     exact = reference.exact / reference.elements if reference.elements else None
@@ -25,11 +25,11 @@ def simulation_cards(result: SimulationResult) -> list[Card]:
         ratio = result.cycles / result.estimated_cycles if result.estimated_cycles else None
         cards = [
             Card("NPU cycles", count(result.cycles), origin,
-                 "Of one inference, while the NPU was active"),
-            Card("Of the estimate", percent(ratio, 0), origin,
+                 "Per inference, while the NPU is active"),
+            Card("Measured / estimated", percent(ratio, 0), origin,
                  f"Vela estimated {count(result.estimated_cycles)} cycles"),
         ]  # fmt: skip
-    samples = Card("Samples", count(result.samples), origin, "Inputs that were run")
+    samples = Card("Samples", count(result.samples), origin, "Number of simulated inputs")
     if not reference.elements:
         return [*cards, samples]
     return [
@@ -37,15 +37,15 @@ def simulation_cards(result: SimulationResult) -> list[Card]:
         Card("Equal to TOSA", percent(exact), origin,
              f"{count(reference.exact)} of {count(reference.elements)} output elements equal "
              "those of the TOSA reference model"),
-        Card("Max difference", f"{quantized.max_lsb} LSB", origin, "To the quantized model"),
+        Card("Max difference", f"{quantized.max_lsb} LSB", origin, "From the quantized model"),
         Card("Same arg-max", f"{quantized.argmax_equal} of {result.samples}", origin,
-             "Samples with the same greatest output as in the quantized model"),
+             "Samples with the same largest output as the quantized model"),
         samples,
     ]  # fmt: skip
 
 
 def simulation_text(result: SimulationResult) -> str:
-    """Return what stands below the cards."""
+    """Return the text below the cards."""
     return "\n".join(_lines(result))
 
 
@@ -58,19 +58,19 @@ def _lines(result: SimulationResult) -> Iterator[str]:
         for pool in report.pools
     ]
     if pools:
-        yield f"Pools of the runner: {', '.join(pools)}."
+        yield f"Runner memory pools: {', '.join(pools)}."
     if result.against_reference.elements:
         yield _differences("TOSA reference model", result.against_reference)
         yield _differences("quantized model", result.against_quantized)
     else:
-        yield "Outputs were not compared: this runner writes none to files."
+        yield "Outputs not compared: this runner does not write outputs to files."
     yield from report.notes
 
 
 def _differences(other: str, found: Agreement) -> str:
     parts = [f"{number} by {lsb:+d} LSB" for lsb, number in found.histogram.items() if lsb]
     if not parts:
-        return f"Every output equals that of the {other}."
+        return f"All outputs equal the {other}."
     shown = ", ".join(parts[:8]) + (" and others" if len(parts) > 8 else "")
     worst = max(range(len(found.sample_max_lsb)), key=lambda i: found.sample_max_lsb[i])
     return (

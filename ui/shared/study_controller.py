@@ -1,4 +1,4 @@
-"""One study on show: starting, pausing and going on with it, and what it has found."""
+"""Controls one study: start, pause, continue, and its result."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ui.state.document import Document
 from ui.state.jobs import Job
 from ui.state.runner import Runner
 from workbench.errors import WorkbenchError
+from workbench.ids import StudyId
 from workbench.pipeline.cache import Cache
 from workbench.project.frozen import Frozen
 from workbench.project.model import Project
@@ -21,20 +22,20 @@ from workbench.studies.documents import load_study, study_folder, study_key
 Found = TypeVar("Found", bound=Frozen)
 
 
-class StudyDesk(QObject, Generic[Found]):
-    """Follows one kind of study of the open project.
+class StudyController(QObject, Generic[Found]):
+    """Tracks one kind of study of the open project.
 
-    ``found`` is what is known for the present configuration; where nothing is, it is what was
-    known for a former one, and ``is_current`` is off.
+    ``found`` is the result for the present configuration. If there is none, it is the result of
+    an earlier configuration, and ``is_current`` is False.
 
     Signals:
-        changed: there is more to show, or the study began or ended.
+        changed: the result changed, or the study started or ended.
     """
 
     changed = Signal()
 
     def __init__(
-        self, study: str, kind: type[Found], document: Document, runner: Runner, cache: Cache,
+        self, study: StudyId, kind: type[Found], document: Document, runner: Runner, cache: Cache,
         parent: QObject,
     ) -> None:  # fmt: skip
         super().__init__(parent)
@@ -49,26 +50,32 @@ class StudyDesk(QObject, Generic[Found]):
         self.is_current = False
         runner.received.connect(self._on_event)
         runner.job_changed.connect(self._on_job_changed)
+        runner.plan_changed.connect(self.changed)
         document.opened.connect(self._forget)
 
     @property
     def job(self) -> Job | None:
-        """The job that runs or waits, if there is one."""
+        """The running or queued job, if any."""
         job = self._runner.job(self._job)
         return job if job is not None and not job.over else None
 
     @property
     def key(self) -> str:
-        """The key of what was found."""
+        """The cache key of the result."""
         return self._key
 
     def look(self) -> None:
-        """Read what is known for the present configuration."""
+        """Read the result for the present configuration."""
         project = self._document.project
         if project is None:
             return
+        folder = self._document.folder
+        planned = self._runner.plan_of(project, folder)
+        if planned is None:
+            self.is_current = False
+            return
         try:
-            key = study_key(self._study, project, self._document.folder, self._cache, self.options)
+            key = study_key(self._study, project, folder, self._cache, self.options, planned)
         except WorkbenchError:
             self.is_current = False
             return
@@ -78,7 +85,7 @@ class StudyDesk(QObject, Generic[Found]):
             self._key, self.found, self.studied = key, found, project
 
     def start(self) -> None:
-        """Begin, or go on with what was found before."""
+        """Start the study, or continue from its last result."""
         project = self._document.project
         if project is not None and self.job is None:
             folder = Path(self._document.folder)
@@ -86,12 +93,12 @@ class StudyDesk(QObject, Generic[Found]):
             self.changed.emit()
 
     def pause(self) -> None:
-        """Stop; what was found stays."""
+        """Stop the study and keep its result."""
         if self.job is not None:
             self._runner.cancel(self._job)
 
     def _forget(self) -> None:
-        """Turn to another project; work that goes on for the former one is not shown."""
+        """Reset for another project. Jobs of the former project are not shown."""
         self._foreign.update(job.id for job in self._runner.running)
         self._job = ""
         self.found, self.studied, self.is_current, self._key = None, None, False, ""

@@ -1,4 +1,4 @@
-"""The target and its options: only combinations that are valid together are offered."""
+"""Form of the target and its options. Offers only valid combinations."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ BAR_OPTIONS = ("system_config", "memory_mode")
 class TargetForm(QWidget):
     """Combo boxes for a device and its options.
 
-    ``compact`` shows the device and two options in a row, as a tool bar needs them.
+    ``compact`` shows the device and two options in a row, for a tool bar.
 
     Signals:
-        chosen: the ``TargetChoice`` the user has made, complete and valid.
+        chosen: the edited ``TargetChoice``, complete and valid.
     """
 
     chosen = Signal(object)
@@ -50,52 +50,52 @@ class TargetForm(QWidget):
         self._compact = compact
         self._folder: Path | None = None
         self._choice: TargetChoice | None = None
-        self._device = QComboBox(self)
-        self._device.setAccessibleName("Target")
-        self._device.setToolTip("The device the model is quantized and compiled for")
+        self.device = QComboBox(self)
+        self.device.setAccessibleName("Target")
+        self.device.setToolTip("Device that the model is quantized and compiled for")
         for target in TARGETS:
             for variant in target.variants:
-                self._device.addItem(variant.title, variant.id)
-        self._device.activated.connect(self._on_device_activated)
-        self._fields: dict[str, QWidget] = {}
+                self.device.addItem(variant.title, variant.id)
+        self.device.activated.connect(self._on_device_activated)
+        self.fields: dict[str, QWidget] = {}
         self._groups: dict[str, QLabel] = {}
         self._layout: QBoxLayout | QFormLayout
         if compact:
             self._layout = QHBoxLayout(self)
             self._layout.setSpacing(6)
-            self._layout.addWidget(self._device)
+            self._layout.addWidget(self.device)
         else:
             self._layout = QFormLayout(self)
             self._layout.setHorizontalSpacing(10)
             self._layout.setVerticalSpacing(7)
             device = QLabel("Device", self)
             device.setMinimumWidth(LABELS_PX)
-            self._layout.addRow(device, self._device)
+            self._layout.addRow(device, self.device)
         self._layout.setContentsMargins(0, 0, 0, 0)
 
     @property
     def choice(self) -> TargetChoice | None:
-        """What is shown."""
+        """The present choice."""
         return self._choice
 
     def set_folder(self, folder: Path) -> None:
-        """Say where the project's relative paths start."""
+        """Set the folder that the project's paths are relative to."""
         self._folder = folder
 
     def render_choice(self, choice: TargetChoice, folder: Path | None = None) -> None:
-        """Show a choice with everything filled in that it leaves open.
+        """Show a choice, completed with defaults.
 
-        Without a ``folder``, where relative paths start, the form keeps the one it knows.
+        ``folder`` is the folder that paths are relative to; None keeps the former one.
         """
         self._folder = folder or self._folder
         try:
             target = target_of(choice.id)
         except WorkbenchError:
-            self._device.setCurrentIndex(-1)
+            self.device.setCurrentIndex(-1)
             return
         complete = target.complete(choice, self._folder)
         self._choice = complete
-        self._device.setCurrentIndex(self._device.findData(complete.id))
+        self.device.setCurrentIndex(self.device.findData(complete.id))
         options = target.options(complete, self._folder)
         shown = [o for o in options if not self._compact or o.name in BAR_OPTIONS]
         self._show_only({o.name for o in shown}, {o.group for o in shown})
@@ -103,8 +103,8 @@ class TargetForm(QWidget):
             self._show(option, complete.options.get(option.name, option.default))
 
     def _show_only(self, names: set[str], groups: set[str]) -> None:
-        """Hide what other targets have, with its label."""
-        for name, field in self._fields.items():
+        """Show only the fields of the present target."""
+        for name, field in self.fields.items():
             if isinstance(self._layout, QFormLayout):
                 self._layout.setRowVisible(field, name in names)
             else:
@@ -113,7 +113,7 @@ class TargetForm(QWidget):
             heading.setVisible(group in groups)
 
     def _show(self, option: OptionSpec, value: JsonValue) -> None:
-        field = self._fields.get(option.name) or self._make(option)
+        field = self.fields.get(option.name) or self._make(option)
         if isinstance(field, QComboBox):
             field.clear()
             for choice in option.choices:
@@ -121,8 +121,8 @@ class TargetForm(QWidget):
                 field.setItemData(field.count() - 1, choice.title, 3)
             field.setCurrentIndex(field.findData(value))
             titles = {c.value: c.title for c in option.choices if isinstance(c.value, str)}
-            told = titles.get(value, "") if isinstance(value, str) else ""
-            field.setToolTip(f"{option.title}: {told}\n{option.description}")
+            text = titles.get(value, "") if isinstance(value, str) else ""
+            field.setToolTip(f"{option.title}: {text}\n{option.description}")
         elif isinstance(field, QCheckBox):
             field.setChecked(bool(value))
         elif not field.hasFocus():
@@ -153,7 +153,7 @@ class TargetForm(QWidget):
             field = line
         field.setAccessibleName(option.title)
         field.setToolTip(option.description)
-        self._fields[option.name] = field
+        self.fields[option.name] = field
         if isinstance(self._layout, QFormLayout):
             if option.group and option.group not in self._groups:
                 heading = self._groups[option.group] = QLabel(option.group, self)
@@ -166,7 +166,7 @@ class TargetForm(QWidget):
 
     def _on_device_activated(self, row: int) -> None:
         options = self._choice.options if self._choice else {}
-        device = str(self._device.itemData(row))
+        device = str(self.device.itemData(row))
         choice = TargetChoice(id=device, options=options)
         self._tell(target_of(device).complete(choice, self._folder))
 
@@ -221,7 +221,7 @@ _TITLE_CHARACTERS = 44
 
 
 class BoardBox(QComboBox):
-    """A combo box of boards; it reads their files only when it is opened.
+    """A combo box of boards. Reads the board files when it is opened.
 
     Signals:
         chosen: id of a board or path of its file, relative to the project; "" is no board.
@@ -233,13 +233,13 @@ class BoardBox(QComboBox):
         super().__init__(parent)
         self._board, self._folder = "", Path()
         self.setAccessibleName("Board")
-        self.setToolTip("The board that the program is for: sets device, memory mode and limits")
+        self.setToolTip("Board of the program; sets device, memory mode and limits")
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.activated.connect(self._on_activated)
         self.render_board("", Path())
 
     def render_board(self, board: str, folder: Path) -> None:
-        """Show the project's board; ``folder`` is where its relative paths start."""
+        """Show the project's board; its paths are relative to ``folder``."""
         self._board, self._folder = board, folder
         self.clear()
         self.addItem(_spoken(board), board)
@@ -249,7 +249,7 @@ class BoardBox(QComboBox):
         super().showPopup()
 
     def fill(self) -> None:
-        """Offer no board, every board that is known, and a file."""
+        """Fill the list: no board, all known boards, and a file."""
         self.clear()
         self.addItem(_spoken(""), "")
         for name, board in all_boards().items():
@@ -267,9 +267,9 @@ class BoardBox(QComboBox):
         if isinstance(board, Board):
             self.setItemData(row, _described(board), Qt.ItemDataRole.ToolTipRole)
             return
-        told = "\n".join(info.message for info in board.infos)
+        text = "\n".join(info.message for info in board.infos)
         self.setItemText(row, f"{name}: cannot be used")
-        self.setItemData(row, told, Qt.ItemDataRole.ToolTipRole)
+        self.setItemData(row, text, Qt.ItemDataRole.ToolTipRole)
         model = self.model()
         assert isinstance(model, QStandardItemModel)
         model.item(row).setEnabled(False)
@@ -283,7 +283,7 @@ class BoardBox(QComboBox):
             self.chosen.emit(board)
 
     def _ask(self) -> None:
-        dialog = QFileDialog(self, "Description of a board", str(self._folder))
+        dialog = QFileDialog(self, "Board description", str(self._folder))
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.setNameFilter(f"Boards (*{SUFFIX})")

@@ -1,18 +1,18 @@
-"""Colours, fonts and the stylesheet: one frozen value per theme, colour-blind-safe."""
+"""The themes: colours by meaning, safe for colour-blind users."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QRectF, Qt
 from PySide6.QtGui import QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
+from workbench.installation import resources
 from workbench.project.rules import ON_CPU
 
-STYLESHEET = Path(__file__).parents[2] / "resources" / "style.qss"
+STYLESHEET = resources() / "style.qss"
 
 # Okabe and Ito's palette for colour-blind readers (2008), darkened or lightened per theme.
 _PRECISION_DARK = {
@@ -39,7 +39,7 @@ _PRECISION_LIGHT = {
 
 @dataclass(frozen=True)
 class Theme:
-    """Every colour a widget may use, by meaning. Values are ``#rrggbb``."""
+    """The colours of widgets by meaning. Values are ``#rrggbb``."""
 
     name: str
     dark: bool
@@ -60,7 +60,7 @@ class Theme:
     precision: dict[str, str] = field(default_factory=dict)
 
     def precision_colour(self, label: str) -> str:
-        """Return the chip colour of a config by its label; unknown labels are 'custom'."""
+        """Return the chip colour of a config label; unknown labels get the colour of "custom"."""
         return self.precision.get(label.removesuffix(f" {ON_CPU}"), self.precision["custom"])
 
 
@@ -105,7 +105,7 @@ LIGHT = Theme(
 THEMES = (DARK, LIGHT)
 
 
-ICONS = Path(__file__).parents[2] / "resources" / "icons"
+ICONS = resources() / "icons"
 SIZE_PX = 16
 _SCALES = (1, 2, 3)
 
@@ -115,7 +115,7 @@ def icon(name: str, colour: str) -> QIcon:
     """Return the icon ``resources/icons/NAME.svg`` in a colour ``#rrggbb``."""
     text = (ICONS / f"{name}.svg").read_text(encoding="utf-8").replace("currentColor", colour)
     renderer = QSvgRenderer(QByteArray(text.encode()))
-    made = QIcon()
+    result = QIcon()
     for scale in _SCALES:
         pixmap = QPixmap(SIZE_PX * scale, SIZE_PX * scale)
         pixmap.fill(Qt.GlobalColor.transparent)
@@ -123,5 +123,5 @@ def icon(name: str, colour: str) -> QIcon:
         renderer.render(painter, QRectF(0, 0, SIZE_PX * scale, SIZE_PX * scale))
         painter.end()
         pixmap.setDevicePixelRatio(scale)
-        made.addPixmap(pixmap)
-    return made
+        result.addPixmap(pixmap)
+    return result

@@ -1,4 +1,4 @@
-"""Accuracy over cycles: a dot for every configuration, as large as its memory, and the front."""
+"""Plot of accuracy over cycles: a dot per configuration, sized by SRAM, with the Pareto front."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NEAR_PX = 14.0
 
 @dataclass(frozen=True)
 class Dot:
-    """One configuration: its accuracy, its cycles, its peak SRAM [bytes].
+    """One configuration: accuracy, cycles and peak SRAM [bytes].
 
-    A faint one breaks a limit that the plot's own lines do not show.
+    A faint dot breaks a limit that the plot does not show.
     """
 
     accuracy: float
@@ -32,11 +32,11 @@ class Dot:
 
 
 class TradeoffPlot(Chart):
-    """Dots and their front; two lines to drag say what is asked at least and at most.
+    """Dots, their Pareto front, and two draggable limits.
 
     Signals:
-        dot_chosen: place of a dot, and whether it adds to what is chosen.
-        limits_changed: the least accuracy and the most cycles, as they were left.
+        dot_chosen: index of a dot, and whether it extends the selection.
+        limits_changed: the minimum accuracy and the maximum cycles after a drag.
     """
 
     dot_chosen = Signal(int, bool)
@@ -68,7 +68,7 @@ class TradeoffPlot(Chart):
         self.box.picked.connect(self._on_picked)
 
     def render_dots(self, dots: Sequence[Dot], accuracy: str) -> None:
-        """Show other dots; ``accuracy`` names the upright axis."""
+        """Show dots; ``accuracy`` is the label of the y axis."""
         had = bool(self.dots)
         self.dots = tuple(dots)
         self.set_empty(empty=not dots)
@@ -88,17 +88,17 @@ class TradeoffPlot(Chart):
         self._paint()
 
     def render_trail(self, places: Sequence[int]) -> None:
-        """Join dots by a dashed line, in this order."""
+        """Connect dots by a dashed line, in this order."""
         trail = [self.dots[place] for place in places]
         self._trail.setData([d.cycles for d in trail], [d.accuracy for d in trail])
 
     def choose(self, places: Iterable[int]) -> None:
-        """Mark what is chosen."""
+        """Mark the selected dots."""
         self._chosen = frozenset(places)
         self._paint()
 
     def keeps_limits(self, place: int) -> bool:
-        """Return whether a dot is within both lines."""
+        """Return whether a dot is within both limits."""
         dot = self.dots[place]
         if not self._has_limits:
             return not dot.is_faint

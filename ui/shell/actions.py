@@ -1,4 +1,4 @@
-"""The action table: one row per thing the menus, keys and the palette offer."""
+"""The action table: one row per action of the menus, shortcuts and the command palette."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ui.shared.chip import AnyIndex
 
 @dataclass(frozen=True)
 class ActionRow:
-    """One action; ``menu`` is where it stands, an id of "-" is a line in the menu."""
+    """One action. ``menu`` is its menu; an id of "-" is a separator."""
 
     id: str
     menu: str
@@ -40,8 +40,8 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow("new", "&File", "&New project\u2026", "Ctrl+N", "new"),
     ActionRow("recipe", "&File", "New from a &recipe\u2026"),
     ActionRow("open", "&File", "&Open\u2026", "Ctrl+O", "open"),
-    ActionRow("sample", "&File", "Open the sample"),
-    ActionRow("take_over", "&File", "&Take over a command line\u2026"),
+    ActionRow("sample", "&File", "Open sample project"),
+    ActionRow("import_command", "&File", "&Import aot_arm_compiler command\u2026"),
     ActionRow(LINE, "&File"),
     ActionRow("save", "&File", "&Save", "Ctrl+S", "save"),
     ActionRow("save_as", "&File", "Save &as\u2026", "Ctrl+Shift+S"),
@@ -49,25 +49,31 @@ ACTIONS: tuple[ActionRow, ...] = (
     ActionRow(LINE, "&File"),
     ActionRow("preferences", "&File", "&Preferences\u2026", "Ctrl+,", "settings"),
     ActionRow("quit", "&File", "&Quit", "Ctrl+Q"),
-    ActionRow("palette", "&Edit", "&Find an action, module or node\u2026", "Ctrl+K", "palette"),
-    ActionRow("target", "&Edit", "&Target and its options\u2026"),
+    ActionRow("palette", "&Edit", "&Command palette\u2026", "Ctrl+K", "palette"),
+    ActionRow("target", "&Edit", "&Target options\u2026"),
     ActionRow("plugins", "&Edit", "&Plug-ins\u2026"),
     ActionRow(LINE, "&Edit"),
-    ActionRow("take_mase", "&Edit", "Take &rules from MASE's pass_args\u2026"),
-    ActionRow("write_mase", "&Edit", "&Write the rules as MASE's pass_args\u2026"),
-    ActionRow("run_all", "&Run", "Run &everything", "F5", "run"),
-    ActionRow("run_evaluate", "&Run", "Run to &quality", "F6"),
-    ActionRow("run_lower", "&Run", "Run to &compilation", "F7"),
+    ActionRow("import_mase", "&Edit", "&Import MASE pass_args\u2026"),
+    ActionRow("export_mase", "&Edit", "&Export MASE pass_args\u2026"),
+    ActionRow("run_all", "&Run", "Run &all", "F5", "run"),
+    ActionRow("run_evaluate", "&Run", "Run to &Evaluate", "F6"),
+    ActionRow("run_lower", "&Run", "Run to &Lower", "F7"),
     ActionRow("live", "&Run", "Li&ve figures", "F8"),
-    ActionRow("cancel", "&Run", "Cancel all &work", "Ctrl+.", "stop"),
-    ActionRow("blame", "&Run", "&Find what the compiler refuses"),
-    ActionRow("deliver", "&Run", "Copy the &deliverables to\u2026", "", "save"),
-    ActionRow("inside", "&Run", "Look &inside the .pte"),
-    ActionRow("report", "&Run", "Write the &report\u2026"),
-    ActionRow("theme", "&View", "&Dark or light", "Ctrl+Shift+L", "moon"),
-    ActionRow("default_layout", "&View", "&Arrange panels as at first"),
-    ActionRow("save_layout", "&View", "&Keep this arrangement\u2026"),
-    ActionRow("doctor", "&Help", "&What this machine has\u2026"),
+    ActionRow("cancel", "&Run", "&Cancel all jobs", "Ctrl+.", "stop"),
+    ActionRow("blame", "&Run", "&Find rejected operators"),
+    ActionRow("deliver", "&Run", "Export &deliverables\u2026", "", "save"),
+    ActionRow("inside", "&Run", "&Inspect the .pte"),
+    ActionRow("report", "&Run", "Export &report\u2026"),
+    ActionRow("theme", "&View", "Toggle &dark theme", "Ctrl+Shift+L", "moon"),
+    ActionRow("default_layout", "&View", "&Reset layout"),
+    ActionRow("save_layout", "&View", "&Save layout\u2026"),
+    ActionRow("help", "&Help", "&Help for this panel", "F1", "question"),
+    ActionRow("guide", "&Help", "&Guide"),
+    ActionRow("shortcuts", "&Help", "&Keyboard shortcuts"),
+    ActionRow("glossary", "&Help", "G&lossary"),
+    ActionRow(LINE, "&Help"),
+    ActionRow("doctor", "&Help", "&System check\u2026"),
+    ActionRow("about", "&Help", "&About"),
 )
 
 
@@ -77,7 +83,7 @@ _WIDTH_PX = 560
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing to do or to go to."""
+    """One entry of the command palette: an action, a module or a node."""
 
     text: str
     kind: str
@@ -85,9 +91,9 @@ class Entry:
 
 
 def rank(text: str, wanted: str) -> int | None:
-    """Return how well ``text`` fits what was typed, smaller is better; None when it does not.
+    """Return how well ``text`` matches what was typed: smaller is better, None is no match.
 
-    All letters must occur in order; whole words and early places are better.
+    All letters must occur in order. Whole words and early positions rank better.
     """
     low, sought = text.lower(), wanted.lower().strip()
     if not sought:
@@ -106,7 +112,7 @@ def rank(text: str, wanted: str) -> int | None:
 
 
 class _EntryDelegate(QStyledItemDelegate):
-    """Paints the kind of an entry at the right, quietly."""
+    """Paints the kind of an entry at the right in a muted colour."""
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         super().paint(painter, option, index)
@@ -120,7 +126,7 @@ class _EntryDelegate(QStyledItemDelegate):
 
 
 class CommandPalette(QFrame):
-    """A line and a list over the window; Enter does the first, Esc goes away."""
+    """A search line and a list over the window. Enter runs the current entry, Esc closes."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -128,8 +134,8 @@ class CommandPalette(QFrame):
         self._over = parent
         self._entries: Sequence[Entry] = ()
         self.line = QLineEdit(self)
-        self.line.setPlaceholderText("Type an action, a module or a node")
-        self.line.setAccessibleName("Find an action, module or node")
+        self.line.setPlaceholderText("Search actions, modules and nodes")
+        self.line.setAccessibleName("Search actions, modules and nodes")
         self.line.textEdited.connect(self._show)
         self.line.installEventFilter(self)
         self.list = QListWidget(self)
@@ -185,7 +191,7 @@ class CommandPalette(QFrame):
             item.setData(Qt.ItemDataRole.UserRole, entry)
             item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{entry.text}, {entry.kind}")
         if not fitting:
-            QListWidgetItem("Nothing has that name", self.list).setFlags(Qt.ItemFlag.NoItemFlags)
+            QListWidgetItem("No matches", self.list).setFlags(Qt.ItemFlag.NoItemFlags)
         self.list.setCurrentRow(0)
 
     def _on_item_chosen(self, item: QListWidgetItem) -> None:
@@ -201,7 +207,7 @@ def shortcut_pages() -> dict[str, str]:
     from workbench.guide import NOTE, table
 
     lines = ["# Keyboard shortcuts", "", NOTE.format("ui.shell.actions")]
-    lines += ["On macOS, Ctrl is the command key. Keys that work inside one panel stand on the "
+    lines += ["On macOS, Ctrl is the command key. Shortcuts of a single panel are listed on the "
               "page of that panel.", "", "## Menus", ""]  # fmt: skip
     rows = [row for row in ACTIONS if row.id != LINE]
     lines += table(
@@ -220,7 +226,7 @@ def shortcut_pages() -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """Return a menu's text without the mark of its access key."""
+    """Return a menu text without the ampersand of its access key."""
     return text.replace("&", "")
 
 

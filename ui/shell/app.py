@@ -1,4 +1,4 @@
-"""The application: every long-lived object is built here once, wired, and ended in order."""
+"""The application: creates, connects and stops every long-lived object."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from ui.shared.log_lines import LogModel
 from ui.shared.panel import PanelContext
 from ui.shared.problem_list import ProblemListModel
 from ui.shell.checking import Checker
-from ui.shell.file_controller import FileVerbs
-from ui.shell.main_window import LAST, NAME, MainWindow, Navigation, WindowVerbs
-from ui.shell.mase_controller import MaseVerbs
-from ui.shell.run_controller import BlameVerbs, DeliverVerbs, RunVerbs
-from ui.shell.target_controller import TargetVerbs
+from ui.shell.file_controller import FileController
+from ui.shell.help_controller import HelpController
+from ui.shell.main_window import LAST, NAME, MainWindow, Navigation, WindowController
+from ui.shell.mase_controller import MaseController
+from ui.shell.run_controller import DeliverablesController, RejectedController, RunController
+from ui.shell.target_controller import TargetController
 from ui.state.assigner import Assigner
 from ui.state.document import Document
 from ui.state.jobs import Job
-from ui.state.model_index import Outline
+from ui.state.model_index import ModelIndex
 from ui.state.notices import Action, Notices
 from ui.state.run_history import RunHistory
 from ui.state.runner import EngineFactory, Runner, warm_engine
@@ -37,6 +38,7 @@ from ui.state.selection import Selection
 from ui.state.session import Planned, Planner, Session
 from ui.state.settings import Settings
 from workbench.errors import failure
+from workbench.logs import configure, log, log_event, log_file
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.stages import STAGES
 from workbench.project.model import Project
@@ -52,7 +54,7 @@ _OF_A_PROJECT = {
 
 
 class Workbench(QObject):
-    """The window and everything behind it."""
+    """Owns the window and all services behind it."""
 
     def __init__(self, application: QApplication, factory: EngineFactory = warm_engine) -> None:
         super().__init__(application)
@@ -68,19 +70,21 @@ class Workbench(QObject):
         self.context = self._context(application)
         self.window = MainWindow(self.context)
         self.programs = Programs(self.context.appearance, self.notices, self.window)
-        self.files = FileVerbs(
+        self.files = FileController(
             self.document, self.notices, self.settings, self.programs, self.window
         )
-        self.runs = RunVerbs(self.context, self.trust, self.window)
-        self.deliveries = DeliverVerbs(
+        self.runs = RunController(self.context, self.trust, self.window)
+        self.deliveries = DeliverablesController(
             self.context, self.window, self.runs.run_to, self.programs.open
         )
-        self.blame = BlameVerbs(self.context, self)
-        self.mase = MaseVerbs(self.context, self.window)
-        self.targets = TargetVerbs(self.context, self.window)
+        self.blame = RejectedController(self.context, self)
+        self.mase = MaseController(self.context, self.window)
+        self.targets = TargetController(self.context, self.window)
         self.navigation = Navigation(self.context, self.window)
         self.checker = Checker(self.context, self)
-        self.frame = WindowVerbs(self.context, self.trust, self.window, self.files.open_path)
+        self.frame = WindowController(self.context, self.trust, self.window, self.files.open_path)
+        self.help = HelpController(self.context, self.window)
+        self.notices.help_asked.connect(self.help.show_place)
         self._warm = QTimer(self, interval=_WARM_UP_MS, singleShot=True)
         self._warm.timeout.connect(self._on_idle)
         self._wire_state()
@@ -89,7 +93,7 @@ class Workbench(QObject):
         application.applicationStateChanged.connect(self._on_application_state)
 
     def start(self, project: Path | None) -> None:
-        """Show the window, with a project perhaps."""
+        """Show the window, and open a project if one is given."""
         self.window.restore_session(self.settings.layout(LAST))
         self._on_project_changed(None)
         self.frame.show_title()
@@ -100,13 +104,14 @@ class Workbench(QObject):
         self.window.show()
 
     def stop(self) -> None:
-        """End everything; returns when no thread and no engine is left."""
+        """Stop all threads and engines. Returns when they have ended."""
         self.settings.save_layout(LAST, self.window.session_parts())
         self.settings.sync()
         self.programs.stop()
         self.window.may_close = True
         self.window.close()
         self.document.close()
+        self.context.model_index.stop()
         self.planner.stop()
         self.runner.stop()
         self.history.stop()
@@ -117,13 +122,13 @@ class Workbench(QObject):
 
     def _context(self, application: QApplication) -> PanelContext:
         selection = Selection(self)
-        outline = Outline(self.document, self.session, self)
+        model_index = ModelIndex(self.document, self.session, self)
         return PanelContext(
             document=self.document,
             session=self.session,
-            outline=outline,
+            model_index=model_index,
             selection=selection,
-            assigner=Assigner(self.document, outline, self.notices, self),
+            assigner=Assigner(self.document, model_index, self.notices, self),
             runner=self.runner,
             history=self.history,
             notices=self.notices,
@@ -175,7 +180,7 @@ class Workbench(QObject):
             "recipe": self.files.ask_recipe,
             "open": self.files.ask_open,
             "sample": self.files.open_sample,
-            "take_over": self.files.ask_take_over,
+            "import_command": self.files.ask_import_command,
             "save": self.files.save,
             "save_as": self.files.ask_save_as,
             "close": self.files.close_project,
@@ -184,8 +189,8 @@ class Workbench(QObject):
             "palette": self.navigation.ask,
             "target": self.targets.ask,
             "plugins": self.targets.ask_plugins,
-            "take_mase": self.mase.ask_take,
-            "write_mase": self.mase.ask_write,
+            "import_mase": self.mase.ask_import,
+            "export_mase": self.mase.ask_export,
             "run_all": lambda: self.runs.run_to(""),
             "run_evaluate": lambda: self.runs.run_to("evaluate"),
             "run_lower": lambda: self.runs.run_to("lower"),
@@ -195,9 +200,14 @@ class Workbench(QObject):
             "report": self.deliveries.ask_report,
             "inside": self.deliveries.show_inside,
             "theme": self.frame.switch_theme,
-            "default_layout": self.window.arrange_at_first,
+            "default_layout": self.window.reset_layout,
             "save_layout": self.frame.ask_layout_name,
             "doctor": self.frame.show_doctor,
+            "help": self.help.show_for_focus,
+            "guide": self.help.show_contents,
+            "shortcuts": self.help.show_shortcuts,
+            "glossary": self.help.show_glossary,
+            "about": self.help.show_about,
         }
         for stage in STAGES:
             verbs[f"run_to_{stage.id}"] = partial(self.runs.run_to, stage.id)
@@ -227,11 +237,22 @@ class Workbench(QObject):
 
     def _plan(self) -> None:
         if self.document.project is not None:
+            # The files or the simulators may be others than those of the last plan.
+            self.runner.forget_plan()
             self.planner.request(self.document.project, self.document.folder)
+
+    def _look_up(self) -> None:
+        """Show what a job has left in the cache; its plan stays unless files have changed."""
+        planned = self.runner.planned
+        if planned is not None and planned.project is self.document.project:
+            self.planner.refresh(planned)
+        else:
+            self._plan()
 
     def _on_planned(self, planned: Planned) -> None:
         if planned.project is not self.document.project:
             return
+        self.runner.take_plan(planned)
         self.session.set_plan(planned.plan)
         self.checker.take_planned(planned)
         if self.settings.warm_engines and self.runner.engine_state("interactive") == "off":
@@ -243,6 +264,7 @@ class Workbench(QObject):
 
     def _on_event(self, event: Event) -> None:
         self.session.receive(event)
+        log_event(event)
         if isinstance(event, LogLine):
             self.context.log.add(event.level, event.text, event.stage)
 
@@ -257,7 +279,7 @@ class Workbench(QObject):
         elif not working:
             self._clock.stop()
         if job.over:
-            self._plan()
+            self._look_up()
 
     def _on_close_asked(self) -> None:
         running = self.runner.running
@@ -266,10 +288,10 @@ class Workbench(QObject):
             return
         names = ", ".join(job.title for job in running[:3])
         self.notices.question(
-            "Work is still running.", f"{names}. Finished results are kept.",
+            "Jobs are still running.", f"{names}. Finished results stay in the cache.",
             [
-                Action("Keep working", lambda: None),
-                Action("Stop it and close", lambda: self.files.leave(self._quit),
+                Action("Cancel", lambda: None),
+                Action("Stop jobs and close", lambda: self.files.leave(self._quit),
                        destructive=True),
             ],
             blocking=True,
@@ -289,12 +311,13 @@ class Workbench(QObject):
 
 
 _SETTLED_MS = 1500
-# How long a thread beside the window's may keep the interpreter to itself [s].
+# Longest time that a worker thread holds the interpreter lock [s].
 _SWITCH_S = 0.001
 
 
 def run(project: str | None) -> int:
-    """Open the window and stay until it is closed; return the exit code."""
+    """Open the window, run until it is closed, and return the exit code."""
+    configure()
     application = QApplication([NAME])
     application.setApplicationName("quantization-workbench")
     application.setApplicationDisplayName(NAME)
@@ -308,10 +331,10 @@ def run(project: str | None) -> int:
 
 
 def settle() -> None:
-    """Make the interpreter serve the window first, once the start is over.
+    """Tune the interpreter for responsiveness once the window has started.
 
-    Garbage, which nobody collected during the start, is collected again, without what is there to
-    stay; and threads beside the window's get the interpreter for short turns only.
+    Garbage collection, which is off during the start, is switched on again and ignores all objects
+    that exist now. Worker threads hold the interpreter lock for short turns only.
     """
     gc.freeze()
     gc.enable()
@@ -324,12 +347,14 @@ def _on_exception(
     error: BaseException,
     trace: TracebackType | None,
 ) -> None:
-    """Tell the user of a mistake in the program, once, with what a report needs."""
+    """Report an unhandled exception to the user once, with the details for a bug report."""
     details = "".join(traceback.format_exception(kind, error, trace))
     sys.stderr.write(details)
+    log.critical("Unexpected error in the window.\n%s", details)
     problem = failure(
-        "Something unexpected went wrong in the window.",
-        "Your project is kept; save it, and please report this with the details.",
+        "Unexpected error in the window.",
+        f"The project is unchanged. Save it, and report this error with the log: {log_file()}",
         details=details,
+        code="window-failed",
     )
     workbench.notices.error(problem)

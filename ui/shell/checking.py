@@ -1,4 +1,4 @@
-"""Keeps the list of problems up to date: from the project, the disk, the stages and results."""
+"""Updates the list of problems from the project, the disk, the stages and the results."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ui.shared.problem_list import (
 from ui.state.session import Planned
 from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.ids import StageId
 from workbench.pipeline.resolution import lost_ranges, whole_refusals
 from workbench.pipeline.stages import STAGES_BY_ID
 
@@ -26,7 +27,7 @@ _SETTLE_MS = 120
 
 
 class Checker(QObject):
-    """Gathers problems a moment after something changed."""
+    """Collects problems shortly after a change."""
 
     def __init__(self, context: PanelContext, parent: QObject) -> None:
         super().__init__(parent)
@@ -34,20 +35,20 @@ class Checker(QObject):
         self._missing: tuple[ErrorInfo, ...] = ()
         self._soon = QTimer(self, interval=_SETTLE_MS, singleShot=True)
         self._soon.timeout.connect(self.check)
-        context.outline.resolved.connect(self._soon.start)
-        context.outline.model_changed.connect(self._soon.start)
+        context.model_index.resolved.connect(self._soon.start)
+        context.model_index.model_changed.connect(self._soon.start)
         context.session.results_changed.connect(self._soon.start)
         context.session.stage_changed.connect(self._on_stage_changed)
 
     def take_planned(self, planned: Planned) -> None:
-        """Take what planning found to be missing on the disk."""
+        """Set the missing files that planning found."""
         if planned.missing != self._missing:
             self._missing = planned.missing
             self._soon.start()
 
     def check(self) -> None:
-        """Gather all problems now."""
-        # What several checks stumble over is said once.
+        """Collect all problems now."""
+        # A problem that several checks find is listed once.
         told = {(p.message, p.where): p for p in reversed(list(self._all()))}
         self._context.problems.set_problems(list(reversed(told.values())))
 
@@ -55,14 +56,14 @@ class Checker(QObject):
         project = self._context.document.project
         if project is None:
             return
-        snapshot = self._context.outline.snapshot
+        snapshot = self._context.model_index.snapshot
         operators = sorted({n.op for n in snapshot.nodes if n.kind == "call"}) if snapshot else []
         yield from (of_info(info, "Files", "error") for info in self._missing)
         yield from project_problems(
-            project, self._context.document.folder, self._context.outline.resolution, operators
+            project, self._context.document.folder, self._context.model_index.resolution, operators
         )
         if snapshot is not None:
-            foreseen = whole_refusals(project, snapshot, self._context.outline.resolution)
+            foreseen = whole_refusals(project, snapshot, self._context.model_index.resolution)
             yield from (of_info(info, "Target", "warning") for info in foreseen)
         yield from stage_problems(self._context.session.stages())
         yield from self._results()
@@ -77,15 +78,15 @@ class Checker(QObject):
             title = STAGES_BY_ID[stage_id].title
             yield from warnings_of(getattr(result, "warnings", ()), title)
         prepared = self._context.load(PrepareResult, "prepare")
-        snapshot, project = self._context.outline.snapshot, self._context.document.project
+        snapshot, project = self._context.model_index.snapshot, self._context.document.project
         if prepared is not None and snapshot is not None and project is not None:
             lost = lost_ranges(project, snapshot.nodes_by_id, prepared)
             yield from (of_info(info, "Ranges", "warning") for info in lost)
         if prepared is not None:
-            predicted = self._context.outline.resolution.nodes
+            predicted = self._context.model_index.resolution.nodes
             for module, reason in differences(prepared.annotations, predicted).items():
                 where = Place(kind="module", id=module)
-                text = f"Not quantized as the rules say: {reason}"
+                text = f"Not quantized as the rules specify: {reason}"
                 yield Problem("warning", text, "", where, "Prepare")
         yield from self._board()
         lowered = self._context.load(LowerResult, "lower")
@@ -93,7 +94,7 @@ class Checker(QObject):
             yield from on_the_cpu(lowered.cpu_nodes)
 
     def _board(self) -> Iterator[Problem]:
-        """Yield that the compiled program does not fit the project's board."""
+        """Yield a problem if the compiled program does not fit the project's board."""
         project, results = self._context.document.project, self._context.result("lower")
         if project is None or results is None:
             return
@@ -103,9 +104,9 @@ class Checker(QObject):
             return
         if found is not None and not found.fits:
             where = Place(kind="option", id="board")
-            hint = "Memory shows what lies where, and what less SRAM would cost."
+            hint = "See Memory for the allocation and for the cost of less SRAM."
             yield Problem("error", boards.sentence(found), hint, where, "Board")
 
-    def _on_stage_changed(self, stage_id: str) -> None:
+    def _on_stage_changed(self, stage_id: StageId) -> None:
         if self._context.session.stage(stage_id).state in {"failed", "stale", "cached", "blocked"}:
             self._soon.start()

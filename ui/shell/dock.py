@@ -1,4 +1,4 @@
-"""A dock with a slim title, which disappears where tabs say the name already."""
+"""A dock widget with a slim title bar, hidden while the dock is in a tab group."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ TITLE_PX = 26
 
 
 class _Title(QWidget):
-    """Name, float and close."""
+    """Title bar with the name and the buttons Float and Close."""
 
     def __init__(self, dock: QDockWidget) -> None:
         super().__init__(dock)
         self.setObjectName("DockTitle")
         self.setFixedHeight(TITLE_PX)
-        self.floating = self._tool("Let it float")
+        self.floating = self._tool("Float")
         self.floating.clicked.connect(lambda: dock.setFloating(not dock.isFloating()))
-        self.closing = self._tool("Close; the View menu brings it back")
+        self.closing = self._tool("Close (reopen from the View menu)")
         self.closing.clicked.connect(dock.close)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 0, 4, 0)
@@ -42,7 +42,7 @@ class _Title(QWidget):
         layout.addWidget(self.closing)
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.floating.setIcon(icon("float", theme.muted))
         self.closing.setIcon(icon("close", theme.muted))
 
@@ -55,7 +55,7 @@ class _Title(QWidget):
 
 
 class _NoTitle(QWidget):
-    """Takes no room."""
+    """Empty title bar of size 0."""
 
     def sizeHint(self) -> QSize:
         return QSize(0, 0)
@@ -65,10 +65,10 @@ class _NoTitle(QWidget):
 
 
 class Dock(QDockWidget):
-    """Holds one panel, which its window makes when it is first seen.
+    """Holds one panel, which is created when the dock is first visible.
 
     Signals:
-        wanted: it is seen, and has no panel yet.
+        wanted: the dock is visible and has no panel yet.
     """
 
     wanted = Signal()
@@ -92,22 +92,22 @@ class Dock(QDockWidget):
 
     @property
     def wanting(self) -> bool:
-        """Whether it is seen and has no panel yet; a tab behind others is not seen."""
+        """Whether the dock is visible and has no panel yet. A tab behind others is not visible."""
         return self._seen and self.panel is None
 
     def fill(self) -> QWidget:
-        """Return the panel; make it if it is not there yet."""
+        """Return the panel, and create it if needed."""
         if self.panel is None:
             self.panel = self._make()
             self.setWidget(_Scrolling(self.panel) if self._scrolls else self.panel)
         return self.panel
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self._title.set_theme(theme)
 
     def show_title(self, *_: object) -> None:
-        """Show the title unless tabs or a lonely place make it needless."""
+        """Show the title bar unless the dock is in a tab group."""
         window = self.parent()
         tabbed = isinstance(window, QMainWindow) and bool(window.tabifiedDockWidgets(self))
         wanted = self._none if tabbed and not self.isFloating() else self._title
@@ -123,10 +123,10 @@ class Dock(QDockWidget):
 
 
 class _Scrolling(QScrollArea):
-    """A panel as large as its place, but never smaller than it can be: then it scrolls.
+    """Scroll area that sizes a panel to its viewport, or to its minimum size hint if larger.
 
-    Qt's own resizing would scroll already where a panel that wraps text is less high than it
-    likes.
+    ``QScrollArea.widgetResizable`` uses the size hint and would scroll earlier for panels with
+    wrapped text.
     """
 
     def __init__(self, panel: QWidget) -> None:
@@ -150,7 +150,7 @@ class _Scrolling(QScrollArea):
 
 
 def arrange(home: QMainWindow, state: QByteArray) -> None:
-    """Arrange docks as they were kept, with new tabs; Qt leaves those of before over them."""
+    """Restore a layout. Hides the former tab bars, which Qt leaves on top of the new ones."""
     bars = home.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly)
     before = [bar for bar in bars if not bar.isHidden()]
     home.restoreState(state)

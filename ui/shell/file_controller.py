@@ -1,4 +1,4 @@
-"""Opening, saving and leaving projects, with every question that this may raise."""
+"""Opens, saves and closes projects, and asks the questions that this requires."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from ui.state.project_files import ProjectInUseError, Recovery, left_behind
 from ui.state.relocate import relative_to
 from ui.state.settings import Settings
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.installation import resources
 from workbench.project import edits
 from workbench.project.model import PROJECT_SUFFIX, Project
 from workbench.project.sources import ARRAY_SUFFIXES, TEXT_SUFFIX
 
-SAMPLE = Path(__file__).parents[2] / "resources" / "samples" / "digits" / "digits.qwb"
+SAMPLE = resources() / "samples" / "digits" / "digits.qwb"
 FILTER = f"Projects (*{PROJECT_SUFFIX})"
 _PROGRAMS = " ".join(f"*{suffix}" for suffix in PROGRAM_SUFFIXES)
 OPEN_FILTERS = (
@@ -39,8 +40,8 @@ OPEN_FILTERS = (
 Then = Callable[[], None]
 
 
-class FileVerbs(QObject):
-    """What the File menu and dropped files do."""
+class FileController(QObject):
+    """Implements the File menu and file drops."""
 
     def __init__(
         self, document: Document, notices: Notices, settings: Settings, programs: Programs,
@@ -54,7 +55,7 @@ class FileVerbs(QObject):
         document.changed_on_disk.connect(self._on_changed_on_disk)
 
     def open_path(self, path: Path) -> None:
-        """Open a project, after asking about unsaved work; a program in a window of its own."""
+        """Open a project after asking about unsaved changes, or a program in its own window."""
         if path.suffix.lower() in PROGRAM_SUFFIXES:
             self._programs.open(path)
         else:
@@ -65,15 +66,15 @@ class FileVerbs(QObject):
         self.open_path(SAMPLE)
 
     def ask_open(self) -> None:
-        """Let the user choose a project or a program."""
-        dialog = self._dialog("Open a project or a program", QFileDialog.AcceptMode.AcceptOpen)
+        """Ask for a project or a program to open."""
+        dialog = self._dialog("Open project or program", QFileDialog.AcceptMode.AcceptOpen)
         dialog.setNameFilters(OPEN_FILTERS)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.fileSelected.connect(lambda name: self.open_path(Path(name)))
         dialog.open()
 
     def ask_new(self, model: str = "") -> None:
-        """Let the user make a project, with a model given already perhaps."""
+        """Ask for the settings of a new project; ``model`` fills in its field."""
         from ui.features.project.new_project import NewProjectDialog
 
         dialog = NewProjectDialog(model, self._window)
@@ -81,23 +82,23 @@ class FileVerbs(QObject):
         dialog.open()
 
     def ask_recipe(self) -> None:
-        """Let the user begin with a recipe, and open the project."""
+        """Ask for a recipe, create its project and open it."""
         from ui.features.project.recipe import RecipeDialog
 
         dialog = RecipeDialog(self._window)
         dialog.made.connect(self.open_path)
         dialog.open()
 
-    def ask_take_over(self) -> None:
-        """Let the user paste a command line, and open the project it becomes."""
-        from ui.features.project.import_command import TakeCommandDialog
+    def ask_import_command(self) -> None:
+        """Ask for an aot_arm_compiler command, create its project and open it."""
+        from ui.features.project.import_command import ImportCommandDialog
 
-        dialog = TakeCommandDialog(self._window)
+        dialog = ImportCommandDialog(self._window)
         dialog.made.connect(self.open_path)
         dialog.open()
 
     def save(self, then: Then | None = None, *, overwrite: bool = False) -> None:
-        """Save; ask for a name where there is none or it may not be used."""
+        """Save. Asks for a name if there is none or it cannot be used."""
         if self._document.project is None:
             return
         if self._document.path is None or self._document.read_only:
@@ -120,11 +121,11 @@ class FileVerbs(QObject):
             self._saved(then)
 
     def ask_save_as(self, then: Then | None = None) -> None:
-        """Let the user choose where to save."""
+        """Ask where to save."""
         project = self._document.project
         if project is None:
             return
-        dialog = self._dialog("Save the project", QFileDialog.AcceptMode.AcceptSave)
+        dialog = self._dialog("Save project", QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix(PROJECT_SUFFIX[1:])
         dialog.selectFile(f"{project.name}{PROJECT_SUFFIX}")
         dialog.fileSelected.connect(lambda name: self.save_as(Path(name), then))
@@ -140,27 +141,27 @@ class FileVerbs(QObject):
             self._saved(then)
 
     def leave(self, then: Then) -> None:
-        """Do something that gives up the open project; ask first if work would be lost."""
+        """Run an action that closes the project, after asking about unsaved changes."""
         if not self._document.modified:
             then()
             return
         self._notices.question(
-            f"Save the changes to {self._document.title}?",
-            "Otherwise they are lost.",
+            f"Save changes to {self._document.title}?",
+            "Unsaved changes are lost.",
             [
                 Action("Save", lambda: self.save(then)),
-                Action("Do not save", then, destructive=True),
+                Action("Don't save", then, destructive=True),
                 Action("Cancel", lambda: None),
             ],
             blocking=True,
         )
 
     def close_project(self) -> None:
-        """Go back to the first page."""
+        """Close the project and show the welcome page."""
         self.leave(self._document.close)
 
     def take_dropped(self, paths: list[Path]) -> None:
-        """Do what a dropped file is for."""
+        """Open or import a dropped file."""
         path = paths[0]
         if path.suffix.lower() in {PROJECT_SUFFIX, *PROGRAM_SUFFIXES}:
             self.open_path(path)
@@ -174,10 +175,12 @@ class FileVerbs(QObject):
                 "(.npz, .npy, .pt, .txt, a folder)."
             )
             where = Place(kind="file", id=str(path))
-            self._notices.error(failure(f"{path.name} is nothing to open here.", hint, where))
+            self._notices.error(
+                failure(f"{path.name} cannot be opened.", hint, where, code="file-not-supported")
+            )
 
     def offer_left_behind(self) -> None:
-        """Offer unsaved projects of windows that are gone."""
+        """Offer to recover unsaved projects of windows that ended."""
         for recovery in left_behind(self._settings.folder / "recovery"):
             self._on_recovery_found(recovery)
 
@@ -189,9 +192,9 @@ class FileVerbs(QObject):
             self._notices.question(
                 info.message, info.hint,
                 [
-                    Action("Open to read", lambda: self._open(path, read_only=True)),
+                    Action("Open read-only", lambda: self._open(path, read_only=True)),
                     Action(
-                        "Open here anyway",
+                        "Open anyway",
                         lambda: self._open(path, take_over=True),
                         destructive=True,
                     ),
@@ -211,9 +214,7 @@ class FileVerbs(QObject):
 
     def _take_data(self, path: Path) -> None:
         if self._document.project is None:
-            self._notices.info(
-                "Open a project first.", "Then drop the data again to calibrate with it."
-            )
+            self._notices.info("Open a project first.", "Then drop the data again.")
             return
         spec = relative_to(path, self._document.folder)
         data = edits.data_at(self._document.project, spec)
@@ -222,12 +223,13 @@ class FileVerbs(QObject):
             return edits.set_evaluation(project, data, project.evaluation.metric)
 
         self._notices.question(
-            f"What is {path.name} for?", "",
+            f"Use {path.name} as which data?", "",
             [
                 Action("Calibration", lambda: self._edit(
-                    f"Calibrate on {path.name}", lambda p: edits.set_calibration(p, data)
+                    f"Set calibration data to {path.name}", lambda p: edits.set_calibration(p, data)
                 )),
-                Action("Evaluation", lambda: self._edit(f"Evaluate on {path.name}", evaluate)),
+                Action("Evaluation", lambda: self._edit(f"Set evaluation data to "
+                                                        f"{path.name}", evaluate)),
                 Action("Cancel", lambda: None),
             ],
         )  # fmt: skip
@@ -237,22 +239,22 @@ class FileVerbs(QObject):
 
     def _on_recovery_found(self, recovery: Recovery) -> None:
         self._notices.question(
-            f"{recovery.project.name} has changes from {recovery.when} that were never saved.",
-            "The window that made them ended without saving.",
+            f"{recovery.project.name} has unsaved changes from {recovery.when}.",
+            "The window that had the project open ended without saving.",
             [
                 Action("Recover", lambda: self._document.recover(recovery)),
-                Action("Throw away", recovery.discard, destructive=True),
+                Action("Discard", recovery.discard, destructive=True),
             ],
         )
 
     def _on_changed_on_disk(self) -> None:
         name = self._document.title
         self._notices.question(
-            f"{name} was changed by another program.",
-            "Taking its content is one step that can be undone.",
+            f"Another program changed {name}.",
+            "Reloading is one undo step.",
             [
-                Action("Take its content", self._reload),
-                Action("Keep what is here", self._document.keep_ours),
+                Action("Reload", self._reload),
+                Action("Keep my version", self._document.keep_ours),
             ],
         )
 
@@ -271,20 +273,20 @@ class FileVerbs(QObject):
 
 
 def _unopened(path: Path, error: WorkbenchError) -> WorkbenchError:
-    """Return what is wrong with a file, under its name and without places: nothing is open."""
+    """Return the problems of a file that could not be opened, without places to go to."""
     lines = []
     for info in error.infos:
         is_field = info.where is not None and info.where.kind == "option"
         place = f"{info.where.id}: " if is_field and info.where is not None else ""
         lines.append(f"{place}{info.message} {info.hint}".strip())
-    return failure(f"{path.name} cannot be opened.", "\n".join(lines))
+    return failure(f"{path.name} cannot be opened.", "\n".join(lines), code="file-not-opened")
 
 
 class WelcomePage(QWidget):
-    """What a person sees before there is a project.
+    """The page shown while no project is open.
 
     Signals:
-        new_asked, open_asked, sample_asked, recipe_asked: what the user wants.
+        new_asked, open_asked, sample_asked, recipe_asked: a button was clicked.
         recent_asked: the path of a recent project.
     """
 
@@ -303,8 +305,8 @@ class WelcomePage(QWidget):
         heading = QLabel("Quantization Workbench", self)
         heading.setObjectName("Heading")
         words = QLabel(
-            "See, decide and verify the precision of every module of a PyTorch model,\n"
-            "down to a program for an Arm Ethos-U.",
+            "Set and verify the precision of every module of a PyTorch model,\nand compile it "
+            "for an Arm Ethos-U NPU.",
             self,
         )
         words.setObjectName("Hint")
@@ -313,7 +315,7 @@ class WelcomePage(QWidget):
         column.addSpacing(12)
         column.addLayout(self._buttons())
         column.addSpacing(6)
-        drop = QLabel("or drop a project, a .pt2 or a .py file here", self)
+        drop = QLabel("or drop a project, a .pt2 file or a .py file here", self)
         drop.setObjectName("DropHint")
         drop.setAlignment(Qt.AlignmentFlag.AlignCenter)
         drop.setMinimumHeight(72)
@@ -329,7 +331,7 @@ class WelcomePage(QWidget):
         outer.addStretch(2)
 
     def render_recents(self, paths: Sequence[Path]) -> None:
-        """Show the projects opened lately."""
+        """Show the recent projects."""
         while (item := self._recents.takeAt(1)) is not None:
             if (widget := item.widget()) is not None:
                 widget.deleteLater()
@@ -344,9 +346,9 @@ class WelcomePage(QWidget):
     def _buttons(self) -> QHBoxLayout:
         row = QHBoxLayout()
         for title, signal, primary in (
-            ("Open the sample", self.sample_asked, True),
+            ("Open sample project", self.sample_asked, True),
             ("New project\u2026", self.new_asked, False),
-            ("From a recipe\u2026", self.recipe_asked, False),
+            ("New from recipe\u2026", self.recipe_asked, False),
             ("Open\u2026", self.open_asked, False),
         ):
             button = QPushButton(title, self)

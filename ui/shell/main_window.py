@@ -1,4 +1,4 @@
-"""The window: docks from the panel table, menus from the action table, a title. No logic."""
+"""The main window: docks from the panel table, menus from the action table, and the title."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from PySide6.QtWidgets import (
     QToolBar,
 )
 
-from ui.shared.panel import Panel, PanelContext
+from ui.shared.panel import Panel, PanelContext, PanelId
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette, Entry
 from ui.shell.dock import Dock, arrange
@@ -50,12 +50,12 @@ LEAST = QSize(1024, 640)
 
 
 class MainWindow(QMainWindow):
-    """Panels around a project, or the first page.
+    """Shows the panels of the open project, or the welcome page.
 
     Signals:
-        close_asked: the user wants to leave; nothing is closed yet.
-        files_dropped: paths that were dropped anywhere.
-        activated: the window has come to the front.
+        close_asked: the user asked to close the window; nothing is closed yet.
+        files_dropped: paths of the dropped files.
+        activated: the window became active.
     """
 
     close_asked = Signal()
@@ -87,13 +87,13 @@ class MainWindow(QMainWindow):
         for dock in self.docks.values():
             dock.visibilityChanged.connect(self.toasts.raise_soon)
         self.resize(QSize(*SIZE).boundedTo(self.screen().availableSize().expandedTo(LEAST)))
-        self._first = self._arranged_at_first()
-        self._working = self._first
+        self._initial = self._initial_layout()
+        self._working = self._initial
         self.set_theme(context.theme)
         self.show_welcome()
 
     def show_welcome(self) -> None:
-        """Show the first page instead of the panels."""
+        """Show the welcome page and hide the panels."""
         if self.pages.currentWidget() is self.center:
             self._working = self.layout_parts()
         self.pages.setCurrentWidget(self.welcome)
@@ -103,28 +103,28 @@ class MainWindow(QMainWindow):
                 dock.hide()
 
     def show_panels(self) -> None:
-        """Show the panels as they were arranged."""
+        """Show the panels in their last layout."""
         if self.pages.currentWidget() is not self.center:
             self.pages.setCurrentWidget(self.center)
             self.apply_layout(self._working)
             self.bar.show()
 
     def layout_parts(self) -> dict[str, QByteArray]:
-        """Return the arrangement of the panels."""
+        """Return the present layout of the panels."""
         return {"outer": self.saveState(), "inner": self.center.saveState()}
 
     def apply_layout(self, parts: dict[str, QByteArray]) -> None:
-        """Arrange the panels as they were kept; parts of another version are left alone."""
+        """Restore a layout. Parts that another version saved are ignored."""
         for home, part in ((self, "outer"), (self.center, "inner")):
             if part in parts:
                 arrange(home, parts[part])
         for dock in self.docks.values():
             dock.show_title()
-        if parts is self._first:
+        if parts is self._initial:
             self._share_room()
 
     def restore_session(self, parts: dict[str, QByteArray]) -> None:
-        """Come back as the window was left."""
+        """Restore the geometry and layout of the last session."""
         if "geometry" in parts:
             self.restoreGeometry(parts["geometry"])
         if "outer" in parts:
@@ -133,19 +133,19 @@ class MainWindow(QMainWindow):
             self.apply_layout(self._working)
 
     def session_parts(self) -> dict[str, QByteArray]:
-        """Return what is needed to come back as the window is now."""
+        """Return the present geometry and layout, for ``restore_session``."""
         shown = self.pages.currentWidget() is self.center
         parts = self.layout_parts() if shown else dict(self._working)
         return {**parts, "geometry": self.saveGeometry()}
 
-    def arrange_at_first(self) -> None:
-        """Arrange the panels as they were at first."""
+    def reset_layout(self) -> None:
+        """Restore the initial layout."""
         for dock in self.docks.values():
             dock.setFloating(False)
-        self.apply_layout(self._first)
+        self.apply_layout(self._initial)
 
-    def reveal(self, panel_id: str) -> Panel | None:
-        """Bring a panel to the front, and return it."""
+    def reveal(self, panel_id: PanelId) -> Panel | None:
+        """Bring a panel to the front and return it; None if there is no such panel."""
         dock = self.docks.get(panel_id)
         if dock is None:
             return None
@@ -156,7 +156,7 @@ class MainWindow(QMainWindow):
         return panel if isinstance(panel, Panel) else None
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         for row in ACTIONS:
             if row.icon:
                 self.actions_by_id[row.id].setIcon(icon(row.icon, theme.text))
@@ -165,7 +165,7 @@ class MainWindow(QMainWindow):
         self.pipeline.set_theme(theme)
 
     def stop(self) -> None:
-        """End what panels run beside the window."""
+        """Stop the background work of all panels."""
         for dock in self.docks.values():
             if isinstance(dock.panel, Panel):
                 dock.panel.stop()
@@ -203,7 +203,7 @@ class MainWindow(QMainWindow):
             home.tabifyDockWidget(before[-1], dock)
         self.docks[row.id] = dock
 
-    def _arranged_at_first(self) -> dict[str, QByteArray]:
+    def _initial_layout(self) -> dict[str, QByteArray]:
         for area in ("center", "bottom"):
             first = next((r.id for r in PANELS if r.area == area), None)
             if first is not None:
@@ -212,7 +212,7 @@ class MainWindow(QMainWindow):
         return self.layout_parts()
 
     def _share_room(self) -> None:
-        """Give the panels around the middle what they need, and less of a small window."""
+        """Size the panels around the centre; in a small window they get a smaller share."""
         horizontal, vertical = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
         docks, wide, high = self.docks, self.width(), self.height()
         sides = [min(360, int(0.26 * wide)), min(290, int(0.18 * wide))]
@@ -242,7 +242,7 @@ class MainWindow(QMainWindow):
             self.actions_by_id[f"run_to_{stage.id}"] = action
         self.recents = QMenu("Open &recent", self)
         menus["&File"].insertMenu(self.actions_by_id["save"], self.recents)
-        self.layouts = menus["&View"].addMenu("Kept arrangements")
+        self.layouts = menus["&View"].addMenu("Layouts")
         menus["&View"].addSeparator()
         for number, row_of in enumerate(PANELS, 1):
             toggle = self.docks[row_of.id].toggleViewAction()
@@ -269,7 +269,7 @@ class MainWindow(QMainWindow):
             self._fill.start()
 
     def _fill_next(self) -> None:
-        """Make one panel that is seen; the next one has its turn after paint and keys."""
+        """Create one visible panel. The next one follows after pending paint and key events."""
         wanting = [dock for dock in self.docks.values() if dock.wanting]
         if wanting:
             wanting[0].fill()
@@ -306,11 +306,11 @@ NAME = "Quantization Workbench"
 LAST = "last"
 
 
-class WindowVerbs(QObject):
-    """Keeps the frame of the window up to date.
+class WindowController(QObject):
+    """Updates the title, the status bar and the menus of the window.
 
     Signals:
-        cache_cleared: the user has thrown all results away.
+        cache_cleared: the user cleared the result cache.
     """
 
     cache_cleared = Signal()
@@ -331,26 +331,26 @@ class WindowVerbs(QObject):
         self.show_problem_count()
 
     def show_title(self) -> None:
-        """Name the project in the title."""
+        """Show the project's name in the title."""
         title = self._context.document.title
         note = " (read only)" if self._context.document.read_only else ""
         self._window.setWindowTitle(f"{title}{note}[*] \u2013 {NAME}" if title else NAME)
         self._window.setWindowModified(self._context.document.modified)
 
     def show_engines(self) -> None:
-        """Say in the status bar what the engine does."""
+        """Show the engine's state in the status bar."""
         state = self._context.runner.engine_state("interactive")
-        words = {"off": "", "starting": "The engine is starting\u2026", "ready": "Engine ready"}
+        words = {"off": "", "starting": "Starting engine\u2026", "ready": "Engine ready"}
         self._window.engine_note.setText(words[state])
 
     def show_problem_count(self) -> None:
-        """Count the problems in the status bar."""
+        """Show the number of problems in the status bar."""
         count = self._context.problems.rowCount()
         text = "No problems" if not count else f"{count} problem{'s' if count > 1 else ''}"
         self._window.problem_note.setText(text)
 
     def show_recents(self) -> None:
-        """Offer the recent projects in the menu and on the first page."""
+        """List the recent projects in the menu and on the welcome page."""
         known = [path for path in self._context.settings.recents if path.exists()]
         self._window.welcome.render_recents(known)
         self._window.recents.clear()
@@ -360,7 +360,7 @@ class WindowVerbs(QObject):
         self._window.recents.setEnabled(bool(known))
 
     def show_layouts(self) -> None:
-        """Offer the kept arrangements of panels."""
+        """List the saved layouts in the menu."""
         menu = self._window.layouts
         menu.clear()
         names = [name for name in self._context.settings.layouts() if name != LAST]
@@ -368,13 +368,13 @@ class WindowVerbs(QObject):
             parts = self._context.settings.layout(name)
             menu.addAction(name).triggered.connect(partial(self._window.apply_layout, parts))
         if not names:
-            menu.addAction("None yet").setEnabled(False)
+            menu.addAction("No saved layouts").setEnabled(False)
 
     def ask_layout_name(self) -> None:
-        """Keep the present arrangement under a name the user gives."""
+        """Ask for a name and save the present layout."""
         dialog = QInputDialog(self._window)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setLabelText("Name of the arrangement")
+        dialog.setLabelText("Layout name")
         dialog.textValueSelected.connect(
             lambda name: self._context.settings.save_layout(
                 name or "mine", self._window.layout_parts()
@@ -383,7 +383,7 @@ class WindowVerbs(QObject):
         dialog.open()
 
     def switch_theme(self) -> None:
-        """Change between dark and light."""
+        """Switch between the dark and the light theme."""
         name = "light" if self._context.theme.dark else "dark"
         self._context.settings.theme = name
         self._context.appearance.switch(name)
@@ -403,14 +403,14 @@ class WindowVerbs(QObject):
         dialog.open()
 
     def show_doctor(self) -> None:
-        """Tell what this machine has and lacks."""
+        """Open the system check."""
         from ui.shell.preferences import DoctorDialog
 
         DoctorDialog(self._context.theme, self._window).open()
 
 
 class Navigation(QObject):
-    """Knows which panel shows what."""
+    """Shows a place, e.g. a module or a node, in the panel for its kind."""
 
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
         super().__init__(window)
@@ -445,7 +445,7 @@ class Navigation(QObject):
                 self._window.reveal("problems")
 
     def ask(self) -> None:
-        """Open the palette."""
+        """Open the command palette."""
         self._window.palette_box.ask(list(self._entries()))
 
     def _entries(self) -> Iterator[Entry]:
@@ -454,12 +454,12 @@ class Navigation(QObject):
                 text = action.text().replace("&", "").rstrip("\u2026")
                 keys = action.shortcut().toString()
                 yield Entry(text, keys or "action", action.trigger)
-        for module in self._context.outline.modules:
+        for module in self._context.model_index.modules:
             if module.path:
                 place = Place(kind="module", id=module.path)
                 name = module.type_name.rpartition(".")[2]
                 yield Entry(module.path, name, partial(self.go, place))
-        snapshot = self._context.outline.snapshot
+        snapshot = self._context.model_index.snapshot
         for node in snapshot.nodes if snapshot else ():
             if node.kind == "call":
                 yield Entry(node.id, node.op, partial(self.go, Place(kind="node", id=node.id)))

@@ -1,4 +1,4 @@
-"""MASE's pass_args as the rules of the project, and the rules as a file of these."""
+"""Imports MASE pass_args as the rules of the project, and exports the rules as pass_args."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ui.state.notices import Action
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.targets.formats.pass_args import Imported, pass_args_of, read_args, taken, toml_of
 
-FILTER = "MASE's pass_args (*.toml *.json *.py);;All files (*)"
-TITLE = "MASE's pass_args"
+FILTER = "MASE pass_args (*.toml *.json *.py);;All files (*)"
+TITLE = "MASE pass_args"
 
 
-class MaseVerbs(QObject):
-    """Takes and writes pass_args; taking is one step that can be undone."""
+class MaseController(QObject):
+    """Imports and exports pass_args. Importing is one undo step."""
 
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
         super().__init__(window)
         self._document, self._notices, self._window = context.document, context.notices, window
 
-    def ask_take(self) -> None:
-        """Let the user choose a file to take rules from."""
+    def ask_import(self) -> None:
+        """Ask for a file to import rules from."""
         dialog = self._dialog(QFileDialog.AcceptMode.AcceptOpen)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.fileSelected.connect(lambda name: self.take(Path(name)))
         dialog.open()
 
-    def ask_write(self) -> None:
-        """Let the user choose a file to write the rules to."""
+    def ask_export(self) -> None:
+        """Ask for a file to export the rules to."""
         dialog = self._dialog(QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix("toml")
         dialog.selectFile("pass_args.toml")
@@ -42,7 +42,7 @@ class MaseVerbs(QObject):
         dialog.open()
 
     def take(self, path: Path) -> None:
-        """Read a file, and ask which form of its formats is wanted."""
+        """Import a file. Asks which variant of the number formats is meant."""
         project = self._document.project
         if project is None:
             return
@@ -55,17 +55,17 @@ class MaseVerbs(QObject):
         count = len(forms[0].project.rules)
         rules = f"{count} rule{'s' if count != 1 else ''} of {path.name}"
         self._notices.question(
-            f"{rules} would replace the present ones.",
-            "Where MASE computes a format otherwise than the textbook, which form is meant?",
+            f"{rules} replace the present rules.",
+            "Which variant of the formats that MASE computes differently from the literature?",
             [
-                Action("Textbook", partial(self._put, path, forms[0])),
-                Action("As MASE computes it", partial(self._put, path, forms[1])),
+                Action("Reference definition", partial(self._put, path, forms[0])),
+                Action("MASE implementation", partial(self._put, path, forms[1])),
                 Action("Cancel", lambda: None),
             ],
         )  # fmt: skip
 
     def write(self, path: Path) -> None:
-        """Write the rules as TOML, or as JSON by the name of the file."""
+        """Write the rules as TOML, or as JSON if the file name ends in ``.json``."""
         project = self._document.project
         if project is None:
             return
@@ -76,15 +76,21 @@ class MaseVerbs(QObject):
             self._notices.error(error)
         except OSError as error:
             where = Place(kind="file", id=str(path))
-            self._notices.error(failure(f"It cannot be written: {error.strerror}.", where=where))
+            self._notices.error(
+                failure(
+                    f"The file cannot be written: {error.strerror}.",
+                    where=where,
+                    code="file-not-writable",
+                )
+            )
         else:
-            self._notices.success(f"The rules are in {path.name}.", "")
+            self._notices.success(f"Rules exported to {path.name}.", "")
 
     def _put(self, path: Path, found: Imported) -> None:
-        self._document.apply(f"Take the rules of {path.name}", lambda _: found.project)
+        self._document.apply(f"Import rules from {path.name}", lambda _: found.project)
         if found.notes:
             lines = "\n".join(f"{note.where}: {note.message}" for note in found.notes)
-            self._notices.info("Some of the file was left out.", lines)
+            self._notices.info("Parts of the file were not imported.", lines)
 
     def _dialog(self, mode: QFileDialog.AcceptMode) -> QFileDialog:
         dialog = QFileDialog(self._window, TITLE, str(self._document.folder), FILTER)

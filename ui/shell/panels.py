@@ -1,6 +1,6 @@
-"""The panel table: one row per panel; adding one is a row and a file.
+"""The panel table: one row per panel.
 
-The class is named by a string, because a panel is imported when it is first shown.
+A string names the class, because a panel is imported when it is first shown.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Literal
 
-from ui.shared.panel import Panel
+from ui.shared.panel import Panel, PanelId
 
 Area = Literal["left", "center", "right", "bottom"]
 
 
 @dataclass(frozen=True)
 class PanelRow:
-    """A panel: where it stands at first, and the class that makes it."""
+    """A panel: its id, title, initial area and class (``module:Class``)."""
 
-    id: str
+    id: PanelId
     title: str
     area: Area
     entry: str
 
     def load(self) -> type[Panel]:
-        """Import the panel's class."""
+        """Import and return the panel's class."""
         module, _, name = self.entry.partition(":")
         found: type[Panel] = getattr(import_module(module), name)
         return found
@@ -35,20 +35,20 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow("rules", "Rules", "left", "ui.features.rules.rules_panel:RulesPanel"),
     PanelRow("graph", "Graph", "center", "ui.features.graph.graph_panel:GraphPanel"),
     PanelRow("ranges", "Ranges", "center", "ui.features.ranges.ranges_panel:RangesPanel"),
-    PanelRow("explorer", "Formats", "center", "ui.features.formats.formats_panel:FormatsPanel"),
-    PanelRow("numerics", "Numerics", "center", "ui.features.accuracy.accuracy_panel:NumericsPanel"),
+    PanelRow("formats", "Formats", "center", "ui.features.formats.formats_panel:FormatsPanel"),
+    PanelRow("accuracy", "Accuracy", "center", "ui.features.accuracy.accuracy_panel:AccuracyPanel"),
     PanelRow("sample", "Sample", "center", "ui.features.sample.sample_panel:SamplePanel"),
     PanelRow("cost", "Cost", "center", "ui.features.cost.cost_panel:CostPanel"),
     PanelRow("timeline", "Timeline", "center", "ui.features.timeline.timeline_panel:TimelinePanel"),
     PanelRow("memory", "Memory", "center", "ui.features.memory.memory_panel:MemoryPanel"),
-    PanelRow("sweep", "Devices", "center", "ui.features.devices.devices_panel:DevicesPanel"),
+    PanelRow("devices", "Devices", "center", "ui.features.devices.devices_panel:DevicesPanel"),
     PanelRow("simulator", "Simulator", "center",
              "ui.features.simulator.simulator_panel:SimulatorPanel"),
     PanelRow("sensitivity", "Sensitivity", "center",
              "ui.features.sensitivity.sensitivity_panel:SensitivityPanel"),
     PanelRow("search", "Search", "center", "ui.features.search.search_panel:SearchPanel"),
-    PanelRow("improvers", "Improvers", "center",
-             "ui.features.weight_transforms.weight_transforms_panel:ImproversPanel"),
+    PanelRow("weight_transforms", "Weight transforms", "center",
+             "ui.features.weight_transforms.weight_transforms_panel:WeightTransformsPanel"),
     PanelRow("training", "Training", "center", "ui.features.training.training_panel:TrainingPanel"),
     PanelRow("runs", "Runs", "center", "ui.features.runs.runs_panel:RunsPanel"),
     PanelRow("inspector", "Inspector", "right",

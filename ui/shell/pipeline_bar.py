@@ -1,13 +1,15 @@
-"""The pipeline in one strip: target, every stage with its state, Run to, Cancel."""
+"""The pipeline bar: target, board, every stage with its state, Run to and Cancel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QAction,
     QColor,
     QFont,
     QFontMetricsF,
@@ -31,12 +33,13 @@ from ui.shared.target_form import BoardBox, TargetForm
 from ui.shared.theme import Theme, icon
 from ui.state.jobs import duration
 from ui.state.session import StageView
+from workbench.ids import StageId
 from workbench.pipeline.stages import STAGES
 from workbench.project.model import Project
 
 STATE_WORDS = {
     "unknown": "\u2013",
-    "stale": "to do",
+    "stale": "not run",
     "cached": "done",
     "queued": "queued",
     "running": "running",
@@ -47,7 +50,7 @@ STATE_WORDS = {
 
 
 class StageButton(QAbstractButton):
-    """A chevron with a state mark, a title, and a second line; never colour alone."""
+    """A stage button with a state mark, a title and a second line."""
 
     def __init__(self, view: StageView, theme: Callable[[], Theme], parent: QWidget) -> None:
         super().__init__(parent)
@@ -61,11 +64,11 @@ class StageButton(QAbstractButton):
 
     @property
     def view(self) -> StageView:
-        """What is shown."""
+        """The stage view that is shown."""
         return self._view
 
     def render_stage(self, view: StageView) -> None:
-        """Show a stage in its present state."""
+        """Show the present state of a stage."""
         self._view = view
         self.setEnabled(view.state != "unavailable")
         self.setAccessibleName(f"{view.title}: {self.second_line()}")
@@ -73,7 +76,7 @@ class StageButton(QAbstractButton):
         self.update()
 
     def second_line(self) -> str:
-        """Return what is said below the title."""
+        """Return the text below the title."""
         view = self._view
         match view.state:
             case "running":
@@ -123,7 +126,7 @@ class StageButton(QAbstractButton):
         lines += [part for part in (view.reason, view.message) if part]
         lines += [info.message for info in view.infos]
         if view.state in {"stale", "failed"}:
-            lines.append(f"Click to run everything up to {view.title}.")
+            lines.append(f"Click to run all stages up to {view.title}.")
         elif view.state == "cached":
             lines.append("Up to date. Click to show its result.")
         return "\n".join(lines)
@@ -190,7 +193,7 @@ _BOARD_PX = 230
 
 
 class _Chevron(QWidget):
-    """The mark between two stages."""
+    """The chevron between two stages."""
 
     def __init__(self, theme: Callable[[], Theme], parent: QWidget) -> None:
         super().__init__(parent)
@@ -207,15 +210,15 @@ class _Chevron(QWidget):
 
 
 class PipelineBar(QWidget):
-    """Shows the stages and the target; says what the user wants to run.
+    """Shows the stages and the target, and emits what the user starts.
 
     Signals:
         run_asked: id of the stage to run to; "" runs everything.
         result_asked: id of a finished stage whose result is to be shown.
-        cancel_asked: all running work is to stop.
+        cancel_asked: all running jobs are to be cancelled.
         target_chosen: a complete ``TargetChoice``.
         board_chosen: id or path of a board; "" is none.
-        options_asked: all options of the target are to be shown.
+        options_asked: the dialog with all target options is to be opened.
     """
 
     run_asked = Signal(str)
@@ -228,11 +231,11 @@ class PipelineBar(QWidget):
     def __init__(self, theme: Callable[[], Theme], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._buttons: dict[str, StageButton] = {}
+        self._buttons: dict[StageId, StageButton] = {}
         self._build()
 
     def render_stages(self, stages: Sequence[StageView], *, working: bool) -> None:
-        """Show all stages; Cancel is offered while something runs."""
+        """Show all stages. Cancel is enabled while a job runs."""
         for view in stages:
             self.render_stage(view)
         self.cancel.setEnabled(working)
@@ -245,17 +248,17 @@ class PipelineBar(QWidget):
         self._run_actions[view.id].setEnabled(view.state != "unavailable")
 
     def render_project(self, project: Project, folder: Path) -> None:
-        """Show target and board; ``folder`` is where the project's relative paths start."""
+        """Show target and board; relative paths of the project start at ``folder``."""
         self.target.render_choice(project.target, folder)
         self.board.render_board(project.board, folder)
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.run.setIcon(icon("run", theme.accent_text))
         self.cancel.setIcon(icon("stop", theme.bad))
         self.update()
 
-    def button(self, stage_id: str) -> StageButton:
+    def button(self, stage_id: StageId) -> StageButton:
         """Return the button of a stage."""
         return self._buttons[stage_id]
 
@@ -266,7 +269,7 @@ class PipelineBar(QWidget):
         self.board.setMaximumWidth(_BOARD_PX)
         self.board.chosen.connect(self.board_chosen)
         self.options = QPushButton("Options\u2026", self)
-        self.options.setToolTip("All options of the target, and an own .ini for Vela")
+        self.options.setToolTip("All target options, including a custom Vela .ini file")
         self.options.clicked.connect(self.options_asked)
         self._build_run()
         top = QHBoxLayout()
@@ -297,25 +300,25 @@ class PipelineBar(QWidget):
         self.run = QPushButton("Run to\u2026", self)
         self.run.setProperty("primary", True)
         self.run.setAccessibleName("Run to a stage")
-        self.run.setToolTip("Run everything that a stage needs and that is not done yet")
+        self.run.setToolTip("Run a stage and all stages it needs that are not up to date")
         menu = QMenu(self.run)
-        self._run_actions = {}
+        self._run_actions: dict[StageId, QAction] = {}
         for stage in STAGES:
             action = menu.addAction(f"Run to {stage.title}")
             action.triggered.connect(partial(self._on_run_triggered, stage.id))
             self._run_actions[stage.id] = action
         menu.addSeparator()
-        menu.addAction("Run everything").triggered.connect(partial(self._on_run_triggered, ""))
+        menu.addAction("Run all").triggered.connect(partial(self._on_run_triggered, ""))
         self.run.setMenu(menu)
         self.cancel = QPushButton("Cancel", self)
-        self.cancel.setToolTip("Stop all running work (Ctrl+.)")
+        self.cancel.setToolTip("Cancel all jobs (Ctrl+.)")
         self.cancel.setEnabled(False)
         self.cancel.clicked.connect(self.cancel_asked)
 
-    def _on_run_triggered(self, stage_id: str) -> None:
+    def _on_run_triggered(self, stage_id: StageId | Literal[""]) -> None:
         self.run_asked.emit(stage_id)
 
-    def _on_stage_clicked(self, stage_id: str) -> None:
+    def _on_stage_clicked(self, stage_id: StageId) -> None:
         if self._buttons[stage_id].view.state == "cached":
             self.result_asked.emit(stage_id)
         else:

@@ -1,4 +1,4 @@
-"""Preferences: look, engines, the cache, simulations, and the code that is trusted."""
+"""Preferences (theme, engines, cache, simulations, trusted code) and the system check."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _GIB = 1 << 30
 
 
 class _Measured(QObject):
-    """Tells how large a folder is."""
+    """Signals of ``_Measure``."""
 
     done = Signal(object)
 
 
 class _Measure(QRunnable):
-    """Adds up the files of the cache, away from the window."""
+    """Sums the file sizes of the cache in a worker thread."""
 
     def __init__(self, root: Path, told: _Measured) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class _Measure(QRunnable):
 
     def run(self) -> None:
         total = 0
-        # os.walk passes over folders that vanish meanwhile; Path.rglob of Python 3.11 does not.
+        # os.walk skips folders that are deleted meanwhile; Path.rglob of Python 3.11 raises.
         for folder, _, names in os.walk(self._root):
             for name in names:
                 with contextlib.suppress(OSError):
@@ -64,10 +64,10 @@ class _Measure(QRunnable):
 
 
 class PreferencesDialog(QDialog):
-    """Changes take effect at once; there is nothing to accept.
+    """Dialog of the preferences. Changes take effect at once.
 
     Signals:
-        cache_cleared: all results were thrown away.
+        cache_cleared: the user cleared the result cache.
     """
 
     cache_cleared = Signal()
@@ -103,12 +103,14 @@ class PreferencesDialog(QDialog):
             self.theme.addItem(theme.name.capitalize(), theme.name)
         self.theme.setCurrentIndex(self.theme.findData(self._appearance.theme.name))
         self.theme.activated.connect(self._on_theme_activated)
-        self.warm = QCheckBox("Start an engine before it is needed", self)
-        self.warm.setToolTip("Costs about half a gigabyte of memory, saves several seconds")
+        self.warm = QCheckBox("Start the engine in advance", self)
+        self.warm.setToolTip(
+            "Uses about 500 MB of memory; the first run starts several seconds earlier"
+        )
         self.warm.setChecked(self._settings.warm_engines)
         self.warm.clicked.connect(partial(setattr, self._settings, "warm_engines"))
         self.limit = QSpinBox(self)
-        self.limit.setAccessibleName("Size limit of the cache")
+        self.limit.setAccessibleName("Cache limit")
         self.limit.setRange(1, 10_000)
         self.limit.setSuffix(" GiB")
         self.limit.setValue(self._settings.cache_limit_bytes // _GIB)
@@ -116,28 +118,28 @@ class PreferencesDialog(QDialog):
         form = QFormLayout()
         form.addRow("Theme", self.theme)
         form.addRow("", self.warm)
-        form.addRow("Results take up to", self.limit)
+        form.addRow("Cache limit", self.limit)
         self._add_machine(form)
         return form
 
     def _add_machine(self, form: QFormLayout) -> None:
-        """Add what holds for simulations; simulators and runners are chosen where they are used."""
+        """Add the fields for simulations. The Simulator panel has simulator and runner."""
         try:
             settings = load_settings()
         except WorkbenchError:
             settings = MachineSettings()
         self.checkout = PathField("ExecuTorch checkout", "", self, kind="folder")
-        self.checkout.line.setPlaceholderText("for building runners")
+        self.checkout.line.setPlaceholderText("used to build runners")
         self.checkout.set_text(settings.executorch)
         self.time_limit = QSpinBox(self)
-        self.time_limit.setAccessibleName("Time limit of a simulation")
+        self.time_limit.setAccessibleName("Simulation timeout")
         self.time_limit.setRange(1, 24 * 60)
         self.time_limit.setSuffix(" min")
         self.time_limit.setValue(max(1, round(settings.timeout_s / 60)))
         self.time_limit.editingFinished.connect(self._on_machine_edited)
         self.checkout.edited.connect(self._on_machine_edited)
         form.addRow("ExecuTorch checkout", self.checkout)
-        form.addRow("A simulation may take", self.time_limit)
+        form.addRow("Simulation timeout", self.time_limit)
 
     def _on_machine_edited(self, *_: object) -> None:
         changes = {
@@ -150,7 +152,7 @@ class PreferencesDialog(QDialog):
         self.used = QLabel("Measuring\u2026", self)
         self.used.setObjectName("Hint")
         self.used.setToolTip(str(self._cache.root))
-        clear = QPushButton("Clear results", self)
+        clear = QPushButton("Clear cache", self)
         clear.setProperty("danger", True)
         clear.clicked.connect(self._on_clear_clicked)
         row = QHBoxLayout()
@@ -159,7 +161,7 @@ class PreferencesDialog(QDialog):
         return row
 
     def _trusted(self) -> QVBoxLayout:
-        title = QLabel("Code that may run", self)
+        title = QLabel("Trusted code", self)
         title.setObjectName("Subheading")
         self.trusted = QListWidget(self)
         self.trusted.setAccessibleName("Trusted code")
@@ -188,7 +190,7 @@ class PreferencesDialog(QDialog):
         self.revoke.setEnabled(False)
 
     def _on_measured(self, total: int) -> None:
-        self.used.setText(f"Results on the disk: {total / 1e6:,.1f} MB")
+        self.used.setText(f"Cache size: {total / 1e6:,.1f} MB")
 
     def _on_theme_activated(self, row: int) -> None:
         name = str(self.theme.itemData(row))
@@ -209,20 +211,20 @@ class PreferencesDialog(QDialog):
         self._show_trusted()
 
 
-_WORDS = {"ok": "there", "different": "look at this", "missing": "missing", "optional": "optional"}
-_LOOKING = "Looking\u2026"
+_WORDS = {"ok": "there", "different": "check", "missing": "missing", "optional": "optional"}
+_LOOKING = "Checking\u2026"
 
 
-class _Told(QObject):
-    """Tells what was found."""
+class _ProbeSignals(QObject):
+    """Signals of ``_ProbeTask``."""
 
     done = Signal(object)
 
 
-class _Look(QRunnable):
-    """Looks, away from the window: tools are asked for their versions."""
+class _ProbeTask(QRunnable):
+    """Probes the tools and their versions in a worker thread."""
 
-    def __init__(self, told: _Told) -> None:
+    def __init__(self, told: _ProbeSignals) -> None:
         super().__init__()
         self._told = told
 
@@ -231,20 +233,20 @@ class _Look(QRunnable):
 
 
 class DoctorDialog(QDialog):
-    """A page of findings; nothing is downloaded, and no licence accepted."""
+    """Lists tools and their versions. Downloads nothing and accepts no licence."""
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle("What this machine has")
+        self.setWindowTitle("System check")
         self._theme = theme
-        self._told = _Told()
+        self._told = _ProbeSignals()
         self._told.done.connect(self._on_told)
         self.page = QTextBrowser(self)
-        self.page.setAccessibleName("What this machine has")
+        self.page.setAccessibleName("System check")
         kinds = QDialogButtonBox.StandardButton
         buttons = QDialogButtonBox(kinds.Close, self)
-        self.again = buttons.addButton("Look again", QDialogButtonBox.ButtonRole.ActionRole)
+        self.again = buttons.addButton("Refresh", QDialogButtonBox.ButtonRole.ActionRole)
         self.again.clicked.connect(self._look)
         buttons.rejected.connect(self.reject)
         layout = QVBoxLayout(self)
@@ -258,7 +260,7 @@ class DoctorDialog(QDialog):
     def _look(self) -> None:
         self.again.setEnabled(False)
         self.page.setText(_LOOKING)
-        QThreadPool.globalInstance().start(_Look(self._told))
+        QThreadPool.globalInstance().start(_ProbeTask(self._told))
 
     def _on_told(self, found: Sequence[Finding]) -> None:
         self.again.setEnabled(True)

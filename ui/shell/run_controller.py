@@ -1,4 +1,4 @@
-"""Running, cancelling, trusting, and saying how long work went."""
+"""Runs and cancels stages, asks for trust, and reports finished jobs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from PySide6.QtCore import QObject, Qt, QTimer, QUrl
 from PySide6.QtGui import QAction, QDesktopServices
 from PySide6.QtWidgets import QCheckBox, QFileDialog
 
-from ui.shared.panel import PanelContext
-from ui.shared.study_controller import StudyDesk
+from ui.shared.panel import PanelContext, PanelId
+from ui.shared.study_controller import StudyController
 from ui.shell.main_window import MainWindow
 from ui.state.jobs import Job, duration, goal
 from ui.state.notices import Action
 from workbench.errors import ErrorInfo, TrustRequiredError, WorkbenchError, failure
+from workbench.ids import StageId, StudyId
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import edits
 from workbench.project.model import Project
@@ -25,14 +27,14 @@ from workbench.protocol import EngineExit, Event, StageFailed
 from workbench.studies.documents import Blame, Culprit
 from workbench.targets import target_of
 
-GOAL = "evaluate"
+GOAL: StageId = "evaluate"
 _TIP = "Refresh the figures after every edit, without being asked"
 
 
 class LiveMode(QObject):
-    """Measures the open project whenever its configuration has no figures yet.
+    """Evaluates and compiles the open project after every edit.
 
-    A configuration is tried once: one that failed or was cancelled waits for the user.
+    A configuration is run once. After a failure or a cancel the user starts it again.
     """
 
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
@@ -65,7 +67,7 @@ class LiveMode(QObject):
             self._stop()
 
     def _follow(self) -> None:
-        """Measure the present configuration unless that is done, under way, or of no use."""
+        """Run the present configuration unless it is finished, running or cannot run."""
         context = self._context
         project, view = context.document.project, context.session.stage(GOAL)
         if not self.action.isChecked() or project is None or not view.key:
@@ -76,9 +78,9 @@ class LiveMode(QObject):
         if view.key == self._tried or view.state not in {"stale", "running"}:
             return
         self._tried = view.key
-        done = {each.id for each in context.session.stages() if each.state == "cached"}
-        made = context.runner.run_until(project, context.document.folder, [GOAL], done)
-        self._job = made[0] if made else ""
+        done = {request.id for request in context.session.stages() if request.state == "cached"}
+        result = context.runner.run_until(project, context.document.folder, [GOAL], done)
+        self._job = result[0] if result else ""
 
     def _stop(self) -> None:
         job = self._context.runner.job(self._job)
@@ -86,17 +88,22 @@ class LiveMode(QObject):
             self._context.runner.cancel(self._job)
 
 
-EVERYTHING = ("evaluate", "verify", "package")
+EVERYTHING: tuple[StageId, ...] = ("evaluate", "verify", "package")
 NOTABLE_S = 10.0
-RESULT_PANELS = {
+RESULT_PANELS: dict[StageId, PanelId] = {
     "export": "graph", "prepare": "graph", "convert": "graph", "import_model": "modules",
-    "calibrate": "ranges", "evaluate": "numerics", "verify": "numerics", "lower": "cost",
+    "calibrate": "ranges", "evaluate": "accuracy", "verify": "accuracy", "lower": "cost",
     "run": "simulator", "package": "cost",
+}  # fmt: skip
+STUDY_PANELS: dict[StudyId, PanelId] = {
+    "sensitivity": "sensitivity", "search": "search", "sweep": "devices", "matrix": "devices",
+    "placement": "devices", "budget": "memory", "sample": "sample", "training": "training",
+    "runner": "simulator", "blame": "problems",
 }  # fmt: skip
 
 
-class RunVerbs(QObject):
-    """What the Run menu and the pipeline bar do."""
+class RunController(QObject):
+    """Implements the Run menu and the pipeline bar."""
 
     def __init__(self, context: PanelContext, trust: TrustStore, window: MainWindow) -> None:
         super().__init__(window)
@@ -109,8 +116,8 @@ class RunVerbs(QObject):
         runner.job_changed.connect(self._on_job_changed)
         runner.received.connect(self._on_event)
 
-    def run_to(self, stage_id: str) -> None:
-        """Run everything up to a stage; "" runs everything there is."""
+    def run_to(self, stage_id: StageId | Literal[""]) -> None:
+        """Run all stages up to ``stage_id``; "" runs all stages."""
         document, session = self._context.document, self._context.session
         project = document.project
         if project is None:
@@ -126,29 +133,33 @@ class RunVerbs(QObject):
         if blocked:
             view = views[blocked[0]]
             self._context.notices.error(
-                failure(f"{view.title} cannot run: {view.reason}", "See Problems for the place.")
+                failure(
+                    f"{view.title} cannot run: {view.reason}",
+                    "See Problems for details.",
+                    code="stage-blocked",
+                )
             )
             return
         done = {view.id for view in session.stages() if view.state == "cached"}
         if all(stage in done for stage in stages):
             title = STAGES_BY_ID[stages[-1]].title
-            self._context.notices.info(f"Everything up to {title} is up to date.")
+            self._context.notices.info(f"All stages up to {title} are up to date.")
             return
         self._context.runner.run_until(project, document.folder, stages, done)
 
     def cancel(self) -> None:
-        """Stop all work."""
+        """Cancel all jobs."""
         self._context.runner.cancel()
 
-    def show_result(self, stage_id: str) -> None:
-        """Bring the panel to the front that shows what a stage has made."""
+    def show_result(self, stage_id: StageId) -> None:
+        """Show the panel with the result of a stage."""
         panel = self._window.reveal(RESULT_PANELS[stage_id])
         if (show := getattr(panel, "show_level", None)) is not None:
             show(stage_id)
 
     def _show_work(self, job: Job) -> None:
         if job.study:
-            self._window.reveal(job.study)
+            self._window.reveal(STUDY_PANELS[job.study])
         else:
             self.show_result(job.until)
 
@@ -158,7 +169,7 @@ class RunVerbs(QObject):
     def _on_trust_asked(self, error: TrustRequiredError, run: Callable[[], object]) -> None:
         lines = "\n".join(f"\u2022 {info.message}" for info in error.infos)
 
-        # One question is for all that one action asks for.
+        # One question covers all trust requests of one action.
         if not self._asked:
             QTimer.singleShot(0, self, self._forget_asked)
         self._asked.append(run)
@@ -169,13 +180,13 @@ class RunVerbs(QObject):
             if document.project is not None:
                 uses = code_used(document.project, document.folder)
                 self._trust.grant(uses, document.title)
-                for each in asked:
-                    each()
+                for request in asked:
+                    request()
 
         self._context.notices.question(
             "This project runs Python code.",
-            f"{lines}\nAllow it if you know where it comes from. "
-            "You will be asked again when the code changes.",
+            f"{lines}\nAllow it only if you trust its source. The question is asked again when "
+            f"the code changes.",
             [Action("Allow and run", allow), Action("Cancel", lambda: None)],
             blocking=True,
         )
@@ -187,8 +198,9 @@ class RunVerbs(QObject):
     def _on_engine_lost(self, event: EngineExit) -> None:
         info = ErrorInfo(
             message=event.sentence,
-            hint="The project and all finished results are safe. Run again to go on.",
+            hint="The project and all finished results are kept. Run again to continue.",
             details=self._context.log.last_lines(40),
+            code="engine-ended",
         )
         self._context.notices.error(WorkbenchError([info]))
 
@@ -198,15 +210,18 @@ class RunVerbs(QObject):
         if job.state == "done":
             show = Action("Show", lambda: self._show_work(job))
             self._context.notices.success(
-                f"{goal(job)} is done.", f"It took {duration(job.elapsed_s)}.", [show]
+                f"{goal(job)} finished.", f"Duration: {duration(job.elapsed_s)}.", [show]
             )
 
 
-class DeliverVerbs(QObject):
-    """Hands out what a run left; ``run_to`` runs up to a stage, ``show_program`` shows a .pte."""
+class DeliverablesController(QObject):
+    """Exports deliverables and the report of a run.
+
+    ``run_to`` runs up to a stage; ``show_program`` shows a .pte.
+    """
 
     def __init__(
-        self, context: PanelContext, window: MainWindow, run_to: Callable[[str], None],
+        self, context: PanelContext, window: MainWindow, run_to: Callable[[StageId], None],
         show_program: Callable[[Path], None],
     ) -> None:  # fmt: skip
         super().__init__(window)
@@ -214,11 +229,11 @@ class DeliverVerbs(QObject):
         self._show_program = show_program
 
     def ask_deliver(self) -> None:
-        """Let the user choose a folder, and copy the deliverables there."""
+        """Ask for a folder and copy the deliverables into it."""
         if self._context.result("package") is None:
             self._say_none()
             return
-        dialog = QFileDialog(self._window, "Copy the deliverables to")
+        dialog = QFileDialog(self._window, "Export deliverables to")
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setFileMode(QFileDialog.FileMode.Directory)
         dialog.fileSelected.connect(lambda name: self.deliver(Path(name)))
@@ -237,13 +252,15 @@ class DeliverVerbs(QObject):
             for file in result.files:
                 shutil.copyfile(folder / file.name, target / file.name)
         except OSError as error:
-            message = f"Nothing could be copied to {target}: {error.strerror or error}."
-            self._context.notices.error(failure(message, "Choose another folder."))
+            message = f"The deliverables cannot be copied to {target}: {error.strerror or error}."
+            self._context.notices.error(
+                failure(message, "Choose another folder.", code="deliverables-not-writable")
+            )
             return
-        self._context.notices.success(f"{len(result.files)} files are in {target}.")
+        self._context.notices.success(f"Exported {len(result.files)} files to {target}.")
 
     def show_inside(self) -> None:
-        """Show what is inside the program of the present configuration."""
+        """Show the contents of the program of the present configuration."""
         from workbench.results import PackageResult
 
         folder = self._context.result("package")
@@ -256,13 +273,13 @@ class DeliverVerbs(QObject):
 
     def _say_none(self) -> None:
         self._context.notices.info(
-            "There are no deliverables yet.", "Run to Package first.",
-            [Action("Run to Package", lambda: self._run_to("package"))],
+            "No deliverables yet.", "Run Package first.",
+            [Action("Run Package", lambda: self._run_to("package"))],
         )  # fmt: skip
 
     def ask_report(self) -> None:
-        """Let the user choose a file, and write the report there."""
-        dialog = QFileDialog(self._window, "Write the report to")
+        """Ask for a file and write the report into it."""
+        dialog = QFileDialog(self._window, "Export report to")
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setNameFilter("Web page (*.html)")
@@ -273,7 +290,7 @@ class DeliverVerbs(QObject):
         dialog.open()
 
     def report(self, target: Path) -> None:
-        """Write one page about the present configuration and the history."""
+        """Write the report: one page about the present configuration and the run history."""
         from workbench.project.store import write_atomically
         from workbench.report import page
 
@@ -285,8 +302,10 @@ class DeliverVerbs(QObject):
             text = page(document.project, path, self._context.session.cache)
             write_atomically(target, text.encode())
         except OSError as error:
-            message = f"The report could not be written: {error.strerror or error}."
-            self._context.notices.error(failure(message, "Choose another file."))
+            message = f"The report cannot be written: {error.strerror or error}."
+            self._context.notices.error(
+                failure(message, "Choose another file.", code="file-not-writable")
+            )
             return
         except WorkbenchError as error:
             self._context.notices.error(error)
@@ -295,25 +314,25 @@ class DeliverVerbs(QObject):
         def show() -> None:
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(target)))
 
-        self._context.notices.success(f"The report is in {target}.", "", [Action("Open", show)])
+        self._context.notices.success(f"Report written to {target}.", "", [Action("Open", show)])
 
 
 _SHOWN = 5
 
 
-class BlameVerbs(QObject):
-    """Starts the search, and offers what it has found as one undoable edit."""
+class RejectedController(QObject):
+    """Searches for rejected operators and offers the fix as one undo step."""
 
     def __init__(self, context: PanelContext, parent: QObject) -> None:
         super().__init__(parent)
         self._context = context
-        self._desk = StudyDesk(
+        self._desk = StudyController(
             "blame", Blame, context.document, context.runner, context.session.cache, self
         )
         context.runner.job_changed.connect(self._on_job_changed)
 
     def find(self) -> None:
-        """Look for what the compiler refuses in the present configuration."""
+        """Search for operators that the compiler rejects in the present configuration."""
         self._desk.start()
 
     def _on_job_changed(self, job: Job) -> None:
@@ -321,16 +340,16 @@ class BlameVerbs(QObject):
         if job.study != "blame" or job.state != "done" or found is None:
             return
         if not found.reason:
-            self._context.notices.info("The compiler takes the program as it is.")
+            self._context.notices.info("The compiler accepts the program.")
             return
         names = ", ".join(culprit.match for culprit in found.culprits[:_SHOWN])
         more = len(found.culprits) - _SHOWN
         names += f" and {more} more" if more > 0 else ""
         self._context.notices.question(
-            f"The compiler refuses {names}.", found.reason,
+            f"The compiler rejects {names}.", found.reason,
             [
-                Action("Keep it off the NPU", partial(self._keep_off, found.culprits)),
-                Action("Leave it", lambda: None),
+                Action("Keep on CPU", partial(self._keep_off, found.culprits)),
+                Action("Ignore", lambda: None),
             ],
         )  # fmt: skip
 
@@ -341,4 +360,4 @@ class BlameVerbs(QObject):
             return project
 
         names = ", ".join(culprit.match for culprit in culprits[:_SHOWN])
-        self._context.document.apply(f"Keep {names} off the NPU", edit)
+        self._context.document.apply(f"Keep {names} on the CPU", edit)

@@ -1,4 +1,4 @@
-"""What the window does to what quantizes: another device, other options, plug-ins."""
+"""Sets the target, its options, the board and the plug-ins of the project."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from workbench.project.plugins import installed, items_of
 from workbench.targets import target_of
 
 
-class TargetVerbs(QObject):
-    """Sets the target of the project and its plug-ins, each time as one step."""
+class TargetController(QObject):
+    """Sets the target and the plug-ins of the project. Every change is one undo step."""
 
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
         super().__init__(window)
         self._document, self._window = context.document, window
 
     def ask(self) -> None:
-        """Open the dialog with all options."""
+        """Open the dialog with all target options."""
         project = self._document.project
         if project is None:
             return
@@ -52,8 +52,8 @@ class TargetVerbs(QObject):
             PluginsDialog(self._document, self._window).open()
 
     def choose_board(self, board: str) -> None:
-        """Set the board, and with it device, configuration, memory mode and limits."""
-        what = f"Set board to {Path(board).stem}" if board else "Take the board away"
+        """Set the board, which sets device, system configuration, memory mode and limits."""
+        what = f"Set board to {Path(board).stem}" if board else "Remove board"
         folder = self._document.folder
         self._document.apply(what, lambda project: boards.put(project, board, folder))
 
@@ -72,10 +72,10 @@ _WIDTH_PX = 560
 
 
 class TargetDialog(QDialog):
-    """Shows every option; says at once what is wrong with them.
+    """Edits every target option and shows errors at once.
 
     Signals:
-        chosen: the complete ``TargetChoice``, once it is accepted.
+        chosen: the complete ``TargetChoice``; emitted when the dialog is accepted.
     """
 
     chosen = Signal(object)
@@ -122,14 +122,14 @@ class TargetDialog(QDialog):
 
 
 _INTRODUCTION = (
-    "A plug-in adds configs, observers, finders of nodes and quantizers to the forms. It is only "
-    "read here; a run that uses something of it asks for trust first."
+    "A plug-in adds configs, observers, node matchers and quantizers. Adding a file does not "
+    "execute it; a run that uses it asks for trust first."
 )
 _SIZE_PX = (760, 400)
 
 
 class PluginsDialog(QDialog):
-    """Lists the plug-ins, adds files and takes them away, each as one step."""
+    """Lists, adds and removes plug-ins. Every change is one undo step."""
 
     def __init__(self, document: Document, parent: QWidget) -> None:
         super().__init__(parent)
@@ -139,8 +139,8 @@ class PluginsDialog(QDialog):
         introduction = QLabel(_INTRODUCTION, self)
         introduction.setWordWrap(True)
         self.tree = QTreeWidget(self)
-        self.tree.setAccessibleName("Plug-ins and what they add")
-        self.tree.setHeaderLabels(["Name", "Kind", "What it does"])
+        self.tree.setAccessibleName("Plug-ins and their contents")
+        self.tree.setHeaderLabels(["Name", "Kind", "Description"])
         self.tree.currentItemChanged.connect(self._show_ready)
         self.problem = QLabel(self)
         self.problem.setObjectName("Reason")
@@ -162,7 +162,7 @@ class PluginsDialog(QDialog):
         self._render(document.project)
 
     def take(self, path: Path) -> None:
-        """Add a file, if it is a plug-in."""
+        """Add a file if it is a plug-in; show an error otherwise."""
         plugin = relative_to(path, self._document.folder)
         try:
             items_of(plugin, self._document.folder)
@@ -170,15 +170,13 @@ class PluginsDialog(QDialog):
             self._say(error)
             return
         self._say(None)
-        self._document.apply(
-            f"Add the plug-in {path.name}", lambda p: edits.offer_plugin(p, plugin)
-        )
+        self._document.apply(f"Add plug-in {path.name}", lambda p: edits.offer_plugin(p, plugin))
 
     def _render(self, project: Project | None) -> None:
         self.tree.clear()
         own = project.plugins if project else ()
         for plugin in (*own, *installed()):
-            kind = "of the project" if plugin in own else "installed"
+            kind = "project plug-in" if plugin in own else "installed"
             top = QTreeWidgetItem([plugin, kind, ""])
             self.tree.addTopLevelItem(top)
             try:
@@ -199,7 +197,7 @@ class PluginsDialog(QDialog):
         self.remove.setEnabled(item is not None and item.text(0) in own)
 
     def _ask(self) -> None:
-        dialog = QFileDialog(self, "A plug-in", str(self._document.folder), "Python (*.py)")
+        dialog = QFileDialog(self, "Add plug-in", str(self._document.folder), "Python (*.py)")
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.fileSelected.connect(lambda name: self.take(Path(name)))
@@ -211,7 +209,7 @@ class PluginsDialog(QDialog):
             return
         plugin = item.text(0)
         self._document.apply(
-            f"Remove the plug-in {Path(plugin).name}", lambda p: edits.withdraw_plugin(p, plugin)
+            f"Remove plug-in {Path(plugin).name}", lambda p: edits.withdraw_plugin(p, plugin)
         )
 
     def _say(self, error: WorkbenchError | None) -> None:

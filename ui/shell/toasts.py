@@ -1,4 +1,4 @@
-"""Notices on the window: cards in the corner, or one in the middle that must be answered first."""
+"""Notices over the window: toasts in the corner, or a modal question in the centre."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 5
 
 
 class Toast(QFrame):
-    """One notice with its actions."""
+    """One notice with its action buttons."""
 
     def __init__(self, notice: Notice, notices: Notices, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
@@ -44,7 +44,7 @@ class Toast(QFrame):
             QTimer.singleShot(int(notice.lasts_s * 2000), self, self._on_time_over)
 
     def focus_first(self) -> None:
-        """Put the keyboard on the expected answer."""
+        """Give the keyboard focus to the default button."""
         for button in self.findChildren(QPushButton):
             button.setFocus(Qt.FocusReason.PopupFocusReason)
             return
@@ -104,6 +104,11 @@ class Toast(QFrame):
             show = QPushButton("Show", self)
             show.clicked.connect(self._on_show_clicked)
             row.addWidget(show)
+            help_ = QPushButton("Help", self)
+            help_.setProperty("link", True)
+            help_.setToolTip("Open the page of the guide about this.")
+            help_.clicked.connect(lambda: self._notices.help_asked.emit(self.notice.where))
+            row.addWidget(help_)
         if self.notice.level == "error":
             copy = QPushButton("Copy details", self)
             copy.setProperty("link", True)
@@ -128,7 +133,7 @@ class Toast(QFrame):
 
 
 class _Veil(QWidget):
-    """Dims the window behind a question that must be answered first."""
+    """Dims the window behind a modal question."""
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -137,7 +142,7 @@ class _Veil(QWidget):
 
 
 class ToastHost(QObject):
-    """Shows the open notices over a window."""
+    """Shows all open notices over a window."""
 
     def __init__(self, notices: Notices, appearance: Appearance, window: QWidget) -> None:
         super().__init__(window)
@@ -153,12 +158,12 @@ class ToastHost(QObject):
             self._on_posted(notice)
 
     def raise_soon(self, *_: object) -> None:
-        """Come to the front once the panels have settled."""
+        """Raise all toasts after the pending layout of the panels."""
         if self._toasts:
             self._soon.start()
 
     def raise_all(self) -> None:
-        """Come to the front again, after panels have been raised."""
+        """Raise all toasts above the panels."""
         for toast in self._toasts.values():
             toast.raise_()
         if self._veil is not None:

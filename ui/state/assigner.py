@@ -1,4 +1,4 @@
-"""Giving a precision to what is chosen: one verb for tree, graph, tables and keys."""
+"""Assigns a precision to the selection, for the tree, the graph, tables and shortcuts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 
 from ui.state.document import Document
-from ui.state.model_index import Outline
+from ui.state.model_index import ModelIndex
 from ui.state.notices import Action, Notices
 from ui.state.selection import Selected
 from workbench.errors import WorkbenchError, failure
@@ -26,9 +26,9 @@ Config = str | OwnConfig
 def preset_ids(
     project: Project | None, kind: RuleKind = "module_name", device: str = ""
 ) -> list[str]:
-    """Return the built-in and the user's own configs that fit a kind of rule, by name.
+    """Return the names of the built-in and custom configs that fit a kind of rule.
 
-    Configs of the kind that the project's target takes, or the ``device`` named.
+    Only configs of the kind that the project's target, or ``device``, accepts.
     """
     own = dict(project.presets) if project else {}
     named = device or (project.target.id if project else "")
@@ -41,7 +41,7 @@ def preset_ids(
 
 @dataclass(frozen=True)
 class Offer:
-    """A config that a rule can have: its name, what it is in words, and why it is refused."""
+    """A config offered for a rule: its name, its description, and why the target rejects it."""
 
     config: str
     title: str
@@ -49,10 +49,10 @@ class Offer:
 
 
 def offers(project: Project | None, folder: Path, kind: RuleKind = "module_name") -> list[Offer]:
-    """Return every config offered for a kind of rule: built-in, the user's own, of plug-ins.
+    """Return every config offered for a kind of rule: built-in, custom, and of plug-ins.
 
-    Forms, menus and the keys 1 to 9 all offer these, in this order. Those of plug-ins only where
-    the project's target takes integers; a rule for a quantizer takes nothing else.
+    Forms, menus and the keys 1 to 9 offer these in this order. Configs of plug-ins are offered
+    only if the project's target uses integers; a quantizer rule accepts only those.
     """
     if project is None:
         return []
@@ -65,7 +65,7 @@ def offers(project: Project | None, folder: Path, kind: RuleKind = "module_name"
 
 
 def first_config(project: Project) -> OwnConfig:
-    """Return the config that a form begins with: the one that the target begins with."""
+    """Return the initial config of a form: the default config of the target."""
     config = PRESETS_BY_ID[target_of(project.target.id).first_config].config
     assert config is not None
     return config
@@ -86,7 +86,7 @@ def _config_type(device: str) -> type[OwnConfig]:
 
 
 def preset_title(preset_id: str) -> str:
-    """Return what a preset is, in words; the user's own have only their name."""
+    """Return the title of a preset; for a custom preset its name."""
     preset = PRESETS_BY_ID.get(preset_id)
     if preset is None or preset.title.lower() == preset.id:
         return preset.title if preset else preset_id
@@ -99,7 +99,7 @@ def label_of(config: Config) -> str:
 
 
 def refusal(project: Project, kind: RuleKind, config: Config) -> str:
-    """Return why the project's target cannot take a config; "" when it can."""
+    """Return why the project's target rejects a config; "" if it accepts it."""
     rule = Rule(id="new", kind=kind, config=config)
     try:
         value = project.config_of(rule)
@@ -109,16 +109,20 @@ def refusal(project: Project, kind: RuleKind, config: Config) -> str:
 
 
 class Assigner(QObject):
-    """Turns a choice and a config into named, undoable edits."""
+    """Applies a config to modules or nodes as a named undo step."""
 
     def __init__(
-        self, document: Document, outline: Outline, notices: Notices, parent: QObject | None = None
+        self,
+        document: Document,
+        model_index: ModelIndex,
+        notices: Notices,
+        parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._document, self._outline, self._notices = document, outline, notices
+        self._document, self._model_index, self._notices = document, model_index, notices
 
     def modules(self, paths: Iterable[str], config: Config) -> bool:
-        """Give a config to modules by name; the whole model gets a global rule."""
+        """Assign a config to modules by name. The whole model gets a global rule."""
         chosen = sorted(set(paths))
         if not chosen:
             return False
@@ -130,30 +134,30 @@ class Assigner(QObject):
         return done
 
     def nodes(self, ids: Iterable[str], config: Config) -> bool:
-        """Give a config to single nodes of the graph."""
+        """Assign a config to single nodes of the graph."""
         chosen = sorted(set(ids))
         done = self._assign("node_name", chosen, config)
         if done and len(chosen) == 1:
-            for module in self._outline.modules_of(frozenset(chosen)):
+            for module in self._model_index.modules_of(frozenset(chosen)):
                 self._offer_group(module, config)
         return done
 
     def rule(self, kind: RuleKind, match: str, config: Config) -> bool:
-        """Give a config to whatever a rule of this kind speaks of."""
+        """Assign a config with a rule of this kind and match."""
         return self._assign(kind, [match], config)
 
     def chosen(self, selected: Selected, config: Config) -> bool:
-        """Give a config to the chosen modules, or else to the chosen nodes."""
+        """Assign a config to the selected modules, or else to the selected nodes."""
         if selected.modules:
             return self.modules(selected.modules, config)
         return self.nodes(self.known(selected.nodes), config)
 
     def known(self, nodes: Iterable[str]) -> frozenset[str]:
-        """Return the nodes that rules can speak of: those of the float graph."""
-        return frozenset(nodes) & self._outline.resolution.nodes.keys()
+        """Return the nodes that a rule can match: those of the float graph."""
+        return frozenset(nodes) & self._model_index.resolution.nodes.keys()
 
     def by_key(self, number: int, selected: Selected) -> None:
-        """Give the config offered under this number (1 to 9) to what is chosen."""
+        """Assign the config offered under this number (1 to 9) to the selection."""
         found = offers(self._document.project, self._document.folder)
         if 1 <= number <= len(found):
             self.chosen(selected, found[number - 1].config)
@@ -163,7 +167,9 @@ class Assigner(QObject):
         if project is None or not matches:
             return False
         if reason := refusal(project, kind, config):
-            self._notices.error(failure(f"{label_of(config)} cannot be used here.", reason))
+            self._notices.error(
+                failure(f"{label_of(config)} cannot be used.", reason, code="config-not-supported")
+            )
             return False
         return self._document.apply(
             f"Set {_named(kind, matches)} to {label_of(config)}",
@@ -171,19 +177,19 @@ class Assigner(QObject):
         )
 
     def _offer_group(self, path: str, config: Config) -> None:
-        group = self._outline.groups.get(path)
+        group = self._model_index.groups.get(path)
         if group is None or path == group.parent:
             return
         others = ", ".join(member for member in group.members if member != path)
         label = label_of(config)
         self._notices.info(
             f"{path} is fused with {others}.",
-            "A config on one of them alone breaks the fusion.",
-            [Action("Set the whole group", lambda: self._whole_group(path, label, config))],
+            "A config on only one of them prevents the fusion.",
+            [Action("Set whole group", lambda: self._whole_group(path, label, config))],
         )
 
     def _whole_group(self, path: str, label: str, config: Config) -> None:
-        group = self._outline.groups[path]
+        group = self._model_index.groups[path]
 
         def edit(project: Project) -> Project:
             alone = [r.id for r in project.rules if (r.kind, r.match) == ("module_name", path)]
@@ -191,16 +197,16 @@ class Assigner(QObject):
                 project = edits.remove_rule(project, rule_id)
             return edits.assign_many(project, "module_name", group.matches, config)
 
-        self._document.apply(f"Set the group {group.name} to {label}", edit)
+        self._document.apply(f"Set group {group.name} to {label}", edit)
 
 
 def _named(kind: RuleKind, matches: Sequence[str]) -> str:
     if kind == "global":
-        return "the whole model"
+        return "whole model"
     if kind == "io":
         return "inputs and outputs"
     if kind == "quantizer":
-        return "what a plug-in decides"
+        return "plug-in nodes"
     if len(matches) == 1:
         name = matches[0]
         return name.rpartition(".")[2] if kind == "module_type" else name_of(name)

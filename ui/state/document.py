@@ -1,4 +1,4 @@
-"""The open project: a value, its path, and the undo stack through which alone it changes."""
+"""The open project: its value, its path and its undo stack. All changes go through the stack."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from workbench.project.model import PROJECT_SUFFIX, Project
 
 
 class ReplaceProject(QUndoCommand):
-    """Put one value in another's place; never fails, because both were validated before."""
+    """Replaces the project's value. Never fails, because both values are valid."""
 
     def __init__(
         self, text: str, before: Project, after: Project, put: Callable[[Project], None]
@@ -42,12 +42,16 @@ class ReplaceProject(QUndoCommand):
 
 
 def translated(error: ValidationError) -> WorkbenchError:
-    """Return what makes a value invalid, in sentences with places."""
+    """Return validation errors as ``ErrorInfo`` with message and place."""
     infos = []
     for problem in error.errors(include_url=False):
         where = Place(kind="option", id=".".join(str(p) for p in problem["loc"]) or "project")
         message = str(problem["msg"]).removeprefix("Value error, ")
-        infos.append(ErrorInfo(message=f"{message[:1].upper()}{message[1:]}.", where=where))
+        infos.append(
+            ErrorInfo(
+                message=f"{message[:1].upper()}{message[1:]}.", where=where, code="edit-invalid"
+            )
+        )
     return WorkbenchError(infos)
 
 
@@ -55,19 +59,19 @@ Edit = Callable[[Project], Project]
 
 
 class ChangedOnDiskError(WorkbenchError):
-    """The file holds something this window has not seen."""
+    """Another program changed the file since the window read or wrote it."""
 
 
 class Document(QObject):
     """The project of the window, or none.
 
     Signals:
-        opened: another project takes the place of the former one; ``project_changed`` follows.
-        project_changed: the new ``Project``, or None when there is none any more.
-        edit_refused: the ``WorkbenchError`` of an edit that was not made.
-        state_changed: path, read-only state or unsaved changes are other than before.
-        changed_on_disk: another program wrote the file.
-        recovery_found: a ``Recovery`` of work that was never saved.
+        opened: another project was opened or created; ``project_changed`` follows.
+        project_changed: the new ``Project``, or None if no project is open.
+        edit_refused: the ``WorkbenchError`` of a rejected edit.
+        state_changed: the path, the read-only state or the modified state changed.
+        changed_on_disk: another program changed the file.
+        recovery_found: a ``Recovery`` with unsaved changes of a former window.
     """
 
     opened = Signal()
@@ -95,40 +99,40 @@ class Document(QObject):
 
     @property
     def project(self) -> Project | None:
-        """The present value."""
+        """The present project; None if none is open."""
         return self._project
 
     @property
     def path(self) -> Path | None:
-        """Where it is saved; None before the first save."""
+        """Path of the project file; None before the first save."""
         return self._path
 
     @property
     def folder(self) -> Path:
-        """Where the project's relative paths start."""
+        """The folder that the project's paths are relative to."""
         return self._folder
 
     @property
     def read_only(self) -> bool:
-        """Whether it must be saved under another name: open elsewhere, or not writable."""
+        """Whether the file cannot be written: it is open elsewhere or not writable."""
         return self._read_only
 
     @property
     def modified(self) -> bool:
-        """Whether there is something to lose."""
+        """Whether there are unsaved changes."""
         return self._project is not None and not self.undo_stack.isClean()
 
     @property
     def title(self) -> str:
-        """The file's name, or the project's before there is a file."""
+        """The file's name, or the project's name before the first save."""
         if self._path is not None:
             return self._path.name
         return f"{self._project.name} (not saved)" if self._project else ""
 
     def apply(self, text: str, edit: Edit) -> bool:
-        """Change the project by one named, undoable step; return whether it changed.
+        """Apply an edit as one named undo step; return whether the project changed.
 
-        The edit is validated first and pushed second: an edit that is refused leaves no trace.
+        The edit is validated before it is pushed. A rejected edit changes nothing.
         """
         before = self._project
         if before is None:
@@ -150,8 +154,8 @@ class Document(QObject):
         """Open a project file.
 
         Raises:
-            ProjectInUseError: another window has it.
-            WorkbenchError: it cannot be read; what was open stays open.
+            ProjectInUseError: another window has it open.
+            WorkbenchError: the file cannot be read. The former project stays open.
         """
         path = path.absolute()
         known = text_of(path)
@@ -167,7 +171,7 @@ class Document(QObject):
         self._offer_recovery()
 
     def new(self, project: Project, folder: Path) -> None:
-        """Start with a project that has no file yet; its relative paths start at ``folder``."""
+        """Open a project without a file. Its paths are relative to ``folder``."""
         self._leave()
         self._read_only = False
         self._become(project, None, folder.absolute())
@@ -175,7 +179,7 @@ class Document(QObject):
         self._autosave.start()
 
     def close(self) -> None:
-        """Have no project; unsaved changes are given up."""
+        """Close the project and discard unsaved changes."""
         self._leave()
         self._project, self._path = None, None
         self.undo_stack.clear()
@@ -187,24 +191,25 @@ class Document(QObject):
         """Write the project to its file.
 
         Raises:
-            ChangedOnDiskError: somebody else wrote the file since, and ``overwrite`` is off.
-            WorkbenchError: it cannot be written; nothing is lost in the window.
+            ChangedOnDiskError: another program changed the file, and ``overwrite`` is False.
+            WorkbenchError: the file cannot be written. The open project keeps its changes.
         """
         assert self._project is not None
         assert self._path is not None
         if not overwrite and self._watch.differs():
             raise ChangedOnDiskError(
                 failure(
-                    f"{self._path.name} was changed by another program since it was opened.",
+                    f"{self._path.name} was changed by another program after it was opened.",
                     "Overwrite it, or save under another name to keep both.",
                     Place(kind="file", id=str(self._path)),
+                    code="project-changed-on-disk",
                 ).infos
             )
         store.save(self._project, self._path)
         self._saved()
 
     def save_as(self, path: Path) -> None:
-        """Write the project to another file and go on with that one.
+        """Write the project to another file and use that file from now on.
 
         Raises:
             ProjectInUseError: another window has that file open.
@@ -232,10 +237,10 @@ class Document(QObject):
         self._saved()
 
     def reload(self) -> None:
-        """Take the file's content as one undoable step.
+        """Reload the file as one undo step.
 
         Raises:
-            WorkbenchError: it cannot be read; the window keeps what it has.
+            WorkbenchError: the file cannot be read. The open project stays unchanged.
         """
         if self._path is None:
             return
@@ -245,12 +250,12 @@ class Document(QObject):
         self.undo_stack.setClean()
 
     def keep_ours(self) -> None:
-        """Stay with the window's content although the file differs."""
+        """Keep the window's version although the file differs."""
         self._watch.accept()
         self.undo_stack.resetClean()
 
     def recover(self, recovery: Recovery) -> None:
-        """Take over work that was never saved; where the file is open, as one undoable step."""
+        """Restore unsaved changes; if the same file is open, as one undo step."""
         if self._project is not None and self._path is not None:
             self.apply("Recover unsaved changes", lambda _: recovery.project)
         else:
@@ -259,7 +264,7 @@ class Document(QObject):
         recovery.discard()
 
     def autosave(self) -> None:
-        """Keep unsaved changes beside the project."""
+        """Write unsaved changes to the autosave file beside the project."""
         if self._sidecar is None or self._project is None:
             return
         if self.modified:

@@ -1,4 +1,4 @@
-"""A job as a value: what was asked, on which lane, and how it went."""
+"""A job: its request, its lane and its state."""
 
 from __future__ import annotations
 
@@ -8,36 +8,40 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from workbench.ids import StageId, StudyId, WorkId, is_stage, is_study
 from workbench.pipeline.cache import Cache
-from workbench.pipeline.stages import STAGES, STAGES_BY_ID, stages_until
+from workbench.pipeline.plan import Plan
+from workbench.pipeline.stages import STAGES_BY_ID, stages_needed, stages_until
 from workbench.project.model import Project
 from workbench.protocol import Lane, RunStudy, RunUntil
 from workbench.studies import STUDIES_BY_ID
 
 JobState = Literal["waiting", "running", "done", "failed", "cancelled", "crashed"]
 
-BACKGROUND = frozenset({"lower", "verify", "run", "package"})
+BACKGROUND: frozenset[StageId] = frozenset({"lower", "verify", "run", "package"})
 
 
 @dataclass(frozen=True)
 class Job:
-    """One piece of work for one lane.
+    """One job of one lane.
 
-    ``after`` names the job and the stage that must be finished before this one may start.
-    ``progress`` is the share in [0, 1] of the running stage, None where nobody can know.
+    ``after`` names the job and the stage that must finish before this job starts; ``plan`` is None
+    if the engine makes the plan.
+    ``progress`` is the fraction of the running stage in [0, 1]; None if unknown.
     """
 
     id: str
     title: str
     lane: Lane
-    until: str
+    until: StageId
     project: Project = field(repr=False)
     folder: str
-    after: tuple[str, str] | None = None
-    study: str = ""
+    after: tuple[str, StageId] | None = None
+    plan: Plan | None = field(default=None, repr=False)
+    study: StudyId | Literal[""] = ""
     options: dict[str, JsonValue] = field(default_factory=dict)
     state: JobState = "waiting"
-    stage: str = ""
+    stage: WorkId | Literal[""] = ""
     progress: float | None = None
     message: str = ""
     began: float | None = None
@@ -45,62 +49,53 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether it will not change any more."""
+        """Whether the job has ended."""
         return self.state not in {"waiting", "running"}
 
     @property
     def elapsed_s(self) -> float:
-        """How long it has run, or ran."""
+        """Elapsed time of the job [s]."""
         if self.began is None:
             return 0.0
         return (self.ended or time.monotonic()) - self.began
 
     @property
     def remaining_s(self) -> float | None:
-        """How long the running stage will still take, where its progress tells."""
+        """Estimated remaining time of the running stage [s]; None without progress."""
         if self.state != "running" or not self.progress or self.progress < 0.05:
             return None
         return self.elapsed_s * (1 - self.progress) / self.progress
 
     @property
     def stage_title(self) -> str:
-        """What it is doing, in words."""
-        if self.stage in STUDIES_BY_ID:
+        """Title of the running stage or study."""
+        if is_study(self.stage):
             return STUDIES_BY_ID[self.stage].verb
-        if self.stage in STAGES_BY_ID:
+        if is_stage(self.stage):
             return STAGES_BY_ID[self.stage].verb
-        return "Waiting for its turn" if self.state == "waiting" else ""
+        return "Queued" if self.state == "waiting" else ""
 
 
 def goal(job: Job) -> str:
-    """Return what a job is to reach, in words."""
+    """Return the title of the job's last stage or of its study."""
     if job.study:
         return STUDIES_BY_ID[job.study].title
     return STAGES_BY_ID[job.until].title
 
 
-def lane_of(stage_id: str) -> Lane:
-    """Return the lane a stage runs on."""
+def lane_of(stage_id: StageId) -> Lane:
+    """Return the lane of a stage."""
     return "background" if stage_id in BACKGROUND else "interactive"
 
 
-def needed(stage_id: str) -> list[str]:
-    """Return the stages that must be done before and including ``stage_id``, in order."""
-    wanted = {stage_id}
-    for stage in reversed(STAGES):
-        if stage.id in wanted:
-            wanted.update(stage.needs)
-    return [stage.id for stage in STAGES if stage.id in wanted]
-
-
-def left_out(stage_id: str) -> tuple[str, ...]:
-    """Return the stages before ``stage_id`` that it does not start from."""
-    wanted = needed(stage_id)
+def left_out(stage_id: StageId) -> tuple[StageId, ...]:
+    """Return the stages before ``stage_id`` that it does not need."""
+    wanted = stages_needed(stage_id)
     return tuple(stage for stage in stages_until(stage_id) if stage not in wanted)
 
 
 def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
-    """Return what an engine is told to do for a job."""
+    """Return the engine command of a job."""
     if job.study:
         return RunStudy(
             job=job.id,
@@ -108,6 +103,7 @@ def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
             project=job.project,
             folder=job.folder,
             options=job.options,
+            plan=job.plan,
             cache_root=str(cache.root),
             cache_limit_bytes=cache.limit_bytes,
         )
@@ -117,13 +113,14 @@ def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
         folder=job.folder,
         until=job.until,
         skip=left_out(job.until),
+        plan=job.plan,
         cache_root=str(cache.root),
         cache_limit_bytes=cache.limit_bytes,
     )
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration for people: 0.4 s, 12 s, 3 min 05 s."""
+    """Return a duration as text: 0.4 s, 12 s, 3 min 05 s."""
     if seconds is None:
         return ""
     if seconds < 0.05:
@@ -135,6 +132,6 @@ def duration(seconds: float | None) -> str:
     return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
 
 
-def interactive_part(stage_id: str) -> str:
-    """Return the last stage that the interactive lane must make before ``stage_id`` can start."""
-    return [s for s in needed(stage_id) if s not in BACKGROUND][-1]
+def interactive_part(stage_id: StageId) -> StageId:
+    """Return the last stage of the interactive lane that ``stage_id`` needs."""
+    return [s for s in stages_needed(stage_id) if s not in BACKGROUND][-1]

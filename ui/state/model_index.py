@@ -1,44 +1,51 @@
-"""The model as rules see it: its modules and nodes, and which config each one gets."""
+"""Index of the model for rules: its modules and nodes, and the effective config of each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
+from ui.state.background import Background
 from ui.state.document import Document
+from ui.state.results import ResultCache
 from ui.state.session import Session
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot, Module, Node
 from workbench.project.model import PLUGIN_KINDS, Project
 from workbench.project.rules import Effective, ModuleRef, NodeRef, Resolution, resolve
 
+if TYPE_CHECKING:
+    from workbench.results import PrepareResult
+
 
 @dataclass(frozen=True)
 class FusedGroup:
-    """The modules of one fused operator in order, and their parent if it holds nothing else."""
+    """The modules of one fused operator in order, and their parent if it has no other modules."""
 
     members: tuple[str, ...]
     parent: str | None
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Name of the group."""
         return self.parent or " + ".join(self.members)
 
     @property
     def matches(self) -> list[str]:
-        """The module names that a rule for the whole group must speak of."""
+        """The module names that a rule for the whole group must match."""
         return [self.parent] if self.parent else list(self.members)
 
 
 def fused_groups(snapshot: GraphSnapshot) -> Mapping[str, FusedGroup]:
-    """Return for every module that is fused with others the group it belongs to.
+    """Return the fused group of every module that is fused with others.
 
-    A group is a convolution or linear operator, the batch normalisation behind it and the
-    activation behind that, each the only reader of the one before, in modules of their own.
+    A group is a convolution or linear operator, the batch normalisation after it and the
+    activation after that. Each is the only reader of the former, in a module of its own.
 
     Source: ExecuTorch 1.5.1, fusing patterns of the Arm backend's quantizer.
     """
@@ -89,12 +96,12 @@ def _own_parent(snapshot: GraphSnapshot, members: list[str]) -> str | None:
 GRAPH_FILE = "graph.json"
 
 
-class Outline(QObject):
-    """Reads the exported graph once and resolves the rules on every change of the project.
+class ModelIndex(QObject):
+    """Reads the exported graph once, and resolves the rules after every change of the project.
 
     Signals:
-        model_changed: other modules or nodes than before, and with them other configs.
-        resolved: the resolution is other than before.
+        model_changed: the modules or nodes changed, and with them the configs.
+        resolved: the effective configs changed.
     """
 
     model_changed = Signal()
@@ -103,15 +110,24 @@ class Outline(QObject):
     def __init__(self, document: Document, session: Session, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._document, self._session = document, session
-        self._folder: Path | None = None
-        self._prepared: Path | None = None
-        self.snapshot: GraphSnapshot | None = None
-        self.groups: Mapping[str, FusedGroup] = {}
+        self._background = Background(self)
+        self._wanted = _Sources()
+        self._is_reading = False
+        self._index = _Index(_Sources())
         self.resolution = Resolution()
-        self._modules: list[ModuleRef] = []
-        self._nodes: list[NodeRef] = []
         document.project_changed.connect(self._on_project_changed)
         session.results_changed.connect(self.refresh)
+        self._background.done.connect(self._on_read)
+
+    @property
+    def snapshot(self) -> GraphSnapshot | None:
+        """The exported graph; None before the first export."""
+        return self._index.snapshot
+
+    @property
+    def groups(self) -> Mapping[str, FusedGroup]:
+        """The fused group of every module that is fused with others."""
+        return self._index.groups
 
     @property
     def modules(self) -> tuple[Module, ...]:
@@ -119,7 +135,7 @@ class Outline(QObject):
         return self.snapshot.modules if self.snapshot else ()
 
     def effective(self, path: str) -> Effective | None:
-        """Return what a module gets; None for one that is not known."""
+        """Return the effective config of a module; None for an unknown module."""
         return self.resolution.modules.get(path)
 
     def nodes_of(self, paths: frozenset[str]) -> frozenset[str]:
@@ -136,69 +152,123 @@ class Outline(QObject):
         return frozenset(known[n].module for n in nodes if n in known and known[n].module)
 
     def refresh(self) -> None:
-        """Read the graph if another one is current; keep the former one while there is none.
+        """Read the current graph if it changed. Without a current graph the former one stays.
 
-        What rules of plug-ins take is known once the program has been prepared.
+        Files are read and parsed in a worker thread. The nodes that plug-in rules match are known
+        after the stage Prepare.
         """
-        prepared = self._session.result("prepare")
-        if prepared != self._prepared:
-            self._prepared = prepared
-            self._resolve()
-            self.resolved.emit()
-        folder = self._session.former("export")
-        if folder == self._folder and (folder is None) == (self.snapshot is None):
+        project = self._document.project
+        has_plugins = project is not None and _has_plugins(project)
+        prepared = self._session.result("prepare") if has_plugins else None
+        wanted = _Sources(self._session.former("export"), prepared)
+        is_known = wanted.graph is None or self.snapshot is not None or self._is_reading
+        if wanted == self._wanted and is_known:
             return
-        self._folder = folder
-        self.snapshot = _load(folder)
-        self._take_apart()
-        self._resolve()
-        self.model_changed.emit()
+        self._wanted = wanted
+        if wanted.graph is None:
+            self._take(_Index(wanted))
+            return
+        self._is_reading = True
+        parsed, before = self._session.parsed, self._index
+        self._background.submit(_TOPIC, lambda _outdated: _read(wanted, before, parsed))
 
-    def _take_apart(self) -> None:
-        snapshot = self.snapshot
-        self.groups = fused_groups(snapshot) if snapshot else {}
-        if snapshot is None:
-            self._modules, self._nodes = [], []
-            return
-        refs = {m.path: ModuleRef(m.path, m.type_name) for m in snapshot.modules}
-        self._modules = list(refs.values())
-        self._nodes = [
-            NodeRef(n.id, n.op, _ancestors(n.module, refs), n.kind in {"input", "output"})
-            for n in snapshot.nodes
-            if n.kind in {"input", "output", "call", "control"}
-        ]
+    def stop(self) -> None:
+        """End the thread that reads; returns when it has ended."""
+        self._background.stop()
+
+    def _on_read(self, _topic: str, index: object) -> None:
+        if isinstance(index, _Index) and index.sources == self._wanted:
+            self._take(index)
+
+    def _take(self, index: _Index) -> None:
+        self._is_reading = False
+        is_same = index.snapshot is self.snapshot
+        self._index = index
+        self._resolve()
+        if is_same:
+            self.resolved.emit()
+        else:
+            self.model_changed.emit()
 
     def _on_project_changed(self, project: object) -> None:
         if project is None:
-            self._folder, self.snapshot = None, None
-            self._take_apart()
-            self.model_changed.emit()
+            self._wanted = _Sources()
+            self._take(_Index(_Sources()))
+        else:
+            self.refresh()
         self._resolve()
         self.resolved.emit()
 
     def _resolve(self) -> None:
-        project = self._document.project
+        project, index = self._document.project, self._index
         if project is None:
             self.resolution = Resolution()
         else:
             taken = self._taken(project)
-            self.resolution = resolve(project, self._modules, self._nodes, taken)
+            self.resolution = resolve(project, index.modules, index.nodes, taken)
 
     def _taken(self, project: Project) -> dict[str, str] | None:
-        """Return the rule of a plug-in that took each node; None while that is not known."""
-        if self._prepared is None or not any(r.kind in PLUGIN_KINDS for r in project.rules):
+        """Return the plug-in rule that matched each node; None before the stage Prepare."""
+        if self._index.prepared is None or not _has_plugins(project):
             return None
         from workbench.pipeline.resolution import taken_by_plugins
-        from workbench.results import PrepareResult, load_result
 
-        try:
-            return taken_by_plugins(project, load_result(PrepareResult, self._prepared))
-        except WorkbenchError:
-            return None
+        return taken_by_plugins(project, self._index.prepared)
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """The folders of the results that the index is made of."""
+
+    graph: Path | None = None
+    prepared: Path | None = None
+
+
+@dataclass(frozen=True)
+class _Index:
+    """What was read of the model, and what follows from it."""
+
+    sources: _Sources
+    snapshot: GraphSnapshot | None = None
+    groups: Mapping[str, FusedGroup] = field(default_factory=dict)
+    modules: tuple[ModuleRef, ...] = ()
+    nodes: tuple[NodeRef, ...] = ()
+    prepared: PrepareResult | None = None
+
+
+_TOPIC = "model"
+
+
+def _read(sources: _Sources, before: _Index, parsed: ResultCache) -> _Index:
+    """Return the index of some results; what cannot be read is left out."""
+    from workbench.results import PrepareResult
+
+    snapshot = prepared = None
+    if sources.graph is not None:
+        with suppress(WorkbenchError):
+            snapshot = parsed.graph(sources.graph / GRAPH_FILE)
+    if sources.prepared is not None:
+        with suppress(WorkbenchError):
+            prepared = parsed.load(PrepareResult, sources.prepared)
+    if snapshot is None:
+        return _Index(sources, prepared=prepared)
+    if snapshot is before.snapshot:
+        return replace(before, sources=sources, prepared=prepared)
+    refs = {m.path: ModuleRef(m.path, m.type_name) for m in snapshot.modules}
+    nodes = tuple(
+        NodeRef(n.id, n.op, _ancestors(n.module, refs), n.kind in {"input", "output"})
+        for n in snapshot.nodes
+        if n.kind in {"input", "output", "call", "control"}
+    )
+    return _Index(sources, snapshot, fused_groups(snapshot), tuple(refs.values()), nodes, prepared)
+
+
+def _has_plugins(project: Project) -> bool:
+    return any(rule.kind in PLUGIN_KINDS for rule in project.rules)
 
 
 def inside(module: str, paths: frozenset[str]) -> bool:
-    """Tell whether a module is one of these or lies in one; "" is the whole model."""
+    """Return whether a module is one of these or inside one; "" is the whole model."""
     while module not in paths:
         if not module:
             return False
@@ -210,12 +280,3 @@ def _ancestors(path: str, refs: Mapping[str, ModuleRef]) -> tuple[ModuleRef, ...
     parts = path.split(".") if path else []
     names = ["", *(".".join(parts[: i + 1]) for i in range(len(parts)))]
     return tuple(refs[name] for name in names if name in refs)
-
-
-def _load(folder: Path | None) -> GraphSnapshot | None:
-    if folder is None:
-        return None
-    try:
-        return GraphSnapshot.load(folder / GRAPH_FILE)
-    except WorkbenchError:
-        return None

@@ -1,6 +1,6 @@
-"""The one route to the user: notices and questions as values, shown by whoever listens.
+"""Notices and questions to the user, as values that the window shows.
 
-Nothing here needs a window: what is said before there is one waits in ``Notices.open``.
+Notices that are posted before there is a window wait in ``Notices.open``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHOWN_S = 8.0
 
 @dataclass(frozen=True)
 class Action:
-    """One thing a user may do about a notice; ``destructive`` ones lose something."""
+    """One action of a notice. ``destructive`` marks actions that discard data."""
 
     title: str
     run: Callable[[], None]
@@ -29,9 +29,9 @@ class Action:
 
 @dataclass(frozen=True)
 class Notice:
-    """What is said: a sentence, what to do about it, and actions.
+    """A notice: its text, a hint and its actions.
 
-    ``lasts_s`` None stays until it is closed; ``blocking`` puts it before everything else.
+    With ``lasts_s`` None it stays until it is closed. ``blocking`` makes it modal.
     """
 
     id: int
@@ -46,23 +46,25 @@ class Notice:
 
     @property
     def copy_text(self) -> str:
-        """Everything known about it, for a bug report."""
+        """Text, hint and details, for a bug report."""
         parts = (self.text, self.hint, str(self.where or ""), self.details)
         return "\n".join(part for part in parts if part)
 
 
 class Notices(QObject):
-    """Takes what the program has to say.
+    """Collects the notices of the program.
 
     Signals:
-        posted: a ``Notice`` is to be shown.
-        closed: the id of a notice that is over.
-        place_asked: a ``Place`` the user wants to go to.
+        posted: the new ``Notice``.
+        closed: the id of the closed notice.
+        place_asked: the ``Place`` to show.
+        help_asked: the ``Place`` to explain.
     """
 
     posted = Signal(object)
     closed = Signal(int)
     place_asked = Signal(object)
+    help_asked = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -70,22 +72,22 @@ class Notices(QObject):
         self.open: dict[int, Notice] = {}
 
     def info(self, text: str, hint: str = "", actions: Sequence[Action] = ()) -> None:
-        """Say something that needs no answer."""
+        """Post an information."""
         self._post(Notice(next(self._ids), "info", text, hint, actions=tuple(actions)))
 
     def success(self, text: str, hint: str = "", actions: Sequence[Action] = ()) -> None:
-        """Say that something long is done."""
+        """Post the success of a long job."""
         self._post(Notice(next(self._ids), "success", text, hint, actions=tuple(actions)))
 
     def warning(self, text: str, hint: str = "", actions: Sequence[Action] = ()) -> None:
-        """Say something that the user should know before going on."""
+        """Post a warning."""
         self._post(
             Notice(next(self._ids), "warning", text, hint, actions=tuple(actions), lasts_s=20.0)
         )
 
     def error(self, error: WorkbenchError, actions: Sequence[Action] = ()) -> None:
-        """Say what went wrong: the first problem in full, the others below it."""
-        first, *others = error.infos or (ErrorInfo(message="Something went wrong."),)
+        """Post an error: the first problem with message and hint, the others as details."""
+        first, *others = error.infos or (ErrorInfo(message="Unknown error.", code="unknown"),)
         more = "\n".join(f"\u2022 {info}" for info in others)
         hint = "\n".join(part for part in (first.hint, more) if part)
         self._post(
@@ -98,7 +100,7 @@ class Notices(QObject):
     def question(
         self, text: str, hint: str, actions: Sequence[Action], *, blocking: bool = False
     ) -> None:
-        """Ask; the first action is the expected answer. Closing it unanswered does nothing."""
+        """Post a question. The first action is the default. Closing it runs no action."""
         self._post(
             Notice(
                 next(self._ids), "question", text, hint, actions=tuple(actions), lasts_s=None,
@@ -107,7 +109,7 @@ class Notices(QObject):
         )  # fmt: skip
 
     def choose(self, notice_id: int, title: str) -> None:
-        """Do what one action of a notice says, and close the notice."""
+        """Run one action of a notice and close the notice."""
         notice = self.open.get(notice_id)
         if notice is None:
             return
@@ -117,7 +119,7 @@ class Notices(QObject):
                 action.run()
 
     def close(self, notice_id: int) -> None:
-        """Take a notice away."""
+        """Close a notice."""
         if self.open.pop(notice_id, None) is not None:
             self.closed.emit(notice_id)
 

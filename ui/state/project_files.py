@@ -1,4 +1,4 @@
-"""The files around an open project: its lock, its autosaved copy, and what others do to it."""
+"""The files of an open project: its lock, its autosave file, and a watch for changes on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEPT_SUFFIX = ".recovery"
 
 @dataclass(frozen=True)
 class Recovery:
-    """Work that a former window left unsaved: the file that keeps it, and when it was written."""
+    """Unsaved changes of a former window: the autosave file and its modification time."""
 
     project: Project
     file: Path
@@ -30,17 +30,17 @@ class Recovery:
 
     @property
     def when(self) -> str:
-        """Local time of the last change, in words."""
+        """Local time of the last change, e.g. ``03 May, 14:20``."""
         return time.strftime("%d %B, %H:%M", time.localtime(self.written))
 
     def discard(self) -> None:
-        """Forget it."""
+        """Delete the autosave file."""
         with contextlib.suppress(OSError):
             self.file.unlink(missing_ok=True)
 
 
 def text_of(path: Path) -> bytes | None:
-    """Return what is on the disk; None when it cannot be read."""
+    """Return the text of a file; None if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError:
@@ -48,7 +48,7 @@ def text_of(path: Path) -> bytes | None:
 
 
 def beside(path: Path, recovery: Path, suffix: str) -> Path:
-    """Return where a companion of ``path`` goes: beside it, or in the user's own folder."""
+    """Return the path of a companion file of ``path``: beside it, or in the user's folder."""
     if os.access(path.parent, os.W_OK):
         return path.parent / f".{path.name}{suffix}"
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
@@ -56,10 +56,10 @@ def beside(path: Path, recovery: Path, suffix: str) -> Path:
 
 
 class Sidecar:
-    """The autosaved copy of one document.
+    """The autosave file of one document.
 
-    What a former window left is set aside under another name, so that the present one cannot
-    write over it before the user has decided.
+    A file of a former window is renamed, so that the present window cannot overwrite it before
+    the user has decided.
     """
 
     def __init__(self, file: Path, folder: Path) -> None:
@@ -67,7 +67,7 @@ class Sidecar:
         self._folder = folder
 
     def write(self, project: Project) -> bool:
-        """Keep the project's present value; return whether that was possible."""
+        """Write the project's present value; return whether that succeeded."""
         text = f"{self._folder}\n{store.dump(project)}"
         partial = self.file.with_name(f"{self.file.name}.part")
         try:
@@ -79,12 +79,12 @@ class Sidecar:
         return True
 
     def remove(self) -> None:
-        """Forget the copy: the work is saved, or given up on purpose."""
+        """Delete the autosave file: the changes are saved or discarded."""
         with contextlib.suppress(OSError):
             self.file.unlink(missing_ok=True)
 
     def left_over(self, saved: Project) -> Recovery | None:
-        """Return what a former window left unsaved, if it differs from what is ``saved``."""
+        """Return the unsaved changes of a former window if they differ from ``saved``."""
         aside = self.file.with_name(self.file.name.removesuffix(AUTOSAVE_SUFFIX) + _KEPT_SUFFIX)
         with contextlib.suppress(OSError):
             self.file.replace(aside)
@@ -97,7 +97,7 @@ class Sidecar:
 
 
 def recovered(file: Path) -> Recovery | None:
-    """Return the work that an autosaved copy holds; None when there is none that can be read."""
+    """Return the unsaved changes in an autosave file; None if it cannot be read."""
     try:
         folder, _, text = file.read_bytes().partition(b"\n")
         project = store.parse(text, file.name)
@@ -107,13 +107,13 @@ def recovered(file: Path) -> Recovery | None:
 
 
 def left_behind(folder: Path) -> list[Recovery]:
-    """Return unsaved work of windows that are gone and whose projects never had a file."""
+    """Return unsaved changes of ended windows whose projects were never saved."""
     found = (recovered(f) for f in sorted(folder.glob(f"unsaved-*{AUTOSAVE_SUFFIX}")))
     return [r for r in found if r is not None and not _alive(r.file)]
 
 
 def _alive(file: Path) -> bool:
-    """Return whether the window that writes this copy still runs."""
+    """Return whether the window that writes this autosave file still runs."""
     number = file.name.removeprefix("unsaved-").removesuffix(AUTOSAVE_SUFFIX)
     if not number.isdecimal():
         return False
@@ -131,7 +131,7 @@ class ProjectInUseError(WorkbenchError):
 
 
 class ProjectLock:
-    """One window per project file; a window that died leaves no lock behind."""
+    """Lock of a project file for one window. The lock of a crashed window is ignored."""
 
     def __init__(self, path: Path, recovery: Path) -> None:
         self._path = path
@@ -141,10 +141,10 @@ class ProjectLock:
         self._lock.setStaleLockTime(0)
 
     def take(self, *, by_force: bool = False) -> None:
-        """Take the lock, where the disk allows locks at all.
+        """Take the lock, if the file system supports locks.
 
         Raises:
-            ProjectInUseError: another living window has it, and it is not taken by force.
+            ProjectInUseError: another running window has the lock, and it is not forced.
         """
         if self._lock.isLocked():
             return
@@ -156,21 +156,22 @@ class ProjectLock:
         raise ProjectInUseError(
             failure(
                 f"{self._path.name} is open in another window (process {pid} on {host}).",
-                "Two windows on one file overwrite each other's work.",
+                "Two windows would overwrite each other's changes.",
                 Place(kind="file", id=str(self._path)),
+                code="project-locked",
             ).infos
         )
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._lock.unlock()
 
 
 class DiskWatch(QObject):
-    """Tells when a file is no longer what it was when we read or wrote it.
+    """Reports when a file differs from what the window last read or wrote.
 
     Signals:
-        changed: somebody else wrote the file.
+        changed: another program wrote the file.
     """
 
     changed = Signal()
@@ -185,7 +186,7 @@ class DiskWatch(QObject):
         self._settle.timeout.connect(self.check)
 
     def follow(self, path: Path | None, known: bytes | None) -> None:
-        """Watch ``path``, whose content is ``known``; None watches nothing."""
+        """Watch ``path``, whose text is ``known``; None stops watching."""
         if watched := self._watcher.files():
             self._watcher.removePaths(watched)
         self._settle.stop()
@@ -193,19 +194,19 @@ class DiskWatch(QObject):
         self._watch_again()
 
     def differs(self) -> bool:
-        """Return whether the file holds something we have not seen."""
+        """Return whether the file differs from the known text."""
         if self._path is None:
             return False
         now = text_of(self._path)
         return now is not None and now != self._known
 
     def accept(self) -> None:
-        """Take what is on the disk now as seen."""
+        """Take the present text of the file as known."""
         if self._path is not None:
             self._known = text_of(self._path)
 
     def check(self) -> None:
-        """Look now, and tell if the file differs."""
+        """Check the file now, and emit ``changed`` if it differs."""
         self._watch_again()
         if self.differs():
             self.changed.emit()

@@ -1,4 +1,4 @@
-"""A project that moves to another folder keeps pointing at the same files."""
+"""Rewrites the relative paths of a project that is saved in another folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.targets.ethos_u.vela_ini import BOARD_PREFIX, OPTION
 
 
 def relative_to(path: Path, folder: Path) -> str:
-    """Return ``path`` as a project in ``folder`` names it: relative where the disk allows it."""
+    """Return ``path`` relative to ``folder`` if both are on one drive."""
     try:
         return Path(os.path.relpath(path, folder)).as_posix()
     except ValueError:
@@ -23,7 +23,7 @@ def relative_to(path: Path, folder: Path) -> str:
 
 
 def relocate(project: Project, old: Path, new: Path) -> Project:
-    """Return the project with paths relative to ``new`` that mean what they meant at ``old``."""
+    """Return the project with the same files, named relative to ``new`` instead of ``old``."""
     if old.resolve() == new.resolve():
         return project
 
@@ -61,7 +61,7 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
 
 
 def _moved_rule(rule: Rule, moved: Callable[[str], str | None]) -> Rule:
-    """Return a rule that takes the same from the same plug-ins."""
+    """Return a rule whose plug-in references are relocated."""
     changes: dict[str, object] = {}
     if rule.kind == "finder":
         changes["match"] = moved(rule.match)
@@ -73,7 +73,7 @@ def _moved_rule(rule: Rule, moved: Callable[[str], str | None]) -> Rule:
 
 
 def _moved_config(config: Config, moved: Callable[[str], str | None]) -> Config:
-    """Return a config that has the same observer of a plug-in, if it has one."""
+    """Return a config whose plug-in observer is relocated."""
     if not isinstance(config, QuantConfig) or not config.activation.observer.plugin:
         return config
     observer = config.activation.observer
@@ -83,7 +83,7 @@ def _moved_config(config: Config, moved: Callable[[str], str | None]) -> Config:
 
 
 def _moved_ini(reference: str, old: Path, new: Path) -> str | None:
-    """Return what an own .ini is called from another folder; one of a known board stays."""
+    """Return the relocated path of a custom .ini; the .ini of a known board is unchanged."""
     if not reference.startswith(BOARD_PREFIX):
         return _moved(reference, old=old, new=new)
     path = reference.removeprefix(BOARD_PREFIX)
@@ -93,7 +93,7 @@ def _moved_ini(reference: str, old: Path, new: Path) -> str | None:
 
 
 def _moved(spec: str | None, *, old: Path, new: Path) -> str | None:
-    """Return what a path, or FILE.py:callable, is called from another folder."""
+    """Return the relocated path or ``FILE.py:callable``."""
     if not spec:
         return spec
     head, colon, attribute = spec.rpartition(":")

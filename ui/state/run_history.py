@@ -1,4 +1,4 @@
-"""The project's history for the window: kept and read in a thread, so that no disk stops a key."""
+"""The project's run history, read and written in a worker thread."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ui.state.document import Document
 from ui.state.runner import Runner
 from ui.state.session import Planned, Planner
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.ids import StageId
 from workbench.pipeline.cache import Cache
-from workbench.pipeline.plan import plan
+from workbench.pipeline.plan import Plan, plan
 from workbench.project.model import Project
 from workbench.protocol import Event, StageFinished
 
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
     from workbench.history.runs import Run
     from workbench.history.store import History
 
-_TOLD_BY = ("evaluate", "lower", "run")
+_TOLD_BY: tuple[StageId, ...] = ("evaluate", "lower", "run")
 _Task = Callable[["History"], "History"]
 
 
 class RunHistory(QThread):
-    """Keeps every evaluated configuration; owned by the application.
+    """Records every evaluated configuration. Owned by the application.
 
     Signals:
-        changed: the runs are other than before; read them from ``runs``.
-        troubled: the ``WorkbenchError`` of a history that cannot be used as it is.
+        changed: ``runs`` changed.
+        troubled: the ``WorkbenchError`` of a history that cannot be read or written.
     """
 
     changed = Signal()
@@ -53,7 +54,7 @@ class RunHistory(QThread):
         self._read.connect(self._take)
 
     def follow(self, document: Document, runner: Runner, planner: Planner) -> None:
-        """Keep what the engines evaluate, beside the file of the open project."""
+        """Record what the engines evaluate, beside the file of the open project."""
         self._runner = runner
         document.opened.connect(partial(self._on_opened, document))
         document.state_changed.connect(lambda: self.open(document.path, is_same=True))
@@ -61,11 +62,11 @@ class RunHistory(QThread):
         planner.planned.connect(partial(self._on_planned, document))
 
     def open(self, project: Path | None, *, is_same: bool = False) -> None:
-        """Take the history of another project file; None has none on disk yet.
+        """Open the history of another project file; None has no history on disk yet.
 
         Args:
-            project: The file; nothing happens if it is the present one.
-            is_same: The project is the one of before under a new name: its runs go along.
+            project: The project file; nothing happens if it is the present one.
+            is_same: Whether it is the same project under a new name; its runs are kept.
         """
         if project == self._path and is_same:
             return
@@ -83,14 +84,21 @@ class RunHistory(QThread):
 
         self._do(task)
 
-    def keep(self, projects: Sequence[Project], folder: Path, origin: str = "") -> None:
-        """Keep what the cache holds of the evaluation and simulation of some configurations."""
+    def keep(
+        self, projects: Sequence[Project], folder: Path, origin: str = "",
+        planned: Plan | None = None,
+    ) -> None:  # fmt: skip
+        """Record the cached evaluations and simulations of some configurations.
+
+        ``planned`` is the plan of all of them; None makes a plan for each.
+        """
 
         def task(history: History) -> History:
             from workbench.history.runs import run_of
 
             for project in projects:
-                run = run_of(project, plan(project, folder, self._cache), self._cache, origin)
+                own = planned or plan(project, folder, self._cache)
+                run = run_of(project, own, self._cache, origin)
                 if run is not None:
                     history.record(run)
             return history
@@ -98,13 +106,13 @@ class RunHistory(QThread):
         self._do(task)
 
     def stop(self) -> None:
-        """End the thread when it has kept what it was given; returns when it has ended."""
+        """Stop the thread after it has written all queued runs. Returns when it has ended."""
         self._stopping = True
         self._tasks.put(None)
         self.wait()
 
     def run(self) -> None:
-        # Imported here, because the first picture of the window needs no history.
+        # Imported here, because the first paint of the window needs no history.
         from workbench.history.store import History
 
         history = History()
@@ -122,17 +130,17 @@ class RunHistory(QThread):
         history.close()
 
     def _on_planned(self, document: Document, planned: Planned) -> None:
-        """Keep what was evaluated or simulated before, by the command line perhaps, once."""
+        """Record once what was evaluated or simulated before, e.g. by the command line."""
         states = [planned.plan.of(stage) for stage in _TOLD_BY]
         keys = tuple(stage.key for stage in states if stage.state == "cached")
         is_told = any(s.state == "cached" for s in states if s.id != "lower")
         is_new = is_told and keys not in self._kept
         if is_new and planned.project is document.project:
             self._kept.add(keys)
-            self.keep([planned.project], document.folder)
+            self.keep([planned.project], planned.folder, planned=planned.plan)
 
     def _on_opened(self, document: Document) -> None:
-        """Turn to another project; work that goes on for the former one is none of its runs."""
+        """Switch to another project. Running jobs of the former project are not recorded for it."""
         if self._runner is not None:
             self._foreign.update(job.id for job in self._runner.running)
         self.open(document.path)
@@ -141,7 +149,7 @@ class RunHistory(QThread):
         if isinstance(event, StageFinished) and event.stage in _TOLD_BY and self._runner:
             job = self._runner.job(event.job)
             if job is not None and job.id not in self._foreign:
-                self.keep([job.project], Path(job.folder))
+                self.keep([job.project], Path(job.folder), planned=job.plan)
 
     def _do(self, task: _Task) -> None:
         if self._stopping:

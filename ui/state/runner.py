@@ -1,15 +1,15 @@
-"""Runs stages on lanes of engines: a long compilation never blocks changing a config.
+"""Runs stages on lanes of engine processes, so that a long compilation blocks nothing else.
 
 The interactive lane does import to evaluate, the background lane the rest, the machine lane what
-takes minutes and no model: building runners. They share the cache on disk, and a background job
-starts as soon as the interactive one has made what it needs.
+takes minutes and no model: building runners. All lanes share the cache. A background job
+starts as soon as the interactive lane has computed what it needs.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -18,13 +18,17 @@ from typing import Any, Protocol
 from pydantic import JsonValue
 from PySide6.QtCore import QObject, QThread, Signal
 
-from ui.state.jobs import BACKGROUND, Job, command_of, interactive_part, lane_of, needed
+from ui.state.jobs import BACKGROUND, Job, command_of, interactive_part, lane_of
+from ui.state.session import Planned
 from workbench.errors import TrustRequiredError, WorkbenchError
+from workbench.ids import STAGE_IDS, StageId, StudyId
 from workbench.pipeline.cache import Cache
-from workbench.pipeline.stages import STAGES, STAGES_BY_ID
+from workbench.pipeline.plan import Plan
+from workbench.pipeline.stages import STAGES_BY_ID, stages_needed
 from workbench.project.model import Project
 from workbench.project.trust import TrustStore, demand
 from workbench.protocol import (
+    Cancel,
     Command,
     EngineExit,
     Event,
@@ -32,23 +36,25 @@ from workbench.protocol import (
     Lane,
     LogLine,
     Ready,
+    StageFailed,
     StageFinished,
     StageProgress,
     StageStarted,
     StudyProgress,
+    encode_command,
 )
 from workbench.studies import STUDIES_BY_ID
 
 
 class Engine(Protocol):
-    """The process boundary, as ``EngineProcess`` gives it."""
+    """Interface of an engine process, see ``EngineProcess``."""
 
     def send(self, command: Command) -> None:
         """Send a command."""
         ...
 
-    def cancel(self) -> None:
-        """Ask the job to stop; kill the engine if it does not."""
+    def cancel(self, job: str) -> None:
+        """Ask a job to stop; kill the engine if it runs and does not."""
         ...
 
     def stop(self) -> None:
@@ -56,7 +62,7 @@ class Engine(Protocol):
         ...
 
     def run_log(self, receive: Callable[[str], None]) -> Any:
-        """Hand every printed line to ``receive``, in a thread."""
+        """Pass every printed line to ``receive``, in a thread."""
         ...
 
     def events(self) -> Iterator[Event]:
@@ -75,7 +81,7 @@ def warm_engine() -> Engine:
 
 
 class EngineLink(QThread):
-    """One engine's supervisor; owned by the application, never by a widget.
+    """Supervisor of one engine. Owned by the application, never by a widget.
 
     Signals:
         received: an event of the protocol; the last one is an EngineExit.
@@ -92,7 +98,7 @@ class EngineLink(QThread):
         self._stopping = False
 
     def send(self, command: Command) -> None:
-        """Send a command, at the latest when the engine is there."""
+        """Send a command, or queue it until the engine has started."""
         with self._lock:
             if self._engine is None:
                 self._waiting.append(command)
@@ -100,18 +106,22 @@ class EngineLink(QThread):
             engine = self._engine
         engine.send(command)
 
-    def cancel(self) -> bool:
-        """Ask the running job to stop; return False when the engine has not even begun with it."""
+    def cancel(self, job: str) -> bool:
+        """Ask a job to stop; return False when it was not sent to an engine yet."""
         with self._lock:
+            if self._engine is None:
+                kept = [c for c in self._waiting if getattr(c, "job", "") != job]
+                if len(kept) < len(self._waiting):
+                    self._waiting = kept
+                    return False
+                self._waiting.append(Cancel(job=job))
+                return True
             engine = self._engine
-            if engine is None:
-                self._waiting.clear()
-                return False
-        engine.cancel()
+        engine.cancel(job)
         return True
 
     def stop(self) -> None:
-        """End the engine and the thread; returns when both have ended."""
+        """Stop the engine and the thread. Returns when both have ended."""
         with self._lock:
             self._stopping = True
             engine = self._engine
@@ -128,18 +138,25 @@ class EngineLink(QThread):
             )
             return
         log = engine.run_log(self._on_line)
-        with self._lock:
-            self._engine = engine
-            waiting, self._waiting = self._waiting, []
-            stopping = self._stopping
-        for command in waiting:
-            engine.send(command)
-        if stopping:
+        while (command := self._next_waiting(engine)) is not None:
+            if isinstance(command, Cancel):
+                engine.cancel(command.job)
+            else:
+                engine.send(command)
+        if self._stopping:
             engine.stop()
         for event in engine.events():
             self.received.emit(event)
         if isinstance(log, threading.Thread):
             log.join(1.0)
+
+    def _next_waiting(self, engine: Engine) -> Command | None:
+        """Return the next command that waited for the engine; after the last one it is in use."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.pop(0)
+            self._engine = engine
+            return None
 
     def _on_line(self, text: str) -> None:
         if not self._stopping:
@@ -150,14 +167,15 @@ LANES: tuple[Lane, ...] = ("interactive", "background", "machine")
 
 
 class Runner(QObject):
-    """Queues jobs, feeds the lanes, and starts a fresh engine after a crash or a kill.
+    """Queues jobs, feeds the lanes, and starts a new engine after a crash or a kill.
 
     Signals:
         received: every event of every engine.
         job_changed: a ``Job`` in its new state.
         trust_asked: the ``TrustRequiredError`` and a function that runs the job after all.
-        engine_lost: the ``EngineExit`` of an engine that nobody stopped.
+        engine_lost: the ``EngineExit`` of an engine that ended unexpectedly.
         engines_changed: an engine started, became ready or ended.
+        plan_changed: there is a plan of the open project that jobs take with them.
     """
 
     received = Signal(object)
@@ -165,6 +183,7 @@ class Runner(QObject):
     trust_asked = Signal(object, object)
     engine_lost = Signal(object)
     engines_changed = Signal()
+    plan_changed = Signal()
 
     def __init__(
         self, factory: EngineFactory, cache: Callable[[], Cache], trust: TrustStore,
@@ -179,12 +198,34 @@ class Runner(QObject):
         self._links: dict[Lane, EngineLink] = {}
         self._ready: dict[Lane, bool] = {}
         self._leaving: list[EngineLink] = []
-        self._finished: set[tuple[str, str]] = set()
+        self._finished: set[tuple[str, StageId]] = set()
         self._stopping = False
+        self._planned: Planned | None = None
+
+    def take_plan(self, planned: Planned) -> None:
+        """Give this plan to the jobs of its project."""
+        self._planned = planned
+        self.plan_changed.emit()
+
+    def forget_plan(self) -> None:
+        """Let engines plan for jobs until the next plan is there: the last one may be outdated."""
+        self._planned = None
+
+    @property
+    def planned(self) -> Planned | None:
+        """The newest plan."""
+        return self._planned
+
+    def plan_of(self, project: Project, folder: Path) -> Plan | None:
+        """Return the plan of a project that lies in a folder; None when it is not made yet."""
+        planned = self._planned
+        if planned is None or planned.folder != folder or planned.project != project:
+            return None
+        return planned.plan
 
     @property
     def running(self) -> list[Job]:
-        """Jobs that run or wait."""
+        """Running and queued jobs."""
         return [job for job in self._jobs.values() if not job.over]
 
     def job(self, job_id: str) -> Job | None:
@@ -197,20 +238,20 @@ class Runner(QObject):
             return "off"
         return "ready" if self._ready.get(lane) else "starting"
 
-    def queued_stages(self) -> set[str]:
-        """Return the stages that running and waiting jobs still have to do."""
+    def queued_stages(self) -> set[StageId]:
+        """Return the stages that running and queued jobs still have to run."""
         return {
             stage
             for job in self.running
-            for stage in needed(job.until)
+            for stage in stages_needed(job.until)
             if not job.study
             if (job.id, stage) not in self._finished and stage != job.stage
         }
 
     def run_until(
-        self, project: Project, folder: Path, stages: list[str], done: set[str]
+        self, project: Project, folder: Path, stages: Sequence[StageId], done: Collection[StageId]
     ) -> list[str]:
-        """Run everything that ``stages`` need and ``done`` does not have yet.
+        """Run ``stages`` and all stages they need that are not in ``done``.
 
         Trust is asked for once, before anything runs. Returns the ids of the new jobs.
         """
@@ -234,11 +275,11 @@ class Runner(QObject):
         return made
 
     def run_study(
-        self, study: str, project: Project, folder: Path, options: dict[str, JsonValue]
+        self, study: StudyId, project: Project, folder: Path, options: dict[str, JsonValue]
     ) -> str:
-        """Run a study on its lane, or go on with it; return the id of its job.
+        """Start or continue a study on its lane; return the id of its job.
 
-        "" when trust must be asked for first.
+        Returns "" if trust must be asked for first.
         """
         try:
             demand(project, folder, self._trust)
@@ -248,7 +289,10 @@ class Runner(QObject):
         title = f"{project.name}: {STUDIES_BY_ID[study].title.lower()}"
         until, lane = STUDIES_BY_ID[study].needs, STUDIES_BY_ID[study].lane
         job_id = f"j{next(self._ids)}"
-        job = Job(job_id, title, lane, until, project, str(folder), None, study, options)
+        job = Job(
+            job_id, title, lane, until, project, str(folder), study=study, options=options,
+            plan=self.plan_of(project, folder),
+        )  # fmt: skip
         self._jobs[job_id] = job
         self.job_changed.emit(job)
         self._feed()
@@ -259,17 +303,17 @@ class Runner(QObject):
         for job in self.running:
             if job_id not in {"", job.id}:
                 continue
-            if job.state == "waiting" or not self._links[job.lane].cancel():
+            if job.state == "waiting" or not self._links[job.lane].cancel(job.id):
                 self._end_job(job.id, "cancelled")
         self._feed()
 
     def warm_up(self, lane: Lane = "interactive") -> None:
-        """Start an engine before it is needed."""
+        """Start an engine in advance."""
         if lane not in self._links and not self._stopping:
             self._start(lane)
 
     def stop(self) -> None:
-        """End all engines and their threads; returns when they have ended."""
+        """Stop all engines and their threads. Returns when they have ended."""
         self._stopping = True
         links, self._links = list(self._links.values()), {}
         for link in links:
@@ -278,11 +322,12 @@ class Runner(QObject):
             link.stop()
 
     def _add(
-        self, until: str, project: Project, folder: Path, after: tuple[str, str] | None
+        self, until: StageId, project: Project, folder: Path, after: tuple[str, StageId] | None
     ) -> str:
         job_id = f"j{next(self._ids)}"
         title = f"{project.name}: run to {STAGES_BY_ID[until].title}"
-        job = Job(job_id, title, lane_of(until), until, project, str(folder), after)
+        planned = self.plan_of(project, folder)
+        job = Job(job_id, title, lane_of(until), until, project, str(folder), after, planned)
         self._jobs[job_id] = job
         self.job_changed.emit(job)
         return job_id
@@ -301,10 +346,20 @@ class Runner(QObject):
         return job.after is None or job.after in self._finished
 
     def _send(self, job: Job) -> None:
+        command = command_of(job, self._cache())
+        try:
+            encode_command(command)
+        except WorkbenchError as error:
+            self.received.emit(
+                StageFailed(job=job.id, stage=job.until, key="", elapsed_s=0.0, infos=error.infos)
+            )
+            self._end_job(job.id, "failed")
+            self._feed()
+            return
         if job.lane not in self._links:
             self._start(job.lane)
         self._set(job, state="running", began=time.monotonic())
-        self._links[job.lane].send(command_of(job, self._cache()))
+        self._links[job.lane].send(command)
 
     def _start(self, lane: Lane) -> None:
         link = EngineLink(self._factory, self)
@@ -375,7 +430,6 @@ class Runner(QObject):
         self.job_changed.emit(changed)
 
 
-def _furthest(stages: list[str]) -> str:
-    """Return the stage that comes last in the pipeline; "" for none."""
-    order = [stage.id for stage in STAGES]
-    return max(stages, key=order.index, default="")
+def _furthest(stages: list[StageId]) -> StageId | None:
+    """Return the stage that comes last in the pipeline; None for none."""
+    return max(stages, key=STAGE_IDS.index, default=None)

@@ -1,4 +1,4 @@
-"""What is chosen: one value for tree, graph, tables and plots."""
+"""The selection of the window, shared by tree, graph, tables and plots."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from PySide6.QtCore import QObject, Signal
 
 @dataclass(frozen=True)
 class Selected:
-    """Chosen modules, nodes and tensors by name, and at most one rule.
+    """Selected modules, nodes and tensors by name, and at most one rule.
 
-    ``origin`` is the panel that chose, so that it does not scroll under its own cursor.
+    ``origin`` is the id of the selecting panel, which does not scroll to its own selection.
     """
 
     modules: frozenset[str] = frozenset()
@@ -23,12 +23,12 @@ class Selected:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is chosen."""
+        """Whether nothing is selected."""
         return not (self.modules or self.nodes or self.tensors or self.rule)
 
 
 class Selection(QObject):
-    """The one selection of the window.
+    """The selection of the window.
 
     Signals:
         changed: the new ``Selected``.
@@ -42,29 +42,29 @@ class Selection(QObject):
 
     @property
     def value(self) -> Selected:
-        """What is chosen now."""
+        """The present selection."""
         return self._value
 
     def choose_modules(self, paths: Iterable[str], origin: str = "") -> None:
-        """Choose modules by dotted name."""
+        """Select modules by dotted name."""
         self._set(Selected(modules=frozenset(paths), origin=origin))
 
     def choose_nodes(self, ids: Iterable[str], origin: str = "") -> None:
-        """Choose nodes of the graph."""
+        """Select nodes of the graph."""
         self._set(Selected(nodes=frozenset(ids), origin=origin))
 
     def choose_tensors(
         self, ids: Iterable[str], nodes: Iterable[str] = (), origin: str = ""
     ) -> None:
-        """Choose tensors, with the nodes they come from."""
+        """Select tensors and the nodes that produce them."""
         self._set(Selected(tensors=frozenset(ids), nodes=frozenset(nodes), origin=origin))
 
     def choose_rule(self, rule_id: str, origin: str = "") -> None:
-        """Choose a rule."""
+        """Select a rule."""
         self._set(Selected(rule=rule_id, origin=origin))
 
     def clear(self) -> None:
-        """Choose nothing."""
+        """Clear the selection."""
         self._set(Selected())
 
     def _set(self, value: Selected) -> None:

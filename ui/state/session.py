@@ -1,7 +1,7 @@
-"""The state of every stage, from the plan and the engines' events: never from hope.
+"""Stage states, derived from the plan and the engines' events.
 
-A result is current only when its key is the plan's key; results of a former configuration are
-kept apart and carry that name.
+A result is current only if its key is the plan's key. Results of an earlier configuration are
+kept separately and marked as outdated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Literal
 
 from PySide6.QtCore import QMutex, QObject, QThread, QWaitCondition, Signal
 
+from ui.state.results import ResultCache
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.ids import StageId, is_stage
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.keys import Digests
 from workbench.pipeline.plan import Plan, PlannedStage, plan
@@ -38,9 +40,9 @@ ViewState = Literal[
 
 @dataclass(frozen=True)
 class StageView:
-    """One stage as it is shown. ``fraction`` None while running means: nobody can know."""
+    """The shown state of one stage. ``fraction`` is None while running if it is unknown."""
 
-    id: str
+    id: StageId
     title: str
     state: ViewState = "unknown"
     key: str = ""
@@ -61,13 +63,13 @@ class _Running:
 
 
 class Session(QObject):
-    """What has been computed, is being computed, and is missing.
+    """Tracks finished, running and missing stages.
 
     Signals:
-        stage_changed: id of a stage whose view is other than before (progress included).
+        stage_changed: id of a stage whose view changed, including its progress.
         planned_anew: there is a new plan.
-        results_changed: the set of current results is other than before.
-        machine_changed: simulators or runners of this machine were named; plans are outdated.
+        results_changed: the set of current results changed.
+        machine_changed: the simulators or runners of this machine changed; plans are outdated.
     """
 
     stage_changed = Signal(str)
@@ -78,25 +80,26 @@ class Session(QObject):
     def __init__(self, cache: Cache, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.cache = cache
-        self._plan: dict[str, PlannedStage] = {}
+        self.parsed = ResultCache()
+        self._plan: dict[StageId, PlannedStage] = {}
         self._done: set[str] = set()
         self._elapsed: dict[str, float] = {}
         self._failed: dict[str, tuple[ErrorInfo, ...]] = {}
-        self._running: dict[str, _Running] = {}
-        self._queued: set[str] = set()
-        self._former: dict[str, Path] = {}
+        self._running: dict[StageId, _Running] = {}
+        self._queued: set[StageId] = set()
+        self._former: dict[StageId, Path] = {}
 
     @property
     def planned(self) -> bool:
-        """Whether there is a plan to show."""
+        """Whether there is a plan."""
         return bool(self._plan)
 
     def stages(self) -> list[StageView]:
         """Return every stage in order."""
         return [self.stage(stage.id) for stage in STAGES]
 
-    def stage(self, stage_id: str) -> StageView:
-        """Return one stage as it is shown."""
+    def stage(self, stage_id: StageId) -> StageView:
+        """Return the view of one stage."""
         planned = self._plan.get(stage_id)
         view = StageView(stage_id, STAGES_BY_ID[stage_id].title)
         running = self._running.get(stage_id)
@@ -106,7 +109,7 @@ class Session(QObject):
             return replace(
                 view, state="running", key=running.key, elapsed_s=elapsed,
                 fraction=running.fraction, message=running.message,
-                reason="for the rules as they were" if other else "",
+                reason="for the former rules" if other else "",
             )  # fmt: skip
         if planned is None:
             return view
@@ -121,19 +124,19 @@ class Session(QObject):
             return replace(view, state="failed", infos=infos, elapsed_s=elapsed_s)
         return replace(view, state="queued" if stage_id in self._queued else "stale")
 
-    def result(self, stage_id: str) -> Path | None:
-        """Return the folder of the current result; None when there is none."""
+    def result(self, stage_id: StageId) -> Path | None:
+        """Return the folder of the current result; None if there is none."""
         planned = self._plan.get(stage_id)
         if planned is None or not planned.key or planned.key not in self._done:
             return None
         return self.cache.folder(planned.key)
 
-    def former(self, stage_id: str) -> Path | None:
-        """Return the last result of this project, current or not; None when there never was one."""
+    def former(self, stage_id: StageId) -> Path | None:
+        """Return the folder of the last result, current or outdated; None if there is none."""
         return self.result(stage_id) or self._former.get(stage_id)
 
     def set_plan(self, plan: Plan) -> None:
-        """Take a new plan; results that are no longer current become former ones."""
+        """Set a new plan. Results that are no longer current become outdated."""
         before = self._current()
         for stage_id, planned in self._plan.items():
             if planned.key in self._done:
@@ -148,22 +151,22 @@ class Session(QObject):
         self.planned_anew.emit()
 
     def forget(self) -> None:
-        """Start anew, for another project."""
+        """Reset for another project."""
         before = self._current()
         self._plan, self._former = {}, {}
         self._failed.clear()
         self._queued.clear()
         self._tell_all(before)
 
-    def set_queued(self, stage_ids: set[str]) -> None:
-        """Say which stages wait for an engine."""
+    def set_queued(self, stage_ids: set[StageId]) -> None:
+        """Set the stages that wait for an engine."""
         changed = self._queued ^ stage_ids
         self._queued = set(stage_ids)
         for stage_id in changed:
             self.stage_changed.emit(stage_id)
 
     def receive(self, event: Event) -> None:
-        """Follow one event of an engine."""
+        """Handle one event of an engine."""
         match event:
             case StageStarted():
                 started = _Running(event.job, event.key, time.monotonic())
@@ -177,7 +180,7 @@ class Session(QObject):
             case StageFinished():
                 self._finish(event)
                 return
-            case StageFailed() if event.stage in STAGES_BY_ID:
+            case StageFailed() if is_stage(event.stage):
                 self._running.pop(event.stage, None)
                 self._elapsed[event.key] = event.elapsed_s
                 self._failed[event.key] = event.infos
@@ -207,8 +210,10 @@ class Session(QObject):
         for stage_id, running in ended.items():
             del self._running[stage_id]
             if isinstance(event, EngineExit) and not event.expected:
-                hint = "The project and all finished results are safe; run again to continue."
-                self._failed[running.key] = (ErrorInfo(message=event.sentence, hint=hint),)
+                hint = "The project and all finished results are kept. Run again to continue."
+                self._failed[running.key] = (
+                    ErrorInfo(message=event.sentence, hint=hint, code="engine-ended"),
+                )
             self.stage_changed.emit(stage_id)
 
     def _current(self) -> set[str]:
@@ -223,15 +228,16 @@ class Session(QObject):
 
 @dataclass(frozen=True)
 class Planned:
-    """The plan of one value of the project, and what of its files is not there."""
+    """The plan of one value of the project, and its missing files."""
 
     project: Project
+    folder: Path
     plan: Plan
     missing: tuple[ErrorInfo, ...] = ()
 
 
 class Planner(QThread):
-    """Makes plans, the newest request first; owned by the application.
+    """Makes plans in a worker thread, newest request first. Owned by the application.
 
     Signals:
         planned: a ``Planned``.
@@ -244,20 +250,31 @@ class Planner(QThread):
         self._cache = cache
         self._mutex = QMutex()
         self._wake = QWaitCondition()
-        self._wanted: tuple[Project, Path] | None = None
+        self._wanted: tuple[Project, Path, Planned | None] | None = None
         self._stopping = False
 
     def request(self, project: Project, folder: Path) -> None:
-        """Plan this; a request that has not begun yet is replaced."""
+        """Request a plan. Replaces a request that has not started yet."""
+        self._request(project, folder, None)
+
+    def refresh(self, planned: Planned) -> None:
+        """Look up again what is in the cache; plan anew only where files have changed.
+
+        A request that has not begun yet goes first.
+        """
+        if self._wanted is None:
+            self._request(planned.project, planned.folder, planned)
+
+    def _request(self, project: Project, folder: Path, known: Planned | None) -> None:
         self._mutex.lock()
-        self._wanted = (project, folder)
+        self._wanted = (project, folder, known)
         self._wake.wakeOne()
         self._mutex.unlock()
         if not self.isRunning() and not self._stopping:
             self.start()
 
     def stop(self) -> None:
-        """End the thread; returns when it has ended."""
+        """Stop the thread. Returns when it has ended."""
         self._mutex.lock()
         self._stopping = True
         self._wake.wakeOne()
@@ -267,13 +284,16 @@ class Planner(QThread):
     def run(self) -> None:
         digests = Digests(self._cache.root / "digests.json")
         while (wanted := self._next()) is not None:
-            project, folder = wanted
+            project, folder, known = wanted
+            if known is not None and known.plan.is_valid:
+                self.planned.emit(replace(known, plan=known.plan.looked_up(self._cache)))
+                continue
             made = plan(project, folder, self._cache, digests)
             error = missing(project, folder)
             infos = error.infos if isinstance(error, WorkbenchError) else ()
-            self.planned.emit(Planned(project, made, infos))
+            self.planned.emit(Planned(project, folder, made, infos))
 
-    def _next(self) -> tuple[Project, Path] | None:
+    def _next(self) -> tuple[Project, Path, Planned | None] | None:
         self._mutex.lock()
         while self._wanted is None and not self._stopping:
             self._wake.wait(self._mutex)

@@ -1,4 +1,4 @@
-"""What the window remembers between days: typed, in one file of the user's."""
+"""Settings of the window, stored in one INI file per user."""
 
 from __future__ import annotations
 
@@ -12,9 +12,34 @@ from workbench.project.trust import default_store
 RECENTS = 12
 _GIB = 1 << 30
 
+# Object names of docks in layouts saved before their panels were renamed.
+_RENAMED_DOCKS = {
+    "dock-explorer": "dock-formats",
+    "dock-numerics": "dock-accuracy",
+    "dock-sweep": "dock-devices",
+    "dock-improvers": "dock-weight_transforms",
+}
+
+
+def with_present_names(state: QByteArray) -> QByteArray:
+    """Return a saved window state with the present object names of the docks.
+
+    ``QMainWindow.saveState`` stores each name as QDataStream stores a QString: the length in bytes
+    as a big-endian uint32, then UTF-16-BE.
+    """
+    content = bytes(state.data())
+    for old, new in _RENAMED_DOCKS.items():
+        content = content.replace(_stream_string(old), _stream_string(new))
+    return QByteArray(content)
+
+
+def _stream_string(text: str) -> bytes:
+    encoded = text.encode("utf-16-be")
+    return len(encoded).to_bytes(4, "big") + encoded
+
 
 class Settings:
-    """Typed access to one settings file; by default beside the memory of trusted code."""
+    """Typed access to one settings file, by default in the folder of the trust store."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or default_store().parent
@@ -30,7 +55,7 @@ class Settings:
 
     @property
     def warm_engines(self) -> bool:
-        """Whether an engine is started before it is needed."""
+        """Whether the window starts an engine before the first job."""
         return self._text("warm_engines", "true") == "true"
 
     @warm_engines.setter
@@ -39,7 +64,7 @@ class Settings:
 
     @property
     def live(self) -> bool:
-        """Whether every edit refreshes its figures."""
+        """Whether every edit refreshes the figures."""
         return self._text("live", "false") == "true"
 
     @live.setter
@@ -48,7 +73,7 @@ class Settings:
 
     @property
     def cache_limit_bytes(self) -> int:
-        """How much room results may take on the disk."""
+        """Limit of the result cache on the disk [bytes]."""
         text = self._text("cache_limit_gib", "")
         return int(text) * _GIB if text.isdecimal() else DEFAULT_LIMIT_BYTES
 
@@ -58,42 +83,42 @@ class Settings:
 
     @property
     def recents(self) -> list[Path]:
-        """Projects opened lately, the last one first."""
+        """Recently opened projects, newest first."""
         names = self._text("recents", "").split("\n")
         return [Path(name) for name in names if name]
 
     def remember_recent(self, path: Path) -> None:
-        """Put a project in front of the recent ones."""
+        """Move a project to the front of the recent projects."""
         kept = [p for p in self.recents if p != path]
         self._write_recents([path, *kept][:RECENTS])
 
     def forget_recent(self, path: Path) -> None:
-        """Take a project out of the recent ones."""
+        """Remove a project from the recent projects."""
         self._write_recents([p for p in self.recents if p != path])
 
     def layouts(self) -> list[str]:
-        """Names of the saved arrangements of panels."""
+        """Names of the saved layouts, sorted."""
         self._store.beginGroup("layouts")
         names = sorted(set(self._store.childGroups()))
         self._store.endGroup()
         return names
 
     def layout(self, name: str) -> dict[str, QByteArray]:
-        """Return the parts of a saved arrangement; empty when there is none."""
+        """Return the parts of a saved layout; empty if there is none of this name."""
         parts = {}
         for part in ("geometry", "outer", "inner"):
             value = self._store.value(f"layouts/{name}/{part}")
             if isinstance(value, QByteArray):
-                parts[part] = value
+                parts[part] = value if part == "geometry" else with_present_names(value)
         return parts
 
     def save_layout(self, name: str, parts: dict[str, QByteArray]) -> None:
-        """Keep an arrangement of panels under a name."""
+        """Save a layout under a name."""
         for part, value in parts.items():
             self._store.setValue(f"layouts/{name}/{part}", value)
 
     def sync(self) -> None:
-        """Write everything to the disk."""
+        """Write all settings to the disk."""
         self._store.sync()
 
     def _write_recents(self, paths: list[Path]) -> None:

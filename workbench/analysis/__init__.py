@@ -1,1 +1,1 @@
-"""What a histogram says about a grid before anything is run: no torch, no window."""
+"""Analysis of stored results without torch and without a window."""

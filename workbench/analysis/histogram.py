@@ -1,7 +1,7 @@
-"""What clipping and rounding would cost a tensor, told from its histogram alone.
+"""Clipping and rounding noise of a tensor, estimated from its histogram.
 
-Values are taken to be spread evenly inside a bin, but for exact zeros, which every grid holds.
-A prediction is of the tensor's own quantization: noise that comes from before is not in it.
+Values are assumed to be uniform inside a bin, except exact zeros, which every grid represents.
+A prediction covers the tensor's own quantization, not noise from earlier tensors.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Histogram:
     """Counts [B] of values in equal bins from ``low`` to ``high``.
 
-    ``zeros`` is the share of values that are exactly zero; ``mean_square`` the mean of the
-    squared values, taken from the bins where it is None.
+    ``zeros`` is the share of values that are exactly zero; ``mean_square`` is the mean of the
+    squared values, computed from the bins if None.
     """
 
     counts: NDArray[np.float64]
@@ -32,23 +32,23 @@ class Histogram:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is anything to predict from."""
+        """Whether there are counts to predict from."""
         return self.high > self.low and bool(self.counts.sum() > 0)
 
     @property
     def edges(self) -> NDArray[np.float64]:
-        """The borders of the bins [B + 1]."""
+        """The bin edges [B + 1]."""
         return np.linspace(self.low, self.high, self.counts.size + 1)
 
     def coarser(self, most: int) -> Histogram:
-        """Return the same histogram with at most ``most`` bins, if their number divides."""
+        """Return the histogram with at most ``most`` bins, if the number of bins is divisible."""
         if self.counts.size <= most or self.counts.size % most:
             return self
         counts = self.counts.reshape(most, -1).sum(1)
         return Histogram(counts, self.low, self.high, self.zeros, self.mean_square)
 
     def quantile(self, share: float) -> float:
-        """Return the value below which a share of all values lies, linear inside a bin."""
+        """Return the quantile of a share of all values, with linear interpolation inside a bin."""
         reached = np.cumsum(self.counts)
         wanted = share * reached[-1]
         index = min(int(np.searchsorted(reached, wanted)), self.counts.size - 1)
@@ -57,7 +57,7 @@ class Histogram:
         return float(self.low + (index + inside) * (self.high - self.low) / self.counts.size)
 
     def draws(self, count: int) -> NDArray[np.float64]:
-        """Return so many values as the histogram has them, in no order, the same each time."""
+        """Return as many deterministic sample values as the histogram counts, unordered."""
         density = self._density()
         reached = np.concatenate([[0.0], np.cumsum(density)])
         zeros = round(min(max(self.zeros, 0.0), 1.0) * count) if reached[-1] > 0 else count
@@ -66,7 +66,7 @@ class Histogram:
         return np.random.default_rng(0).permutation(values)
 
     def clipped(self, grid: Grid) -> float:
-        """Return the share of values that the grid cannot reach to within half a step."""
+        """Return the share of values more than half a step outside the grid."""
         low, high = grid.low - grid.scale / 2, grid.high + grid.scale / 2
         if not self.is_known or (self.low >= low and self.high <= high):
             return 0.0
@@ -84,7 +84,7 @@ class Histogram:
         return float(self._density() @ squares) / total if total else 0.0
 
     def noise(self, grid: Grid) -> float:
-        """Return the mean of the squared errors that the grid makes."""
+        """Return the mean squared error of the grid."""
         found: float = self.noises(np.asarray([grid.scale]), np.asarray([grid.low]),
                                    grid.qmax - grid.qmin)[0]  # fmt: skip
         return float(found)
@@ -96,8 +96,8 @@ class Histogram:
 
         Args:
             scale: Step of each grid [G].
-            low: Least value of each grid [G].
-            steps: How many steps each of them has.
+            low: Smallest value of each grid [G].
+            steps: Number of steps of each grid.
         """
         # The integral of (x - nearest grid value)^2, in steps: a parabola around every value.
         places = (self.edges[None, :] - low[:, None]) / scale[:, None]
@@ -116,12 +116,12 @@ class Histogram:
         return 10.0 * math.log10(signal / noise) if signal > 0 and noise > 0 else None
 
     def _density(self) -> NDArray[np.float64]:
-        """Return counts per unit of value [B], the exact zeros left out."""
+        """Return counts per unit of value [B], without the exact zeros."""
         counts = self.counts.astype(np.float64)
         if self.zeros and self.low <= 0.0 <= self.high:
             width = (self.high - self.low) / counts.size
             place = min(int(-self.low / width), counts.size - 1)
-            # Observers spread counts when they widen their bins, so zeros may lie beside.
+            # Observers redistribute counts when they widen their bins: zeros may be in nearby bins.
             left = self.zeros * counts.sum()
             for at in (place, place - 1, place + 1):
                 if 0 <= at < counts.size and left > 0:
@@ -133,7 +133,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Grid:
-    """Integers ``qmin`` to ``qmax`` that stand for ``scale * (integer - zero_point)``."""
+    """Integers ``qmin`` to ``qmax`` that represent ``scale * (integer - zero_point)``."""
 
     scale: float
     zero_point: int
@@ -142,18 +142,18 @@ class Grid:
 
     @property
     def low(self) -> float:
-        """The least value that an integer stands for."""
+        """The smallest representable value."""
         return self.scale * (self.qmin - self.zero_point)
 
     @property
     def high(self) -> float:
-        """The greatest value that an integer stands for."""
+        """The largest representable value."""
         return self.scale * (self.qmax - self.zero_point)
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """How an observer makes a grid of a range: limits, symmetry, smallest scale."""
+    """How an observer computes a grid from a range: limits, symmetry, smallest scale."""
 
     qmin: int
     qmax: int
@@ -162,10 +162,10 @@ class Scheme:
     is_unsigned: bool = False
 
     def grid(self, minimum: float, maximum: float) -> Grid:
-        """Return the grid that torchao's observers make of a range, bit for bit.
+        """Return the grid that torchao's observers compute from a range, bit-exact.
 
         Source: torchao 0.18, ``UniformQuantizationObserverBase._calculate_qparams``, in float32;
-        ranges that do not hold zero are widened to it.
+        ranges that exclude zero are extended to it.
         """
         low = min(np.float32(minimum), np.float32(0.0))
         high = max(np.float32(maximum), np.float32(0.0))

@@ -1,4 +1,4 @@
-"""How full a memory is, from where tensors lie in it and when."""
+"""Memory use over time, from the addresses and live ranges of tensors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from workbench.results import LiveRange
 
 
 def taken_at(tensors: Sequence[LiveRange], step: int) -> int:
-    """Return the bytes taken at a step of the schedule.
+    """Return the bytes in use at a step of the schedule.
 
-    Addresses that tensors share, such as those of an input that its output is written over, count
-    once.
+    Overlapping addresses, e.g. of an input that is overwritten in place, count once.
     """
     alive = sorted((t.address, t.address + t.bytes) for t in tensors if t.start <= step <= t.end)
     taken = reach = 0
@@ -24,14 +23,14 @@ def taken_at(tensors: Sequence[LiveRange], step: int) -> int:
 
 
 def fullest_step(tensors: Sequence[LiveRange]) -> int:
-    """Return the first step at which most is taken; 0 where there is nothing."""
+    """Return the first step with the highest use; 0 if there are no tensors."""
     if not tensors:
         return 0
     change = np.zeros(max(t.end for t in tensors) + 2, np.int64)
     for tensor in tensors:
         change[tensor.start] += tensor.bytes
         change[tensor.end + 1] -= tensor.bytes
-    # Sums count shared addresses twice, so they bound what is taken from above.
+    # The sum counts shared addresses twice, so it is an upper bound.
     bounds = np.cumsum(change)[:-1]
     best, most = 0, -1
     for step in np.argsort(-bounds, kind="stable"):

@@ -1,4 +1,4 @@
-"""Ranges that different methods would take from the same histogram.
+"""Ranges that different methods compute from the same histogram.
 
 Sources: the extremes; the central share of values (as ``PercentileObserver``); the least mean
 squared error of this tensor, by search; and the least Kullback-Leibler divergence of the clipped
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     Floats = NDArray[np.floating[Any]]
 
 
-# The search of torchao's histogram observer, which only the engine can do.
+# torchao's histogram observer search, which only the engine can run.
 SEARCHED = "histogram"
 PERCENTILE = 99.99
 _SEARCH_BINS = 512
 _TRIALS = 33
-# Errors of the same grid differ by rounding.
+# Errors of equal grids differ by rounding.
 _EQUAL = 1.0 + 1e-9
 _ROUNDS = 3
 _KL_LEVELS, _KL_STRIDE, _KL_BINS = 128, 16, 2048
-# Of a 12-layer transformer at 8 bits, with values that lie far from zero: 16.6 dB without, 25.8 dB
-# with this bound, 26.1 dB by torchao's search.
+# Measured on a 12-layer transformer at 8 bits with outliers: 16.6 dB without this bound,
+# 25.8 dB with it, 26.1 dB with torchao's search.
 _KL_CLIPPED = 0.001
 _TINY = 1e-12
 Range = tuple[float, float]
@@ -50,7 +50,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Method:
-    """One way to take a range; it may decline with None."""
+    """One range method; it returns None if not applicable."""
 
     id: str
     title: str
@@ -70,9 +70,9 @@ def _percentile(histogram: Histogram, scheme: Scheme) -> Range:
 
 
 def _mse(histogram: Histogram, scheme: Scheme) -> Range:
-    """Shrink both ends in turn, ever finer around the best so far; of equals the widest.
+    """Shrink both ends in turn, refining around the best range; ties go to the widest.
 
-    A symmetric grid follows from the end that is farther from zero.
+    A symmetric grid is determined by the end farther from zero.
     """
     few = histogram.coarser(_SEARCH_BINS)
     widest = _with_zero(few.low, few.high)
@@ -106,12 +106,12 @@ def _noises(
 
 
 def _kl(histogram: Histogram, scheme: Scheme) -> Range | None:
-    """Return the threshold on the sizes of values; for 8 bits.
+    """Return the clipping threshold on absolute values; for 8 bits.
 
-    As it was published, but for two things that were left open there. No more than a share of
-    the values is clipped: where all but a bin of them are, what is left diverges from itself by
-    nothing, however much is lost. And values of one sign have all levels of a grid that is not
-    symmetric, not half of them.
+    Two details differ from the publication, which leaves them open. The clipped share of values is
+    limited: if all but one bin are clipped, the divergence of the rest is zero although almost
+    everything is lost. And values of one sign use all levels of an asymmetric grid, not half of
+    them.
     """
     if scheme.qmax - scheme.qmin > 255:
         return None
@@ -131,7 +131,7 @@ def _kl(histogram: Histogram, scheme: Scheme) -> Range | None:
 
 
 def _sizes(histogram: Histogram, top: float) -> NDArray[np.float64]:
-    """Return the counts of absolute values in bins from 0 to ``top``, zeros left out."""
+    """Return the counts of absolute values in bins from 0 to ``top``, without zeros."""
     edges = histogram.edges
     reached = np.concatenate([[0.0], np.cumsum(histogram.counts)])
     wanted = np.linspace(0.0, top, _KL_BINS + 1)
@@ -159,30 +159,36 @@ def _with_zero(low: float, high: float) -> Range:
     return min(low, 0.0), max(high, 0.0)
 
 
-# Their ids are those of ``workbench.project.configs.MethodId``.
+# The ids equal ``workbench.project.configs.MethodId``.
 METHODS: tuple[Method, ...] = (
-    Method("minmax", "Min-max", "All values seen", _minmax),
-    Method("percentile", f"Percentile {PERCENTILE}", "The central share of the values",
-           _percentile),
+    Method("minmax", "Min-max", "All values", _minmax),
+    Method(
+        "percentile", f"Percentile {PERCENTILE}", "The central share of the values", _percentile
+    ),
     Method("mse", "Least error (MSE)", "The least squared error of this tensor, by search", _mse),
-    Method("kl", "KL divergence",
-           "The least Kullback-Leibler divergence, which counts how many values change and not "
-           "by how much: rare large ones may be clipped, 0.1 % of all at most; 8 bits only", _kl),
-)  # fmt: skip
+    Method(
+        "kl",
+        "KL divergence",
+        "The least Kullback-Leibler divergence. It weighs the number of changed "
+        "values, not the size of the change: rare large values may be clipped, at "
+        "most 0.1 % of all; 8 bits only",
+        _kl,
+    ),
+)
 METHODS_BY_ID = {method.id: method for method in METHODS}
 METHOD_TITLES = {SEARCHED: "Histogram search", **{m.id: m.title for m in METHODS}}
 
 
-# Why nobody chooses the range of a weight, in words.
+# Explains why weights have no range method.
 WEIGHT_REFUSAL = (
-    "A weight has no range to choose: its grid spans all its values, so nothing is clipped. "
-    "Its rule sets bits and channels; Improvers narrow it."
+    "The range of a weight cannot be set: its grid spans all its values, so "
+    "nothing is clipped. Its rule sets bits and channels; weight transforms narrow it."
 )
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What one method would do to a tensor; ``sqnr_db`` predicted, None where nothing is known."""
+    """The result of one method for a tensor; ``sqnr_db`` is predicted, None if unknown."""
 
     method: str
     title: str
@@ -194,13 +200,13 @@ class Choice:
 
 
 def scheme_of(tensor: TensorRange) -> Scheme:
-    """Return how the tensor's observer makes a grid of a range."""
+    """Return how the tensor's observer computes a grid from a range."""
     unsigned = tensor.dtype.startswith("uint")
     return Scheme(tensor.qmin, tensor.qmax, tensor.symmetric, tensor.eps, unsigned)
 
 
 def histogram_of(tensor: TensorRange, arrays: Mapping[str, NDArray[Any]]) -> Histogram | None:
-    """Return the stored histogram of an activation; None where calibration kept none."""
+    """Return the stored histogram of an activation; None if calibration stored none."""
     counts, edges = arrays.get("histogram"), arrays.get("edges")
     if counts is None or edges is None or tensor.index >= len(counts):
         return None
@@ -213,7 +219,7 @@ def histogram_of(tensor: TensorRange, arrays: Mapping[str, NDArray[Any]]) -> His
 
 
 def observed_grid(tensor: TensorRange) -> Grid | None:
-    """Return the grid that calibration gave; None for a tensor it never reached."""
+    """Return the calibrated grid; None for a tensor that no sample reached."""
     if not 0 < tensor.scale < math.inf:
         return None
     return Grid(tensor.scale, tensor.zero_point, tensor.qmin, tensor.qmax)
@@ -223,19 +229,19 @@ def predicted(
     histogram: Histogram, grid: Grid, method: str = "", title: str = "",
     ends: tuple[float, float] | None = None,
 ) -> Choice:  # fmt: skip
-    """Return what a grid, made of the range ``ends`` if there is one, would do to a tensor."""
+    """Return the prediction for a grid, computed from the range ``ends`` if given."""
     low, high = ends or (grid.low, grid.high)
     return Choice(method, title, grid, low, high, histogram.clipped(grid), histogram.sqnr_db(grid))
 
 
 def choices(tensor: TensorRange, histogram: Histogram) -> list[Choice]:
-    """Return what every method would do to a tensor, the histogram observer's search first."""
+    """Return the results of all methods, the histogram observer's search first."""
     found = [choice_of(tensor, histogram, m) for m in (SEARCHED, *METHODS_BY_ID)]
     return [choice for choice in found if choice is not None]
 
 
 def choice_of(tensor: TensorRange, histogram: Histogram, method: str) -> Choice | None:
-    """Return what one method would do to a tensor; None where it declines."""
+    """Return the result of one method; None if not applicable."""
     title = METHOD_TITLES[method]
     if method == SEARCHED:
         scale, zero_point = tensor.searched or (tensor.scale, tensor.zero_point)
@@ -249,9 +255,9 @@ def choice_of(tensor: TensorRange, histogram: Histogram, method: str) -> Choice 
 
 
 def activations(ranges: Sequence[TensorRange]) -> list[TensorRange]:
-    """Return the activations whose range can be fixed: those that no other observer stands before.
+    """Return the activations whose range can be pinned.
 
-    A tensor with a second grid behind its first has one row here.
+    A tensor with a second grid after its first has one row.
     """
     observers = {row.id for row in ranges}
     return [
@@ -262,11 +268,11 @@ def activations(ranges: Sequence[TensorRange]) -> list[TensorRange]:
 
 
 def title_of(row: TensorRange, by_id: Mapping[str, TensorRange]) -> str:
-    """Return what a tensor is called: a weight after its module, a second grid after its tensor.
+    """Return the display name: a weight is named after its module, a second grid after its tensor.
 
     Args:
         row: One of the ranges.
-        by_id: All of them by id: a second grid stands behind the observer of the first.
+        by_id: All ranges by id; a second grid follows the observer of the first.
     """
     before = by_id.get(row.node)
     if before is not None or row.op == "call_module":
@@ -281,13 +287,13 @@ _MOST = 20_000
 
 
 class RangeTaker:
-    """Takes ranges by methods; each search is done once for the same histogram and scheme."""
+    """Computes ranges by method; one search per histogram and scheme."""
 
     def __init__(self) -> None:
         self._found: dict[bytes, MethodRange | None] = {}
 
     def knows(self, row: TensorRange, arrays: Mapping[str, NDArray[Any]], method: str) -> bool:
-        """Return whether ``take`` answers without a search."""
+        """Return whether ``take`` returns without a search."""
         histogram = histogram_of(row, arrays)
         if histogram is None or is_own(row, method):
             return True
@@ -296,10 +302,10 @@ class RangeTaker:
     def take(
         self, row: TensorRange, arrays: Mapping[str, NDArray[Any]], method: str
     ) -> MethodRange | None:
-        """Return the range a method takes; None where calibration's own stands.
+        """Return the range of a method; None if the calibrated range is used.
 
-        That is so for tensors that no sample reached or that are constant, where the method
-        declines, and where the observer searches the histogram already.
+        That is the case for tensors that no sample reached or that are constant, if the method is
+        not applicable, and if the observer already searches the histogram.
         """
         histogram = histogram_of(row, arrays)
         if histogram is None or is_own(row, method):
@@ -314,16 +320,16 @@ class RangeTaker:
 
 
 def is_own(row: TensorRange, method: str) -> bool:
-    """Return whether calibration itself took the range by this method."""
+    """Return whether calibration itself used this method."""
     return method == SEARCHED and row.searched is None
 
 
 def methods_of(
     rows: Sequence[TensorRange], project: Project
 ) -> Iterator[tuple[TensorRange, RangeMethod]]:
-    """Yield the activations whose range a method takes, each with the choice that wins.
+    """Yield the activations whose range is computed by a method, each with the effective choice.
 
-    Ranges given in numbers beat every method; the narrowest method beats the others.
+    Pinned ranges take precedence over methods, narrow methods over wide ones.
     """
     fixed = project.fixed_ranges()
     strongest = sorted(project.range_methods, key=lambda each: each.strength, reverse=True)
@@ -337,16 +343,16 @@ def chosen_ranges(
     rows: Sequence[TensorRange], arrays: Mapping[str, NDArray[Any]], project: Project,
     taker: RangeTaker,
 ) -> tuple[dict[str, MethodRange], list[tuple[TensorRange, RangeMethod]]]:  # fmt: skip
-    """Return the range of every tensor that the project decides, by its node.
+    """Return the range of every tensor that the project sets, by node.
 
     Args:
-        rows: What calibration found.
-        arrays: The arrays beside it.
-        project: Its numbers and methods.
-        taker: Remembers searches.
+        rows: The calibrated ranges.
+        arrays: The arrays of the calibration result.
+        project: Its pinned ranges and methods.
+        taker: Caches searches.
 
     Returns:
-        Minimum and maximum by node, and the tensors whose method declined.
+        Minimum and maximum by node, and the tensors without an applicable method.
     """
     found = project.fixed_ranges()
     declined = []
@@ -362,7 +368,7 @@ def chosen_ranges(
 def read_chosen(
     project: Project, calibrated: Path, taker: RangeTaker
 ) -> tuple[dict[str, MethodRange], list[tuple[TensorRange, RangeMethod]]]:
-    """Return what ``chosen_ranges`` does, from the folder of a calibration's result.
+    """Return the result of ``chosen_ranges`` for a calibration result folder.
 
     Raises:
         WorkbenchError: the result is missing or damaged.
@@ -382,21 +388,21 @@ def _key(row: TensorRange, histogram: Histogram, method: str) -> bytes:
 
 
 _STEPS, _CODES = np.float32(255), np.float32(127)
-# Reciprocals of scales that the accelerator takes.
+# Valid reciprocals of scales on the accelerator.
 _ABOVE, _DYNAMIC_MOST = 2.0**-31, 8573157376.0
 
 
 @dataclass(frozen=True)
 class CallRanges:
-    """Ranges of one tensor, one for each sample that reached it.
+    """Dynamic ranges of one tensor, one per sample that reached it.
 
     Attributes:
-        low: Least value [S].
-        high: Greatest value [S].
-        scale: Step of a code [S]; NaN where there is none.
-        zero_point: Code of zero [S]; NaN where there is none.
-        zeros: How many samples are all zeros.
-        tiny: How many have a range that the accelerator does not take.
+        low: Smallest value [S].
+        high: Largest value [S].
+        scale: Step of a code [S]; NaN if undefined.
+        zero_point: Code of zero [S]; NaN if undefined.
+        zeros: Number of samples that are all zeros.
+        tiny: Number of samples with a range that the accelerator does not support.
     """
 
     low: Floats
@@ -408,7 +414,7 @@ class CallRanges:
 
     @property
     def warning(self) -> str:
-        """What is odd, as a sentence; "" where nothing is."""
+        """A warning sentence; "" if there is none."""
         of = f"of {plural(self.low.size, 'sample')}"
         parts = [f"all zeros in {self.zeros} {of}"] if self.zeros else []
         parts += [f"a range NNPA does not take in {self.tiny} {of}"] if self.tiny else []
@@ -418,12 +424,12 @@ class CallRanges:
 
 
 def call_ranges(mode: str, low: ArrayLike, high: ArrayLike) -> CallRanges:
-    """Return the ranges that calls take.
+    """Return the dynamic ranges of the samples.
 
     Args:
         mode: "asym" or "sym".
-        low: Least value of each sample [S]; NaN where it never came.
-        high: Greatest value of each sample [S].
+        low: Smallest value of each sample [S]; NaN if not reached.
+        high: Largest value of each sample [S].
     """
     least, most = np.asarray(low, np.float32), np.asarray(high, np.float32)
     there = np.isfinite(least) & np.isfinite(most)

@@ -1,8 +1,8 @@
-"""One inference along time: operations on the NPU one after the other, the CPU's between them.
+"""Timeline of one inference: NPU operations in sequence, with the CPU operators between them.
 
-Vela 5.1 gives an operation the largest of three figures: cycles of computing, of SRAM and of
-external memory (equal in every table that was looked at); so they lie over one another within the
-operation. It gives operators on the CPU no time at all: they are places without a length.
+Vela 5.1 estimates an operation as the maximum of three figures: compute, SRAM and external
+memory cycles (verified for all inspected tables), so they overlap within the operation. It
+estimates no time for CPU operators: they are shown without a length.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from workbench.results import CpuNode, LowerResult, TracedOperation, VelaOperati
 
 @dataclass(frozen=True)
 class Span:
-    """An operation of the NPU from ``start`` to ``end`` [cycles from the first operation's start].
+    """An NPU operation from ``start`` to ``end`` [cycles from the first operation's start].
 
-    ``place`` counts the operations of all delegates as they run; ``measured`` is None where no
-    cycles of its own were measured.
+    ``place`` is the index over all delegates in running order; ``measured`` is None if it has no
+    measurement of its own.
     """
 
     place: int
@@ -36,7 +36,7 @@ class Span:
 
 @dataclass(frozen=True)
 class CpuStop:
-    """Operators on the CPU that run one after the other, where they stand; how long is unknown."""
+    """Consecutive CPU operators and their position; their duration is unknown."""
 
     at: float
     nodes: tuple[CpuNode, ...]
@@ -44,10 +44,10 @@ class CpuStop:
 
 @dataclass(frozen=True)
 class Sums:
-    """Figures of some operations together [cycles]; ``cycles`` as the timeline is laid out.
+    """Sums over several operations [cycles]; ``cycles`` as in the timeline.
 
-    ``share`` is their part of all cycles, None where there are none; ``bounds`` counts operations
-    by what they wait for longest.
+    ``share`` is their part of all cycles, None if there are none; ``bounds`` counts operations by
+    bottleneck.
     """
 
     operations: int
@@ -63,9 +63,9 @@ class Sums:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Spans in running order, without gaps, and stops of the CPU.
+    """Spans in running order, without gaps, and CPU stops.
 
-    ``unplaced`` are operators on the CPU that the program's order does not tell about.
+    ``unplaced`` are CPU operators whose position is unknown.
     """
 
     spans: tuple[Span, ...] = ()
@@ -84,23 +84,23 @@ class Timeline:
         return np.asarray([(s.start, s.end) for s in self.spans], np.float64).reshape(-1, 2)
 
     def at(self, cycle: float) -> int | None:
-        """Return the place of the operation that runs at a cycle."""
+        """Return the place of the operation running at a cycle."""
         place = int(np.searchsorted(self.edges[:, 0], cycle, side="right")) - 1
         return place if place >= 0 and cycle < self.edges[place, 1] else None
 
     def between(self, low: float, high: float) -> list[int]:
-        """Return the places of operations that run at any time between two cycles."""
+        """Return the places of operations running between two cycles."""
         starts, ends = self.edges.T
         length = ends > starts
         runs = np.where(length, (ends > low) & (starts < high), (starts >= low) & (starts < high))
         return [int(place) for place in np.flatnonzero(runs)]
 
     def stops_between(self, low: float, high: float) -> list[int]:
-        """Return the places of stops from one cycle to another, both included."""
+        """Return the places of stops from one cycle to another, both inclusive."""
         return [number for number, stop in enumerate(self.stops) if low <= stop.at <= high]
 
     def stretches(self, places: Iterable[int]) -> list[tuple[float, float]]:
-        """Return start and end of operations; those that follow one another are one stretch."""
+        """Return start and end of operations, with consecutive ones merged."""
         found: list[tuple[float, float]] = []
         before = None
         for place in sorted(set(places)):
@@ -113,7 +113,7 @@ class Timeline:
         return found
 
     def sums(self, places: Iterable[int]) -> Sums:
-        """Return the figures of operations together."""
+        """Return the sums over operations."""
         spans = [self.spans[place] for place in places]
         chosen = [span.operation for span in spans]
         cycles = sum(span.end - span.start for span in spans)
@@ -131,7 +131,7 @@ class Timeline:
 
 
 def is_trace_of(traced: Sequence[TracedOperation], lowered: LowerResult) -> bool:
-    """Return whether cycles were measured, and of exactly these operations."""
+    """Return whether the measured cycles belong to exactly these operations."""
     rows = [(r.delegate, o.operator, o.name) for r in lowered.vela for o in r.operations]
     return rows == [(t.delegate, t.operator, t.name) for t in traced] and any(
         t.cycles is not None for t in traced
@@ -143,20 +143,20 @@ def timeline(
     program: GraphSnapshot | None,
     traced: Sequence[TracedOperation] = (),
 ) -> Timeline:
-    """Return one inference along time.
+    """Return the timeline of one inference.
 
     Args:
         lowered: The compiled program with Vela's reports.
-        program: Its graph; delegates and operators on the CPU run in the order of its nodes.
-            Without it the delegates follow one another, and no operator on the CPU has a place.
-        traced: Measured cycles of the same operations; with them the spans are as long as was
-            measured, and those without a measurement of their own have no length.
+        program: Its graph; delegates and CPU operators run in node order. Without it the
+            delegates run in sequence, and CPU operators have no position.
+        traced: Measured cycles of the same operations; spans then have the measured length, and
+            those without a measurement have length zero.
     """
     draft = _Draft(traced)
     waiting = {node.node: node for node in lowered.cpu_nodes}
     reports = iter(lowered.vela)
     for node in program.nodes if program else ():
-        # What is nested in a delegate or a branch is named after it, with a slash.
+        # Names of nested nodes start with the delegate or branch and a slash.
         if node.kind == "delegate" and "/" not in node.id:
             if (report := next(reports, None)) is not None:
                 draft.run(report)
@@ -172,7 +172,7 @@ def timeline(
 
 @dataclass
 class _Draft:
-    """A timeline up to ``now`` [cycles]."""
+    """A timeline under construction, up to ``now`` [cycles]."""
 
     traced: Sequence[TracedOperation]
     now: float = 0.0
@@ -192,11 +192,11 @@ class _Draft:
             self.now = end
 
     def stop(self, node: CpuNode) -> None:
-        """Add an operator on the CPU."""
+        """Add a CPU operator."""
         self._nodes.append(node)
 
     def close(self) -> None:
-        """End the operators on the CPU that run one after the other."""
+        """Close the current run of CPU operators."""
         if self._nodes:
             self.stops.append(CpuStop(self.now, tuple(self._nodes)))
             self._nodes = []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench import logs
 from workbench.cli import (
     blame,
     boards,
@@ -27,12 +29,21 @@ from workbench.cli import (
     script,
     search,
     sensitivity,
+    simulate,
     sweep,
     target,
     train,
 )
-from workbench.cli.output import EXIT_CANCELLED, EXIT_FAILED, EXIT_TRUST, EXIT_USAGE, print_infos
+from workbench.cli.output import (
+    EXIT_CANCELLED,
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_TRUST,
+    EXIT_USAGE,
+    print_infos,
+)
 from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError
+from workbench.installation import version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +66,7 @@ VERBS = (
     matrix,
     train,
     inspect,
+    simulate,
     report,
     fvp,
     script,
@@ -63,8 +75,19 @@ VERBS = (
     doctor,
 )
 
+# Shown in the help instead of the path on this machine.
+LOG_DEFAULT = "workbench.log in the user's log folder"
+
 _EPILOG = """exit codes: 0 done; 1 a stage failed; 2 usage or an invalid project;
 3 the project names code to run and --trust was not given; 130 cancelled"""
+
+
+def _versions() -> str:
+    """Return the program's version and those of the toolchain, a line each."""
+    from workbench.pipeline.plan import tool_versions
+
+    tools = "\n".join(f"{name} {number}" for name, number in tool_versions().items())
+    return f"workbench {version()}\n{tools}"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -75,6 +98,20 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    made.add_argument("--version", action="version", version=_versions())
+    made.add_argument(
+        "-v",
+        dest="verbosity",
+        action="count",
+        default=0,
+        help="also print the log on stderr; -vv prints the toolchain's output too",
+    )
+    made.add_argument(
+        "--log-level", choices=logs.LEVELS, default="info", help="lowest level in the log file"
+    )
+    made.add_argument(
+        "--log-file", type=Path, metavar="FILE", help=f"the log file; by default {LOG_DEFAULT}"
+    )
     verbs = made.add_subparsers(dest="verb", metavar="VERB", required=True)
     for group in VERBS:
         group.add(verbs)
@@ -84,16 +121,34 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code."""
     options = parser().parse_args(arguments)
+    echo = ("", "info", "debug")[min(options.verbosity, 2)]
+    log_file = logs.configure(options.log_level, options.log_file, echo=echo)
+    logs.log.info("workbench %s: %s", version(), options.verb)
+    code = _perform(options)
+    logs.log.info("%s ended with exit code %d", options.verb, code)
+    if code not in {EXIT_DONE, EXIT_CANCELLED} and log_file is not None:
+        print(f"Log: {log_file}", file=sys.stderr)
+    return code
+
+
+def _perform(options: argparse.Namespace) -> int:
     try:
         return int(options.perform(options))
     except TrustRequiredError as error:
-        print_infos(error.infos)
+        _report(error)
         return EXIT_TRUST
     except WorkbenchError as error:
-        print_infos(error.infos)
+        _report(error)
         return EXIT_USAGE
     except (KeyboardInterrupt, Cancelled):
         print("Cancelled.", file=sys.stderr)
         return EXIT_CANCELLED
     except BrokenPipeError:
         return EXIT_FAILED
+
+
+def _report(error: WorkbenchError) -> None:
+    """Print problems on stderr and write them to the log, with their details."""
+    print_infos(error.infos)
+    for info in error.infos:
+        logs.log.error("%s [%s] %s", info, info.code, info.details)

@@ -1,4 +1,4 @@
-"""``blame``: what has to stay off the NPU for the compiler to take the rest."""
+"""``blame``: find the modules and nodes that the compiler rejects."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "blame",
-        help="what the compiler refuses, when it refuses a program as a whole",
-        description="Compiles with ever fewer modules kept off the NPU. What is named can be kept "
-        "off by a rule: workbench rules add PROJECT --kind ... --match ... --config cpu.",
+        help="find the modules that the compiler rejects",
+        description="Compiles with fewer and fewer modules kept off the NPU. To keep the "
+        "reported modules off it, add rules: workbench rules add PROJECT --kind ... "
+        "--match ... --config cpu.",
     )
     add_project(verb)
     add_engine(verb)
@@ -44,7 +45,7 @@ def _perform(options: argparse.Namespace) -> int:
         print_json(found.model_dump(mode="json"))
         return EXIT_DONE
     if not found.reason:
-        print("The compiler takes the program as it is.")
+        print("The compiler accepts the program.")
         return EXIT_DONE
     print(found.reason)
     for culprit in found.culprits:

@@ -1,4 +1,4 @@
-"""``boards``: what is known of boards, and a project put on one of them."""
+"""``boards``: list boards, and set a project's board."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "boards",
-        help="list boards, describe one, or put a project on it",
-        description="Boards of your own are .toml files in the folder of your configuration, or "
-        "beside a project and named by path; one of the program shows the keys.",
+        help="list boards, describe one, or set a project's board",
+        description="Your own boards are .toml files in your configuration folder, or beside a "
+        "project and named by path. See a supplied board for the keys.",
     )
-    verb.add_argument("board", nargs="?", metavar="BOARD", help="an id of the list, or FILE.toml")
+    verb.add_argument("board", nargs="?", metavar="BOARD", help="a board id, or FILE.toml")
     verb.add_argument(
         "--put", type=Path, metavar="PROJECT",
         help="set the project's board, device, configuration, memory mode and SRAM limit",
@@ -48,7 +48,9 @@ def _perform(options: argparse.Namespace) -> int:
 
 def _put(options: argparse.Namespace) -> int:
     if options.board is None:
-        raise failure("No board is named.", "Write: workbench boards BOARD --put PROJECT.")
+        raise failure(
+            "No board given.", "Run: workbench boards BOARD --put PROJECT.", code="board-not-given"
+        )
     path: Path = options.put
     project = boards.put(store.load(path), options.board, path.absolute().parent, options.device)
     store.save(project, path)
@@ -82,7 +84,7 @@ def _list(options: argparse.Namespace) -> int:
         ("board", "", "devices", "memories [KiB]"),
         ((name, board.title, _devices(board), _memories(board)) for name, board in known.items()),
     )
-    print("? is a figure that has not been confirmed; workbench boards BOARD names all sources.")
+    print("? marks an unconfirmed figure. workbench boards BOARD lists all sources.")
     for error in broken.values():
         print_infos(error.infos)
     return EXIT_DONE

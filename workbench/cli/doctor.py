@@ -1,4 +1,4 @@
-"""``doctor``: what is installed, what is missing, why it matters and how to get it."""
+"""``doctor``: what is installed, what is missing, why it matters, how to install it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 def add(verbs: Any) -> None:
     """Add the verb."""
-    verb = verbs.add_parser("doctor", help="what is installed, what is missing, how to get it")
+    verb = verbs.add_parser(
+        "doctor", help="show what is installed, what is missing, and how to install it"
+    )
     add_json(verb)
     verb.set_defaults(perform=_doctor)
 

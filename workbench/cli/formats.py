@@ -1,4 +1,4 @@
-"""``formats``: number formats, what they take, and applying one to an array."""
+"""``formats``: list number formats and their parameters, quantize an array."""
 
 from __future__ import annotations
 
@@ -17,24 +17,28 @@ if TYPE_CHECKING:
 
 def add(verbs: Any) -> None:
     """Add the verb."""
-    verb = verbs.add_parser("formats", help="number formats: list them, apply one to an array")
+    verb = verbs.add_parser("formats", help="list number formats, or quantize an array")
     actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="every format, its parameters, where MASE differs")
+    listing = actions.add_parser(
+        "list", help="list every format, its parameters and the differences to MASE"
+    )
     add_json(listing)
     listing.set_defaults(perform=_list)
-    made = actions.add_parser("quantize", help="put the values of an array on a format's grid")
+    made = actions.add_parser("quantize", help="quantize an array to a number format")
     made.add_argument("--scheme", metavar="S", help="a format of `formats list`")
     made.add_argument(
-        "--params", metavar="JSON", help='e.g. {"width": 8, "frac_width": 4}, MASE\'s names too'
+        "--params",
+        metavar="JSON",
+        help='e.g. {"width": 8, "frac_width": 4}; also with MASE\'s names',
     )
     made.add_argument("--in", dest="in_", metavar="X.npy", help="float16, float32 or float64")
-    made.add_argument("--out", metavar="Y.npy", help="same shape and type")
-    made.add_argument("--role", choices=ROLES, help="what the array is (default: data)")
+    made.add_argument("--out", metavar="Y.npy", help="output file, same shape and type")
+    made.add_argument("--role", choices=ROLES, help="role of the array (default: data)")
     made.add_argument(
         "--mase-compatible",
         action="store_const",
         const=True,
-        help="as MASE computes it, to the bit, instead of the textbook's form",
+        help="bit-exact as in MASE, instead of the textbook form",
     )
     add_batch(made)
     made.set_defaults(perform=_quantize)
@@ -59,9 +63,16 @@ def _params(text: str | None) -> dict[str, Any] | None:
     try:
         made = json.loads(text)
     except ValueError as error:
-        raise failure(f"--params is not JSON: {error}.", where=place) from error
+        raise failure(
+            f"--params is not JSON: {error}.", where=place, code="params-not-json"
+        ) from error
     if not isinstance(made, dict):
-        raise failure("--params is not an object.", 'Write {"width": 8, ...}.', place)
+        raise failure(
+            "--params is not an object.",
+            'Example: {"width": 8, ...}.',
+            place,
+            code="params-not-object",
+        )
     return made
 
 
@@ -74,9 +85,9 @@ def _list(options: argparse.Namespace) -> int:
         for parameter in spec.parameters:
             print(f"    {parameter.name:<20}{_limits(parameter):<28}{parameter.meaning}")
         if not spec.mase:
-            print("  MASE does not have it.")
+            print("  Not in MASE.")
         elif not spec.differences:
-            print("  MASE computes the same.")
+            print("  Same in MASE.")
         for difference in spec.differences:
             print(f"  mase: {difference}")
         print(f"  source: {spec.source}\n")

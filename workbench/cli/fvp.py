@@ -1,4 +1,4 @@
-"""``fvp``: run a program on one of Arm's simulators, and say where they are on this machine."""
+"""``fvp``: run a program on Arm's simulators, and configure simulators and runners."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ _PLACEMENTS = ("semihosting", "embedded")
 
 
 def add_build(parts: Any) -> None:
-    """Add the part of the verb."""
+    """Add the action ``build``."""
     verb = parts.add_parser(
-        "build", help="a runner for a program, from an ExecuTorch checkout",
-        description="The pools are computed from the program; a runner that reads programs from "
-        "files gives at least what runners give by themselves. It is remembered for projects.",
-    )  # fmt: skip
+        "build",
+        help="build a runner for a program from an ExecuTorch checkout",
+        description="Pool sizes are computed from the program. A runner that reads programs from "
+        "files has at least the default sizes. The runner is stored and used for "
+        "projects.",
+    )
     verb.add_argument("program", type=Path, metavar="FILE.pte")
     verb.add_argument("--checkout", default="", metavar="DIR",
-                      help="the ExecuTorch checkout; default: the one of `fvp set`")  # fmt: skip
+                      help="ExecuTorch checkout; default: the one set by `fvp set`")  # fmt: skip
     verb.add_argument(
         "--placement", default="semihosting", metavar="P",
-        help="where the program comes from: semihosting (a file), embedded, or an address 0x...",
+        help="source of the program: semihosting (a file), embedded, or an address 0x...",
     )  # fmt: skip
-    verb.add_argument("--etdump", action="store_true", help="have it record events (ETDump)")
-    verb.add_argument("--out", type=Path, metavar="DIR", help="keep the runner there")
-    verb.add_argument("--verbose", action="store_true", help="print the build's log as it comes")
+    verb.add_argument("--etdump", action="store_true", help="record events (ETDump)")
+    verb.add_argument("--out", type=Path, metavar="DIR", help="folder for the runner")
+    verb.add_argument("--verbose", action="store_true", help="print the build log while building")
     add_json(verb)
     verb.set_defaults(perform=_perform)
 
@@ -91,8 +93,9 @@ def _placement(text: str) -> tuple[Wanted, int]:
         return "address", int(text, 16)
     except ValueError as error:
         raise failure(
-            f"--placement wants {', '.join(_PLACEMENTS)} or an address such as 0x62000000: "
-            f"{text!r}."
+            f"--placement must be {', '.join(_PLACEMENTS)} or an address such as "
+            f"0x62000000, not {text!r}.",
+            code="placement-invalid",
         ) from error
 
 
@@ -103,7 +106,7 @@ def _show_build(line: str) -> None:
 def print_report(
     report: SimulationReport, notes: Sequence[str], files: Sequence[dict[str, Any]]
 ) -> None:
-    """Print how it ended, what was measured, and what went wrong."""
+    """Print the exit reason, the measurements and the problems."""
     print(f"{'Done' if report.succeeded else 'Failed':<12} {report.exit_reason}")
     _print_measured(report)
     for pool in report.pools:
@@ -135,27 +138,29 @@ def _print_measured(report: SimulationReport) -> None:
     label = f"measured ({report.simulator} {report.version})".replace(" )", ")")
     spread = f", {min(known):,.0f} to {max(known):,.0f}" if len(set(known)) > 1 else ""
     mean = sum(known) / len(known)
-    print(f"Cycles       {mean:,.0f} NPU cycles an inference{spread}, {label}")
+    print(f"Cycles       {mean:,.0f} NPU cycles per inference{spread}, {label}")
 
 
 def add(verbs: Any) -> None:
-    """Add the verb with its parts."""
+    """Add the verb with its actions."""
     verb = verbs.add_parser("fvp", help="run a program on an Arm simulator (FVP), build a runner")
     parts = verb.add_subparsers(dest="part", metavar="PART", required=True)
-    _add_run(parts.add_parser("run", help="one run, parsed and explained"))
-    setting = parts.add_parser("set", help="remember where simulators and runners are")
+    _add_run(parts.add_parser("run", help="run a program once and print a report"))
+    setting = parts.add_parser("set", help="set the paths of simulators and runners")
     setting.add_argument(
         "--simulator", action="append", default=[], metavar="FAMILY=PATH",
-        help="a simulator for u55, u65 or u85: its file or the folder it is installed in",
+        help="simulator of u55, u65 or u85: the binary or its installation folder",
     )  # fmt: skip
     setting.add_argument("--runner", action="append", default=[], metavar="ELF",
-                         help="a runner; replaces those remembered")  # fmt: skip
+                         help="a runner; replaces the stored ones")  # fmt: skip
     setting.add_argument("--executorch", metavar="DIR", help="an ExecuTorch checkout")
     setting.add_argument("--fast", action=BooleanOptionalAction, default=None,
-                         help="how projects are run: functional only, or with cycles")  # fmt: skip
+                         help="run projects functionally only, or with cycles")  # fmt: skip
     setting.add_argument("--trace", action=BooleanOptionalAction, default=None,
                          help="trace the cycles of each operation of projects")  # fmt: skip
-    setting.add_argument("--timeout", type=float, metavar="S", help="for the runs of projects")
+    setting.add_argument(
+        "--timeout", type=float, metavar="S", help="time limit for runs of projects"
+    )
     add_json(setting)
     setting.set_defaults(perform=_set)
     add_build(parts)
@@ -166,18 +171,22 @@ def _add_run(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--elf", type=Path, required=True, help="the runner, arm_executor_runner")
     verb.add_argument("--target", required=True, help="the NPU, e.g. ethos-u55-128")
     verb.add_argument(
-        "--inputs", type=Path, nargs="+", default=[], metavar="FILE",
-        help=".npy or raw .bin, one for each input, or one .npz; several samples along the first "
-        "axis; without it all ones",
-    )  # fmt: skip
-    verb.add_argument("--fast", action="store_true", help="functional only: no cycles, quicker")
+        "--inputs",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help=".npy or raw .bin, one per input, or one .npz; several samples along the "
+        "first axis; default: all ones",
+    )
+    verb.add_argument("--fast", action="store_true", help="functional only: faster, without cycles")
     verb.add_argument("--timeout", type=float, default=600.0, metavar="S",
-                      help="for each start of the simulator, default 600")  # fmt: skip
-    verb.add_argument("--fvp", default="", metavar="PATH", help="the simulator to use")
+                      help="time limit per start of the simulator, default 600")  # fmt: skip
+    verb.add_argument("--fvp", default="", metavar="PATH", help="simulator to use")
     verb.add_argument("--address", type=lambda text: int(text, 0), metavar="0xADDR",
-                      help="load the program there, for a runner built so")  # fmt: skip
-    verb.add_argument("--out", type=Path, metavar="DIR", help="write outputs and the log there")
-    verb.add_argument("--verbose", action="store_true", help="print the log as it comes")
+                      help="load address of the program, for a runner built with one")  # fmt: skip
+    verb.add_argument("--out", type=Path, metavar="DIR", help="folder for outputs and the log")
+    verb.add_argument("--verbose", action="store_true", help="print the log while running")
     add_json(verb)
     verb.set_defaults(perform=_run)
 
@@ -208,20 +217,23 @@ def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:
     from workbench.deploy.simulators.run import Job, ones, read_samples
 
     if options.timeout <= 0:
-        raise failure("--timeout wants seconds, more than 0.")
+        raise failure(
+            "--timeout must be a number of seconds greater than 0.", code="timeout-invalid"
+        )
     device, program = device_of(options.target), read_program(options.program)
     specs, notes = program.description["inputs"], list[str]()
     if options.inputs:
         samples = read_samples(options.inputs, specs)
     else:
         samples = [ones(specs)]
-        notes.append("No inputs were given: all ones.")
+        notes.append("No inputs given: using all ones.")
     installed = discovery.find(device.simulator, load_settings(), options.fvp)
     if installed is None:
         raise failure(
             f"No simulator for {device.target}: {device.simulator.binary} was not found.",
             discovery.how_to_get(device.simulator),
             Place(kind="tool", id=device.simulator.binary),
+            code="simulator-not-installed",
         )
     job = Job(
         installed, read_runner(options.elf), program, device, samples,
@@ -234,7 +246,7 @@ def read_program(path: Path) -> Program:
     """Return the program in a file.
 
     Raises:
-        WorkbenchError: it cannot be read.
+        WorkbenchError: it is unreadable.
     """
     from workbench.deploy.simulators.compatibility import Program
 
@@ -244,12 +256,13 @@ def read_program(path: Path) -> Program:
         raise failure(
             f"{path} cannot be read: {error.strerror or error}.",
             where=Place(kind="file", id=str(path)),
+            code="file-unreadable",
         ) from error
 
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Let a polite request to end reach the simulator too, as Ctrl-C does."""
+    """Handle SIGTERM like Ctrl-C, so that the simulator is ended too."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -271,8 +284,9 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise failure(
-            f"The folder {folder} cannot be made: {error.strerror or error}.",
+            f"The folder {folder} cannot be created: {error.strerror or error}.",
             where=Place(kind="file", id=str(folder)),
+            code="folder-not-writable",
         ) from error
 
 
@@ -294,17 +308,17 @@ def _write_outputs(outcome: Outcome, folder: Path) -> list[dict[str, Any]]:
 
 
 def _keep_events(outcome: Outcome, folder: Path | None) -> list[str]:
-    """Write the recorded events beside the outputs; return what to know of them."""
+    """Write the ETDump events beside the outputs; return notes."""
     from workbench.deploy.simulators.counters import FILE
 
     if not outcome.events:
         return []
     if folder is None:
-        return ["The runner recorded events (ETDump); --out keeps them."]
+        return ["The runner recorded events (ETDump). Use --out to save them."]
     path = folder / FILE
     path.write_bytes(outcome.events)
     reader = "python -m executorch.devtools.inspector.inspector_cli --source_time_scale cycles"
-    return [f"Events: {path}; read them with {reader} --target_time_scale cycles --etdump_path."]
+    return [(f"Events: {path}. To read them: {reader} --target_time_scale cycles --etdump_path.")]
 
 
 def _set(options: argparse.Namespace) -> int:
@@ -322,7 +336,10 @@ def _set(options: argparse.Namespace) -> int:
         family, _, path = text.partition("=")
         if family not in SIMULATORS_BY_FAMILY or not path:
             known = ", ".join(SIMULATORS_BY_FAMILY)
-            raise failure(f"--simulator wants FAMILY=PATH, with one of {known}: {text!r}.")
+            raise failure(
+                f"--simulator must be FAMILY=PATH with FAMILY one of {known}, not {text!r}.",
+                code="simulator-argument-invalid",
+            )
         simulators[family] = str(Path(path).expanduser().absolute())
     runners = tuple(str(read_runner(Path(p).expanduser().absolute()).path) for p in options.runner)
     settings = settings.model_copy(update={

@@ -1,4 +1,4 @@
-"""``improve``: what is done to the float weights before they are quantized."""
+"""``improve``: transformations of the float weights before quantization."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "improve",
-        help="switch improvers of the float weights on or off",
-        description="Without an option: all improvers. 'run' measures, 'runs' compares.",
+        help="enable or disable improvers of the float weights",
+        description=(
+            "Without an option: list all improvers. 'run' measures their effect, 'runs' compares."
+        ),
     )
     add_project(verb)
     ids = [improver.id for improver in IMPROVERS]

@@ -1,4 +1,4 @@
-"""``inspect``: what is inside any ``.pte``."""
+"""``inspect``: the contents of a ``.pte``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def add(verbs: Any) -> None:
     """Add the verb."""
-    verb = verbs.add_parser("inspect", help="open any .pte or .bpte")
+    verb = verbs.add_parser("inspect", help="show the contents of a .pte or .bpte")
     verb.add_argument("program", type=Path, metavar="FILE.pte")
     verb.add_argument("--method", default="", metavar="NAME", help="which one; else the first")
     verb.add_argument(
@@ -26,7 +26,10 @@ def add(verbs: Any) -> None:
         "--commands", action="store_true", help="list the commands of every Ethos-U delegate"
     )
     verb.add_argument(
-        "--find", default="", metavar="TEXT", help="only commands that say this, e.g. NPU_OP"
+        "--find",
+        default="",
+        metavar="TEXT",
+        help="only commands that contain this text, e.g. NPU_OP",
     )
     add_json(verb)
     verb.set_defaults(perform=_inspect)
@@ -60,11 +63,12 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise failure(f"{path} is not there.") from error
+        raise failure(f"{path} does not exist.", code="file-missing") from error
     except OSError as error:
         raise failure(
             f"{path.name} cannot be read: {error.strerror or error}.",
             where=Place(kind="file", id=path.name),
+            code="file-unreadable",
         ) from error
 
 

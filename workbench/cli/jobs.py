@@ -1,27 +1,17 @@
-"""One job on an engine of its own, followed to its end."""
+"""Progress of jobs on the terminal, and studies run for a verb."""
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-from collections import deque
-from contextlib import closing
 from typing import TYPE_CHECKING
 
-from workbench.cli.output import Progress, check_trust, print_infos
-from workbench.engine_process import EngineProcess
-from workbench.errors import Cancelled, ErrorInfo, Place
+from workbench import api
+from workbench.cli.output import Progress, print_infos
 from workbench.history.runs import run_of
-from workbench.history.store import History, history_path
+from workbench.ids import StudyId
 from workbench.protocol import (
-    EngineExit,
     Event,
-    JobFinished,
     LogLine,
-    Ready,
-    RunStudy,
-    RunUntil,
     StageFailed,
     StageFinished,
     StageProgress,
@@ -29,12 +19,11 @@ from workbench.protocol import (
     StageStarted,
     StudyProgress,
 )
-from workbench.studies.documents import Document, load_study, study_folder, study_key
+from workbench.studies.documents import Document
 
 if TYPE_CHECKING:
     import argparse
     from pathlib import Path
-    from types import FrameType
 
     from pydantic import JsonValue
 
@@ -43,59 +32,20 @@ if TYPE_CHECKING:
     from workbench.project.model import Project
 
 
-_KEPT_LINES = 40
-
-
-class Job:
-    """Runs one command on a fresh engine; ``events`` are all it said of the stages."""
+class ProgressPrinter:
+    """Prints the events of a job on stderr."""
 
     def __init__(self, *, verbose: bool = False) -> None:
-        self.events: list[StageFinished | StageSkipped | StageFailed] = []
         self._progress = Progress()
-        self._tail: deque[str] = deque(maxlen=_KEPT_LINES)
         self._verbose = verbose
-        self._interrupted = False
 
-    def run(self, command: RunUntil | RunStudy) -> str:
-        """Return how the job ended: "done" or "failed".
-
-        Raises:
-            Cancelled: somebody pressed Ctrl-C; the engine and all it started are gone.
-        """
-        engine = EngineProcess()
-        log = engine.run_log(self._note)
-        before = self._on_interrupt(engine)
-        outcome = ""
-        try:
-            for event in engine.events():
-                if isinstance(event, Ready):
-                    engine.send(command)
-                elif isinstance(event, JobFinished):
-                    outcome = event.outcome
-                    engine.stop()
-                self._hear(event, command)
-        finally:
-            signal.signal(signal.SIGINT, before)
-            engine.stop()
-            log.join(1.0)
-        if self._interrupted or outcome == "cancelled":
-            raise Cancelled
-        return "done" if outcome == "done" else "failed"
-
-    def _on_interrupt(self, engine: EngineProcess) -> signal._HANDLER:
-        def interrupt(number: int, frame: FrameType | None) -> None:
-            del number, frame
-            self._interrupted = True
-            threading.Thread(target=engine.stop, daemon=True).start()
-
-        return signal.signal(signal.SIGINT, interrupt)
-
-    def _note(self, line: str) -> None:
-        self._tail.append(line)
+    def output(self, line: str) -> None:
+        """Print a line of the toolchain, if the user asked for them."""
         if self._verbose:
             print(line, file=sys.stderr)
 
-    def _hear(self, event: Event, command: RunUntil | RunStudy) -> None:
+    def event(self, event: Event) -> None:
+        """Print an event, if it says something for people."""
         match event:
             case StageStarted():
                 self._progress.update(event.stage, None, "")
@@ -105,73 +55,53 @@ class Job:
                 share = event.done / event.total if event.total else None
                 self._progress.update(event.study, share, event.message)
             case StageFinished():
-                self.events.append(event)
                 state = "cached" if event.cached else "done"
                 self._progress.line(f"{event.stage:>12}  {state:<7} {event.elapsed_s:7.2f} s")
             case StageSkipped():
-                self.events.append(event)
                 self._progress.line(f"{event.stage:>12}  skipped  {event.reason}")
             case StageFailed():
-                self.events.append(event)
                 self._progress.line(f"{event.stage:>12}  failed  {event.elapsed_s:7.2f} s")
             case LogLine() if event.level in {"warning", "error"} or self._verbose:
                 self._progress.line(f"{event.level}: {event.text}")
-            case EngineExit() if not event.expected:
-                self._crashed(event, command)
             case _:
                 pass
 
-    def _crashed(self, event: EngineExit, command: RunUntil | RunStudy) -> None:
-        stage = event.stage or (command.until if isinstance(command, RunUntil) else "")
-        info = ErrorInfo(
-            message=event.sentence,
-            hint="Finished stages are kept; run again to continue.",
-            where=Place(kind="stage", id=stage),
-            details="\n".join(self._tail),
-        )
-        failed = StageFailed(job=command.job, stage=stage, key="", elapsed_s=0.0, infos=(info,))
-        self.events.append(failed)
-
 
 def run_study(
-    study: str, kind: type[Document], opened: tuple[Project, Path], cache: Cache,
+    study: StudyId, kind: type[Document], opened: tuple[Project, Path], cache: Cache,
     options: argparse.Namespace, asked: dict[str, JsonValue],
 ) -> Document | None:  # fmt: skip
-    """Run a study to its end and return what it found; problems are printed, and None returned.
+    """Run a study to its end and return its result; problems are printed, and None returned.
 
-    ``opened`` is a project with the folder its paths start from, ``asked`` the study's options.
+    Args:
+        study: The study's id.
+        kind: The type of its result.
+        opened: A project with the folder its paths start from.
+        cache: Where results are kept.
+        options: The verb's options.
+        asked: The study's options.
 
     Raises:
-        Cancelled: somebody pressed Ctrl-C; what was found is kept.
-        TrustRequiredError: the project's code may not run.
+        Cancelled: The user pressed Ctrl-C. What was found is kept.
+        TrustRequiredError: The project's code may not run.
     """
-    project, folder = opened
-    check_trust(options, project, folder)
-    key = study_key(study, project, folder, cache, asked)
-    job = Job()
-    outcome = job.run(
-        RunStudy(
-            job=study,
-            study=study,
-            project=project,
-            folder=str(folder),
-            options=asked,
-            cache_root=str(cache.root),
-            accelerate=not options.no_acceleration,
-        )
+    found, ended = api.study(
+        api.OpenProject(*opened),
+        study,
+        kind,
+        asked,
+        trust=options.trust,
+        cache=cache,
+        accelerate=not options.no_acceleration,
+        on_event=ProgressPrinter().event,
     )
-    for event in job.events:
-        if isinstance(event, StageFailed):
-            print_infos(event.infos, f"{event.stage} failed")
-    return load_study(kind, study_folder(cache, key)) if outcome == "done" else None
+    for event in ended.failures:
+        print_infos(event.infos, f"{event.stage} failed")
+    return found
 
 
 def keep_run(path: Path, project: Project, planned: Plan, cache: Cache, origin: str = "") -> None:
-    """Keep the run in the history beside ``path``; a history that cannot be kept is said once."""
-    run = run_of(project, planned, cache, origin)
-    if run is None:
-        return
-    with closing(History(history_path(path))) as history:
-        history.record(run)
-        if history.problem is not None:
-            print_infos([history.problem], "warning")
+    """Keep the run in the history beside ``path``; print why it cannot be kept."""
+    problem = api.record_run(path, run_of(project, planned, cache, origin))
+    if problem is not None:
+        print_infos([problem], "warning")

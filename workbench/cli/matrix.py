@@ -1,4 +1,4 @@
-"""``matrix``: models on devices in precisions, each verified or with the reason why not."""
+"""``matrix``: models on devices in precisions, each verified."""
 
 from __future__ import annotations
 
@@ -34,19 +34,22 @@ def add(verbs: Any) -> None:
     verb = verbs.add_parser(
         "matrix",
         help="lower and verify models on several devices in several precisions",
-        description="Each model gets one config for everything; with -qat behind it the weights "
-        "are trained with it in view first. The program on the TOSA reference model is compared "
-        "with the quantized model.",
+        description="Each model uses one config for all modules; with the suffix -qat the "
+        "weights are trained with it first. The program is run on the TOSA reference "
+        "model and compared with the quantized model.",
     )
     verb.add_argument("projects", nargs="+", type=Path, metavar="PROJECT")
     add_several(verb, "--targets", default=list(_TARGETS), metavar="T")
     add_several(verb, "--configs", default=list(_CONFIGS), metavar="C")
     verb.add_argument(
-        "--qat-epochs", type=int, default=QAT_EPOCHS, metavar="N",
-        help=f"passes of training for configs that end in {TRAINED}, over {QAT_SAMPLES} samples at "
-        f"most ({QAT_EPOCHS})",
-    )  # fmt: skip
-    verb.add_argument("--markdown", action="store_true", help="print a table for a README")
+        "--qat-epochs",
+        type=int,
+        default=QAT_EPOCHS,
+        metavar="N",
+        help=f"training epochs for configs that end in {TRAINED}, over at most "
+        f"{QAT_SAMPLES} samples ({QAT_EPOCHS})",
+    )
+    verb.add_argument("--markdown", action="store_true", help="print a Markdown table")
     add_json(verb)
     add_engine(verb)
     verb.set_defaults(perform=_perform)
@@ -79,7 +82,7 @@ def _perform(options: argparse.Namespace) -> int:
 
 def _said(cell: Cell) -> str:
     if cell.problem:
-        before = " (said before)" if cell.warned else ""
+        before = " (predicted)" if cell.warned else ""
         return f"no: {cell.problem}{before}"
     exact = f"{100 * cell.exact:.1f} %" if cell.exact is not None else "-"
     rest = f", {cell.cpu_nodes} on the CPU" if cell.cpu_nodes else ""

@@ -1,4 +1,4 @@
-"""``nnpa``: the int8 arithmetic of IBM Telum II's accelerator on arrays."""
+"""``nnpa``: the int8 arithmetic of IBM Telum II's accelerator, applied to arrays."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _MODES = ("asym", "sym")
 
 def add(verbs: Any) -> None:
     """Add the verb."""
-    verb = verbs.add_parser("nnpa", help="the int8 arithmetic of IBM NNPA on arrays")
+    verb = verbs.add_parser("nnpa", help="int8 arithmetic of IBM NNPA on arrays")
     actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_quantize(actions)
     _add_matmul(actions)
 
 
 def _add_quantize(actions: Any) -> None:
-    made = actions.add_parser("quantize", help="codes, scale and zero point of an array")
+    made = actions.add_parser("quantize", help="print codes, scale and zero point of an array")
     made.add_argument("--mode", choices=_MODES)
     made.add_argument("--role", choices=("activation", "weight"), help="default: activation")
     made.add_argument("--in", dest="in_", metavar="X.npy")
@@ -31,7 +31,7 @@ def _add_quantize(actions: Any) -> None:
 
 
 def _add_matmul(actions: Any) -> None:
-    made = actions.add_parser("matmul", help="the quantized product of two arrays")
+    made = actions.add_parser("matmul", help="compute the quantized product of two arrays")
     made.add_argument("--mode", choices=_MODES, help="range of the activations")
     made.add_argument("--a", metavar="A.npy", help="activations")
     made.add_argument("--b", metavar="B.npy", help="constant weights, always symmetric")
@@ -39,7 +39,7 @@ def _add_matmul(actions: Any) -> None:
     made.add_argument(
         "--numerics",
         choices=("document", "nnpa"),
-        help="the equations, or a model of the accelerator with dlfloat16",
+        help="the documented equations, or a model of the accelerator with dlfloat16",
     )
     made.add_argument("--out", metavar="Y.npy", help="float32")
     add_batch(made)

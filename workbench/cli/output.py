@@ -1,4 +1,4 @@
-"""What the command line prints: results on stdout, everything else on stderr."""
+"""Output of the command line: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_TRUST, EXIT_CANCELLED = 0, 1, 2, 3, 130
 
 
 def print_json(value: Any) -> None:
-    """Print exactly one JSON document on stdout."""
+    """Print one JSON document on stdout."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_infos(infos: Iterable[ErrorInfo], label: str = "error") -> None:
-    """Print problems on stderr, each with its place and hint."""
+    """Print problems on stderr, each with its location and hint."""
     for info in infos:
         print(f"{label}: {info}", file=sys.stderr)
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows in columns as wide as their longest cell."""
+    """Print rows with aligned columns."""
     cells = [list(header), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     for row in cells:
@@ -46,7 +46,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 class Progress:
-    """A bar on a terminal, plain lines elsewhere; always on stderr."""
+    """A progress bar on a terminal, plain lines otherwise; always on stderr."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
@@ -59,7 +59,7 @@ class Progress:
         print(text, file=sys.stderr, flush=True)
 
     def update(self, stage: str, fraction: float | None, message: str) -> None:
-        """Show how far a stage is."""
+        """Show the progress of a stage."""
         if not self._terminal:
             return
         filled = int(24 * (fraction or 0.0))
@@ -79,7 +79,7 @@ class Progress:
 def add_several(
     verb: argparse.ArgumentParser, flag: str, kind: type[int] | type[str] = str, **more: Any
 ) -> None:
-    """Add an option that takes several values, apart by spaces, commas or both."""
+    """Add an option with several values, separated by spaces, commas or both."""
 
     def split(text: str) -> list[int | str]:
         return [kind(word) for word in text.split(",") if word]
@@ -89,7 +89,7 @@ def add_several(
 
 
 class _Several(argparse.Action):
-    """Join the lists that each word of an option became."""
+    """Joins the lists of all values of an option."""
 
     def __call__(
         self,
@@ -98,7 +98,7 @@ class _Several(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Put what the words name into the namespace, in one list."""
+        """Store the values in the namespace as one list."""
         setattr(namespace, self.dest, [value for part in values or () for value in part])
 
 
@@ -115,24 +115,22 @@ def add_json(verb: argparse.ArgumentParser) -> None:
 
 def add_trust(verb: argparse.ArgumentParser) -> None:
     """Add ``--trust``."""
-    verb.add_argument(
-        "--trust", action="store_true", help="allow the Python code that the project names to run"
-    )
+    verb.add_argument("--trust", action="store_true", help="allow the project's Python code to run")
 
 
 def add_engine(verb: argparse.ArgumentParser) -> None:
-    """Add what every verb that starts an engine takes."""
+    """Add the arguments of verbs that start an engine."""
     add_trust(verb)
-    verb.add_argument("--no-cache", action="store_true", help="compute everything anew")
+    verb.add_argument("--no-cache", action="store_true", help="ignore cached results")
     verb.add_argument(
         "--no-acceleration",
         action="store_true",
-        help="use the toolchain exactly as installed (slower, same bytes)",
+        help="disable the toolchain patches (slower, same bytes)",
     )
 
 
 def open_project(options: argparse.Namespace) -> tuple[Project, Path]:
-    """Return the project and the folder its relative paths start from."""
+    """Return the project and the base folder of its relative paths."""
     path: Path = options.project
     return store.load(path), path.absolute().parent
 
@@ -149,7 +147,7 @@ def check_trust(options: argparse.Namespace, project: Project, folder: Path) -> 
 
 @contextmanager
 def opened_cache(options: argparse.Namespace) -> Iterator[Cache]:
-    """Give the cache: the user's, or one that is gone afterwards."""
+    """Yield the cache: the user's, or a temporary one."""
     if not getattr(options, "no_cache", False):
         yield Cache(default_root())
         return

@@ -1,4 +1,4 @@
-"""``placement``: what each kind of device would take of the program, without compiling."""
+"""``placement``: predict which operators each kind of device supports, without compiling."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "placement",
-        help="which operators each kind of device would take, and why not the rest",
-        description="ExecuTorch's partitioner decides as it does in lowering, and nothing is "
-        "compiled: what Vela itself refuses is not foreseen (see blame).",
+        help="predict which operators each kind of device supports",
+        description="Runs ExecuTorch's partitioner as in lowering, without compiling: rejections "
+        "by Vela itself are not predicted (see blame).",
     )
     add_project(verb)
     add_engine(verb)

@@ -1,4 +1,4 @@
-"""``plugins``: what plug-ins add to a project, and which it names."""
+"""``plugins``: list plug-ins and their items, add and remove plug-ins of a project."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ def add(verbs: Any) -> None:
     verb = verbs.add_parser(
         "plugins",
         help="list, add or remove files with configs, observers, finders and quantizers",
-        description="Without an option: what the project's plug-ins and installed ones add. "
-        "Nothing of them runs; a run that uses them asks for trust.",
+        description="Without an option: list the items of the project's and of installed "
+        "plug-ins, without running them. A run that uses them needs --trust.",
     )
     add_project(verb)
-    verb.add_argument("--add", metavar="FILE.py", help="offer what this file adds")
-    verb.add_argument("--remove", metavar="FILE.py", help="do not; rules that use it stay")
+    verb.add_argument("--add", metavar="FILE.py", help="add a plug-in file to the project")
+    verb.add_argument(
+        "--remove", metavar="FILE.py", help="remove a plug-in file; rules that use it are kept"
+    )
     verb.set_defaults(perform=_perform)
 
 

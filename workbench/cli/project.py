@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench import api
 from workbench.cli.output import (
     EXIT_DONE,
     EXIT_USAGE,
     add_json,
     add_project,
-    open_project,
     print_infos,
     print_json,
     print_table,
@@ -18,10 +18,7 @@ from workbench.cli.output import (
 from workbench.cli.target import with_options
 from workbench.deploy import boards
 from workbench.deploy.boards import load
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.pipeline.cache import Cache, default_root
-from workbench.pipeline.plan import plan
-from workbench.pipeline.resolution import float_graph, prepared_result, problems
+from workbench.errors import ErrorInfo, Place, failure
 from workbench.project import edits, store
 from workbench.project.model import (
     DataSource,
@@ -42,17 +39,17 @@ if TYPE_CHECKING:
 def add(verbs: Any) -> None:
     """Add the verbs."""
     _add_new(verbs)
-    check = verbs.add_parser("check", help="validate a project and look for oddities")
+    check = verbs.add_parser("check", help="validate a project and print warnings")
     add_project(check)
     check.set_defaults(perform=_check)
-    show = verbs.add_parser("plan", help="say which stages are done and which would run")
+    show = verbs.add_parser("plan", help="show which stages are cached and which would run")
     add_project(show)
     show.set_defaults(perform=_plan)
 
 
 def _add_new(verbs: Any) -> None:
-    new = verbs.add_parser("new", help="write a project file")
-    new.add_argument("project", type=Path, metavar="PROJECT", help="the .qwb file to write")
+    new = verbs.add_parser("new", help="create a project file")
+    new.add_argument("project", type=Path, metavar="PROJECT", help="the .qwb file to create")
     new.add_argument(
         "--model",
         default="",
@@ -61,12 +58,12 @@ def _add_new(verbs: Any) -> None:
     )
     new.add_argument(
         "--aot", default="", metavar="COMMAND",
-        help="take over a command line of ExecuTorch's aot_arm_compiler, in quotes",
+        help="import a command line of ExecuTorch's aot_arm_compiler, in quotes",
     )  # fmt: skip
     _add_recipe(new)
     new.add_argument("--target", default="", metavar="T", help="e.g. ethos-u55-128")
     new.add_argument(
-        "--board", default="", metavar="BOARD", help="sets the target too; see workbench boards"
+        "--board", default="", metavar="BOARD", help="also sets the target; see workbench boards"
     )
     _add_data(new)
     new.add_argument("--weights", metavar="FILE", help=".safetensors, or a saved state dict")
@@ -76,13 +73,13 @@ def _add_new(verbs: Any) -> None:
         action="append",
         default=[],
         metavar="1x3x224x224",
-        help="shape of an example input; once for each input",
+        help="shape of an example input; once per input",
     )
     new.add_argument("--system-config", metavar="NAME", help="Vela system configuration")
     new.add_argument("--memory-mode", metavar="NAME", help="Vela memory mode")
     new.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
-                     help="an option of the target, as workbench target lists them")  # fmt: skip
-    new.add_argument("--config", help="config for the whole model (a8w8; formats: integer-8)")
+                     help="a target option; see workbench target")  # fmt: skip
+    new.add_argument("--config", help="config of the whole model (a8w8; formats: integer-8)")
     new.add_argument("--name", help="name of the project and its deliverables")
     new.add_argument("--force", action="store_true", help="overwrite an existing file")
     add_json(new)
@@ -91,24 +88,28 @@ def _add_new(verbs: Any) -> None:
 
 def _add_recipe(new: argparse.ArgumentParser) -> None:
     new.add_argument("--recipe", default="", choices=["", *recipes()], metavar="R",
-                     help=f"a whole project to begin with: {', '.join(recipes())}")  # fmt: skip
+                     help=f"start from a complete project: {', '.join(recipes())}")  # fmt: skip
     for name, means, given in (
         ("mode", "pt2e_quantize", "ethosu_16a8w, ethosu_8a8w"),
         ("scope", "quantize_scope", "full, linear"),
     ):
-        words = f"of the recipes for decoders, as export_llm's {means}: {given}"
+        words = f"for decoder recipes, as export_llm's {means}: {given}"
         new.add_argument(f"--{name}", default="", metavar=name.upper(), help=words)
 
 
 def _add_data(new: argparse.ArgumentParser) -> None:
-    new.add_argument("--calibration", metavar="SPEC", help="samples: file, folder or callable")
-    new.add_argument("--evaluation", metavar="SPEC", help="samples to measure quality on")
+    new.add_argument(
+        "--calibration", metavar="SPEC", help="calibration samples: file, folder or callable"
+    )
+    new.add_argument("--evaluation", metavar="SPEC", help="evaluation samples")
     new.add_argument(
         "--tokenizer", default="", metavar="SPEC",
-        help="of texts (.txt): tokenizer.json or FILE.py:callable; else bytes",
+        help="for texts (.txt): tokenizer.json or FILE.py:callable; default: bytes",
     )  # fmt: skip
-    new.add_argument("--sequence", type=int, metavar="N", help="tokens in a sequence of a text")
-    new.add_argument("--labels", metavar="FILE", help="one class for each evaluation sample")
+    new.add_argument(
+        "--sequence", type=int, metavar="N", help="sequence length of a text in tokens"
+    )
+    new.add_argument("--labels", metavar="FILE", help="one class per evaluation sample")
     new.add_argument("--metric", metavar="SPEC", help="FILE.py:callable(outputs, labels)")
 
 
@@ -119,14 +120,17 @@ def _new(options: argparse.Namespace) -> int:
     if options.recipe:
         return _begin(options)
     if path.exists() and not options.force:
-        raise failure(f"{path} exists already.", "Add --force to overwrite it.")
+        raise failure(f"{path} already exists.", "Add --force to overwrite it.", code="file-exists")
     if not options.model:
-        raise failure("No model is named.", "Add --model, --recipe, or --aot for a command line.")
+        raise failure(
+            "No model given.",
+            "Add --model, --recipe, or --aot with a command line.",
+            code="model-not-given",
+        )
     project = _made(options, path)
-    infos = [p.info for p in problems(project, path.absolute().parent, None) if p.level == "error"]
-    if infos:
-        raise WorkbenchError(infos)
-    store.save(project, path)
+    opened = api.OpenProject(project, path.absolute().parent, path)
+    api.require_valid(opened)
+    api.save(opened)
     if options.json:
         print_json({"project": str(path), "target": project.target.model_dump(mode="json")})
     else:
@@ -147,7 +151,7 @@ def _begin(options: argparse.Namespace) -> int:
         files = list(dict.fromkeys(n for n in named if n and ":" not in n))
         print_json({"project": str(path), "files": files})
         return EXIT_DONE
-    print(f"Wrote {path} and {code}. It begins with {recipe.begins_with}: replace them.")
+    print(f"Wrote {path} and {code}. They contain {recipe.begins_with}: replace them.")
     print(f"Next: workbench run {path} --trust --out dist")
     return EXIT_DONE
 
@@ -190,20 +194,25 @@ def _made(options: argparse.Namespace, path: Path) -> Project:
 
 
 def _data(options: argparse.Namespace, spec: str | None) -> DataSource | None:
-    """Return the samples at a place; a text with its tokens."""
+    """Return the data source at a path, with tokens for a text."""
     if not spec:
         return None
     if not spec.endswith(TEXT_SUFFIX):
         return DataSource(spec=spec)
     if options.sequence is not None and options.sequence < 1:
         where = Place(kind="option", id="calibration.tokens.length")
-        raise failure("A sequence has at least one token.", "Give --sequence 64.", where)
+        raise failure(
+            "A sequence needs at least one token.",
+            "Example: --sequence 64.",
+            where,
+            code="sequence-too-short",
+        )
     length = {"length": options.sequence} if options.sequence is not None else {}
     return DataSource(spec=spec, tokens=Tokenization(tokenizer=options.tokenizer, **length))
 
 
 def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:
-    """Return the target that is named, or that the board makes with it."""
+    """Return the given target, or the target of the given board."""
     named = {"system_config": options.system_config, "memory_mode": options.memory_mode}
     given = {name: value for name, value in named.items() if value}
     if options.board:
@@ -212,7 +221,9 @@ def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:
     elif options.target:
         made = TargetChoice(id=options.target)
     else:
-        raise failure("Neither a target nor a board is named.", "Add --target or --board.")
+        raise failure(
+            "No target or board given.", "Add --target or --board.", code="target-not-given"
+        )
     choice = TargetChoice(id=made.id, options={**made.options, **given})
     return with_options(choice, options.option, folder)
 
@@ -224,46 +235,47 @@ def _shape(text: str) -> tuple[int, ...]:
         sizes = ()
     if not sizes or min(sizes) < 1:
         where = Place(kind="option", id="model.input_shapes")
-        raise failure(f"{text!r} is not a shape.", "Write 1x3x224x224.", where)
+        raise failure(
+            f"{text!r} is not a shape.", "Example: 1x3x224x224.", where, code="shape-invalid"
+        )
     return sizes
 
 
 def _check(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
-    try:
-        graph = float_graph(project, folder, Cache(default_root()))
-        prepared = prepared_result(project, folder, Cache(default_root()))
-    except WorkbenchError:
-        graph = prepared = None
-    found = problems(project, folder, graph, prepared)
-    errors = [p.info for p in found if p.level == "error"]
+    opened = api.open(options.project)
+    result = api.check(opened)
     if options.json:
+        problems = [{"level": p.level, **p.info.model_dump(mode="json")} for p in result.problems]
         print_json(
             {
-                "project": project.name,
-                "valid": not errors,
-                "matches_checked": graph is not None,
-                "problems": [{"level": p.level, **p.info.model_dump(mode="json")} for p in found],
+                "project": opened.project.name,
+                "valid": result.valid,
+                "matches_checked": result.matches_checked,
+                "problems": problems,
             }
         )
-        return EXIT_USAGE if errors else EXIT_DONE
-    print_infos(errors)
-    print_infos([p.info for p in found if p.level == "warning"], "warning")
-    if graph is None:
-        note = ErrorInfo(message="Rules were not matched: the model has not been exported yet.",
-                         hint=f"Run: workbench run {options.project} --until export")  # fmt: skip
+        return EXIT_DONE if result.valid else EXIT_USAGE
+    print_infos(result.errors)
+    print_infos(result.warnings, "warning")
+    if not result.matches_checked:
+        note = ErrorInfo(
+            message="Rules are not matched: the model has not been exported yet.",
+            hint=f"Run: workbench run {options.project} --until export",
+            code="rules-not-matched",
+        )
         print_infos([note], "note")
-    print("Invalid." if errors else f"Valid: {project.name} for {project.target.id}.")
-    return EXIT_USAGE if errors else EXIT_DONE
+    name, target = opened.project.name, opened.project.target.id
+    print(f"Valid: {name} for {target}." if result.valid else "Invalid.")
+    return EXIT_DONE if result.valid else EXIT_USAGE
 
 
 def _plan(options: argparse.Namespace) -> int:
-    project, folder = open_project(options)
-    planned = plan(project, folder, Cache(default_root()))
+    opened = api.open(options.project)
+    planned = api.plan(opened)
     if options.json:
         print_json(
             {
-                "project": project.name,
+                "project": opened.project.name,
                 "stages": [
                     {"id": s.id, "key": s.key, "state": s.state, "reason": s.reason}
                     for s in planned.stages

@@ -1,4 +1,4 @@
-"""Questions to an engine that needs only arithmetic: a light process, asked once."""
+"""Array jobs in a light engine process, without the toolchain."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer to a question of ``engine.array_jobs``, without the toolchain's imports.
+    """Return the answer of an ``engine.array_jobs`` job, without the toolchain's imports.
 
     Raises:
-        WorkbenchError: it was refused, or its process ended without an answer.
+        WorkbenchError: it was rejected, or the process ended without an answer.
     """
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         asked, answer = Path(folder) / "arguments.json", Path(folder) / "answer.json"
@@ -42,9 +42,10 @@ def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
                 raise
         if not answer.is_file():
             raise failure(
-                f"The process that computes ended with exit code {code} and no answer.",
-                "What it said stands above.",
+                f"The engine process ended with exit code {code} without a result.",
+                "See its output above.",
                 Place(kind="tool", id=f"engine.array_jobs.{name}"),
+                code="engine-job-ended",
             )
         found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if "infos" in found:
@@ -58,7 +59,7 @@ def add_batch(verb: argparse.ArgumentParser) -> None:
         "--batch",
         type=Path,
         metavar="JOBS.json",
-        help="a list of objects with these options as keys, done in one process",
+        help="a JSON list of objects with these options as keys, run in one process",
     )
     add_json(verb)
 
@@ -68,15 +69,15 @@ def perform(
     job: Mapping[str, Any],
     ask_about: Callable[[list[Any]], dict[str, Any]],
 ) -> int:
-    """Do one job, or those of ``--batch`` with the options given as their defaults.
+    """Run one job, or those of ``--batch`` with the options as their defaults.
 
     Args:
         options: With ``batch`` and ``json``.
-        job: Options by their key in a job; None where not given.
+        job: Options by job key; None if not given.
         ask_about: Returns {"results": [...]} for a list of jobs.
 
     Raises:
-        WorkbenchError: the only job was refused, or the batch is no list of jobs.
+        WorkbenchError: the only job was rejected, or the batch is not a list of jobs.
     """
     given = {key: value for key, value in job.items() if value is not None}
     if options.batch is None:
@@ -85,7 +86,7 @@ def perform(
             raise WorkbenchError(ErrorInfo.model_validate(info) for info in result["infos"])
         _show(options, {key: value for key, value in result.items() if key != "index"}, [result])
         return EXIT_DONE
-    jobs = [{**given, **j} if isinstance(j, dict) else j for j in _read(options.batch)]
+    jobs = [{**given, **j} if isinstance(j, dict) else j for j in read_jobs(options.batch)]
     results = ask_about(jobs)["results"]
     for result in results:
         result.pop("infos", None)
@@ -94,16 +95,28 @@ def perform(
     return EXIT_FAILED if refused else EXIT_DONE
 
 
-def _read(path: Path) -> list[Any]:
+def read_jobs(path: Path) -> list[Any]:
+    """Return the jobs of a batch.
+
+    Raises:
+        WorkbenchError: the file cannot be read, or holds no list.
+    """
     place = Place(kind="file", id=str(path))
     try:
         jobs = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise failure(f"{path} cannot be read: {error.strerror}.", where=place) from error
+        raise failure(
+            f"{path} cannot be read: {error.strerror}.", where=place, code="file-unreadable"
+        ) from error
     except ValueError as error:
-        raise failure(f"{path} is not JSON: {error}.", where=place) from error
+        raise failure(f"{path} is not JSON: {error}.", where=place, code="jobs-not-json") from error
     if not isinstance(jobs, list):
-        raise failure(f"{path} is not a list of jobs.", "Write [{...}, {...}].", place)
+        raise failure(
+            f"{path} is not a list of jobs.",
+            "Example: [{...}, {...}].",
+            place,
+            code="jobs-not-list",
+        )
     return jobs
 
 

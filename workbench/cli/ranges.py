@@ -1,4 +1,4 @@
-"""``ranges``: show what calibration saw, fix ranges, and leave samples out."""
+"""``ranges``: show calibrated ranges, pin ranges, exclude samples."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ def add(verbs: Any) -> None:
     """Add the verb and its actions."""
     verb = verbs.add_parser(
         "ranges",
-        help="show, compare and fix the ranges of tensors",
-        description="Without an action: the ranges calibration found, and those that are fixed.",
+        help="show, compare and pin the ranges of tensors",
+        description="Without an action: list the calibrated and the pinned ranges.",
     )
     add_project(verb)
     verb.set_defaults(perform=_show)
     actions = verb.add_subparsers(dest="action", metavar="ACTION")
-    fix = actions.add_parser("set", help="fix the range of a tensor, without calibrating again")
-    fix.add_argument("tensor", metavar="TENSOR", help="the node that makes it")
+    fix = actions.add_parser("set", help="pin the range of a tensor, without a new calibration")
+    fix.add_argument("tensor", metavar="TENSOR", help="the node that produces it")
     fix.add_argument("minimum", metavar="MIN", type=float)
     fix.add_argument("maximum", metavar="MAX", type=float)
     fix.set_defaults(perform=_set)
-    free = actions.add_parser("free", help="go back to what calibration finds")
-    free.add_argument("tensors", metavar="TENSOR", nargs="*", help="nothing for all choices")
+    free = actions.add_parser("free", help="use the calibrated range again")
+    free.add_argument("tensors", metavar="TENSOR", nargs="*", help="remove all choices")
     scope = free.add_mutually_exclusive_group()
-    scope.add_argument("--module", help="take back the method chosen for a module")
-    scope.add_argument("--all", action="store_true", help="that chosen for all activations")
+    scope.add_argument("--module", help="remove the method of a module")
+    scope.add_argument("--all", action="store_true", help="remove the method for all activations")
     free.set_defaults(perform=_free)
     _add_comparing(actions)
     for name, words in (
-        ("drop", "leave samples out of calibration"),
-        ("restore", "take samples in again"),
+        ("drop", "exclude samples from calibration"),
+        ("restore", "include samples again"),
     ):
         samples = actions.add_parser(name, help=words)
         samples.add_argument("samples", metavar="SAMPLE", type=int, nargs="+")
@@ -65,20 +65,20 @@ def add(verbs: Any) -> None:
 
 
 def _add_comparing(actions: Any) -> None:
-    compare = actions.add_parser("compare", help="what each method would give, predicted")
+    compare = actions.add_parser("compare", help="show the predicted result of each method")
     compare.add_argument("tensor", metavar="TENSOR")
     compare.set_defaults(perform=_compare)
-    choose = actions.add_parser("choose", help="have a method take ranges, now and later")
+    choose = actions.add_parser("choose", help="set the method that computes ranges")
     choose.add_argument("--method", required=True, choices=METHOD_TITLES)
     scope = choose.add_mutually_exclusive_group(required=True)
     scope.add_argument("--tensor", help="one tensor")
-    scope.add_argument("--module", help="all tensors of a module and those inside it")
+    scope.add_argument("--module", help="all tensors of a module and its children")
     scope.add_argument("--all", action="store_true", help="all activations")
     choose.set_defaults(perform=_choose)
 
 
 def _calibrated(options: argparse.Namespace) -> tuple[Project, CalibrateResult | None, Path]:
-    """Return the project and what calibration left, if it has been run."""
+    """Return the project and its calibration result, if there is one."""
     project, folder = open_project(options)
     cache = Cache(default_root())
     stage = plan(project, folder, cache).of("calibrate")
@@ -91,9 +91,10 @@ def _needed(options: argparse.Namespace) -> tuple[Project, CalibrateResult, Mapp
     project, found, path = _calibrated(options)
     if found is None:
         raise failure(
-            "The project has not been calibrated as it stands.",
+            "No calibration for the current project.",
             f"Run: workbench run {options.project} --until calibrate",
             Place(kind="stage", id="calibrate"),
+            code="calibration-outdated",
         )
     return project, found, load_arrays(path)
 
@@ -102,12 +103,12 @@ def _show(options: argparse.Namespace) -> int:
     project, found, path = _calibrated(options)
     rows = found.ranges if found is not None else ()
     chosen = project.fixed_ranges()
-    said = {tensor: f"{low:.6g} to {high:.6g}" for tensor, (low, high) in chosen.items()}
+    range_texts = {tensor: f"{low:.6g} to {high:.6g}" for tensor, (low, high) in chosen.items()}
     if found is not None:
         chosen = read_chosen(project, path, RangeTaker())[0]
         for row, taken in methods_of(rows, project):
             low, high = chosen.get(row.node, (row.minimum, row.maximum))
-            said[row.node] = f"{low:.6g} to {high:.6g} ({taken.method})"
+            range_texts[row.node] = f"{low:.6g} to {high:.6g} ({taken.method})"
     if options.json:
         print_json({
             "project": project.name,
@@ -122,10 +123,10 @@ def _show(options: argparse.Namespace) -> int:
     table: list[tuple[str, ...]] = [
         (title_of(r, by_id), r.kind, r.dtype,
          f"{r.minimum:.6g}", f"{r.maximum:.6g}", f"{r.scale:.6g}",
-         said.pop(r.node, "") if r.kind == "activation" else "", r.problem)
+         range_texts.pop(r.node, "") if r.kind == "activation" else "", r.problem)
         for r in rows
     ]  # fmt: skip
-    table += [(tensor, "", "", "", "", "", text, "") for tensor, text in said.items()]
+    table += [(tensor, "", "", "", "", "", text, "") for tensor, text in range_texts.items()]
     print_table(("tensor", "kind", "type", "min", "max", "step", "chosen", ""), table)
     for method in project.range_methods:
         print(f"{METHOD_TITLES[method.method]} for {method.place}")
@@ -173,11 +174,12 @@ def _is_wanted(row: TensorRange, options: argparse.Namespace) -> bool:
 
 
 def _refuse_weight(name: str, found: CalibrateResult | None) -> None:
-    """Raise where somebody asks for the range of a weight."""
+    """Raise if the tensor is a weight, whose range cannot be set."""
     rows = found.ranges if found is not None else ()
     if any(row.node == name and row.kind == "weight" for row in rows):
         what, _, instead = WEIGHT_REFUSAL.partition(". ")
-        raise failure(f"{what}.", instead, Place(kind="tensor", id=name))
+        place = Place(kind="tensor", id=name)
+        raise failure(f"{what}.", instead, place, code="range-of-weight")
 
 
 def _unknown(name: str, found: CalibrateResult) -> Exception:
@@ -185,9 +187,13 @@ def _unknown(name: str, found: CalibrateResult) -> Exception:
 
     names = [row.node for row in activations(found.ranges)]
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-    hint = f"Did you mean {', '.join(close)}?" if close else "workbench ranges PROJECT lists them."
+    listing = "Run workbench ranges PROJECT for a list."
+    hint = f"Did you mean {', '.join(close)}?" if close else listing
     return failure(
-        f"No quantized activation is called {name}.", hint, Place(kind="tensor", id=name)
+        f"No quantized activation {name}.",
+        hint,
+        Place(kind="tensor", id=name),
+        code="activation-unknown",
     )
 
 
@@ -209,8 +215,12 @@ def _free(options: argparse.Namespace) -> int:
     gone = [m for m in project.range_methods if (m.scope, m.match) == wanted]
     if not gone:
         known = ", ".join(m.place for m in project.range_methods) or "none"
-        raise failure("No method was chosen for that.", f"Methods: {known}.",
-                      Place(kind="module", id=wanted[1]))  # fmt: skip
+        raise failure(
+            f"No method is set for {wanted[1]}.",
+            f"Set for: {known}.",
+            Place(kind="module", id=wanted[1]),
+            code="range-method-not-set",
+        )
     return _save(options, edits.drop_methods(project, gone))
 
 
@@ -220,7 +230,7 @@ def _samples(options: argparse.Namespace) -> int:
 
 
 def _save(options: argparse.Namespace, project: Project) -> int:
-    """Write the project if it reads back as valid, and show its ranges."""
+    """Validate and write the project, and show its ranges."""
     store.parse(store.dump(project).encode(), str(options.project))
     store.save(project, options.project)
     return _show(options)

@@ -1,4 +1,4 @@
-"""``report``: one self-contained page of everything that was found."""
+"""``report``: one self-contained page with all results."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
-        "report", help="one HTML page: model, rules, ranges, accuracy, cost, runs, versions",
-        description="Tells what is in the cache and the history; computes nothing.",
+        "report", help="write an HTML page: model, rules, ranges, accuracy, cost, runs, versions",
+        description="Uses the cache and the history; computes nothing.",
     )  # fmt: skip
     add_project(verb)
     verb.add_argument("--out", type=Path, required=True, metavar="FILE.html")
@@ -36,6 +36,7 @@ def _perform(options: argparse.Namespace) -> int:
         raise failure(
             f"{options.out} cannot be written: {error.strerror or error}.",
             where=Place(kind="file", id=options.out.name),
+            code="report-not-writable",
         ) from error
     if options.json:
         print_json({"path": str(options.out.absolute()), "bytes": len(text.encode())})

@@ -1,4 +1,4 @@
-"""``rules``: show, change and resolve the rule stack."""
+"""``rules``: show, change and resolve the rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.jobs import Job
+from workbench import api
+from workbench.cli.jobs import ProgressPrinter
 from workbench.cli.output import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -27,7 +28,7 @@ from workbench.project.configs import PRESETS_BY_ID, Config, PluginRole
 from workbench.project.model import PLUGIN_KINDS, RULE_CALLS, Project, RuleKind
 from workbench.project.plugins import offered
 from workbench.project.rules import Resolution
-from workbench.protocol import RunUntil, StageFailed
+from workbench.protocol import RunUntil
 from workbench.targets import target_of
 from workbench.targets.formats.pass_args import pass_args_of, read_args, taken, toml_of
 
@@ -41,14 +42,14 @@ if TYPE_CHECKING:
 
 def add_actions(actions: Any) -> None:
     """Add both actions to those of the verb ``rules``."""
-    take = actions.add_parser("take-mase", help="MASE's pass_args in place of the rules")
+    take = actions.add_parser("take-mase", help="replace the rules by MASE's pass_args")
     take.add_argument("file", type=Path, metavar="FILE", help="TOML, JSON or a Python dict")
     take.add_argument(
         "--mase-compatible", action="store_true",
-        help="in the form that MASE computes, where it has the format",
+        help="use MASE's form of every format that it has",
     )  # fmt: skip
     take.set_defaults(perform=_take)
-    write = actions.add_parser("write-mase", help="the rules as MASE's pass_args")
+    write = actions.add_parser("write-mase", help="write the rules as MASE's pass_args")
     write.add_argument("file", type=Path, metavar="FILE", help="FILE.toml or FILE.json")
     write.set_defaults(perform=_write)
 
@@ -64,7 +65,7 @@ def _take(options: argparse.Namespace) -> int:
         notes = [note.model_dump(mode="json") for note in found.notes]
         print_json({"rules": len(found.project.rules), "notes": notes})
     else:
-        print(f"{len(found.project.rules)} rules taken from {options.file}.")
+        print(f"Imported {len(found.project.rules)} rules from {options.file}.")
     return EXIT_DONE
 
 
@@ -76,7 +77,9 @@ def _write(options: argparse.Namespace) -> int:
         options.file.write_text(text)
     except OSError as error:
         place = Place(kind="file", id=str(options.file))
-        raise failure(f"The file cannot be written: {error.strerror}.", where=place) from error
+        raise failure(
+            f"The file cannot be written: {error.strerror}.", where=place, code="file-not-writable"
+        ) from error
     if options.json:
         print_json({"file": str(options.file), "pass_args": args})
     else:
@@ -91,12 +94,12 @@ def add(verbs: Any) -> None:
     """Add the verb and its actions."""
     verb = verbs.add_parser(
         "rules",
-        help="show or change the rule stack",
-        description="Without an action: the stack, weakest first, as the quantizer is called.",
+        help="show or change the rules",
+        description="Without an action: list the rules, weakest first, in call order.",
     )
     add_project(verb)
     verb.add_argument(
-        "--resolve", action="store_true", help="every module with its config and the rule that won"
+        "--resolve", action="store_true", help="every module with its config and the deciding rule"
     )
     add_engine(verb)
     verb.set_defaults(perform=_show)
@@ -105,7 +108,7 @@ def add(verbs: Any) -> None:
 
 
 def _add_actions(actions: Any) -> None:
-    new = actions.add_parser("add", help="assign a config; the same match is replaced")
+    new = actions.add_parser("add", help="add a rule; one with the same match is replaced")
     new.add_argument("--kind", required=True, choices=sorted(_KINDS))
     new.add_argument(
         "--match", default="", help="name of a module, class, operator, node or finder"
@@ -115,7 +118,7 @@ def _add_actions(actions: Any) -> None:
         required=True,
         help="name of a preset, a plug-in's config or quantizer, or a config as JSON",
     )
-    new.add_argument("--position", type=int, help="place in the call order, 0 is the weakest")
+    new.add_argument("--position", type=int, help="position in the call order, 0 is the weakest")
     new.set_defaults(perform=_add)
     gone = actions.add_parser("remove", help="remove a rule")
     gone.add_argument("rule", metavar="RULE")
@@ -124,7 +127,7 @@ def _add_actions(actions: Any) -> None:
     move.add_argument("rule", metavar="RULE")
     move.add_argument("--position", type=int, required=True, help="0 is the weakest")
     move.set_defaults(perform=_move)
-    for name, help_text in (("enable", "switch a rule on"), ("disable", "switch a rule off")):
+    for name, help_text in (("enable", "enable a rule"), ("disable", "disable a rule")):
         switch = actions.add_parser(name, help=help_text)
         switch.add_argument("rule", metavar="RULE")
         switch.set_defaults(perform=_switch)
@@ -141,7 +144,7 @@ def _show(options: argparse.Namespace) -> int:
             return EXIT_FAILED
         prepared = prepared_result(project, folder, cache)
     if prepared is None and any(rule.kind in PLUGIN_KINDS for rule in project.rules):
-        print("What rules of plug-ins take is known once: workbench run --until prepare",
+        print("Matches of plug-in rules are known after: workbench run --until prepare",
               file=sys.stderr)  # fmt: skip
     return _print_resolution(options, project, resolve_graph(project, graph, prepared), graph)
 
@@ -162,20 +165,19 @@ def _print_stack(options: argparse.Namespace, project: Project) -> int:
 def _graph(
     options: argparse.Namespace, project: Project, folder: Path, cache: Cache
 ) -> GraphSnapshot | None:
-    """Return the exported graph; an engine exports it if nobody has yet."""
+    """Return the exported graph; an engine exports it if necessary."""
     graph = float_graph(project, folder, cache)
     if graph is not None:
         return graph
     check_trust(options, project, folder)
-    job = Job()
     command = RunUntil(
         job="rules", project=project, folder=str(folder), until="export",
         cache_root=str(cache.root), accelerate=not options.no_acceleration,
     )  # fmt: skip
-    if job.run(command) != "done":
-        for event in job.events:
-            if isinstance(event, StageFailed):
-                print_infos(event.infos, f"{event.stage} failed")
+    job = api.run_job(command, ProgressPrinter().event)
+    if job.outcome != "done":
+        for event in job.failures:
+            print_infos(event.infos, f"{event.stage} failed")
         return None
     return float_graph(project, folder, cache)
 
@@ -223,23 +225,28 @@ def _config(text: str, project: Project, folder: Path, role: PluginRole) -> str 
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise failure(
-            f"The config is not valid: {place}: {first['msg']}.",
+            f"Invalid config: {place}: {first['msg']}.",
             where=Place(kind="option", id="config"),
+            code="config-invalid",
         ) from error
 
 
 def _of_plugin(
     text: str, project: Project, folder: Path, role: PluginRole, others: Sequence[str] = ()
 ) -> str:
-    """Return the reference of what a plug-in calls by this name, or is named in full."""
+    """Return the reference of a plug-in item, given by name or by full reference."""
     items = offered(project, folder, role)
     found = [item.reference for item in items if text in (item.name, item.reference)]
     if len(found) == 1:
         return found[0]
     if found:
-        raise failure(f"Several plug-ins have a {role} {text}.", f"Write {' or '.join(found)}.")
+        raise failure(
+            f"Several plug-ins have a {role} {text}.",
+            f"Use {' or '.join(found)}.",
+            code="plugin-item-ambiguous",
+        )
     known = ", ".join([*others, *(item.name for item in items)]) or "none; add a plug-in first"
-    raise failure(f"There is no {role} named {text!r}.", f"Known: {known}.")
+    raise failure(f"Unknown {role} {text!r}.", f"Known: {known}.", code=f"{role}-unknown")
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -255,7 +262,7 @@ def _add(options: argparse.Namespace) -> int:
                 if (r.kind, r.match, r.config) == (kind, match, config))  # fmt: skip
     refusal = target_of(project.target.id).refusal(project.target, changed.config_of(rule), kind)
     if refusal:
-        raise failure(refusal, where=Place(kind="rule", id=rule.id))
+        raise failure(refusal, where=Place(kind="rule", id=rule.id), code="rule-not-supported")
     if options.position is not None:
         changed = edits.move_rule(changed, rule.id, options.position)
     return _save(options, changed)
@@ -277,7 +284,7 @@ def _switch(options: argparse.Namespace) -> int:
 
 
 def _save(options: argparse.Namespace, project: Project) -> int:
-    """Write the project if it reads back as valid, and show its stack."""
+    """Validate and write the project, and show its rules."""
     store.parse(store.dump(project).encode(), str(options.project))
     store.save(project, options.project)
     return _print_stack(options, project)

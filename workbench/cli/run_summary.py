@@ -1,38 +1,16 @@
-"""What ``run`` tells at its end, as one document and as text for people."""
+"""The summary of ``run``, as a document and as text."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from workbench.deploy import boards
-from workbench.graph.snapshot import GraphSnapshot
-from workbench.pipeline.plan import tool_versions
-from workbench.results import (
-    GRAPH_FILE,
-    RESULTS,
-    ConvertResult,
-    LowerResult,
-    PackageResult,
-    PrepareResult,
-    load_result,
-)
-from workbench.suggestions import suggest
-from workbench.targets import target_of
 from workbench.text import plural
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from workbench.project.model import Project
-
 
 _NAMED = 3
 
 
 def print_exported(part: dict[str, Any]) -> None:
-    """Print which products are predicted to be quantized, and how to compile the file."""
+    """Print the products predicted to be quantized, and the commands to compile the file."""
     products = part["products"]
     count = sum(each["quantized"] for each in products)
     print(
@@ -56,17 +34,18 @@ def print_exported(part: dict[str, Any]) -> None:
 
 
 def print_runtime(part: dict[str, Any]) -> None:
-    """Print how the exported file agrees with the float model, and the readings beside it."""
+    """Print the agreement of the exported file with the float model, and the arithmetics."""
     print(
-        f"Computed     {part['runtime']} and torch differ by {part['max_abs_error']:.3g} at most "
-        f"over {plural(part['elements'], 'output')} of {plural(part['samples'], 'sample')}; arg"
-        f"-max equal for {part['argmax_equal']}"
+        f"Computed     {part['runtime']} and torch differ by at most "
+        f"{part['max_abs_error']:.3g} over {plural(part['elements'], 'output')} of "
+        f"{plural(part['samples'], 'sample')}; arg-max equal for "
+        f"{part['argmax_equal']}"
     )
     print_readings(part["readings"])
 
 
 def print_readings(readings: list[dict[str, Any]]) -> None:
-    """Print each reading against the float model in a line."""
+    """Print one line per arithmetic, compared to the float model."""
     for each in readings:
         top1 = "" if each["top1"] is None else f", top-1 {each['top1']:.2%}"
         decibel = "equal" if each["sqnr_db"] is None else f"{each['sqnr_db']:.2f} dB"
@@ -77,114 +56,19 @@ def print_readings(readings: list[dict[str, Any]]) -> None:
 
 
 def print_text(text: dict[str, Any] | None, *sides: str) -> None:
-    """Print perplexities, and how far the last of the sides is from the float model."""
+    """Print perplexities, and the difference of the last program from the float model."""
     if text is None:
         return
     values = ", ".join(f"{text[f'perplexity_{side}']:.4g} {side}" for side in sides)
     print(
-        f"Text         perplexity {values}; KL from float {text[f'kl_{sides[-1]}']:.3g} nats a "
-        f"token, at most {text[f'worst_{sides[-1]}']:.3g} ({text['tokens']} tokens)"
+        f"Text         perplexity {values}; KL from float "
+        f"{text[f'kl_{sides[-1]}']:.3g} nats per token, at most "
+        f"{text[f'worst_{sides[-1]}']:.3g} ({text['tokens']} tokens)"
     )
-
-
-_TOLD = frozenset({"evaluate", "lower", "verify", "run"})
-
-
-def summary(
-    project: Project, base: Path, stages: list[dict[str, Any]], folders: Mapping[str, Path],
-    out: Path | None,
-) -> dict[str, Any]:  # fmt: skip
-    """Return the document; parts whose stage was not run are absent.
-
-    Args:
-        project: What was run.
-        base: Where its relative paths start.
-        stages: A report for each stage.
-        folders: Where the results of those that are done lie.
-        out: Where the deliverables were copied to, if anywhere.
-    """
-    document: dict[str, Any] = {
-        "project": project.name,
-        "tools": tool_versions(),
-        "stages": stages,
-    }
-    document["warnings"] = list(_warnings(folders))
-    if emulated := _emulated(project, folders):
-        document["emulated"] = emulated
-    for stage, kind in RESULTS.items():
-        if stage in _TOLD and stage in folders:
-            document[stage] = load_result(kind, folders[stage]).model_dump(mode="json")
-    if "lower" in folders:
-        found = boards.of_results(project, base, folders["lower"])
-        if found is not None:
-            document["board"] = boards.document(found)
-        if document["lower"]["exported"] is None:
-            document["suggestions"] = _suggestions(project, folders)
-    if "package" in folders:
-        document["package"] = _package(folders["package"], out)
-    return document
-
-
-def _warnings(folders: Mapping[str, Path]) -> Iterator[dict[str, str]]:
-    """Yield what the stages themselves found odd."""
-    for stage, kind in RESULTS.items():
-        if stage in folders:
-            said = getattr(load_result(kind, folders[stage]), "warnings", ())
-            yield from ({"stage": stage, "message": message} for message in said)
-
-
-def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
-    """Return what is to be said where no device is behind the numbers; nothing where one is."""
-    target = target_of(project.target.id)
-    if not target.emulation:
-        return {}
-    said: dict[str, Any] = {"target": target.id, "sentence": target.emulation}
-    memory = load_result(ConvertResult, folders["convert"]).memory if "convert" in folders else None
-    if memory is not None:
-        said |= memory.model_dump(mode="json")
-        said |= {"weight_density": memory.weight_density, "data_density": memory.data_density}
-    return said
-
-
-def _suggestions(project: Project, folders: Mapping[str, Path]) -> list[dict[str, Any]]:
-    """Return what would bring work from the CPU to the NPU, without the edits themselves."""
-    found = suggest(
-        project,
-        load_result(LowerResult, folders["lower"]),
-        GraphSnapshot.load(folders["export"] / GRAPH_FILE),
-        GraphSnapshot.load(folders["lower"] / GRAPH_FILE),
-        load_result(PrepareResult, folders["prepare"]),
-    )
-    return [
-        {
-            "id": each.id, "title": each.title, "evidence": each.evidence,
-            "expected": each.expected, "nodes": list(each.nodes),
-            "in_project": each.edit is not None,
-            "source": [asdict(line) for line in each.written],
-        }
-        for each in found
-    ]  # fmt: skip
-
-
-def _package(folder: Path, out: Path | None) -> dict[str, Any]:
-    result = load_result(PackageResult, folder)
-    place = out.absolute() if out else folder
-    files = [{**f.model_dump(), "path": str(place / f.name)} for f in result.files]
-    # The program, or the model of a target whose compiler runs elsewhere, comes first.
-    name = "pte" if result.files[0].name.endswith(".pte") else "model"
-    return {
-        name: {key: files[0][key] for key in ("path", "bytes", "sha256")},
-        "files": files,
-        "note": result.note,
-        "kernels": list(result.kernels),
-        "method_pool_bytes": result.method_pool_bytes,
-        "scratch_pool_bytes": result.scratch_pool_bytes,
-        "planned_bytes": list(result.planned_bytes),
-    }
 
 
 def print_summary(document: dict[str, Any]) -> None:
-    """Print the figures a person wants to see after a run."""
+    """Print the figures of a run."""
     for name, write in (
         ("emulated", _print_emulated),
         ("evaluate", _print_evaluate),
@@ -206,8 +90,8 @@ def _print_emulated(part: dict[str, Any]) -> None:
     for name, words in (("weight", "weights"), ("data", "what flows")):
         if part.get(f"{name}_bits") is not None:
             print(
-                f"             {words}: {part[f'{name}_bits']:.2f} bits on average, memory density "
-                f"{part[f'{name}_density']:.2f} (32 bits over them; computed)"
+                f"             {words}: {part[f'{name}_bits']:.2f} bits on average, memory "
+                f"density {part[f'{name}_density']:.2f} (relative to float32; computed)"
             )
 
 
@@ -259,7 +143,7 @@ def _print_board(part: dict[str, Any]) -> None:
     for filling in part["fillings"]:
         used = sum(demand["bytes"] for demand in filling["demands"])
         if filling["bytes"] is None:
-            room = "size not known"
+            room = "size unknown"
         else:
             doubt = "" if filling["confirmed"] else ", not confirmed"
             room = f"{filling['bytes'] / 1024:,.0f} KiB{doubt}"
@@ -294,8 +178,8 @@ def _print_run(part: dict[str, Any]) -> None:
     else:
         ratio = part["cycles"] / part["estimated_cycles"] if part["estimated_cycles"] else 0.0
         print(
-            f"Measured     {part['cycles']:,.0f} NPU cycles an inference, {ratio:.2f} of Vela's "
-            f"estimate ({label})"
+            f"Measured     {part['cycles']:,.0f} NPU cycles per inference, {ratio:.2f} of "
+            f"Vela's estimate ({label})"
         )
     for name, words in (
         ("against_reference", "the TOSA reference model"),

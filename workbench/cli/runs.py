@@ -1,4 +1,4 @@
-"""``runs``: the history of a project, compared and restored."""
+"""``runs``: list, compare and restore runs of the history."""
 
 from __future__ import annotations
 
@@ -41,14 +41,15 @@ def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "runs",
-        help="every configuration that was evaluated or simulated; compare two, restore one",
-        description="Without an option: all runs; those no other run beats are marked. Cycles "
-        "and SRAM are estimated by Vela, measured cycles are a simulator's.",
+        help="list, compare and restore runs of the history",
+        description="Without an option: list all runs; those on the Pareto front are marked. "
+        "Cycles and SRAM are estimated by Vela; measured cycles come from a "
+        "simulator.",
     )
     add_project(verb)
     choice = verb.add_mutually_exclusive_group()
     choice.add_argument("--diff", nargs=2, type=int, metavar=("A", "B"), help="compare two runs")
-    choice.add_argument("--restore", type=int, metavar="N", help="take a run's rules up again")
+    choice.add_argument("--restore", type=int, metavar="N", help="restore the rules of a run")
     verb.set_defaults(perform=_perform)
 
 
@@ -61,7 +62,7 @@ def _perform(options: argparse.Namespace) -> int:
         elif options.restore is not None:
             run = history.run(options.restore)
             store.save(_restored(project, run), options.project)
-            print(f"The rules of run {run.number} are restored: {rules_line(run)}.")
+            print(f"Restored the rules of run {run.number}: {rules_line(run)}.")
         else:
             _print_runs(options, history.runs())
         if history.problem is not None:
@@ -81,7 +82,7 @@ def _print_runs(options: argparse.Namespace, runs: list[Run]) -> None:
         rows = [{**r.model_dump(mode="json"), "best": r.number in best} for r in runs]
         print_json({"runs": rows})
     elif not runs:
-        print("No run yet: 'workbench run' keeps every configuration that it evaluates.")
+        print("No runs yet. 'workbench run' adds every configuration that it evaluates.")
     else:
         print_table(_HEADER, [_row(run, run.number in best) for run in runs])
 
@@ -122,7 +123,7 @@ def _print_difference(options: argparse.Namespace, a: Run, b: Run) -> None:
                 [(each.what, each.before or "-", each.after or "-") for each in changes],
             )
     if not any(parts.values()):
-        print("The two runs are the same.", file=sys.stderr)
+        print("The two runs are equal.", file=sys.stderr)
 
 
 def _values(change: Change) -> dict[str, str]:

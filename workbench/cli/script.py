@@ -1,4 +1,4 @@
-"""``script``: a stand-alone Python file that makes the same bytes."""
+"""``script``: export a stand-alone Python script that creates the same program."""
 
 from __future__ import annotations
 
@@ -26,38 +26,40 @@ def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "script",
-        help="write a plain ExecuTorch script for the same .pte",
-        description="Methods that were chosen for ranges are written as the numbers they give.",
+        help="write a plain ExecuTorch script that creates the same .pte",
+        description="Range methods are exported as their resulting ranges.",
     )
     add_project(verb)
     verb.add_argument("--out", type=Path, required=True, metavar="FILE.py")
     verb.add_argument(
-        "--aot", action="store_true",
-        help="write the model for ExecuTorch's aot_arm_compiler instead, and print its command",
-    )  # fmt: skip
+        "--aot",
+        action="store_true",
+        help=("write the model for ExecuTorch's aot_arm_compiler instead, and print its command"),
+    )
     verb.set_defaults(perform=_script)
 
 
 def _ranges(project: Project, folder: Path) -> dict[str, tuple[float, float]]:
-    """Return the ranges that the project decides, in numbers.
+    """Return the ranges that the project sets.
 
     Raises:
-        WorkbenchError: methods are to take them, and there is no calibration to take them from.
+        WorkbenchError: range methods need a calibration, and there is none.
     """
     cache = Cache(default_root())
     stage = plan(project, folder, cache).of("calibrate")
     if project.range_methods and stage.state != "cached":
         raise failure(
-            "The script writes the numbers that the chosen methods give, and the project has not "
-            "been calibrated as it stands.",
+            "The script contains calibrated ranges, and there is no calibration for the "
+            "current project.",
             "Run: workbench run PROJECT --until calibrate",
             Place(kind="stage", id="calibrate"),
+            code="calibration-outdated",
         )
     return read_chosen(project, cache.folder(stage.key), RangeTaker())[0]
 
 
 def _has_branches(project: Project, folder: Path) -> bool:
-    """Return whether the program has branches; as long as nobody exported it, it may."""
+    """Return whether the program has branches; True if it has not been exported."""
     cache = Cache(default_root())
     stage = plan(project, folder, cache).of("export")
     known = stage.state == "cached"
@@ -79,7 +81,9 @@ def _script(options: argparse.Namespace) -> int:
     try:
         write_atomically(options.out, text.encode())
     except OSError as error:
-        raise failure(f"{options.out} cannot be written: {error.strerror}.") from error
+        raise failure(
+            f"{options.out} cannot be written: {error.strerror}.", code="file-not-writable"
+        ) from error
     if options.json:
         print_json({"script": str(options.out), "commands": commands})
         return EXIT_DONE

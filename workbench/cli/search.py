@@ -1,4 +1,4 @@
-"""``search``: precisions for every module under limits, each candidate really evaluated."""
+"""``search``: search precisions for every module under limits, with real evaluations."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "search",
-        help="find precisions under limits: accuracy, cycles, SRAM",
-        description="Every candidate is quantized, measured and compiled. Ctrl-C keeps what was "
-        "tried; running again goes on from there.",
+        help="search precisions under limits: accuracy, cycles, SRAM",
+        description="Every candidate is quantized, measured and compiled. Ctrl-C keeps the "
+        "results; run again to continue.",
     )
     add_project(verb)
     verb.add_argument(
@@ -46,21 +46,27 @@ def add(verbs: Any) -> None:
     verb.add_argument("--cycles-at-most", type=float, metavar="N")
     verb.add_argument("--sram-at-most", type=float, metavar="BYTES")
     verb.add_argument(
-        "--cpu-operators-at-most", type=int, metavar="N",
-        help="Vela does not count them; by default no more than with everything in 8 bits",
-    )  # fmt: skip
+        "--cpu-operators-at-most",
+        type=int,
+        metavar="N",
+        help=("not included in Vela's cycles; default: as many as with all modules in 8 bits"),
+    )
     verb.add_argument("--trials", type=int, default=DEFAULT_TRIALS, metavar="N")
     verb.add_argument(
         "--workers", type=int, default=1, metavar="N",
-        help=f"processes that evaluate, up to {os.cpu_count()} here",
+        help=f"number of processes, up to {os.cpu_count()} on this machine",
     )  # fmt: skip
     verb.add_argument(
-        "--scheduler", default="", metavar="ADDRESS",
-        help="evaluate on a Dask cluster, whose workers see the project's folder and the cache "
+        "--scheduler",
+        default="",
+        metavar="ADDRESS",
+        help="run on a Dask cluster whose workers share the project folder and the cache "
         "under the same paths",
-    )  # fmt: skip
+    )
     verb.add_argument(
-        "--apply", action="store_true", help="write the quickest one within limits to the project"
+        "--apply",
+        action="store_true",
+        help="write the fastest candidate within the limits to the project",
     )
     add_engine(verb)
     verb.set_defaults(perform=_perform)
@@ -99,7 +105,7 @@ def _perform(options: argparse.Namespace) -> int:
 
 
 def _keep(path: Path, project: Project, folder: Path, cache: Cache) -> None:
-    """Keep every candidate that was evaluated, also when somebody stopped the search."""
+    """Store every evaluated candidate, also after cancellation."""
     key = study_key("search", project, folder, cache, {})
     found = load_study(SearchResult, study_folder(cache, key))
     if found is None:
@@ -114,7 +120,7 @@ def _print(found: SearchResult, best: Candidate | None) -> None:
     rows = [_row(each, each.number in front) for each in found.candidates]
     print_table(_HEADER, rows)
     if best is None:
-        print("No candidate keeps all limits; those marked * are the best trade-offs.")
+        print("No candidate is within all limits; * marks the best trade-offs.")
     else:
         print(f"Best within limits: candidate {best.number}, {best.cycles:,} cycles (estimated).")
 
@@ -123,7 +129,7 @@ def _row(candidate: Candidate, is_best: bool) -> list[str]:
     named = list(candidate.choices.values())
     general = max(dict.fromkeys(named), key=named.count)
     rest = [f"{n}: {c}" for n, c in candidate.choices.items() if c != general]
-    said = candidate.problem or ", ".join([general, *rest])
+    summary = candidate.problem or ", ".join([general, *rest])
     figures = ["-"] * 4
     if candidate.accuracy is not None:
         figures = [
@@ -134,4 +140,4 @@ def _row(candidate: Candidate, is_best: bool) -> list[str]:
         ]
     kept = "kept" if candidate.is_within else "broken"
     number = f"{candidate.number}{' *' if is_best else ''}"
-    return [number, *figures, kept, candidate.origin, said]
+    return [number, *figures, kept, candidate.origin, summary]

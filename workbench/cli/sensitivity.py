@@ -1,4 +1,4 @@
-"""``sensitivity``: every module alone quantized and alone in float, on real data."""
+"""``sensitivity``: the effect of each module alone quantized and alone in float."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from workbench.text import plural
 if TYPE_CHECKING:
     import argparse
 
-_HEADER = ("module", "alone quantized [dB]", "alone float [dB]", "gain [dB]", "weights")
+_HEADER = ("module", "only this quantized [dB]", "only this float [dB]", "gain [dB]", "weights")
 
 
 def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "sensitivity",
-        help="what each module costs in quality, worst first",
-        description="Ctrl-C keeps what was measured; running again goes on from there.",
+        help="measure the quality cost of each module, worst first",
+        description="Ctrl-C keeps the results; run again to continue.",
     )
     add_project(verb)
     verb.add_argument("--samples", type=int, default=DEFAULT_SAMPLES, metavar="N")

@@ -1,4 +1,4 @@
-"""``sweep``: devices, memory modes and SRAM limits over one quantized program."""
+"""``sweep``: estimate devices, memory modes and SRAM limits for one quantized program."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from workbench.cli.output import (
     print_table,
 )
 from workbench.errors import failure
+from workbench.ids import StudyId
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.studies import sweep
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from workbench.project.model import Project
     from workbench.studies.sweep import SweepPoint
 
-# Flag, option of the target, and what it means.
+# Flag, target option, help.
 _AXES = (
     ("--system-configs", "system_config", "names, or all"),
     ("--memory-modes", "memory_mode", "names, or all"),
@@ -48,34 +49,35 @@ def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "sweep",
-        help="cycles and memory on many devices, without lowering again",
-        description="Only combinations that fit are compiled; the others are listed with the "
-        "reason. Ctrl-C keeps what was estimated; running again goes on from there.",
+        help="estimate cycles and memory on many devices, without lowering again",
+        description="Only valid combinations are compiled; the others are listed with the "
+        "reason. Ctrl-C keeps the results; run again to continue.",
     )
     add_project(verb)
     add_several(
         verb, "--targets", default=[], metavar="T",
-        help="devices, beginnings of their names, or all; default: the project's",
+        help="devices, prefixes of names, or all; default: the project's device",
     )  # fmt: skip
     for flag, name, words in _AXES:
         kind = int if name == "arena_cache_bytes" else str
         add_several(verb, flag, kind, dest=name, metavar="X", help=words)
     verb.add_argument(
-        "--sram-budgets", action="store_true",
-        help="the project's device only: optimised for size, and SRAM limits from there to the "
-        "most it takes",
-    )  # fmt: skip
+        "--sram-budgets",
+        action="store_true",
+        help="for the project's device: optimised for size, and SRAM limits from there to "
+        "the maximum",
+    )
     verb.add_argument(
         "--ini", type=Path, metavar="FILE",
-        help="system configurations and memory modes of your own, instead of the project's",
+        help="your own system configurations and memory modes, instead of the project's",
     )  # fmt: skip
     verb.add_argument(
         "--workers", type=_count, default=os.cpu_count() or 1, metavar="N",
-        help=f"processes that compile, up to {os.cpu_count()} here",
+        help=f"number of processes, up to {os.cpu_count()} on this machine",
     )  # fmt: skip
     verb.add_argument(
         "--scheduler", default="", metavar="ADDRESS",
-        help="compile on the workers of a Dask cluster instead",
+        help="compile on the workers of a Dask cluster",
     )  # fmt: skip
     add_engine(verb)
     verb.set_defaults(perform=_perform)
@@ -116,15 +118,16 @@ def _budgets(options: argparse.Namespace, project: Project, folder: Path) -> int
     given += ["--targets"] if options.targets else []
     if given:
         raise failure(
-            f"--sram-budgets chooses its points itself; {given[0]} does not go with it.",
-            "Leave one of them out.",
+            f"--sram-budgets sets its own points and cannot be combined with {given[0]}.",
+            "Remove one of them.",
+            code="option-conflict",
         )
     present = target_of(project.target.id).complete(project.target, folder)
     return _run("budget", options, project, folder, sweep.asked(present))
 
 
 def _run(
-    study: str, options: argparse.Namespace, project: Project, folder: Path,
+    study: StudyId, options: argparse.Namespace, project: Project, folder: Path,
     asked: dict[str, JsonValue],
 ) -> int:  # fmt: skip
     with opened_cache(options) as cache:
@@ -139,10 +142,10 @@ def _run(
 
 
 def _with_ini(choice: TargetChoice, ini: Path, folder: Path) -> TargetChoice:
-    """Return the choice with another .ini; a name that it does not have gives way to its first.
+    """Return the choice with another .ini; missing names are replaced by its first ones.
 
     Raises:
-        WorkbenchError: it cannot be read, or is no configuration for Vela.
+        WorkbenchError: it is unreadable or not a Vela configuration.
     """
     load(ini)
     changed = TargetChoice(id=choice.id, options={**choice.options, OPTION: str(ini.absolute())})
@@ -168,10 +171,10 @@ def _print(found: SweepResult) -> None:
          "time [ms]", "SRAM [KiB]", "constants [KiB]"),
         rows,
     )  # fmt: skip
-    print(f"Estimated by {found.tool}; no other point beats those marked *.")
+    print(f"Estimated by {found.tool}; * marks the Pareto front.")
     for point in found.points:
         if point.problem:
-            print(f"left out: {point.target.id}: {point.problem}")
+            print(f"skipped: {point.target.id}: {point.problem}")
         elif words := remark(point):
             print(f"note: {point.target.id}, {point.target.options['memory_mode']}: {words}")
 

@@ -1,4 +1,4 @@
-"""``target``: the options of a project's target, shown and set."""
+"""``target``: show and set the options of a project's target."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 def add(verbs: Any) -> None:
     """Add the verb."""
-    verb = verbs.add_parser("target", help="show the options of the target, or set some")
+    verb = verbs.add_parser("target", help="show or set the options of the target")
     add_project(verb)
     verb.add_argument("options", nargs="*", metavar="NAME=VALUE", help="e.g. activations=sym")
     verb.set_defaults(perform=_target)
 
 
 def with_options(choice: TargetChoice, given: Sequence[str], folder: Path) -> TargetChoice:
-    """Return a choice with options of ``NAME=VALUE``, completed.
+    """Return a choice with ``NAME=VALUE`` options applied and completed.
 
     Raises:
-        WorkbenchError: there is no such option, or it cannot have the value.
+        WorkbenchError: an option is unknown, or its value invalid.
     """
     target = target_of(choice.id)
     specs = {spec.name: spec for spec in target.options(choice, folder)}
@@ -42,9 +42,10 @@ def with_options(choice: TargetChoice, given: Sequence[str], folder: Path) -> Ta
         name, is_set, value = text.partition("=")
         if name not in specs or not is_set:
             raise failure(
-                f"{text!r} sets no option of {choice.id}.",
-                f"Write NAME=VALUE; known: {', '.join(specs)}.",
+                f"{text!r} is not an option of {choice.id}.",
+                f"Write NAME=VALUE. Known: {', '.join(specs)}.",
                 Place(kind="option", id=f"target.{name}"),
+                code="target-option-invalid",
             )
         options[name] = _value(specs[name], value)
     made = TargetChoice(id=choice.id, options=options)
@@ -54,7 +55,7 @@ def with_options(choice: TargetChoice, given: Sequence[str], folder: Path) -> Ta
 
 
 def _value(spec: OptionSpec, text: str) -> JsonValue:
-    """Return a value as the option takes it: text, or what it says as JSON."""
+    """Return a value in the option's type: text, or parsed as JSON."""
     if spec.kind in {"text", "file"}:
         return text
     try:

@@ -1,4 +1,4 @@
-"""``train``: weights that suit the project's precisions, by training with quantization in view."""
+"""``train``: quantization-aware training for the project's precisions."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 _HEADER = ("epoch", "loss", "SQNR, predicted [dB]", "learning rate", "")
 _NUMBERS = (
-    ("epochs", "N", int, "passes over the samples"),
-    ("learning_rate", "X", float, "halved where nothing gets better"),
-    ("batch", "N", int, "samples side by side"),
-    ("observe", "N", int, "epochs in which ranges of activations follow the data"),
-    ("batch_norm", "N", int, "epochs in which batch-norm statistics follow the data"),
-    ("patience", "N", int, "epochs without a better SQNR after which to stop"),
+    ("epochs", "N", int, "number of epochs"),
+    ("learning_rate", "X", float, "halved if the SQNR does not improve"),
+    ("batch", "N", int, "batch size"),
+    ("observe", "N", int, "epochs in which activation ranges are updated"),
+    ("batch_norm", "N", int, "epochs in which batch-norm statistics are updated"),
+    ("patience", "N", int, "stop after this many epochs without a better SQNR"),
     (
         "halve_after",
         "N",
         int,
-        "epochs without a better SQNR after which to go back to the best weights",
+        "return to the best weights after this many epochs without a better SQNR",
     ),
-    ("seed", "N", int, "decides the order of samples"),
+    ("seed", "N", int, "seed of the sample order"),
 )
 
 
@@ -52,25 +52,27 @@ def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "train",
-        help="train the weights for the project's precisions, without labels",
-        description="The quantized model learns to give what the float model gives for the "
-        "calibration data, a fifth of which is kept apart to measure on. Ctrl-C keeps what was "
-        "learnt; running again goes on from there.",
+        help="quantization-aware training for the project's precisions, without labels",
+        description="Trains the quantized model to match the float model on the calibration "
+        "data, a fifth of which is held out for measurement. Ctrl-C keeps the best "
+        "weights; run again to continue.",
     )
     add_project(verb)
     standard = TrainingOptions()
     verb.add_argument("--optimizer", choices=get_args(OptimizerId), default=standard.optimizer)
     verb.add_argument("--loss", choices=get_args(LossId), default=standard.loss)
-    for name, metavar, kind, said in _NUMBERS:
+    for name, metavar, kind, meaning in _NUMBERS:
         default = getattr(standard, name)
         verb.add_argument(
             f"--{name.replace('_', '-')}", type=kind, default=default, metavar=metavar,
-            help=f"{said} ({default:g})",
+            help=f"{meaning} ({default:g})",
         )  # fmt: skip
     verb.add_argument(
-        "--function", metavar="FILE.py:NAME", help="your own training function; '' for none"
+        "--function",
+        metavar="FILE.py:NAME",
+        help="your own training function; '' for the built-in one",
     )
-    verb.add_argument("--apply", action="store_true", help="have the project use the best weights")
+    verb.add_argument("--apply", action="store_true", help="use the best weights in the project")
     add_engine(verb)
     verb.set_defaults(perform=_perform)
 
@@ -104,9 +106,9 @@ def _print(found: TrainingResult) -> None:
         for e in found.epochs
     ]  # fmt: skip
     print_table(_HEADER, rows)
-    apart = f"{plural(found.held_out, 'sample')} kept apart"
-    measured = apart if found.held_out else "the same samples"
+    apart = f"{plural(found.held_out, 'sample')} held out"
+    measured = apart if found.held_out else "the training samples"
     print(
-        f"Before training {found.start_db:.2f} dB, best {found.best_db:.2f} dB, predicted on "
-        f"{measured}; 'run' measures."
+        f"Before training {found.start_db:.2f} dB, best {found.best_db:.2f} dB, "
+        f"predicted on {measured}. Measure with 'run'."
     )

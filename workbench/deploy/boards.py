@@ -1,4 +1,4 @@
-"""A board as its file describes it: NPUs, memories, and the source of every figure."""
+"""Boards as described by their files: NPUs, memories, and the source of every figure."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _MOST_BYTES = 1 << 20
 
 
 class Npu(Frozen):
-    """One NPU of a board, in the sizes it comes in, and how Vela is to be called for it.
+    """One NPU of a board, its available sizes, and its Vela options.
 
-    ``clock_hz`` is that of the NPU; None is not known. ``ini`` lies beside the board's file; empty
-    is Vela's own. The first of ``memory_modes`` is the usual one.
+    ``clock_hz`` is the NPU clock; None if unknown. ``ini`` is a file beside the board's file; empty
+    selects Vela's own. The first of ``memory_modes`` is the default.
     """
 
     devices: tuple[str, ...] = Field(min_length=1)
@@ -48,7 +48,7 @@ class Npu(Frozen):
 
 
 class Memory(Frozen):
-    """A memory that the NPU reaches; ``bytes`` None is a size nobody has confirmed or named."""
+    """A memory that the NPU can access; ``bytes`` None is an unknown or unconfirmed size."""
 
     name: str = Field(min_length=1)
     kind: MemoryKind
@@ -59,7 +59,7 @@ class Memory(Frozen):
 
 
 class Board(Frozen):
-    """A board. ``zephyr`` is its name for ``west build``, where it has one."""
+    """A board. ``zephyr`` is its name for ``west build``, if it has one."""
 
     title: str = Field(min_length=1)
     vendor: str = ""
@@ -70,7 +70,7 @@ class Board(Frozen):
     notes: tuple[str, ...] = ()
 
     def npu_of(self, device: str) -> Npu | None:
-        """Return the NPU of a device id; None when the board has no such."""
+        """Return the NPU with a device id; None if the board has no such NPU."""
         return next((npu for npu in self.npu if device in npu.devices), None)
 
     def of_kind(self, kind: MemoryKind) -> list[Memory]:
@@ -82,14 +82,14 @@ def load(name: str, folder: Path) -> Board:
     """Return a board by id, or by a path relative to the project.
 
     Raises:
-        WorkbenchError: there is none of that name, or its file is broken: every problem of it,
+        WorkbenchError: the board does not exist, or its file is invalid; lists every problem
             with file and key.
     """
     return read(board_file(name, folder))
 
 
 def read(path: Path) -> Board:
-    """Return the board that a file describes.
+    """Return the board described by a file.
 
     Raises:
         WorkbenchError: as for ``load``.
@@ -97,18 +97,26 @@ def read(path: Path) -> Board:
     where = Place(kind="file", id=path.name)
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise failure(f"{path.name} is too large to describe a board.", where=where)
+            raise failure(
+                f"{path.name} is too large for a board file.",
+                where=where,
+                code="board-file-too-large",
+            )
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise failure(
             f"The board {path.name} cannot be read: {error.strerror or error}.",
-            "Correct the path, or choose another board.", where,
-        ) from error  # fmt: skip
+            "Correct the path or choose another board.",
+            where,
+            code="board-unreadable",
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise failure(
             f"{path.name} is not TOML: {error}.",
-            "A board of the program can be copied to begin with.", where,
-        ) from None  # fmt: skip
+            "Copy a supplied board file as a starting point.",
+            where,
+            code="board-not-toml",
+        ) from None
     try:
         return Board.model_validate(raw)
     except ValidationError as error:
@@ -116,7 +124,7 @@ def read(path: Path) -> Board:
 
 
 def all_boards() -> dict[str, Board | WorkbenchError]:
-    """Return every board that has an id; a broken file is there with its error."""
+    """Return every board with an id; an invalid file is included with its error."""
     found: dict[str, Board | WorkbenchError] = {}
     for name, path in listed().items():
         try:
@@ -131,28 +139,31 @@ def _translated(name: str, problem: object) -> ErrorInfo:
     parts = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem["loc"]]
     key = "".join(parts).lstrip(".") or "the file"
     hint = {
-        "missing": "Every figure needs its source; a board of the program shows how.",
+        "missing": "Every figure needs its source. See a supplied board file for an example.",
         "extra_forbidden": "Remove the key, or correct its name.",
     }.get(str(problem["type"]), "")
     if key.endswith("kind"):
-        hint = "sram, flash (MRAM and RRAM too) or dram."
+        hint = "Use sram, flash (also for MRAM and RRAM) or dram."
     return ErrorInfo(
-        message=f"{name}, {key}: {problem['msg']}.", hint=hint, where=Place(kind="file", id=name)
+        message=f"{name}, {key}: {problem['msg']}.",
+        hint=hint,
+        where=Place(kind="file", id=name),
+        code="board-invalid",
     )
 
 
 def choice_for(
     name: str, board: Board, folder: Path, present: TargetChoice | None = None, device: str = ""
 ) -> TargetChoice:
-    """Return the target that a board makes.
+    """Return the target for a board.
 
     Args:
-        name: The board's id or path, as the project will name it.
-        board: What its file says.
-        folder: Where the project's relative paths start.
-        present: The project's choice; options that no board decides are kept, and the device
-            where the board has it.
-        device: A device of the board; empty takes the present one, or the board's first.
+        name: The board's id or path, as stored in the project.
+        board: The board.
+        folder: Base of the project's relative paths.
+        present: The project's choice; options that the board does not determine are kept, and
+            the device if the board has it.
+        device: A device of the board; empty selects the present one, or the board's first.
 
     Raises:
         WorkbenchError: the board has no such device, or lacks a memory that its mode needs.
@@ -182,16 +193,18 @@ def _npu(board: Board, device: str, *, asked: bool) -> Npu:
     if found is None and asked:
         known = ", ".join(d for npu in board.npu for d in npu.devices)
         raise failure(
-            f"{board.title} has no {device}.", f"It has {known}.",
+            f"{board.title} has no device {device}.",
+            f"Available: {known}.",
             Place(kind="option", id="target.id"),
-        )  # fmt: skip
+            code="board-device-unknown",
+        )
     return found or board.npu[0]
 
 
 def sram_limit(board: Board, choice: TargetChoice, folder: Path) -> int | None:
-    """Return the limit for Vela's scheduler [bytes]: the largest SRAM, where the arena lies in it.
+    """Return the limit for Vela's scheduler [bytes]: the largest SRAM, if the arena is in SRAM.
 
-    None where the size is not known, or where SRAM is only a cache whose size the mode says.
+    None if the size is unknown, or if SRAM is only a cache, whose size the mode defines.
     """
     if not memory_use(choice, folder).arena_in_sram:
         return None
@@ -199,10 +212,10 @@ def sram_limit(board: Board, choice: TargetChoice, folder: Path) -> int | None:
 
 
 def lacking(board: Board, choice: TargetChoice, folder: Path) -> list[ErrorInfo]:
-    """Return what memory the choice's mode needs and the board does not have.
+    """Return the memory that the choice's mode needs but the board lacks.
 
     Raises:
-        WorkbenchError: the choice's own .ini is missing or broken.
+        WorkbenchError: the choice's own .ini is missing or invalid.
     """
     mode, use = choice.options.get("memory_mode"), memory_use(choice, folder)
     needs: list[tuple[str, tuple[str, ...], str]] = []
@@ -215,9 +228,10 @@ def lacking(board: Board, choice: TargetChoice, folder: Path) -> list[ErrorInfo]
     where = Place(kind="option", id="target.options.memory_mode")
     return [
         ErrorInfo(
-            message=f"{mode} keeps {what} in {words}, and {board.title} has none.",
-            hint=f"It has {_words(board)}; choose another memory mode or board.",
+            message=f"{mode} places {what} in {words}, but {board.title} has none.",
+            hint=f"{board.title} has {_words(board)}. Choose another memory mode or board.",
             where=where,
+            code="board-memory-missing",
         )
         for words, kinds, what in needs
         if not any(memory.kind in kinds for memory in board.memory)
@@ -229,10 +243,10 @@ def _words(board: Board) -> str:
 
 
 def put(project: Project, name: str, folder: Path, device: str = "") -> Project:
-    """Return the project on another board: its target and limits with it; "" takes the board away.
+    """Return the project with another board, its target and limits; "" removes the board.
 
     Raises:
-        WorkbenchError: there is no such board, or it cannot be used.
+        WorkbenchError: the board does not exist, or cannot be used.
     """
     if not name:
         return edits.set_board(project, "", project.target)
@@ -241,7 +255,7 @@ def put(project: Project, name: str, folder: Path, device: str = "") -> Project:
 
 
 def problems(project: Project, folder: Path) -> Iterator[ErrorInfo]:
-    """Yield what is wrong with the project's board, and with the target on it."""
+    """Yield the problems of the project's board, and of the target on it."""
     try:
         found = placed(project, folder)
         if found is not None:
@@ -251,7 +265,7 @@ def problems(project: Project, folder: Path) -> Iterator[ErrorInfo]:
 
 
 def oddities(project: Project, folder: Path) -> Iterator[ErrorInfo]:
-    """Yield where the target is not what the project's board says."""
+    """Yield the differences between the target and the project's board."""
     try:
         found = placed(project, folder)
         sentences = departures(*found, folder) if found is not None else []
@@ -259,16 +273,21 @@ def oddities(project: Project, folder: Path) -> Iterator[ErrorInfo]:
         return
     where = Place(kind="option", id="target.id")
     for sentence in sentences:
-        yield ErrorInfo(message=sentence, hint="Choose the board again to set it.", where=where)
+        yield ErrorInfo(
+            message=sentence,
+            hint="Select the board again to restore its settings.",
+            where=where,
+            code="board-target-differs",
+        )
 
 
 def placed(project: Project, folder: Path) -> tuple[Board, TargetChoice] | None:
     """Return the project's board with the complete target; None without a board.
 
-    None too where the target itself is wrong, which others say.
+    Also None if the target itself is invalid, which is reported elsewhere.
 
     Raises:
-        WorkbenchError: there is no such board, or its file is broken.
+        WorkbenchError: the board does not exist, or its file is invalid.
     """
     if not project.board:
         return None
@@ -279,10 +298,10 @@ def placed(project: Project, folder: Path) -> tuple[Board, TargetChoice] | None:
 
 
 def departures(board: Board, choice: TargetChoice, folder: Path) -> list[str]:
-    """Return in sentences where a complete target is not what the board says.
+    """Return the differences between a complete target and the board, as sentences.
 
     Raises:
-        WorkbenchError: the choice's own .ini is missing or broken.
+        WorkbenchError: the choice's own .ini is missing or invalid.
     """
     npu = board.npu_of(choice.id)
     if npu is None:
@@ -293,21 +312,23 @@ def departures(board: Board, choice: TargetChoice, folder: Path) -> list[str]:
     ):  # fmt: skip
         value = str(choice.options.get(option))
         if value not in usual:
-            said.append(f"{option.replace('_', ' ')} is {value}; the board names "
-                        f"{', '.join(usual)}.")  # fmt: skip
+            said.append(
+                f"{option.replace('_', ' ')} is {value}; the board specifies {', '.join(usual)}."
+            )
     clock = clock_of(choice, folder)
     if npu.clock_hz is not None and npu.clock_hz != clock:
         said.append(
-            f"The system configuration assumes {clock / 1e6:,.0f} MHz; the board's NPU runs at "
-            f"{npu.clock_hz / 1e6:,.0f} MHz, and estimated times differ in that ratio at least."
+            f"The system configuration assumes {clock / 1000000.0:,.0f} MHz, but the "
+            f"board's NPU runs at {npu.clock_hz / 1000000.0:,.0f} MHz; estimated times "
+            "differ by at least that ratio."
         )
     return said
 
 
 class Demand(Frozen):
-    """Something that must lie in one piece in a memory of one of these kinds.
+    """Data that must be contiguous in a memory of one of these kinds.
 
-    ``origin`` says where the number of bytes comes from.
+    ``origin`` is the source of the number of bytes.
     """
 
     what: str
@@ -317,7 +338,7 @@ class Demand(Frozen):
 
 
 class Filling(Frozen):
-    """One memory of the board and what lies in it; ``bytes`` None is a size that is not known."""
+    """One memory of the board with its contents; ``bytes`` None is an unknown size."""
 
     name: str
     kind: MemoryKind
@@ -327,17 +348,17 @@ class Filling(Frozen):
 
     @property
     def used(self) -> int:
-        """The bytes taken."""
+        """The used bytes."""
         return sum(demand.bytes for demand in self.demands)
 
     @property
     def free(self) -> int | None:
-        """The bytes left; None where the size is not known."""
+        """The free bytes; None if the size is unknown."""
         return None if self.bytes is None else self.bytes - self.used
 
 
 class Fit(Frozen):
-    """A program on a board, memory by memory; ``homeless`` found no room anywhere."""
+    """A program on a board, memory by memory; ``homeless`` items fit no memory."""
 
     board: str
     fillings: tuple[Filling, ...]
@@ -345,17 +366,17 @@ class Fit(Frozen):
 
     @property
     def fits(self) -> bool:
-        """Whether everything found room."""
+        """Whether everything fits."""
         return not self.homeless
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """The names of memories that are used and whose size is not known or not confirmed."""
+        """The names of used memories with an unknown or unconfirmed size."""
         return tuple(f.name for f in self.fillings if f.demands and not f.confirmed)
 
 
 def of_results(project: Project, folder: Path, results: Path) -> Fit | None:
-    """Return how the program of a stage lower's results fits the project's board.
+    """Return how the program of a lower result fits the project's board.
 
     Raises:
         OSError: there is no program.
@@ -372,15 +393,15 @@ def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) 
     """Return how a program fits the project's board; None without a board.
 
     Args:
-        project: Names board and target.
-        folder: Where the project's relative paths start.
+        project: Provides board and target.
+        folder: Base of the project's relative paths.
         program: The .pte.
-        beside: Size of the weights that lie beside the program [bytes], 0 for none.
+        beside: Size of the separate weights file [bytes], 0 for none.
 
     Raises:
-        WorkbenchError: the board cannot be read, or the bytes are no program.
+        WorkbenchError: the board is unreadable, or the bytes are not a program.
     """
-    # Decoding programs is nothing that the start of the window should wait for.
+    # Imported late to keep the window's start fast.
     from workbench.pte.description import memory
 
     found = placed(project, folder)
@@ -393,19 +414,19 @@ def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) 
 def demands(
     choice: TargetChoice, stored: tuple[int, int], needs: Needs, folder: Path
 ) -> list[Demand]:
-    """Return what a program asks of a board, the largest first.
+    """Return the memory demands of a program, largest first.
 
-    Pools are those of ``pte.description.memory``; where things may lie follows from the memory
-    mode. A program whose constants lie in SRAM is needed there while it runs.
+    Pools are those of ``pte.description.memory``; the memory mode determines the allowed memories.
+    A program with constants in SRAM must be in SRAM while it runs.
 
     Args:
         choice: A complete target.
-        stored: Sizes of the program and of weights beside it [bytes], 0 for none.
-        needs: The pools it asks for.
-        folder: Where the project's relative paths start.
+        stored: Sizes of the program and of the separate weights file [bytes], 0 for none.
+        needs: The pools.
+        folder: Base of the project's relative paths.
 
     Raises:
-        WorkbenchError: the choice's own .ini is missing or broken.
+        WorkbenchError: the choice's own .ini is missing or invalid.
     """
     use = memory_use(choice, folder)
     sram: tuple[MemoryKind, ...] = ("sram",)
@@ -426,9 +447,9 @@ def demands(
 
 
 def fit(board: Board, wanted: list[Demand]) -> Fit:
-    """Return where everything finds room: the largest first, in the fullest memory that takes it.
+    """Return the memory of each demand: largest first, in the fullest memory with room.
 
-    A memory whose size is not known takes anything, after those whose size is.
+    A memory of unknown size has room for anything, and is used last.
     """
     lying: dict[str, list[Demand]] = {place.name: [] for place in board.memory}
     homeless: list[Demand] = []
@@ -459,18 +480,18 @@ def _home(board: Board, demand: Demand, lying: dict[str, list[Demand]]) -> str |
 
 
 def document(found: Fit) -> dict[str, Any]:
-    """Return a verdict with its numbers as JSON."""
+    """Return a verdict with its figures as JSON."""
     return {"fits": found.fits, "sentence": sentence(found), **found.model_dump(mode="json")}
 
 
 def sentence(found: Fit) -> str:
-    """Return the verdict in words, with what is in doubt."""
+    """Return the verdict as a sentence, including unconfirmed sizes."""
     if not found.fits:
         lost = "; ".join(_lost(found, demand) for demand in found.homeless)
         return f"Does not fit {found.board}: {lost}."
     doubts = ", ".join(found.doubts)
     if doubts:
-        return f"Fits {found.board}, if the sizes that are not confirmed hold ({doubts})."
+        return f"Fits {found.board}, if the unconfirmed sizes are correct ({doubts})."
     return f"Fits {found.board}."
 
 
@@ -478,6 +499,6 @@ def _lost(found: Fit, demand: Demand) -> str:
     frees = [f.free for f in found.fillings if f.kind in demand.kinds and f.free is not None]
     kinds = " or ".join(kind.upper() if kind != "flash" else kind for kind in demand.kinds)
     return (
-        f"the {demand.what} needs {demand.bytes / 1024:,.1f} KiB in one piece, and no {kinds} has "
-        f"more than {max(frees, default=0) / 1024:,.1f} KiB left"
+        f"the {demand.what} needs {demand.bytes / 1024:,.1f} contiguous KiB, and no "
+        f"{kinds} has more than {max(frees, default=0) / 1024:,.1f} KiB free"
     )

@@ -1,4 +1,4 @@
-"""The program as source: a C header, or an assembler file that includes the binary."""
+"""The program as source code: a C header, or an assembler file that includes the binary."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Facts:
-    """A program, what it needs, and the board it goes to.
+    """A program, its requirements, and its board.
 
-    ``stem`` is the project's name as a C identifier; ``weights`` are the bytes of the .ptd, None
-    where the weights lie in the program; ``kernels`` are those the runtime must link. ``kept`` are
-    buffers that it remembers from one inference to the next; the last ``handed_on`` outputs are
-    the last inputs of the next.
+    ``stem`` is the project's name as a C identifier; ``weights`` are the bytes of the .ptd, None if
+    the program contains the weights; ``kernels`` are those the runtime must link. ``kept`` are
+    buffers with state between inferences; the last ``handed_on`` outputs are the last inputs of the
+    next inference.
     """
 
     stem: str
@@ -48,7 +48,7 @@ class Facts:
 
     @property
     def where(self) -> str:
-        """The board in one line, or the device where none was chosen."""
+        """The board in one line, or the device if there is no board."""
         return " ".join(self.board.title.split()) if self.board else self.choice.id
 
 
@@ -56,13 +56,13 @@ def gather(project: Project, folder: Path, program: bytes, weights: bytes | None
     """Return the facts of a compiled program.
 
     Args:
-        project: Names target and board.
-        folder: Where its relative paths start.
+        project: Provides target and board.
+        folder: Base of its relative paths.
         program: The .pte.
         weights: The .ptd, or None.
 
     Raises:
-        WorkbenchError: the board or an own .ini cannot be read, or the bytes are no program.
+        WorkbenchError: the board or an own .ini is unreadable, or the bytes are not a program.
     """
     choice = target_of(project.target.id).complete(project.target, folder)
     seen = describe(program)
@@ -96,9 +96,9 @@ def digest(data: bytes) -> str:
 
 
 _LINE = 12
-# Source: ExecuTorch's pte_to_header.py: section and alignment that the NPU driver wants.
+# Source: ExecuTorch's pte_to_header.py: section and alignment that the NPU driver needs.
 SECTION, ALIGNMENT = "network_model_sec", 16
-# A section of our own for weights that lie apart: they may go to another memory.
+# Separate weights have their own section, so that they can be placed in another memory.
 WEIGHTS_SECTION = "network_weights_sec"
 
 
@@ -117,10 +117,10 @@ def c_header(program: bytes, stem: str) -> bytes:
 
 
 def assembly(facts: Facts) -> bytes:
-    """Return an assembler file that includes program, and weights where they lie apart.
+    """Return an assembler file that includes the program, and separate weights.
 
-    It compiles in an instant where the header takes minutes; the symbols are those of the header,
-    and ``STEM_ptd`` with ``STEM_ptd_len`` for the weights.
+    It assembles in an instant, whereas the header takes minutes to compile. The symbols are those
+    of the header, plus ``STEM_ptd`` and ``STEM_ptd_len`` for the weights.
     """
     parts = [(f"{facts.stem}.pte", SECTION)]
     if facts.weights is not None:
@@ -148,22 +148,22 @@ def assembly(facts: Facts) -> bytes:
 
 
 # Source: ExecuTorch 1.5.1, examples/arm/executor_runner/CMakeLists.txt (pools of the Arm runner)
-# and zephyr/Kconfig (pools of the Zephyr module, which takes the cache as a definition); the NPU's
-# own line as in Arm's learning path for Corstone-320; the list of kernels is of selective build.
+# and zephyr/Kconfig (pools of the Zephyr module; the cache is a definition). The NPU line is as in
+# Arm's learning path for Corstone-320; the kernel list is that of selective build.
 _METHOD = "ET_ARM_BAREMETAL_METHOD_ALLOCATOR_POOL_SIZE"
 _SCRATCH = "ET_ARM_BAREMETAL_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE"
 _FAST = "ET_ARM_BAREMETAL_FAST_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE"
 _KERNELS = "EXECUTORCH_SELECT_OPS_LIST"
-# Source: ExecuTorch 1.5.1, tools/cmake/preset; the presets for bare metal and Zephyr switch it on.
+# Source: ExecuTorch 1.5.1, tools/cmake/preset; enabled by the presets for bare metal and Zephyr.
 _CORTEX_M = "EXECUTORCH_BUILD_CORTEX_M"
-# Source: ExecuTorch 1.5.1, backends/arm/cmsis_pack: one component for each op_*.cpp.
+# Source: ExecuTorch 1.5.1, backends/arm/cmsis_pack: one component per op_*.cpp.
 _BASE = (
     "ARM::CMSIS:CORE",
     "Machine Learning:ExecuTorch:Runtime",
     "Machine Learning:ExecuTorch:Kernel Utils",
     "Machine Learning:ExecuTorch:Kernel Registration",
 )
-# Source: the same, test/all_ops/gen_cproject.py: what the operators of Cortex-M stand on.
+# Source: the same, test/all_ops/gen_cproject.py: the dependencies of the Cortex-M operators.
 _CMSIS_NN = "ARM::CMSIS:NN Lib"
 _CATEGORIES = {"aten": "Portable", "quantized_decomposed": "Quantized", "cortex_m": "Cortex-M"}
 
@@ -214,8 +214,8 @@ def kconfig(facts: Facts) -> str:
 def components(facts: Facts) -> list[str]:
     """Return the components of the CMSIS-Pack PyTorch::ExecuTorch that the program needs.
 
-    The operators' are called after their source files, which are found here by the operator's
-    name; kernels of other libraries than the pack's have none.
+    Operator components are named after their source files, which are derived from the operator's
+    name; kernels outside the pack have none.
     """
     found = list(_BASE)
     if _has_cortex_m(facts):
@@ -234,7 +234,7 @@ def _component(kernel: str) -> str:
     if space not in _CATEGORIES:
         return ""
     name = operator.split(".")[0].lstrip("_")
-    # One source holds all kinds of these two.
+    # One source file contains all kinds of these two.
     for several in ("dequantize", "quantize"):
         if space == "quantized_decomposed" and name.startswith(f"{several}_per_"):
             name = several
@@ -242,14 +242,14 @@ def _component(kernel: str) -> str:
 
 
 def cproject(facts: Facts) -> str:
-    """Return the part of a CMSIS csolution project that names pack and components."""
+    """Return the part of a CMSIS csolution project with pack and components."""
     packs = ["PyTorch::ExecuTorch", *(["ARM::CMSIS-NN"] if _has_cortex_m(facts) else [])]
     lines = ["project:", "  packs:", *(f"    - pack: {pack}" for pack in packs), "  components:"]
     lines += [f"    - component: {each}" for each in components(facts)]
     return "\n".join(lines) + "\n"
 
 
-# Sections of ExecuTorch's Arm runner, by what lies in them.
+# Sections of ExecuTorch's Arm runner, by content.
 # Source: ExecuTorch 1.5.1, examples/arm/executor_runner/arm_executor_runner.cpp.
 _SECTIONS = (
     ("program", SECTION),
@@ -261,7 +261,7 @@ _SECTIONS = (
 
 
 def linker(facts: Facts) -> str:
-    """Return statements for a linker script of GNU ld, one for each part of the program."""
+    """Return GNU ld linker script statements, one per part of the program."""
     homes = _homes(facts)
     return "\n".join(_statement(what, section, homes[what]) for what, section in _SECTIONS
                      if what in homes) + "\n"  # fmt: skip
@@ -277,7 +277,7 @@ def _statement(what: str, section: str, home: str) -> str:
 
 
 def _homes(facts: Facts) -> dict[str, str]:
-    """Return the memory of each part; by kind where no board was chosen or nothing had room."""
+    """Return the memory of each part; by kind if there is no board or no memory has room."""
     use = facts.use
     homes = {
         "program": "SRAM" if use.constants_in_sram else "FLASH_OR_DRAM",
@@ -295,18 +295,18 @@ def _homes(facts: Facts) -> dict[str, str]:
 
 
 def region_settings(use: MemoryUse) -> str:
-    """Return how the NPU driver must be built for the memory mode.
+    """Return the NPU driver's build settings for the memory mode.
 
     Source: ExecuTorch 1.5.1, backends/arm/scripts/corstone_utils.cmake.
     """
     if use.constants_in_sram and use.arena_in_sram:
         return (
-            "Weights and tensors both lie in SRAM: build the NPU driver with "
-            "NPU_QCONFIG=1, NPU_REGIONCFG_0=1 and all other regions 0."
+            "Weights and tensors are in SRAM: build the NPU driver with NPU_QCONFIG=1, "
+            "NPU_REGIONCFG_0=1 and all other regions 0."
         )
     if not use.arena_in_sram:
         return (
-            "Tensors lie in DRAM and SRAM is a cache: build the NPU driver with "
+            "Tensors are in DRAM and SRAM is a cache: build the NPU driver with "
             "NPU_QCONFIG=3, NPU_REGIONCFG_0=3, NPU_REGIONCFG_1=3 and all other regions 0."
         )
-    return "Weights lie in flash or DRAM and tensors in SRAM: the NPU driver's default regions fit."
+    return "Weights are in flash or DRAM and tensors in SRAM: the NPU driver's default regions fit."

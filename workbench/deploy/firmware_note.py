@@ -1,4 +1,4 @@
-"""The note of one page: what goes where on the board, and how to check that it does."""
+"""The firmware note: one page on memory placement on the board, and how to verify it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines to be copied."""
+    """Code lines to copy."""
 
     text: str
 
@@ -35,7 +35,7 @@ Block = str | Table | Code
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading with its content."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -109,13 +109,13 @@ def sections(
     facts: Facts, lowered: LowerResult, files: Sequence[Deliverable], tools: Mapping[str, str],
     tolerances: Sequence[Mapping[str, float]],
 ) -> list[Section]:  # fmt: skip
-    """Return the page.
+    """Return the sections of the page.
 
     Args:
         facts: The program and its board.
-        lowered: What Vela estimated for it.
-        files: What is handed over beside the page.
-        tools: Versions of what made it.
+        lowered: Vela's estimates.
+        files: The files delivered with the page.
+        tools: Tool versions.
         tolerances: "atol" of each output, in the unit of the output: a step of its grid.
     """
     return [
@@ -142,8 +142,8 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
     )
     if facts.weights is not None:
         yield (
-            f"Its weights lie beside it in {facts.stem}.ptd: the runtime must be given that file "
-            "as named data when it loads the program."
+            f"Its weights are in the separate file {facts.stem}.ptd: load it as named "
+            "data together with the program."
         )
     ports = [("input", each) for each in facts.inputs] + [("output", e) for e in facts.outputs]
     rows = [
@@ -155,39 +155,39 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
         cycles = sum(report.cycles_total for report in lowered.vela)
         spent = sum(report.inference_ms for report in lowered.vela)
         yield (
-            f"Estimated (Vela {lowered.vela_version}): {cycles:,} cycles, {spent:.3f} ms for one "
-            "inference on the NPU; the CPU's part is not in it."
+            f"Estimated (Vela {lowered.vela_version}): {cycles:,} cycles, {spent:.3f} ms "
+            "per inference on the NPU, without the CPU's part."
         )
     yield from _remembering(facts)
     yield from facts.departures
 
 
 def _remembering(facts: Facts) -> Iterator[Block]:
-    """Yield what goes from one inference to the next, and who has to see to it."""
+    """Yield the state between inferences, and who must preserve it."""
     if facts.kept:
         yield (
-            f"It remembers from one inference to the next, in {len(facts.kept)} buffers of the "
-            f"method pool ({', '.join(facts.kept)}). They begin as the program holds them; loading "
-            "it again puts them back. A decoder that masks by position may begin a new text at "
-            "position 0 without that."
+            f"It keeps state between inferences, in {len(facts.kept)} buffers of the "
+            f"method pool ({', '.join(facts.kept)}). Their initial values are in the "
+            "program; loading it again resets them. A decoder that masks by position may "
+            "start a new text at position 0 without a reset."
         )
     if facts.handed_on:
         yield (
-            f"Its last {facts.handed_on} outputs are the last {facts.handed_on} inputs of the next "
-            "inference, zeros at first: your firmware hands them on. Where they are integers, "
-            "change them from the grid of the output to that of the input."
+            f"Its last {facts.handed_on} outputs are the last {facts.handed_on} inputs of "
+            "the next inference, initially zeros: the firmware copies them. If they are "
+            "integers, convert them from the output's grid to the input's grid."
         )
 
 
 def _shape(port: dict[str, Any]) -> str:
-    """Return a tensor's shape, and how it lies in memory where that is another order."""
+    """Return a tensor's shape, and its memory order if not the default."""
     axes = port.get("dim_order")
     lying = f", in memory {[port['shape'][axis] for axis in axes]}" if axes else ""
     return f"{port.get('shape', '')}{lying}"
 
 
 def _grid(port: Mapping[str, Any]) -> str:
-    """Return how codes of an input or output stand for real numbers."""
+    """Return the conversion between codes and real values of an input or output."""
     if "scale" not in port:
         return "as it is"
     return f"(code - {port['zero_point']}) * {port['scale']:.9g}"
@@ -196,13 +196,13 @@ def _grid(port: Mapping[str, Any]) -> str:
 def _places(facts: Facts) -> Iterator[Block]:
     if facts.delegates:
         yield (
-            "Program and scratch pool must lie in memory that the NPU reaches, never in the "
-            "core's TCM, and begin at multiples of 16 bytes. Clean and invalidate the data cache "
-            "around every inference."
+            "Program and scratch pool must be in memory that the NPU can access, never "
+            "in the core's TCM, and start at multiples of 16 bytes. Clean and invalidate "
+            "the data cache around every inference."
         )
     else:
         yield "Nothing runs on the NPU: no operator was delegated."
-    yield "For the linker script; the names of the regions are yours:"
+    yield "For the linker script; adapt the names of the regions:"
     yield Code(linker(facts))
     if facts.delegates:
         yield region_settings(facts.use)
@@ -210,13 +210,13 @@ def _places(facts: Facts) -> Iterator[Block]:
 
 def _fit(facts: Facts) -> Iterator[Block]:
     if facts.board is None or facts.fit is None:
-        yield "No board was chosen. What the program needs:"
+        yield "No board is set. The program needs:"
         yield Table(("what", "bytes"), tuple(_needs(facts)))
         return
     yield sentence(facts.fit)
     sources = {memory.name: memory.source for memory in facts.board.memory}
     yield Table(
-        ("memory", "what lies there", "taken [bytes]", "size [bytes]", "source of the size"),
+        ("memory", "contents", "taken [bytes]", "size [bytes]", "source of the size"),
         tuple(
             (
                 filling.name,
@@ -251,17 +251,19 @@ def _kernels(facts: Facts) -> Iterator[Block]:
     else:
         yield "The runtime needs no kernels: everything runs on the NPU."
     yield (
-        "Components of the CMSIS-Pack PyTorch::ExecuTorch. Those of operators are called after "
-        "their source files, found here by the operator's name; the pack's own list decides."
+        "Components of the CMSIS-Pack PyTorch::ExecuTorch. Operator components are "
+        "named after their source files, derived here from the operator's name; the "
+        "pack's own list is authoritative."
     )
     yield Code("\n".join(components(facts)))
 
 
 def _check(facts: Facts, step: float) -> str:
     return (
-        f"{facts.stem}.bpte holds inputs and the outputs expected of the quantized model. A runner "
-        "built with bundled input and output (ET_BUNDLE_IO) compares them; set ET_RTOL to 0 and "
-        f"ET_ATOL to {step:.6g}: one step of the output's grid, the widest of all outputs."
+        f"{facts.stem}.bpte contains inputs and the expected outputs of the quantized "
+        "model. A runner built with bundled input and output (ET_BUNDLE_IO) compares "
+        f"them; set ET_RTOL to 0 and ET_ATOL to {step:.6g}: one step of the output's "
+        "grid, the widest of all outputs."
     )
 
 

@@ -1,7 +1,7 @@
-"""Answers one question in a process of its own: ``NAME ARGUMENTS.json ANSWER.json``.
+"""Runs one array job in its own process: ``NAME ARGUMENTS.json ANSWER.json``.
 
-Only what the question imports is imported: arithmetic needs torch, not the toolchain. A refusal
-is written to the answer as ``{"infos": [...]}``, and the exit code is 1.
+Only the required modules are imported: arithmetic needs torch, but not the toolchain. Errors are
+written to the answer as ``{"infos": [...]}``, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -33,23 +33,28 @@ _FLOATS = (np.float16, np.float32, np.float64)
 def answer_jobs(
     arguments: Mapping[str, Any], to: Path, work: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
-    """Write what ``work`` says of each of ``arguments["jobs"]`` as {"results": [...]} to a file.
+    """Write the result of ``work`` for each of ``arguments["jobs"]`` to a file.
 
-    A job that is refused gives {"index", "error", "infos"}, and the rest go on.
+    The file is {"results": [...]}. A failed job results in {"index", "error", "infos"}; the other
+    jobs continue.
     """
     results = []
     for index, job in enumerate(arguments["jobs"]):
         try:
             if not isinstance(job, dict):
-                raise failure(f"A job is an object with keys, not {job!r}.")
+                raise failure(
+                    f"A job must be an object with keys, not {job!r}.", code="job-not-object"
+                )
             results.append({"index": index, **work(job)})
         except WorkbenchError as error:
             results.append(_refused(index, error.infos))
         except (ValueError, RuntimeError, MemoryError, OSError) as error:
-            results.append(_refused(index, (ErrorInfo(message=str(error).split("\n")[0]),)))
+            info = ErrorInfo(message=str(error).split("\n")[0], code="job-failed")
+            results.append(_refused(index, (info,)))
         except (TypeError, LookupError, ArithmeticError) as error:
-            said = f"This job could not be done: {type(error).__name__}: {error}".split("\n")[0]
-            results.append(_refused(index, (ErrorInfo(message=said),)))
+            message = f"The job failed: {type(error).__name__}: {error}".split("\n")[0]
+            info = ErrorInfo(message=message, code="job-failed")
+            results.append(_refused(index, (info,)))
     to.write_text(json.dumps({"results": results}), encoding="utf-8")
 
 
@@ -59,19 +64,23 @@ def _refused(index: int, infos: tuple[ErrorInfo, ...]) -> dict[str, Any]:
 
 
 def check_keys(job: Mapping[str, Any], required: Collection[str], known: Collection[str]) -> None:
-    """Refuse keys nobody knows and keys that are missing.
+    """Check for unknown and missing keys.
 
     Raises:
-        WorkbenchError: all of them at once.
+        WorkbenchError: keys are unknown or missing; lists all.
     """
     infos = [
-        ErrorInfo(message=f"{key!r} is missing.", where=Place(kind="option", id=key))
+        ErrorInfo(
+            message=f"{key!r} is missing.",
+            where=Place(kind="option", id=key),
+            code="job-key-missing",
+        )
         for key in sorted(required)
         if job.get(key) is None
     ]
     hint = f"Known: {', '.join(sorted(known))}."
     infos += [
-        ErrorInfo(message=f"A job has no key {key!r}.", hint=hint)
+        ErrorInfo(message=f"Unknown job key {key!r}.", hint=hint, code="job-key-unknown")
         for key in job
         if key not in known
     ]
@@ -80,24 +89,31 @@ def check_keys(job: Mapping[str, Any], required: Collection[str], known: Collect
 
 
 def load(path: Any) -> Tensor:
-    """Return the floating array of a .npy file, in its own type.
+    """Return the floating-point array of a .npy file, in its own type.
 
     Raises:
-        WorkbenchError: it cannot be read, or holds something else.
+        WorkbenchError: it is unreadable, or contains another type.
     """
     place = Place(kind="file", id=str(path))
     try:
         array = np.load(_path(path), allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
-        raise failure(f"{path} cannot be read as .npy: {reason}.", where=place) from error
+        raise failure(
+            f"{path} cannot be read as .npy: {reason}.", where=place, code="array-unreadable"
+        ) from error
     if not isinstance(array, np.ndarray):
-        raise failure(f"{path} holds several arrays; a .npy holds one.", where=place)
+        raise failure(
+            f"{path} contains several arrays; a .npy file contains one.",
+            where=place,
+            code="array-not-single",
+        )
     if array.dtype.newbyteorder("=") not in _FLOATS:
         raise failure(
-            f"{path} holds {array.dtype}, but arithmetic takes float16, float32 or float64.",
+            f"{path} contains {array.dtype}; supported are float16, float32 and float64.",
             "Convert it first, e.g. array.astype('float32').",
             place,
+            code="array-dtype-not-supported",
         )
     # A scalar keeps its shape [] only if it is not made contiguous.
     native = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
@@ -105,19 +121,19 @@ def load(path: Any) -> Tensor:
 
 
 def save(path: Any, array: Tensor) -> None:
-    """Write an array as .npy, whole or not at all."""
+    """Write an array as .npy atomically."""
     _write(_path(path), lambda file: np.save(file, array.detach().numpy()))
 
 
 def save_many(path: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Write arrays as .npz, whole or not at all."""
+    """Write arrays as .npz atomically."""
     _write(_path(path), lambda file: np.savez(file, **arrays))
 
 
-def _path(said: Any) -> Path:
-    if not isinstance(said, str) or not said:
-        raise failure(f"The name of a file is text, not {said!r}.")
-    return Path(said)
+def _path(name: Any) -> Path:
+    if not isinstance(name, str) or not name:
+        raise failure(f"A file name must be a string, not {name!r}.", code="job-path-not-text")
+    return Path(name)
 
 
 def _write(path: Path, write: Callable[[Any], None]) -> None:
@@ -130,15 +146,16 @@ def _write(path: Path, write: Callable[[Any], None]) -> None:
         raise failure(
             f"{path} cannot be written: {error.strerror or error}.",
             where=Place(kind="file", id=str(path)),
+            code="file-not-writable",
         ) from error
     finally:
         part.unlink(missing_ok=True)
 
 
 def quality(x: Tensor, made: Tensor) -> dict[str, Any]:
-    """Return how far an array is from what it was: SQNR [dB] and the largest error.
+    """Return the difference of an array from the original: SQNR [dB] and the largest error.
 
-    Elements that are not finite on both sides are left out; None where nothing can be said.
+    Elements that are not finite on both sides are ignored; None if undefined.
     """
     if made.shape != x.shape or x.numel() == 0:
         return {"sqnr_db": None, "max_abs_error": None}
@@ -166,17 +183,26 @@ def _quantize(job: dict[str, Any]) -> dict[str, Any]:
     role = job.get("role") or "data"
     if role not in ROLES:
         raise failure(
-            f"There is no role {role!r}.",
+            f"Unknown role {role!r}.",
             f"Known: {', '.join(ROLES)}.",
             Place(kind="option", id="role"),
+            code="role-unknown",
         )
     params = job.get("params") or {}
     if not isinstance(params, dict):
-        raise failure("'params' is an object with parameters.", f"It is {params!r}.")
+        raise failure(
+            "'params' must be an object of parameters.",
+            f"Got {params!r}.",
+            code="job-params-not-object",
+        )
     mase = job.get("mase_compatible")
     if mase is not None and not isinstance(mase, bool):
         place = Place(kind="option", id="mase_compatible")
-        raise failure(f"'mase_compatible' is true or false, not {mase!r}.", where=place)
+        raise failure(
+            f"'mase_compatible' must be true or false, not {mase!r}.",
+            where=place,
+            code="job-mase-not-boolean",
+        )
     quantizer = schemes.quantizer(str(job["scheme"]), params, role, mase_compatible=bool(mase))
     x = load(job["in"])
     made = quantizer(x)
@@ -197,7 +223,7 @@ _MATMUL = ("a", "b", "out", "mode", "numerics")
 
 
 def answer_nnpa(arguments: dict[str, JsonValue], to: Path) -> None:
-    """Do what ``arguments["operation"]`` names: "quantize" or "matmul"."""
+    """Run ``arguments["operation"]``: "quantize" or "matmul"."""
     answer_jobs(arguments, to, _matmul if arguments["operation"] == "matmul" else _quantize_nnpa)
 
 
@@ -223,16 +249,20 @@ def _quantize_nnpa(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _narrow(path: Any) -> Tensor:
-    """Return an array in float32, which is all that the arithmetic knows.
+    """Return an array in float32, the only supported type.
 
     Raises:
-        WorkbenchError: it cannot be read, or float32 does not hold its values.
+        WorkbenchError: it is unreadable, or exceeds the range of float32.
     """
     x = load(path)
     made = x.float()
     if count := int((made.isinf() & x.isfinite()).sum()):
         place = Place(kind="file", id=str(path))
-        raise failure(f"{path} holds {count} values beyond float32.", where=place)
+        raise failure(
+            f"{path} contains {count} values outside the float32 range.",
+            where=place,
+            code="array-beyond-float32",
+        )
     return made
 
 
@@ -242,7 +272,12 @@ def _matmul(job: dict[str, Any]) -> dict[str, Any]:
     bias = None if job.get("bias") is None else _narrow(job["bias"])
     if bias is not None and not bool(bias.isfinite().all()):
         place = Place(kind="option", id="bias")
-        raise failure("The bias holds NaN or infinities.", "Look where they come from.", place)
+        raise failure(
+            "The bias contains NaN or infinity.",
+            "Check the weights of the model.",
+            place,
+            code="bias-not-finite",
+        )
     made = matmul(a, b, bias, job["mode"], job["numerics"])
     save(job["out"], made.y)
     exact = a.double() @ b.double()
@@ -251,8 +286,12 @@ def _matmul(job: dict[str, Any]) -> dict[str, Any]:
         exact = exact + (bias.unsqueeze(-2) if fused else bias)
     sentences = list(made.warnings)
     if lost := int((~made.y.isfinite()).sum()):
-        held = "dlfloat16 holds and became NaN" if job["numerics"] == "nnpa" else "float32 holds"
-        sentences.append(f"{lost} results are beyond what {held}.")
+        held = (
+            "the range of dlfloat16 and became NaN"
+            if job["numerics"] == "nnpa"
+            else "the range of float32"
+        )
+        sentences.append(f"{lost} results exceed {held}.")
     return {
         "out": str(job["out"]),
         "mode": job["mode"],
@@ -267,7 +306,7 @@ _ANSWERS = {"formats": answer_formats, "nnpa": answer_nnpa}
 
 
 def main(name: str, arguments: Path, to: Path) -> int:
-    """Answer, and return the exit code."""
+    """Run the job, and return the exit code."""
     os.dup2(2, 1)
     try:
         _ANSWERS[name](json.loads(arguments.read_text(encoding="utf-8")), to)

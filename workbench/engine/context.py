@@ -1,4 +1,4 @@
-"""What a stage is given: its inputs, a folder for its result, ways to speak and to be stopped."""
+"""The context of a stage: inputs, result folder, progress and cancellation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from workbench.errors import Cancelled, failure
+from workbench.ids import StageId, WorkId, is_stage
 from workbench.pipeline.plan import Plan
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project.frozen import Frozen
@@ -20,6 +21,7 @@ from workbench.targets import target_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from workbench.engine.targets.base import CompilingToolchain, DeviceToolchain, Toolchain
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
     from workbench.protocol import Level
@@ -29,20 +31,20 @@ PROGRESS_PERIOD_S = 0.1
 
 
 class HotStore:
-    """Objects of finished stages, by stage and key; the least used go first."""
+    """Live objects of finished stages, by stage and key; least recently used are evicted."""
 
     def __init__(self, capacity: int = 24) -> None:
         self._capacity = capacity
         self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
     def get(self, name: str, key: str) -> Any:
-        """Return what was kept, or None."""
+        """Return the stored object, or None."""
         if (name, key) in self._kept:
             self._kept.move_to_end((name, key))
         return self._kept.get((name, key))
 
     def keep(self, name: str, key: str, value: Any) -> None:
-        """Keep an object; another may have to go."""
+        """Store an object; another one may be evicted."""
         self._kept[name, key] = value
         self._kept.move_to_end((name, key))
         while len(self._kept) > self._capacity:
@@ -51,9 +53,9 @@ class HotStore:
 
 @dataclass
 class StageContext:
-    """Everything one run of one stage may touch."""
+    """The context of one run of one stage."""
 
-    stage: str
+    stage: WorkId
     project: Project
     folder: Path
     plan: Plan
@@ -61,13 +63,17 @@ class StageContext:
     store: HotStore
     out: Path
     accelerate: bool
-    report: Callable[[str, float | None, str], None]
-    write_log: Callable[[Level, str, str], None]
+    report: Callable[[WorkId, float | None, str], None]
+    write_log: Callable[[Level, str, WorkId], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
     _last: float = 0.0
 
     def progress(self, done: int, total: int | None, message: str = "") -> None:
-        """Say how far the stage is, at most ten times a second; raises Cancelled when asked."""
+        """Report progress, at most ten times a second.
+
+        Raises:
+            Cancelled: cancelled by the user.
+        """
         self.check_cancelled()
         now = time.monotonic()
         if now - self._last >= PROGRESS_PERIOD_S or done == total:
@@ -79,23 +85,24 @@ class StageContext:
         self.write_log(level, text, self.stage)
 
     def check_cancelled(self) -> None:
-        """Raise Cancelled when the user has asked to stop."""
+        """Raise Cancelled if the user has cancelled the job."""
         if self.cancelled.is_set():
             raise Cancelled
 
-    def path(self, stage_id: str) -> Path:
+    def path(self, stage_id: StageId) -> Path:
         """Return the folder with the result of an earlier stage."""
         return self.cache.folder(self.plan.key(stage_id))
 
-    def result(self, stage_id: str, kind: type[Value]) -> Value:
+    def result(self, stage_id: StageId, kind: type[Value]) -> Value:
         """Return the result of an earlier stage."""
         return load_result(kind, self.path(stage_id))
 
     def keep(self, value: Any) -> None:
         """Keep this stage's live object for the stages that follow."""
+        assert is_stage(self.stage), "only stages keep objects"
         self.store.keep(self.stage, self.plan.key(self.stage), value)
 
-    def hot(self, stage_id: str) -> Any:
+    def hot(self, stage_id: StageId) -> Any:
         """Return the live object of an earlier stage: kept, or made again from its result."""
         key = self.plan.key(stage_id)
         found = self.store.get(stage_id, key)
@@ -103,10 +110,28 @@ class StageContext:
             module = importlib.import_module(STAGES_BY_ID[stage_id].entry.split(":")[0])
             found = module.load(self)
             if found is None:
-                raise failure(f"The result of {stage_id} cannot be used any more.", "Run it again.")
+                raise failure(
+                    f"The result of {stage_id} is no longer usable.",
+                    "Run it again.",
+                    code="result-unusable",
+                )
             self.store.keep(stage_id, key, found)
         return found
 
-    def toolchain(self) -> Any:
+    def toolchain(self) -> Toolchain:
         """Return the torch side of the project's target."""
+        found: Toolchain = self._toolchain()
+        return found
+
+    def compiler(self) -> CompilingToolchain:
+        """Return the torch side of a target that has the stage ``lower``."""
+        found: CompilingToolchain = self._toolchain()
+        return found
+
+    def device(self) -> DeviceToolchain:
+        """Return the torch side of a target whose device can be simulated."""
+        found: DeviceToolchain = self._toolchain()
+        return found
+
+    def _toolchain(self) -> Any:
         return importlib.import_module(target_of(self.project.target.id).toolchain)

@@ -1,6 +1,6 @@
-"""Estimates of compiled programs in processes of their own, or on a cluster.
+"""Cost estimates of compiled programs in worker processes, or on a cluster.
 
-Run as a program it is such a process.
+Run as a program, it is such a worker process.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Point:
-    """One estimate to be made.
+    """One estimate request.
 
     ``entry`` is a target's ``estimator``; ``programs`` are the files of the delegates' programs;
-    ``device`` is the variant's id; ``options`` are all of the target's options; ``files`` are the
-    files that options name, by option.
+    ``device`` is the variant's id; ``options`` are all target options; ``files`` are the files that
+    options refer to, by option.
     """
 
     entry: str
@@ -36,10 +36,10 @@ class Point:
 
 
 class Estimators(Protocol):
-    """Whoever estimates."""
+    """The interface of estimators."""
 
     def submit(self, point: Point) -> Future[Answer]:
-        """Ask for an estimate; the answer holds "totals" or "problem"."""
+        """Request an estimate; the answer contains "totals" or "problem"."""
         ...
 
 
@@ -61,14 +61,14 @@ def _asked(point: Point, programs: list[Any]) -> dict[str, Any]:
 
 @contextmanager
 def estimators(count: int, scheduler: str = "") -> Iterator[Estimators]:
-    """Give local processes, or the workers of a Dask cluster.
+    """Yield local processes, or the workers of a Dask cluster.
 
     Args:
-        count: How many processes; of no matter on a cluster.
-        scheduler: The address of a Dask scheduler, such as ``tcp://host:8786``; empty for none.
+        count: Number of local processes; ignored for a cluster.
+        scheduler: Address of a Dask scheduler, such as ``tcp://host:8786``; empty for none.
 
     Raises:
-        WorkbenchError: there is no such scheduler, or the package for it is not installed.
+        WorkbenchError: the scheduler is unreachable, or Dask is not installed.
     """
     if not scheduler:
         with Crew(__name__, count) as crew:
@@ -79,7 +79,7 @@ def estimators(count: int, scheduler: str = "") -> Iterator[Estimators]:
 
 
 class _Local:
-    """Processes of this machine read the programs from their files."""
+    """Local processes, which read the programs from files."""
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
@@ -89,7 +89,7 @@ class _Local:
 
 
 class _Cluster:
-    """Workers elsewhere get the bytes of each program, once."""
+    """Cluster workers, which receive the bytes of each program once."""
 
     def __init__(self, client: Any) -> None:
         self._client, self._executor = client, client.get_executor(pure=True)

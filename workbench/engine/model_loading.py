@@ -1,4 +1,4 @@
-"""The float model and its example inputs, from any of the forms a project may name."""
+"""Loading of the float model and its example inputs from any supported reference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 @dataclass
 class LoadedModel:
-    """A model in evaluation mode: a module, or a program that was exported elsewhere."""
+    """A model in evaluation mode: a module, or an already exported program."""
 
     module: torch.nn.Module | None
     program: torch.export.ExportedProgram | None
@@ -29,10 +29,10 @@ class LoadedModel:
 
 
 def load_model(model: ModelSource, folder: Path) -> LoadedModel:
-    """Return the model that a project names.
+    """Return the model of a project.
 
     Raises:
-        WorkbenchError: something is missing, raises, or is not what it should be.
+        WorkbenchError: a file is missing, user code fails, or a value has the wrong type.
     """
     reference = sources.model_reference(model.spec, folder)
     if reference.kind == "program":
@@ -49,29 +49,41 @@ def load_model(model: ModelSource, folder: Path) -> LoadedModel:
             f"{reference.attribute} returns a model without example inputs.",
             "Return (model, inputs), or give input_shapes or inputs in the project.",
             Place(kind="option", id="model.input_shapes"),
+            code="model-inputs-missing",
         )
-    return LoadedModel(module.eval(), None, given if given is not None else inputs or ())
+    # Frozen: passes of the toolchain copy what they compute from parameters, and a tensor that
+    # would need a gradient cannot be copied. Training makes its own copy trainable.
+    module.eval().requires_grad_(False)
+    return LoadedModel(module, None, given if given is not None else inputs or ())
 
 
 def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
     where = Place(kind="option", id="model.spec")
     if not path.is_file():
-        raise failure(f"{path.name} is not there.", "Correct the path.", where)
+        raise failure(
+            f"{path.name} does not exist.", "Correct the path.", where, code="model-file-missing"
+        )
     try:
         program = torch.export.load(str(path))
     except Exception as error:
         raise failure(
-            f"{path.name} is not an exported program that this torch ({torch.__version__}) reads.",
-            "Write it with torch.export.save; the file may be cut short.",
+            f"{path.name} is not an exported program that torch {torch.__version__} can read.",
+            "Save it with torch.export.save. The file may be truncated.",
             where,
             details=str(error),
+            code="model-file-unreadable",
         ) from error
+    for parameter in program.parameters():
+        parameter.requires_grad_(False)
     given = _given_inputs(model, folder)
     example = program.example_inputs
     inputs = given or (tuple(example[0]) if example else None)
     if inputs is None:
         raise failure(
-            f"{path.name} holds no example inputs.", "Give input_shapes or inputs.", where
+            f"{path.name} contains no example inputs.",
+            "Give input_shapes or inputs.",
+            where,
+            code="model-inputs-missing",
         )
     return LoadedModel(None, program, _tensors(inputs, path.name))
 
@@ -84,8 +96,9 @@ def _take_apart(made: Any, name: str) -> tuple[torch.nn.Module, Tensors | None]:
     if not isinstance(made, torch.nn.Module):
         raise failure(
             f"{name} returned {type(made).__name__}, not a torch.nn.Module.",
-            "Return the model, or (model, example_inputs).",
+            "Return the model or (model, example_inputs).",
             where,
+            code="model-not-module",
         )
     return made, None if inputs is None else _tensors(inputs, name)
 
@@ -97,14 +110,16 @@ def _tensors(inputs: Any, name: str) -> Tensors:
         kind = type(inputs).__name__
         raise failure(
             f"The example inputs of {name} are {kind}, not tensors.",
-            "Give a tensor or a tuple of tensors.",
+            "Return a tensor or a tuple of tensors.",
             Place(kind="option", id="model.spec"),
+            code="model-inputs-invalid",
         )
     for position, value in enumerate(inputs):
         if not isinstance(value, torch.Tensor):
             raise failure(
                 f"Example input {position} of {name} is {type(value).__name__}, not a tensor.",
                 where=Place(kind="option", id="model.spec"),
+                code="model-input-not-tensor",
             )
     return tuple(value.detach().cpu() for value in inputs)
 
@@ -118,9 +133,10 @@ def _given_inputs(model: ModelSource, folder: Path) -> Tensors | None:
                 return tuple(torch.from_numpy(arrays[name]) for name in arrays.files)
         except (OSError, ValueError, AttributeError, TypeError) as error:
             raise failure(
-                f"{path.name} holds no example inputs: {error}.",
-                "Write it with numpy.savez, one array for each input, in order.",
+                f"{path.name} contains no example inputs: {error}.",
+                "Save it with numpy.savez, one array per input, in order.",
                 where,
+                code="model-inputs-unreadable",
             ) from error
     if model.input_shapes:
         generator = torch.Generator().manual_seed(0)
@@ -131,28 +147,39 @@ def _given_inputs(model: ModelSource, folder: Path) -> Tensors | None:
 def _load_weights(module: torch.nn.Module, path: Path) -> None:
     where = Place(kind="option", id="model.weights")
     if not path.is_file():
-        raise failure(f"The weights {path.name} are not there.", "Correct the path.", where)
+        raise failure(
+            f"The weights file {path.name} does not exist.",
+            "Correct the path.",
+            where,
+            code="weights-missing",
+        )
     try:
         state = _read_state(path)
     except Exception as error:
         raise failure(
-            f"{path.name} holds no weights that can be read without running code.",
-            "Save them as safetensors, or as a state dict with torch.save.",
+            f"{path.name} contains no weights that can be read without running code.",
+            "Save a safetensors file, or a state dict with torch.save.",
             where,
             details=str(error),
+            code="weights-unreadable",
         ) from error
     if not isinstance(state, dict):
-        raise failure(f"{path.name} holds no state dict.", where=where)
+        raise failure(
+            f"{path.name} contains no state dict.", where=where, code="weights-not-state-dict"
+        )
     try:
         missing, surplus = module.load_state_dict(state, strict=False)
     except RuntimeError as error:
-        raise failure(f"The weights do not fit: {error}"[:500], where=where) from error
+        raise failure(
+            f"The weights do not fit: {error}"[:500], where=where, code="weights-unfit"
+        ) from error
     if missing or surplus:
         raise failure(
             f"The weights do not fit: {len(missing)} missing ({', '.join(missing[:3])}), "
             f"{len(surplus)} surplus ({', '.join(surplus[:3])}).",
-            "They belong to another model.",
+            "They belong to a different model.",
             where,
+            code="weights-unfit",
         )
 
 

@@ -1,4 +1,4 @@
-"""What leaves the workbench for a compiler elsewhere: model, commands, vectors, manifest."""
+"""The deliverables for an external compiler: model, commands, test vectors, manifest."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VECTORS = 4
 
 
 def hand_on(context: StageContext, lowered: LowerResult, exported: ExportedModel) -> None:
-    """Leave the deliverables; the same project gives the same bytes."""
+    """Write the deliverables; equal projects give equal bytes."""
     written = []
     for name, data, purpose in _files(context, exported):
         (context.out / name).write_bytes(data)
@@ -47,14 +47,17 @@ def hand_on(context: StageContext, lowered: LowerResult, exported: ExportedModel
     data = f"{manifest}\n".encode()
     (context.out / "manifest.json").write_bytes(data)
     written.append(Deliverable(name="manifest.json", bytes=len(data), sha256=digest(data),
-                               purpose="what made it"))  # fmt: skip
+                               purpose="versions and digests"))  # fmt: skip
     emulation = target_of(context.project.target.id).emulation
     result = PackageResult(
-        files=tuple(written), kernels=(), method_pool_bytes=0, scratch_pool_bytes=0,
+        files=tuple(written),
+        kernels=(),
+        method_pool_bytes=0,
+        scratch_pool_bytes=0,
         planned_bytes=(),
-        note=f"The compiler runs elsewhere, by the commands beside the model. Numbers are "
-        f"{emulation}. {exported.check.sentence}",
-    )  # fmt: skip
+        note="The compiler runs elsewhere, with the commands beside the model. Numbers "
+        f"are {emulation}. {exported.check.sentence}",
+    )
     save_result(result, context.out)
 
 
@@ -62,8 +65,8 @@ def _files(context: StageContext, exported: ExportedModel) -> Iterator[tuple[str
     source, stem = context.path("lower"), file_stem(context.project.name)
     yield f"{stem}.onnx", (source / MODEL_FILE).read_bytes(), "the model for the compiler"
     if exported.config:
-        yield f"{stem}.json", (source / CONFIG_FILE).read_bytes(), "what the compiler excludes"
-    yield f"{stem}.commands.sh", _commands(exported, stem).encode(), "how to compile it"
+        yield f"{stem}.json", (source / CONFIG_FILE).read_bytes(), "the compiler's exclusions"
+    yield f"{stem}.commands.sh", _commands(exported, stem).encode(), "the compile commands"
     yield f"{stem}.vectors.npz", _vectors(context), "inputs with float and emulated outputs"
 
 
@@ -79,10 +82,10 @@ def _commands(exported: ExportedModel, stem: str) -> str:
 
 
 def _vectors(context: StageContext) -> bytes:
-    """Return a few inputs, the float model's outputs and those of the main reading.
+    """Return a few inputs, the float model's outputs and those of the main arithmetic.
 
-    What a program keeps between calls stands after its own inputs and outputs; samples follow each
-    other, each side with what it kept itself.
+    State comes after the program's own inputs and outputs; samples are consecutive, and each
+    program continues from its own state.
     """
     program = context.hot("export")
     kept = tuple(program.graph_signature.buffers_to_mutate.values())
@@ -104,7 +107,7 @@ def _vectors(context: StageContext) -> bytes:
 def _step(
     steps: Steps, sample: Sample, kept: Sequence[str]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Return all inputs and outputs of the next step, those that are kept last."""
+    """Return all inputs and outputs of the next step, with the state last."""
     inputs = steps.inputs(sample)
     before = [steps.module.get_buffer(name).clone() for name in kept]
     outputs = tensors_of(steps.module(*inputs))

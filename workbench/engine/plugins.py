@@ -1,7 +1,7 @@
-"""What plug-ins add, loaded: the types of it, and one sentence for everything that is wrong.
+"""Loading of plug-ins: types, and one error message per problem.
 
-``project/plugins.py`` says how a plug-in names what it adds. A plug-in's author may take these
-types for its own checks::
+``project/plugins.py`` describes the lists of a plug-in. A plug-in may use these types for its own
+checks::
 
     if TYPE_CHECKING:
         from workbench.engine.plugins import ConfigMaker, ObserverClass
@@ -37,47 +37,47 @@ _WHERE = Place(kind="option", id=_OPTION)
 
 
 class ConfigMaker(Protocol):
-    """A function in ``CONFIGS``: the Arm backend's config, for training where asked."""
+    """A function in ``CONFIGS``: returns the Arm backend's config, also for training."""
 
     def __call__(self, *, is_qat: bool) -> QuantizationConfig:
-        """Return the config; for training its observers round what they see."""
+        """Return the config; for training, with fake-quantizing observers."""
         ...
 
 
 class ObserverClass(Protocol):
-    """A class in ``OBSERVERS``: a ``UniformQuantizationObserverBase`` of torchao's.
+    """A class in ``OBSERVERS``: a subclass of torchao's ``UniformQuantizationObserverBase``.
 
-    It keeps what it has seen in buffers, with ``min_val`` and ``max_val`` among them, and is made
-    with ``dtype``, ``qscheme``, ``quant_min``, ``quant_max`` and ``eps``.
+    Its statistics are buffers, including ``min_val`` and ``max_val``; it is constructed with
+    ``dtype``, ``qscheme``, ``quant_min``, ``quant_max`` and ``eps``.
     """
 
     @classmethod
     def with_args(cls, **options: Any) -> Callable[..., Any]:
-        """Return what makes observers with these options."""
+        """Return a constructor with these options."""
         ...
 
 
 class FinderClass(Protocol):
-    """A class in ``FINDERS``: a ``NodeFinder`` of ExecuTorch's, made without arguments."""
+    """A class in ``FINDERS``: a ``NodeFinder`` of ExecuTorch, constructed without arguments."""
 
     def __call__(self) -> NodeFinder:
-        """Return a finder; ``find_nodes(graph_module)`` gives nodes of an exported graph."""
+        """Return a finder; ``find_nodes(graph_module)`` yields nodes of an exported graph."""
         ...
 
 
 class QuantizerClass(Protocol):
-    """A class in ``QUANTIZERS``: a ``Quantizer`` of torchao's, made without arguments.
+    """A class in ``QUANTIZERS``: a ``Quantizer`` of torchao, constructed without arguments.
 
-    It leaves nodes alone that are annotated already; what it annotates may run on the NPU.
+    It must skip annotated nodes; nodes that it annotates may run on the NPU.
     """
 
     def __call__(self) -> Quantizer:
-        """Return a quantizer; ``annotate(graph_module)`` writes specs into nodes."""
+        """Return a quantizer; ``annotate(graph_module)`` writes quantization specs to nodes."""
         ...
 
 
 class Plugins:
-    """The plug-ins of a project that lies in ``folder``, by the references of its rules."""
+    """The plug-ins of a project in ``folder``, by the references of its rules."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -86,7 +86,7 @@ class Plugins:
         """Return a config, labelled with its reference.
 
         Raises:
-            WorkbenchError: it cannot be loaded, raises, or gives something else.
+            WorkbenchError: it cannot be loaded, raises, or returns another type.
         """
         made = self._make(reference, QuantizationConfig, {"is_qat": is_qat})
         return replace(made, label=reference)
@@ -95,7 +95,7 @@ class Plugins:
         """Return the class of an observer.
 
         Raises:
-            WorkbenchError: it cannot be loaded, or is no observer with a grid.
+            WorkbenchError: it cannot be loaded, or is not an observer with a grid.
         """
         found: Any = load_callable(self._named(reference), _OPTION)
         is_one = isinstance(found, type) and issubclass(found, UniformQuantizationObserverBase)
@@ -107,15 +107,15 @@ class Plugins:
         """Return a finder.
 
         Raises:
-            WorkbenchError: it cannot be loaded, raises, or is none.
+            WorkbenchError: it cannot be loaded, raises, or is not a finder.
         """
         return _Finder(self._make(reference, NodeFinder, {}), reference)
 
     def quantizer(self, reference: str) -> OwnQuantizer:
-        """Return a quantizer that reports what it does.
+        """Return a quantizer that records its annotations.
 
         Raises:
-            WorkbenchError: it cannot be loaded, raises, or is none.
+            WorkbenchError: it cannot be loaded, raises, or is not a quantizer.
         """
         return OwnQuantizer(self._make(reference, Quantizer, {}), reference)
 
@@ -135,7 +135,7 @@ class Plugins:
 
 
 class _Finder(NodeFinder):
-    """A plug-in's finder under the name of its reference, which reports show."""
+    """A plug-in's finder, named by its reference in reports."""
 
     def __init__(self, own: NodeFinder, reference: str) -> None:
         self._own, self._reference = own, reference
@@ -144,9 +144,10 @@ class _Finder(NodeFinder):
         found = self._own.find_nodes(model)
         if not hasattr(found, "__next__"):
             raise failure(
-                f"{self._reference} gives a {type(found).__name__}, not an iterator of nodes.",
-                "Write yield in its find_nodes, or return iter(...).",
+                f"{self._reference} returns a {type(found).__name__}, not an iterator of nodes.",
+                "Use yield in its find_nodes, or return iter(...).",
                 _WHERE,
+                code="plugin-finder-invalid",
             )
         return found
 
@@ -155,7 +156,7 @@ class _Finder(NodeFinder):
 
 
 def error_in(project: Project, folder: Path, error: BaseException) -> WorkbenchError | None:
-    """Return the sentence for an error that came out of a plug-in; None where it did not."""
+    """Return the error for an exception raised by a plug-in; None for other exceptions."""
     frames: set[str] = set()
     for each in _chain(error):
         trace = each.__traceback__
@@ -179,7 +180,8 @@ def _chain(error: BaseException) -> Iterable[BaseException]:
 def _is_not(reference: str, kind: type) -> WorkbenchError:
     name = reference.rpartition(":")[2]
     return failure(
-        f"{name} of the plug-in {reference.rpartition(':')[0]} gives no {kind.__name__}.",
-        'The README says under "How to add" what a plug-in holds.',
+        f"{name} of the plug-in {reference.rpartition(':')[0]} does not return a {kind.__name__}.",
+        "The guide describes the contents of a plug-in.",
         _WHERE,
+        code="plugin-item-invalid",
     )

@@ -1,9 +1,9 @@
-"""Make a process ready to be forked into engines; importing this module does the work.
+"""Preparation of a process from which engines are forked; importing this module runs it.
 
-A forkserver imports it once (``set_forkserver_preload(["workbench.engine.preload"])``), and every
-engine forked from there has the toolchain at once. A process in which OpenMP has run on more than
-one thread hangs when it is forked, so this one stays on a single thread; an engine chooses its own
-number of threads after the fork.
+A forkserver imports it once (``set_forkserver_preload(["workbench.engine.preload"])``), so that
+forked engines start with the toolchain imported. A process in which OpenMP has run on several
+threads hangs when forked, so this one uses a single thread; an engine sets its own number of
+threads after the fork.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from workbench.engine.acceleration.imports import import_toolchain
+from workbench.engine.toolchain_patches.imports import import_toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what the imports print from the user's terminal; engines have a log of their own."""
+    """Discard the imports' output to the terminal; engines have their own log."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -34,7 +34,7 @@ def _quiet() -> Iterator[None]:
 
 
 def preload() -> None:
-    """Import the toolchain on one thread and take all it brought out of the collector's sight."""
+    """Import the toolchain on one thread and exclude its objects from garbage collection."""
     with _quiet():
         import torch
 

@@ -1,55 +1,38 @@
-"""The engine's command loop: one job at a time, every outcome an event."""
+"""The engine's command loop: one job at a time, in the order in which they were sent."""
 
 from __future__ import annotations
 
-import importlib
-import logging
 import os
 import queue
 import threading
 import time
-import traceback
-from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from workbench.engine.acceleration.imports import run_with_big_stack
-from workbench.engine.acceleration.quiet_collector import quiet_collector
-from workbench.engine.context import HotStore, StageContext
-from workbench.engine.studies.study import run_study
-from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
-from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES, Cache
-from workbench.pipeline.plan import Plan, PlannedStage, plan
-from workbench.pipeline.stages import STAGES_BY_ID, stages_until
+from workbench.engine.context import HotStore
+from workbench.engine.job import EngineJob
+from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
 from workbench.protocol import (
+    MAX_COMMAND_BYTES,
     Cancel,
     Command,
     Event,
     JobFinished,
-    Level,
     LogLine,
+    OversizedLine,
     Ready,
     RunStudy,
     RunUntil,
     Shutdown,
-    StageFailed,
-    StageFinished,
-    StageProgress,
-    StageSkipped,
-    StageStarted,
     decode_command,
-    encode,
+    encode_event,
+    read_lines,
 )
-from workbench.studies import STUDIES_BY_ID
+from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Job = RunUntil | RunStudy
-
-logger = logging.getLogger("workbench.engine")
+    from collections.abc import Iterable
 
 
 class _Wire:
@@ -60,20 +43,21 @@ class _Wire:
         self._lock = threading.Lock()
 
     def send(self, event: Event) -> None:
-        line = encode(event)
+        line = encode_event(event)
         with self._lock:
             while line:
                 line = line[os.write(self._descriptor, line) :]
 
 
 class Server:
-    """Serves commands from one descriptor and answers on another until told to leave."""
+    """Serves commands from one descriptor and sends events on another until shut down."""
 
     def __init__(self, commands: int, events: int, started: float) -> None:
         self._commands = commands
         self._wire = _Wire(events)
-        self._queue: queue.Queue[Job | None] = queue.Queue()
-        self._cancelled = threading.Event()
+        self._queue: queue.Queue[EngineJob | None] = queue.Queue()
+        self._lock = threading.Lock()
+        self._unfinished: list[EngineJob] = []
         self._store = HotStore()
         self._started = started
 
@@ -82,202 +66,62 @@ class Server:
         threading.Thread(target=self._read, name="commands", daemon=True).start()
         ready = Ready(pid=os.getpid(), start_s=time.monotonic() - self._started)
         self._wire.send(ready)
-        while (command := self._queue.get()) is not None:
-            self._cancelled.clear()
+        if not (found := status()).active:
+            self._wire.send(LogLine(level="warning", text=found.reason))
+        while (job := self._queue.get()) is not None:
             begun = time.monotonic()
-            outcome = run_with_big_stack(self._answer, command)
+            outcome = run_with_big_stack(job.run)
+            with self._lock:
+                self._unfinished.remove(job)
             elapsed = time.monotonic() - begun
-            self._wire.send(JobFinished(job=command.job, outcome=outcome, elapsed_s=elapsed))
+            self._wire.send(JobFinished(job=job.command.job, outcome=outcome, elapsed_s=elapsed))
 
     def _read(self) -> None:
-        with os.fdopen(self._commands, "rb") as lines:
-            for line in lines:
-                try:
-                    self._take(decode_command(line))
-                except ValidationError as error:
-                    self._log("error", f"A command was not understood: {error}", "")
-        self._cancelled.set()
-        self._queue.put(None)
+        for lines in read_lines(self._commands, MAX_COMMAND_BYTES):
+            self._accept(self._decoded(lines))
+        os.close(self._commands)
+        self._accept([Shutdown()])
 
-    def _take(self, command: Command) -> None:
-        match command:
-            case RunUntil() | RunStudy():
-                self._queue.put(command)
-            case Cancel():
-                self._cancelled.set()
-            case Shutdown():
-                self._cancelled.set()
-                self._queue.put(None)
+    def _decoded(self, lines: Iterable[bytes | OversizedLine]) -> list[Command]:
+        commands: list[Command] = []
+        for line in lines:
+            if isinstance(line, OversizedLine):
+                self._complain(f"A command of {line.size} bytes is too long and was skipped.")
+                continue
+            try:
+                commands.append(decode_command(line))
+            except ValidationError as error:
+                self._complain(f"A command was not understood: {error}"[:8000])
+        return commands
 
-    def _log(self, level: Level, text: str, stage: str) -> None:
-        self._wire.send(LogLine(level=level, text=text[:8000], stage=stage))
+    def _complain(self, text: str) -> None:
+        self._wire.send(LogLine(level="error", text=text))
 
-    def _answer(self, command: Job) -> str:
-        try:
+    def _accept(self, commands: list[Command]) -> None:
+        """Take commands that were read together.
+
+        Jobs start only when all the commands are taken, so that a Cancel that was written
+        together with its job finds it before it has begun.
+        """
+        starting: list[EngineJob | None] = []
+        for command in commands:
             match command:
-                case RunStudy():
-                    return self._study(command)
-                case RunUntil():
-                    return self._run(command)
-        finally:
-            _cache_of(command).prune()
+                case RunUntil() | RunStudy():
+                    job = EngineJob(command, self._store, self._wire.send)
+                    starting.append(job)
+                    with self._lock:
+                        self._unfinished.append(job)
+                case Cancel():
+                    self._cancel(command.job)
+                case Shutdown():
+                    self._cancel()
+                    starting.append(None)
+        for each in starting:
+            self._queue.put(each)
 
-    def _study(self, command: RunStudy) -> str:
-        """Run the stages that a study starts from, then the study."""
-        study = STUDIES_BY_ID[command.study]
-        first = RunUntil(
-            job=command.job,
-            project=command.project,
-            folder=command.folder,
-            until=study.needs,
-            cache_root=command.cache_root,
-            cache_limit_bytes=command.cache_limit_bytes,
-            accelerate=command.accelerate,
-        )
-        if (outcome := self._run(first)) != "done":
-            return outcome
-        begun = time.monotonic()
-        try:
-            run_study(command, self._stage_context(first, study.id), self._wire.send)
-        except Cancelled:
-            return "cancelled"
-        except WorkbenchError as error:
-            self._fail(command.job, study.id, "", begun, error.infos)
-            return "failed"
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a foreign library may raise it
-            self._fail(command.job, study.id, "", begun, _said_of(error, command, study.id))
-            return "failed"
-        return "done"
-
-    def _stage_context(self, command: RunUntil, name: str) -> StageContext:
-        cache = _cache_of(command)
-        planned = plan(command.project, Path(command.folder), cache)
-        stage = PlannedStage(name, "", "stale")
-        return self._context(command, planned, stage, cache, cache.root)
-
-    def _run(self, command: RunUntil) -> str:
-        cache = _cache_of(command)
-        folder = Path(command.folder)
-        for stage_id in stages_until(command.until):
-            planned = plan(command.project, folder, cache)
-            stage = planned.of(stage_id)
-            if reason := _left_out(command, stage):
-                self._wire.send(StageSkipped(job=command.job, stage=stage_id, reason=reason))
-            elif not self._run_stage(command, planned, stage, cache):
-                return "cancelled" if self._cancelled.is_set() else "failed"
-        return "done"
-
-    def _run_stage(
-        self, command: RunUntil, planned: Plan, stage: PlannedStage, cache: Cache
-    ) -> bool:
-        begun = time.monotonic()
-        if stage.state in {"blocked", "unavailable"}:
-            info = ErrorInfo(message=stage.reason, where=Place(kind="stage", id=stage.id))
-            self._fail(command.job, stage.id, stage.key, begun, (info,))
-            return False
-        if stage.state == "cached" and cache.verify(stage.key):
-            self._finish(command.job, stage, begun, cached=True)
-            return True
-        self._wire.send(StageStarted(job=command.job, stage=stage.id, key=stage.key))
-        try:
-            with cache.writing(stage.key) as out:
-                self._call(self._context(command, planned, stage, cache, out))
-        except Cancelled:
-            return False
-        except WorkbenchError as error:
-            self._fail(command.job, stage.id, stage.key, begun, error.infos)
-            return False
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - Vela raises SystemExit
-            self._fail(command.job, stage.id, stage.key, begun, _said_of(error, command, stage.id))
-            return False
-        self._finish(command.job, stage, begun, cached=False)
-        return True
-
-    def _call(self, context: StageContext) -> None:
-        module, function = STAGES_BY_ID[context.stage].entry.split(":")
-        run: Callable[[StageContext], None] = getattr(importlib.import_module(module), function)
-        context.check_cancelled()
-        with quiet_collector() if context.accelerate else nullcontext():
-            run(context)
-        context.check_cancelled()
-
-    def _context(
-        self, command: RunUntil, planned: Plan, stage: PlannedStage, cache: Cache, out: Path
-    ) -> StageContext:
-        def report(stage_id: str, fraction: float | None, message: str) -> None:
-            self._wire.send(
-                StageProgress(job=command.job, stage=stage_id, fraction=fraction, message=message)
-            )
-
-        return StageContext(
-            stage=stage.id,
-            project=command.project,
-            folder=Path(command.folder),
-            plan=planned,
-            cache=cache,
-            store=self._store,
-            out=out,
-            accelerate=command.accelerate,
-            report=report,
-            write_log=self._log,
-            cancelled=self._cancelled,
-        )
-
-    def _finish(self, job: str, stage: PlannedStage, begun: float, *, cached: bool) -> None:
-        elapsed = time.monotonic() - begun
-        self._wire.send(
-            StageFinished(job=job, stage=stage.id, key=stage.key, cached=cached, elapsed_s=elapsed)
-        )
-
-    def _fail(
-        self, job: str, stage: str, key: str, begun: float, infos: tuple[ErrorInfo, ...]
-    ) -> None:
-        elapsed = time.monotonic() - begun
-        small = tuple(info.model_copy(update={"details": info.details[-20_000:]}) for info in infos)
-        self._wire.send(
-            StageFailed(job=job, stage=stage, key=key, elapsed_s=elapsed, infos=small[:20])
-        )
-
-
-def _cache_of(command: Job) -> Cache:
-    limit = command.cache_limit_bytes
-    return Cache(Path(command.cache_root), DEFAULT_LIMIT_BYTES if limit is None else limit)
-
-
-def _left_out(command: RunUntil, stage: PlannedStage) -> str:
-    if stage.id in command.skip:
-        return "left out as asked"
-    if stage.state == "unavailable" and stage.id != command.until:
-        return stage.reason
-    return ""
-
-
-def _said_of(error: BaseException, command: Job, stage: str) -> tuple[ErrorInfo, ...]:
-    """Return what can be said of an error nobody foresaw: the line of a plug-in, or less."""
-    if command.project.taken_from_plugins():
-        from workbench.engine.plugins import error_in
-
-        if found := error_in(command.project, Path(command.folder), error):
-            return found.infos
-    return (unexpected(error, stage),)
-
-
-def unexpected(error: BaseException, stage: str) -> ErrorInfo:
-    """Return what can be said of an error nobody foresaw: a sentence, the rest as details."""
-    chain: list[BaseException] = []
-    current: BaseException | None = error
-    while current is not None and current not in chain:
-        chain.append(current)
-        current = current.__cause__
-    first = next((line for e in chain[::-1] for line in str(e).splitlines() if line.strip()), "")
-    kind = type(chain[-1]).__name__
-    message = f"{first.strip()} ({kind})" if first else f"It ended with {kind}."
-    if isinstance(error, SystemExit):
-        message = f"The compiler left with exit code {error.code}; its last words are in the log."
-    details = "".join(traceback.format_exception(error))
-    return ErrorInfo(
-        message=message[:600],
-        hint="The details and the log name the place in the toolchain.",
-        where=Place(kind="stage", id=stage),
-        details=details,
-    )
+    def _cancel(self, job_id: str | None = None) -> None:
+        """Cancel the unfinished job of this id, or all of them; others are left alone."""
+        with self._lock:
+            for job in self._unfinished:
+                if job_id in {None, job.command.job}:
+                    job.cancelled.set()

@@ -1,4 +1,4 @@
-"""Calls the user's own Python, and says in a sentence what went wrong there."""
+"""Calls of the user's Python code, with error messages that name file and line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from workbench.project.sources import Reference
 
 
-# Set on modules of users' files: the folder they came from. Others of that name are not replaced.
+# Set on modules of user files: their folder. Other modules of that name are not replaced.
 _MARK = "__workbench_folder__"
 
 
@@ -40,11 +41,16 @@ def load_callable(reference: Reference, option: str) -> Callable[..., Any]:
         names = [n for n in vars(module) if callable(getattr(module, n)) and not n.startswith("_")]
         raise failure(
             f"{_name(reference)} has no {reference.attribute}.",
-            f"It has: {', '.join(names[:12])}." if names else "It defines no callable.",
+            f"Available: {', '.join(names[:12])}." if names else "It defines no callable.",
             where,
+            code="callable-missing",
         )
     if not callable(found):
-        raise failure(f"{reference.attribute} in {_name(reference)} is not callable.", where=where)
+        raise failure(
+            f"{reference.attribute} in {_name(reference)} is not callable.",
+            where=where,
+            code="callable-invalid",
+        )
     return found
 
 
@@ -52,7 +58,7 @@ def call(function: Callable[..., Any], reference: Reference, option: str) -> Any
     """Call the user's callable without arguments.
 
     Raises:
-        WorkbenchError: it raised; the sentence names file and line.
+        WorkbenchError: it raised an error; names file and line.
     """
     try:
         return function()
@@ -64,7 +70,7 @@ def call(function: Callable[..., Any], reference: Reference, option: str) -> Any
 def user_failure(
     error: BaseException, what: str, where: Place, path: Path | None
 ) -> WorkbenchError:
-    """Return the error for a failure inside the user's file, with the line it came from."""
+    """Return the error for a failure in the user's file, with its line."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if path is not None and Path(f.filename).parent == path.parent]
     place = f" at {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
@@ -79,6 +85,7 @@ def user_failure(
                 hint="Correct the code and run again.",
                 where=where,
                 details="".join(traceback.format_exception(error)),
+                code="user-code-failed",
             )
         ]
     )
@@ -117,9 +124,10 @@ def _import(reference: Reference) -> Any:
     path = reference.path
     if path is None or not path.is_file():
         raise failure(
-            f"{path.name if path else 'The file'} is not there.",
+            f"{path.name if path else 'The file'} does not exist.",
             "Correct the path in the project.",
             Place(kind="file", id=str(path)),
+            code="source-file-missing",
         )
     name = module_name(path)
     marks = [vars(module).get(_MARK) for module in list(sys.modules.values())]
@@ -132,7 +140,7 @@ def _import(reference: Reference) -> Any:
     module = importlib.util.module_from_spec(spec)
     setattr(module, _MARK, path.parent)
     sys.modules[name] = module
-    # Bytecode beside a file goes by its size and seconds: an edit may be quicker than that.
+    # Bytecode is validated by size and seconds, which misses quick edits.
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         spec.loader.exec_module(module)
@@ -145,23 +153,31 @@ def _import(reference: Reference) -> Any:
 
 
 def module_name(path: Path) -> str:
-    """Return the name a user's file is imported under: its own, since rules name its classes by it.
+    """Return the import name of a user's file: its own name, since rules name its classes by it.
 
     Raises:
-        WorkbenchError: an installed module of that name is in use already.
+        WorkbenchError: an installed module of that name is already imported.
     """
     known = sys.modules.get(path.stem)
-    if known is not None and _MARK not in vars(known):
+    same_file = known is not None and _is_file(known, path)
+    if known is not None and not same_file and _MARK not in vars(known):
         raise failure(
-            f"{path.name} has the name of a module that is in use: {path.stem}.",
-            "Give the file another name.",
+            f"The module name {path.stem} of {path.name} is already in use.",
+            "Rename the file.",
             Place(kind="file", id=path.name),
+            code="module-name-in-use",
         )
     return path.stem
 
 
+def _is_file(module: ModuleType, path: Path) -> bool:
+    """Return whether a module was imported from a file, by whatever name the path has."""
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).exists() and Path(file).samefile(path)
+
+
 def _forget_changed_neighbours(folder: Path) -> None:
-    """Drop modules imported from the folder before, so that edited files are read again."""
+    """Remove modules of the folder from the import cache, so that edited files are read again."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         own = name.startswith(("workbench", "ui", "tests"))

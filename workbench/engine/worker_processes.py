@@ -1,6 +1,6 @@
-"""Evaluating candidates in processes of their own, one for each core that is to work.
+"""Evaluation of candidates in worker processes, one per core, or on a cluster.
 
-Run as a program it is such a process.
+Run as a program, it is such a worker process.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Answer = dict[str, Any]
 
 
 class Crew:
-    """Processes of one program; a context manager that leaves none behind.
+    """Worker processes of one program; the context manager ends them.
 
-    A process that ends, such as one that a native fault took down, is replaced.
+    A worker that ends unexpectedly, e.g. by a crash, is replaced.
     """
 
     def __init__(self, module: str, count: int) -> None:
@@ -52,7 +52,7 @@ class Crew:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        # First nothing new may start: it would wait for a process that never comes.
+        # First, no new work may start: it would wait for a process that is never created.
         self._threads.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             self._is_over = True
@@ -63,7 +63,7 @@ class Crew:
             process.communicate()
 
     def submit(self, request: Request) -> Future[Answer]:
-        """Ask; the future raises ``WorkbenchError`` when there is a problem or no answer."""
+        """Send a request; the future raises ``WorkbenchError`` on failure."""
         return self._threads.submit(self._ask, request)
 
     def _ask(self, request: Request) -> Answer:
@@ -72,11 +72,15 @@ class Crew:
         if not line:
             self._add_one(instead_of=process)
             code = process.returncode
-            raise failure("The process that worked on it has ended.", details=f"exit code {code}")
+            raise failure(
+                "A worker process ended unexpectedly.",
+                details=f"exit code {code}",
+                code="worker-ended",
+            )
         self._free.put(process)
         answer: Answer = json.loads(line)
         if "problem" in answer:
-            raise WorkbenchError([ErrorInfo(message=answer["problem"])])
+            raise WorkbenchError([ErrorInfo(message=answer["problem"], code="candidate-failed")])
         return answer
 
     def _add_one(self, instead_of: subprocess.Popen[str] | None = None) -> None:
@@ -86,7 +90,7 @@ class Crew:
                 instead_of.kill()
                 instead_of.communicate()
             if self._is_over:
-                raise failure("The work was ended.")
+                raise failure("The search has ended.", code="work-ended")
             process = subprocess.Popen(
                 [sys.executable, "-m", self._module],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -96,7 +100,7 @@ class Crew:
 
 
 def _line_from(process: subprocess.Popen[str], asked: str) -> str:
-    """Return the process's answer; nothing once it has ended, a half line included."""
+    """Return the process's answer; empty if it has ended, also within a line."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -109,10 +113,10 @@ def _line_from(process: subprocess.Popen[str], asked: str) -> str:
 
 
 def serve(prepare: Callable[[], Callable[[Request], Answer]]) -> None:
-    """Answer requests on stdin until it ends; what the tools print goes to stderr.
+    """Answer requests on stdin until it is closed; the tools' output goes to stderr.
 
-    ``prepare`` does the imports and returns what answers; a ``WorkbenchError`` or anything else
-    that it raises is the answer's problem.
+    ``prepare`` runs the imports and returns the answering function; its errors become the answer's
+    problem.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -124,7 +128,7 @@ def serve(prepare: Callable[[], Callable[[Request], Answer]]) -> None:
 
 
 def answered(answer: Callable[[Request], Answer], request: Request) -> Answer:
-    """Return the answer, or its problem in a sentence."""
+    """Return the answer, or an error message as its problem."""
     try:
         return answer(request)
     except WorkbenchError as error:
@@ -140,38 +144,42 @@ def connected(scheduler: str) -> Any:
     """Return a client of a Dask scheduler, such as ``tcp://host:8786``; a context manager.
 
     Raises:
-        WorkbenchError: there is no such scheduler, or the package for it is not installed.
+        WorkbenchError: the scheduler is unreachable, or Dask is not installed.
     """
     try:
         from distributed import Client
     except ImportError as error:
         raise failure(
-            "Working on a cluster needs dask.distributed.",
-            "pip install 'quantization-workbench[cluster]'", PLACE,
-        ) from error  # fmt: skip
+            "Running on a cluster needs dask.distributed.",
+            "pip install 'quantization-workbench[cluster]'",
+            PLACE,
+            code="cluster-package-missing",
+        ) from error
     try:
         return Client(scheduler, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise failure(
-            f"There is no Dask scheduler at {scheduler}.",
-            "Start one with `dask scheduler`, and workers with the workbench installed.",
-            PLACE, str(error),
-        ) from error  # fmt: skip
+            f"No Dask scheduler at {scheduler}.",
+            "Start one with `dask scheduler`, and workers that have the workbench installed.",
+            PLACE,
+            str(error),
+            code="cluster-unreachable",
+        ) from error
 
 
 class Workers:
-    """A few engine processes here, or a cluster's; a context manager that leaves none behind.
+    """Local engine processes, or a cluster's workers; the context manager ends them.
 
     Args:
-        count: How many processes; of no matter on a cluster.
-        folder: Where the project's relative paths start.
-        cache: Where results go.
-        accelerate: Whether the toolchain may be sped up.
-        scheduler: The address of a Dask scheduler, empty for none. Its workers must see folder
-            and cache under the same paths, and have the same tools.
+        count: Number of local processes; ignored for a cluster.
+        folder: Base of the project's relative paths.
+        cache: Cache of results.
+        accelerate: Whether the toolchain patches are enabled.
+        scheduler: Address of a Dask scheduler, empty for none. Its workers must access folder
+            and cache under the same paths, and have the same package versions.
 
     Raises:
-        WorkbenchError: no such scheduler, no workers, or one that cannot do the work.
+        WorkbenchError: no scheduler, no workers, or an unusable worker.
     """
 
     def __init__(
@@ -195,13 +203,13 @@ class Workers:
         self._crew.__exit__(*error)
 
     def submit(self, project: Project) -> Future[Run]:
-        """Evaluate a project; the future raises ``WorkbenchError`` when that cannot be done."""
+        """Evaluate a project; the future raises ``WorkbenchError`` on failure."""
         asked = self._crew.submit({**self._settings, "project": project.model_dump(mode="json")})
         return _mapped(asked)
 
 
 class _Cluster:
-    """The workers of a Dask cluster, one candidate in each at a time."""
+    """The workers of a Dask cluster, with one candidate per worker at a time."""
 
     def __init__(self, scheduler: str, folders: tuple[str, str]) -> None:
         self._client = connected(scheduler)
@@ -220,42 +228,51 @@ class _Cluster:
         self._client.close()
 
     def submit(self, request: Request) -> Future[Answer]:
-        """Ask a worker."""
+        """Send a request to a worker."""
         future: Future[Answer] = self._executor.submit(_answered_there, request)
         return future
 
     def _checked(self, folders: tuple[str, str]) -> int:
-        """Return how many workers there are, all of which can do the work."""
+        """Return the number of workers after checking all of them."""
         try:
             found = self._client.run(_standing, folders)
-        except Exception as error:  # what a worker lacks is raised as it is
+        except Exception as error:  # Import errors of a worker are raised unchanged.
             raise failure(
-                "A worker of the Dask cluster cannot load the workbench.",
-                "Install the same version of it there.", PLACE, repr(error),
-            ) from error  # fmt: skip
+                "A worker of the Dask cluster cannot import the workbench.",
+                "Install the same version on it.",
+                PLACE,
+                repr(error),
+                code="cluster-worker-without-workbench",
+            ) from error
         if not found:
             raise failure(
                 "The Dask cluster has no workers.",
-                "Start some with `dask worker`, where the workbench is installed.", PLACE,
-            )  # fmt: skip
+                "Start workers with `dask worker` where the workbench is installed.",
+                PLACE,
+                code="cluster-without-workers",
+            )
         here = tool_versions()
         for worker, (unseen, tools) in found.items():
             if unseen:
                 raise failure(
-                    f"The worker {worker} does not see {unseen}.",
-                    "Candidates read the project and write results: share both folders.", PLACE,
-                )  # fmt: skip
+                    f"The worker {worker} cannot access {unseen}.",
+                    "Workers read the project and write results: share both folders.",
+                    PLACE,
+                    code="cluster-folder-not-shared",
+                )
             other = [f"{n} {v}" for n, v in sorted(tools.items()) if here.get(n) != v]
             if other:
                 raise failure(
-                    f"The worker {worker} has other tools than this machine: {', '.join(other)}.",
-                    "Figures of different versions cannot be compared.", PLACE,
-                )  # fmt: skip
+                    f"The worker {worker} has other package versions: {', '.join(other)}.",
+                    "Results of different versions cannot be compared.",
+                    PLACE,
+                    code="cluster-versions-differ",
+                )
         return len(found)
 
 
 def _standing(folders: tuple[str, str]) -> tuple[str, dict[str, str]]:
-    """Return what a worker does not see, and its tools."""
+    """Return the folders that a worker cannot access, and its package versions."""
     unseen = next((each for each in folders if not Path(each).is_dir()), "")
     return unseen, dict(tool_versions())
 
@@ -269,7 +286,7 @@ def _prepared_there() -> Callable[[Request], Answer]:
 
 
 def _answered_there(request: Request) -> Answer:
-    """Answer in a worker of a cluster, whose threads take turns: the toolchain knows one."""
+    """Answer in a cluster worker, one request at a time: the toolchain is not thread-safe."""
     with _there:
         return answered(_prepared_there(), request)
 
@@ -281,20 +298,21 @@ def _mapped(first: Future[Answer]) -> Future[Run]:
         try:
             answer = done.result()
             if "problem" in answer:
-                raise failure(answer["problem"])
+                raise failure(answer["problem"], code="candidate-failed")
             second.set_result(Run.model_validate(answer["run"]))
         except WorkbenchError as error:
             second.set_exception(error)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - whatever a cluster raises
-            text = "The process that worked on it has ended."
-            second.set_exception(failure(text, details=repr(error)))
+            text = "A worker process ended unexpectedly."
+            second.set_exception(failure(text, details=repr(error), code="worker-ended"))
 
     first.add_done_callback(take)
     return second
 
 
 def _prepare() -> Callable[[dict[str, Any]], dict[str, Any]]:
-    from workbench.engine.acceleration.imports import import_toolchain, run_with_big_stack
+    from workbench.engine.toolchain_patches.imports import import_toolchain
+    from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
 
     import_toolchain()
     import torch

@@ -1,4 +1,4 @@
-"""Two programs side by side: which operations are the same, which came, went or changed."""
+"""Comparison of two programs: which operators are equal, added, removed or changed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ _FIRST, _LEFT, _RIGHT = "first", "left", "right"
 
 
 class Pairing:
-    """Relates two levels of a program, or one level of two runs, by the float program.
+    """Relates two levels of a program, or one level of two runs, through the float program.
 
-    Parameters and constants count with the operation that uses them. Operations that the float
-    program does not tell are the same if they have the same name and operator. ``removed`` are
-    operations of the left one without a counterpart, ``added`` those of the right one; ``changed``
-    says of both sides' operations what is not the same, which is only asked of two runs of one
-    level.
+    Parameters and constants belong to the operator that uses them. Operators without a known origin
+    in the float program are equal if name and operator are equal. ``removed`` are operators of the
+    left program without a counterpart, ``added`` those of the right one; ``changed`` lists the
+    differences of paired operators, for two runs of one level only.
     """
 
     def __init__(self, first: GraphSnapshot, left: GraphSnapshot, right: GraphSnapshot) -> None:
@@ -43,11 +42,11 @@ class Pairing:
             self._compare()
 
     def to_right(self, node_ids: Collection[str]) -> frozenset[str]:
-        """Return the counterparts of operations of the left program."""
+        """Return the counterparts of operators of the left program."""
         return self._across(node_ids, _LEFT, _RIGHT)
 
     def to_left(self, node_ids: Collection[str]) -> frozenset[str]:
-        """Return the counterparts of operations of the right program."""
+        """Return the counterparts of operators of the right program."""
         return self._across(node_ids, _RIGHT, _LEFT)
 
     def _across(self, node_ids: Collection[str], here: str, there: str) -> frozenset[str]:
@@ -59,7 +58,7 @@ class Pairing:
         return frozenset(found)
 
     def _same(self, node_id: str, here: str, there: str) -> frozenset[str]:
-        """Return what is the very same on the other side: of its own kind, not its owner."""
+        """Return the equal nodes on the other side: of the same kind, not their owner."""
         levels = self._lineage.levels
         mine = levels[here].nodes_by_id.get(node_id)
         other = levels[there].nodes_by_id.get(node_id)
@@ -73,11 +72,11 @@ class Pairing:
         return frozenset([node_id] if other is not None and other.op == mine.op else ())
 
     def _is_told(self, level: str, node_id: str) -> bool:
-        """Tell whether the float program says what an operation is: its name says less."""
+        """Return whether the origin of an operator in the float program is known."""
         return self._lineage.key(level, node_id) is not None
 
     def _of_kind(self, mine: Node, twins: tuple[str, ...], here: str, there: str) -> frozenset[str]:
-        """Return the one observer or grid of several on a tensor that has the same place there."""
+        """Return the one observer or grid, of several on a tensor, with the same position."""
         known = self._lineage.levels[there].nodes_by_id
         alike = [twin for twin in twins if known[twin].kind == mine.kind]
         if mine.kind not in _FOLLOWERS or not alike:
@@ -106,7 +105,7 @@ class Pairing:
 
 
 def _words(one: Node, other: Node) -> str:
-    """Return what is not the same in two operations; empty if nothing is."""
+    """Return the differences of two operators; empty if there are none."""
     found = []
     if one.op != other.op:
         found.append(f"{one.op} became {other.op}")
@@ -138,11 +137,10 @@ def _tensor(info: TensorInfo) -> str:
 
 
 def alike_anywhere(hierarchy: Hierarchy, group: str, *, any_shape: bool = False) -> tuple[str, ...]:
-    """Return the groups anywhere in a program with the structure of one of them.
+    """Return the groups anywhere in a program that have the structure of a given group.
 
-    Their operators and how these are wired are the same, down to the last group inside; so are the
-    shapes and types of all tensors, unless ``any_shape``. Of a run of repeated blocks, its blocks
-    are meant.
+    Operators and their connections are equal at every depth; so are the shapes and types of all
+    tensors, unless ``any_shape``. For a run of repeated blocks, its blocks are compared.
     """
     own = hierarchy.groups[group]
     wanted = own.children[0] if own.is_run else group
@@ -153,7 +151,7 @@ def alike_anywhere(hierarchy: Hierarchy, group: str, *, any_shape: bool = False)
 
 
 def _forms(hierarchy: Hierarchy, *, any_shape: bool) -> dict[str, int]:
-    """Return a number for every item, the same for the same structure."""
+    """Return a number per item; items of equal structure have equal numbers."""
     nodes, groups = hierarchy.snapshot.nodes_by_id, hierarchy.groups
     numbers: dict[object, int] = {}
     forms: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""The tree of groups behind the drawing: who stands where, and which edges each group draws.
+"""The tree of groups that is drawn, and the edges between the children of each group.
 
-An item is an operation, named by its node id, or a group, named by its path with a slash at its
-end: ``layers/0/``. The whole graph is the group ``/``.
+An item is an operator, identified by its node id, or a group, identified by its path with a
+trailing slash: ``layers/0/``. The whole graph is the group ``/``.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def group_key(path: tuple[str, ...]) -> str:
 
 @dataclass(slots=True)
 class Link:
-    """The tensors (node id, output index) that flow between two children of a group."""
+    """The tensors (node id, output index) on an edge between two children of a group."""
 
     tensors: list[tuple[str, int]]
 
 
 @dataclass(slots=True)
 class Group:
-    """A module's call, a branch, a delegate, a section of a very long list, or a run of blocks."""
+    """A module call, a branch, a delegate, a section of a long list, or a run of blocks."""
 
     key: str
     label: str
@@ -53,9 +53,9 @@ class Group:
 
 
 class Growth:
-    """Makes groups from paths: ``groups`` and, for groups drawn as their only child, ``alias``.
+    """Creates groups from paths: ``groups``, and ``alias`` for groups drawn as their only child.
 
-    ``titles`` has the names of groups that became a single operation.
+    ``titles`` has the names of groups that were replaced by a single operator.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Growth:
             self._cut(key)
 
     def _grow(self, snapshot: GraphSnapshot, owner: dict[str, str]) -> None:
-        """Make a group for every path that an operation names."""
+        """Create a group for every path of an operator."""
         chains: dict[tuple[str, ...], str] = {(): ROOT}
         for node in snapshot.nodes:
             if owner.get(node.id) != node.id:
@@ -91,7 +91,7 @@ class Growth:
         self.groups[chains[path[:-1]]].children.append(key)
 
     def _flatten(self, key: str) -> str:
-        """Replace groups with a single child, below ``key`` and itself; return what is left."""
+        """Replace groups with a single child, at and below ``key``; return the result."""
         group = self.groups[key]
         group.children = [
             self._flatten(child) if child in self.groups else child for child in group.children
@@ -109,7 +109,7 @@ class Growth:
         return child
 
     def _cut(self, key: str) -> None:
-        """Cut a very long list of children into sections, in execution order."""
+        """Divide a very long list of children into sections, in execution order."""
         group = self.groups[key]
         total = len(group.children)
         if total <= SECTION_FROM:
@@ -126,9 +126,9 @@ class Growth:
 
 
 def fold_runs(groups: dict[str, Group]) -> bool:
-    """Put neighbours of the same structure into a group of their own; return whether any was.
+    """Group consecutive children of equal structure; return whether any were grouped.
 
-    Groups must bear their signatures. Three and more make a run.
+    Groups must have signatures. A run has at least three blocks.
     """
     found = False
     for group in list(groups.values()):
@@ -152,7 +152,7 @@ def fold_runs(groups: dict[str, Group]) -> bool:
 
 
 def _runs(group: Group, groups: dict[str, Group]) -> list[list[str]]:
-    """Return the children of a group, those of one structure that follow each other together."""
+    """Return the children of a group, with consecutive ones of equal structure in one list."""
     runs: list[list[str]] = []
     before: int | None = None
     for child in group.children:
@@ -171,10 +171,10 @@ _PREPARING = ("quantize", "dequantize", "observer")
 
 
 def fold_operands(snapshot: GraphSnapshot) -> dict[str, str]:
-    """Return for every operation the drawn one that stands for it, itself if it is drawn.
+    """Return the drawn operator of every operator, itself if it is drawn.
 
-    Parameters and constants, and the observers, quantize and dequantize operations that see
-    nothing else, stand with their first user. An operand nobody uses is absent.
+    Parameters, constants, and the observers, quantize and dequantize operators that only apply to
+    them are drawn with their first user. An unused operand is absent.
     """
     folded: set[str] = set()
     for node in snapshot.nodes:
@@ -183,7 +183,7 @@ def fold_operands(snapshot: GraphSnapshot) -> dict[str, str]:
         if node.kind in _OPERANDS or (prepares and all(e.source in folded for e in inputs)):
             folded.add(node.id)
     owner = {node.id: node.id for node in snapshot.nodes if node.id not in folded}
-    # The second round is for files written by hand, where an operand may follow its user.
+    # The second pass handles hand-written files, where an operand may follow its user.
     for node in (*reversed(snapshot.nodes), *snapshot.nodes):
         if node.id not in owner:
             users = snapshot.outputs_of.get(node.id, ())
@@ -201,13 +201,12 @@ SUBTITLE_LENGTH = 40
 
 
 class Hierarchy:
-    """Groups, their children in execution order and the edges projected onto them.
+    """Groups, their children in execution order and the edges between them.
 
-    Parameters, constants and what only prepares them are folded into the operation that uses
-    them. A group with a single child is drawn as that child. More than 1,000 children are cut
-    into sections. All of this is built once per snapshot and shape: ``modules`` groups as the
-    model nests, ``folded`` puts runs of blocks of the same structure into a group of their own,
-    and ``flat`` has no groups but the sections.
+    Parameters, constants and their preparation are folded into the operator that uses them. A group
+    with a single child is drawn as that child. More than 1,000 children are divided into sections.
+    Built once per snapshot and shape: ``modules`` groups by module, ``folded`` also groups runs of
+    equal blocks, and ``flat`` has only sections.
     """
 
     def __init__(self, snapshot: GraphSnapshot, shape: Shape = "modules") -> None:
@@ -224,7 +223,7 @@ class Hierarchy:
             self._connect()
 
     def _connect(self) -> None:
-        """Work out all that follows from the groups and their children."""
+        """Compute everything that depends on the groups and their children."""
         self.parent: dict[str, str] = {
             child: group.key for group in self.groups.values() for child in group.children
         }
@@ -236,7 +235,7 @@ class Hierarchy:
 
     @cached_property
     def depth(self) -> dict[str, int]:
-        """Levels between an item and the whole graph."""
+        """Number of levels between an item and the whole graph."""
         found = {ROOT: 0}
         waiting = [ROOT]
         while waiting:
@@ -248,7 +247,7 @@ class Hierarchy:
         return found
 
     def _project(self) -> None:
-        """Lift every edge to the two children of the lowest group that holds both ends."""
+        """Project every edge onto the two children of the lowest group that contains both ends."""
         depth, parent, owner = self.depth, self.parent, self.owner
         for edge in self.snapshot.edges:
             source, target = owner.get(edge.source), owner.get(edge.target)
@@ -271,7 +270,7 @@ class Hierarchy:
                 link.tensors.append(tensor)
 
     def _sign(self, root: str) -> None:
-        """Number the structures, count the operations and find the module of every group."""
+        """Compute the structure ids, operator counts and modules of all groups."""
         numbers: dict[object, int] = {}
         signs: dict[str, int] = {}
         nodes = self.snapshot.nodes_by_id
@@ -292,7 +291,7 @@ class Hierarchy:
             group.module = self._module_of(group)
 
     def _module_of(self, group: Group) -> str:
-        """Return the module that a group shows: the longest name its operations share."""
+        """Return the module of a group: the longest common prefix of its operators' modules."""
         nodes = self.snapshot.nodes_by_id
         wanted = group.key.rstrip("/").rpartition("/")[2].partition("@")[0]
         shared: list[str] | None = None
@@ -309,7 +308,7 @@ class Hierarchy:
         return ".".join(found)
 
     def groups_below(self, key: str) -> Iterator[str]:
-        """Yield a group and every group inside of it, the outer ones first."""
+        """Yield a group and all groups inside it, outer groups first."""
         waiting = [key]
         while waiting:
             top = waiting.pop()
@@ -317,14 +316,14 @@ class Hierarchy:
             waiting.extend(child for child in self.groups[top].children if child in self.groups)
 
     def resolve(self, group: str) -> str | None:
-        """Return the item that stands for a group path, given with or without its slash."""
+        """Return the item of a group path, with or without a trailing slash."""
         key = group if group.endswith("/") else f"{group}/"
         while key in self._alias:
             key = self._alias[key]
         return key if key in self.groups or key in self.parent else None
 
     def words(self, item: str) -> tuple[str, str]:
-        """Return both lines to write on an item, short enough to draw."""
+        """Return title and subtitle of an item, elided to be drawn."""
         found = self._words.get(item)
         if found is None:
             title, subtitle = elide(self.title(item)), elide(self.subtitle(item), SUBTITLE_LENGTH)
@@ -332,13 +331,13 @@ class Hierarchy:
         return found
 
     def title(self, item: str) -> str:
-        """Return the first line to write on an item: its operator, or the group's name."""
+        """Return the title of an item: its operator, or the group's name."""
         if item in self.groups:
             return self.groups[item].label
         return node_title(self.snapshot.nodes_by_id[item])
 
     def subtitle(self, item: str) -> str:
-        """Return the second line: the module's class and size, or the module's name."""
+        """Return the subtitle: the module's class and size, or the module's name."""
         group = self.groups.get(item)
         if group is None:
             node = self.snapshot.nodes_by_id[item]
@@ -352,9 +351,9 @@ class Hierarchy:
         return f"{name}, {count}" if name else count
 
     def twins(self, group: str) -> tuple[str, ...]:
-        """Return the siblings with the same structure as a group, itself included.
+        """Return the siblings with the structure of a group, including itself.
 
-        Of a run of repeated blocks they are the blocks in it.
+        For a run of repeated blocks, its blocks are returned.
         """
         own = self.groups[group]
         if group == ROOT:
@@ -365,7 +364,7 @@ class Hierarchy:
         return tuple(g.key for g in siblings if g and g.signature == own.signature)
 
     def border(self, group: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the operations outside of a group that it reads, and those that read from it."""
+        """Return the operators outside a group that it reads, and those that read its outputs."""
         found = self._borders.get(group)
         if found is None:
             inside, snapshot = set(self.leaves(group)), self.snapshot
@@ -383,7 +382,7 @@ class Hierarchy:
         return found
 
     def leaves(self, item: str) -> tuple[str, ...]:
-        """Return the drawn operations of an item: of a group all of them, in order."""
+        """Return the drawn operators of an item: for a group all of them, in order."""
         if item not in self.groups:
             return (item,)
         found: list[str] = []
@@ -397,7 +396,7 @@ class Hierarchy:
         return tuple(found)
 
     def ancestors(self, item: str) -> list[str]:
-        """Return the groups that hold an item, the whole graph first."""
+        """Return the groups that contain an item, the whole graph first."""
         found: list[str] = []
         while item in self.parent:
             item = self.parent[item]
@@ -405,7 +404,7 @@ class Hierarchy:
         return found[::-1]
 
     def shown(self, node_id: str, expanded: Collection[str]) -> str | None:
-        """Return the item that stands for an operation while only some groups are open."""
+        """Return the visible item that contains an operator while some groups are open."""
         item = self.owner.get(node_id)
         if item is None:
             return None
@@ -415,7 +414,7 @@ class Hierarchy:
         return item
 
     def visible(self, expanded: Collection[str]) -> list[str]:
-        """Return every item that is drawn while the given groups are open."""
+        """Return the visible items while the given groups are open."""
         found: list[str] = []
         waiting = list(reversed(self.groups[ROOT].children))
         while waiting:
@@ -426,7 +425,7 @@ class Hierarchy:
         return found
 
     def opening(self) -> frozenset[str]:
-        """Return the groups to open at first, so that a readable number of items shows."""
+        """Return the groups that are open at first, for a readable number of items."""
         least, most = SHOWN_AT_FIRST
         expanded: set[str] = set()
         level = self._to_open(ROOT)
@@ -441,17 +440,17 @@ class Hierarchy:
         return frozenset(expanded)
 
     def _to_open(self, key: str) -> list[str]:
-        """Return the groups of a group that may open unasked: repeated blocks stay folded."""
+        """Return the child groups that may open by default: repeated blocks stay closed."""
         inside = (self.groups.get(child) for child in self.groups[key].children)
         return [group.key for group in inside if group is not None and not group.is_run]
 
     def node(self, item: str) -> Node | None:
-        """Return the operation behind an item; None for a group."""
+        """Return the operator of an item; None for a group."""
         return None if item in self.groups else self.snapshot.nodes_by_id.get(item)
 
 
 def isolate(snapshot: GraphSnapshot, node_ids: Collection[str]) -> GraphSnapshot:
-    """Return these operations with their operands and what they read from and write to."""
+    """Return these operators with their operands, inputs and outputs."""
     kept = set(node_ids)
     border: set[str] = set()
     for node_id in kept:
@@ -460,7 +459,7 @@ def isolate(snapshot: GraphSnapshot, node_ids: Collection[str]) -> GraphSnapshot
     shown = kept | border
     waiting = [n for n in border - kept if snapshot.nodes_by_id[n].kind == "dequantize"]
     for node_id in waiting:
-        # What prepares a weight is drawn with its user, so its parameter comes along.
+        # The preparation of a weight is drawn with its user, so its parameter is included.
         for edge in snapshot.inputs_of.get(node_id, ()):
             if snapshot.nodes_by_id[edge.source].kind in {"parameter", "constant"}:
                 shown.add(edge.source)

@@ -1,4 +1,4 @@
-"""Names as a drawing writes them: short, elided, with their width estimated without fonts."""
+"""Labels of the graph drawing: shortened names, and text widths estimated without fonts."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def dtype_label(dtype: str) -> str:
 
 
 def local_name(node_id: str) -> str:
-    """Return the name of an operation inside of the graph it is nested in."""
+    """Return the name of an operation within its nested graph."""
     return node_id.rpartition("/")[2]
 
 
 def node_title(node: Node) -> str:
-    """Return what to call an operation: its operator, or the grid it puts a tensor on."""
+    """Return an operation's label: its operator, or the grid for quantize operators."""
     if node.kind in ("input", "output"):
         return local_name(node.id)
     if node.kind == "observer":
@@ -57,7 +57,7 @@ def node_title(node: Node) -> str:
 
 
 def elide(text: str, longest: int = LONGEST) -> str:
-    """Shorten a long name in its middle, where names differ least."""
+    """Shorten a long name in its middle."""
     text = " ".join(text[: 4 * longest].split()) if len(text) > longest else text
     if len(text) <= longest:
         return text
@@ -68,7 +68,7 @@ def elide(text: str, longest: int = LONGEST) -> str:
 def text_width(text: str, size: float = 12.0) -> float:
     """Estimate the width of a text [px] in a proportional font of ``size`` px.
 
-    The same on every machine, so that a layout is the same too; views elide what does not fit.
+    Equal on every machine, so that layouts are reproducible; views elide longer text.
     """
     if text.isascii():
         return len(text) * size * 0.58
@@ -77,6 +77,6 @@ def text_width(text: str, size: float = 12.0) -> float:
 
 
 def natural(name: str) -> tuple[tuple[int, int | str], ...]:
-    """Return what sorts names as people count: ``layer2`` before ``layer10``."""
+    """Return a sort key for natural order: ``layer2`` before ``layer10``."""
     parts = re.split(r"(\d+)", name)
     return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in parts if part)

@@ -1,7 +1,7 @@
-"""Where everything is drawn: a layered layout of each group's children, nested.
+"""Layered layout of each group's children, nested.
 
-Every group is laid out by itself and remembered by the sizes of its open children, so that opening
-or closing one group costs only that group and those around it.
+Every group is laid out separately and cached by the sizes of its open children, so that opening or
+closing a group only recomputes that group and its ancestors.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Size = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The line of one link from its source's lower to its target's upper border.
+    """The line of one link, from its source's bottom to its target's top border.
 
-    A stub has no line between: it ends shortly below its source and starts again at its target.
-    A route against the flow (``reversed``) runs upwards.
+    A stub has a gap: it ends shortly below its source and continues at its target. A ``reversed``
+    route runs upwards.
     """
 
     source: str
@@ -51,7 +51,7 @@ class Route:
 
 @dataclass(slots=True)
 class GroupLayout:
-    """The inside of one open group: sizes [px], children and routes relative to its corner."""
+    """The layout inside one open group: sizes [px], children and routes relative to its corner."""
 
     width: float
     height: float
@@ -67,8 +67,8 @@ def lay_out(
 ) -> GroupLayout:
     """Lay out the children of one group.
 
-    ``children`` are in execution order, and a link (source, target) against it is drawn upwards.
-    ``sizes`` has width and height [px] of every child; ``header`` is room above the first row.
+    ``children`` are in execution order; a link (source, target) against it is drawn upwards.
+    ``sizes`` has width and height [px] of every child; ``header`` is the space above the first row.
     """
     index = {item: position for position, item in enumerate(children)}
     pairs = [(index[source], index[target]) for source, target in links]
@@ -102,7 +102,7 @@ def lay_out(
 
 
 def _lay_out_chain(children: list[str], sizes: dict[str, Size], header: float) -> GroupLayout:
-    """Lay out children that follow each other one by one, as most do: no order to find."""
+    """Lay out children that form a chain, the most common case, without ordering."""
     widest = max((sizes[item][0] for item in children), default=0.0)
     middle, top = PADDING + widest / 2, header + PADDING / 2
     layout = GroupLayout(widest + 2 * PADDING if children else 80.0, header + PADDING)
@@ -134,7 +134,7 @@ def _points(
     bands: list[tuple[float, float]],
     bends: list[tuple[float, float, float]],
 ) -> list[Point]:
-    """Return the corners of a line that leaves a row only where nothing stands in its way."""
+    """Return the corners of a line that leaves a row only through free space."""
     (x, y, width, height), (below_x, below_y, below_width, _) = ends
     start, end = x + width / 2, below_x + below_width / 2
     points = [(start, y + height), (start, bands[0][1])]
@@ -154,10 +154,10 @@ CHANGES_FOLLOWED = 200
 
 @dataclass(frozen=True)
 class Placement:
-    """Where everything is while some groups are open: the inside of every open group.
+    """The drawing while some groups are open: the layout of every open group.
 
-    ``insides`` has every open group, the whole graph included, in its own coordinates. What is
-    absolute is worked out where it is asked for, so that a change of one group costs little.
+    ``insides`` has every open group, including the whole graph, in its own coordinates. Absolute
+    coordinates are computed on demand, so that a change of one group is cheap.
     """
 
     hierarchy: Hierarchy
@@ -174,12 +174,12 @@ class Placement:
         return self.insides[ROOT].height
 
     def shows(self, item: str) -> bool:
-        """Tell whether an item is drawn: whether all groups around it are open."""
+        """Return whether an item is drawn: whether all its groups are open."""
         return self.hierarchy.parent.get(item) in self.insides
 
     @cached_property
     def boxes(self) -> dict[str, Rect]:
-        """Absolute (x, y, width, height) of all items, groups before what is inside of them."""
+        """Absolute (x, y, width, height) of all items, groups before their children."""
         found: dict[str, Rect] = {}
         waiting = [(self.insides[ROOT], 0.0, 0.0)]
         while waiting:
@@ -207,7 +207,7 @@ class Layout:
         """Return the placement for a set of open groups.
 
         Raises:
-            Cancelled: somebody asked to stop; what is laid out by then is kept.
+            Cancelled: cancelled by the user; computed layouts are kept.
         """
         expanded -= {ROOT}
         wanted = self._reachable(expanded)
@@ -225,7 +225,7 @@ class Layout:
         return found
 
     def _reachable(self, expanded: frozenset[str]) -> frozenset[str]:
-        """Return the groups that show open: those asked for whose surroundings are open too."""
+        """Return the groups that are drawn open: those whose ancestors are open too."""
         changed = expanded ^ self._asked
         if ROOT not in self._expanded or len(changed) > CHANGES_FOLLOWED:
             return frozenset(self._open_below(ROOT, expanded))
@@ -258,7 +258,7 @@ class Layout:
         return found
 
     def _lay_out_all(self, wanted: frozenset[str]) -> None:
-        """Lay out the groups that are not current, the deepest first."""
+        """Lay out the outdated groups, deepest first."""
         groups, order, waiting = self.hierarchy.groups, [], [ROOT]
         while waiting:
             key = waiting.pop()

@@ -1,7 +1,7 @@
-"""The same program at its levels: which operations of one level became which of another.
+"""Correspondence of operations between the levels of one program.
 
-What is known is told apart from what is not: an operation whose origin is not recorded and which
-cannot be told by its name or its place in its module has no counterpart.
+An operation without a recorded origin that cannot be identified by its name or its position in its
+module has no counterpart.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _WEAKEST_FIRST: tuple[How, ...] = ("order", "name", "origin")
 
 
 class Key(NamedTuple):
-    """What a node is in the float program: an operation, the grid of its result, or its operand.
+    """The identity of a node in the float program: operation, grid of its result, or operand.
 
-    ``root`` is the operation's id at the first level; ``position`` the operand's place.
+    ``root`` is the operation's id at the first level; ``position`` is the operand's index.
     """
 
     role: Role
@@ -39,10 +39,10 @@ class Key(NamedTuple):
 
 
 class Counterpart(NamedTuple):
-    """The nodes of another level, and how they were told: nothing was found if ``how`` is empty.
+    """The nodes of another level, and how they were identified; ``how`` is empty if none.
 
-    ``owner`` means that the node itself exists only elsewhere, and these are the operation that it
-    belongs to; ``inside`` that it is a delegate, and these are the operations in it.
+    ``owner``: the node has no direct counterpart, and these are the operations it belongs to;
+    ``inside``: it is a delegate, and these are its operations.
     """
 
     nodes: tuple[str, ...]
@@ -53,7 +53,7 @@ NOTHING = Counterpart((), "")
 
 
 class Lineage:
-    """Relates the levels of one program. The first level given is the one that names operations.
+    """Relates the levels of one program. Operations are identified by the first level.
 
     Args:
         levels: Snapshots by the name of their level, the float program first.
@@ -70,11 +70,11 @@ class Lineage:
                 self._add(level, snapshot)
 
     def key(self, level: str, node_id: str) -> Key | None:
-        """Return what a node is in the float program; None if that is not known."""
+        """Return the identity of a node in the float program; None if unknown."""
         return self._keys.get(level, {}).get(node_id)
 
     def counterparts(self, level: str, node_id: str, other: str) -> Counterpart:
-        """Return the nodes of the level ``other`` that are the same as a node of ``level``."""
+        """Return the nodes of the level ``other`` that correspond to a node of ``level``."""
         if level == other:
             return Counterpart((node_id,), "same")
         key = self.key(level, node_id)
@@ -91,7 +91,7 @@ class Lineage:
     def translate(
         self, level: str, node_ids: Collection[str], other: str, *, with_owners: bool = True
     ) -> frozenset[str]:
-        """Return the counterparts of several nodes; without owners only those of their own kind."""
+        """Return the counterparts of several nodes, owners only for nodes of the same kind."""
         found: set[str] = set()
         for node_id in node_ids:
             match = self.counterparts(level, node_id, other)
@@ -100,9 +100,9 @@ class Lineage:
         return frozenset(found)
 
     def carry(self, values: Mapping[str, float], level: str, other: str) -> dict[str, float]:
-        """Bring a number per operation to another level.
+        """Transfer a value per operation to another level.
 
-        Where one operation became several, the last one has the number, so that sums stay.
+        If one operation became several, the last one gets the value, so that sums are preserved.
         """
         if level == other:
             return dict(values)
@@ -114,7 +114,7 @@ class Lineage:
         return carried
 
     def level_of(self, node_ids: Collection[str], preferred: str) -> str | None:
-        """Return a level that has one of these nodes, the preferred one if it does."""
+        """Return a level that contains one of these nodes, the preferred one if it does."""
         for level in (preferred, *self.levels):
             snapshot = self.levels.get(level)
             if snapshot and any(node_id in snapshot.nodes_by_id for node_id in node_ids):
@@ -122,12 +122,12 @@ class Lineage:
         return None
 
     def _told(self, level: str, node_id: str, other: str, found: str) -> How:
-        """Return the weaker of the two ways in which both ends were told."""
+        """Return the weaker identification of both ends."""
         hows = {self._how[level].get(node_id, "same"), self._how[other].get(found, "same")}
         return next((how for how in _WEAKEST_FIRST if how in hows), "same")
 
     def _inside(self, level: str, node_id: str, other: str) -> Counterpart:
-        """Return what a delegate's own operations are elsewhere."""
+        """Return the counterparts of a delegate's operations."""
         node = self.levels[level].nodes_by_id.get(node_id) if level in self.levels else None
         if node is None or node.kind != "delegate":
             return NOTHING
@@ -162,7 +162,7 @@ def _is_operation(node: Node) -> bool:
 
 
 def _roots(snapshot: GraphSnapshot, first: GraphSnapshot) -> tuple[dict[str, str], dict[str, How]]:
-    """Return the float operation of each operation, and how it was told."""
+    """Return the float operation of each operation, and how it was identified."""
     roots: dict[str, str] = {}
     how: dict[str, How] = {}
     known = {node.id: node for node in first.nodes if _is_operation(node)}
@@ -188,7 +188,7 @@ def _roots(snapshot: GraphSnapshot, first: GraphSnapshot) -> tuple[dict[str, str
 
 
 def _may_be(node: Node, origin: Node) -> bool:
-    """Tell whether a recorded origin can be true: passes move operations, but not to others."""
+    """Return whether a recorded origin is plausible: passes move operations only between equals."""
     return not node.module or not origin.module or node.module == origin.module
 
 
@@ -207,7 +207,7 @@ def _by_place(nodes: list[Node]) -> dict[tuple[str, int, str], list[Node]]:
 
 
 def _operands(snapshot: GraphSnapshot, roots: Mapping[str, str]) -> Iterator[tuple[str, Key]]:
-    """Yield parameters with the operation and the place that they are used in."""
+    """Yield parameters with the operation and the position they are used at."""
     nodes = snapshot.nodes_by_id
     for node in snapshot.nodes:
         if node.kind not in _FOLDED:
@@ -227,7 +227,7 @@ def _operands(snapshot: GraphSnapshot, roots: Mapping[str, str]) -> Iterator[tup
 
 
 def _follow(snapshot: GraphSnapshot, keys: dict[str, Key], known: Collection[str]) -> None:
-    """Give observers and grids the key of the tensor they stand on."""
+    """Give observers and grids the key of their tensor."""
     for node in snapshot.nodes:
         inputs = snapshot.inputs_of.get(node.id, ())
         is_inner = node.kind == "input" and "/" in node.id
@@ -240,7 +240,7 @@ def _follow(snapshot: GraphSnapshot, keys: dict[str, Key], known: Collection[str
             keys[node.id] = Key("grid", node.attrs["origin"])
 
 
-# What Vela calls the operators of its performance table, and the ATen operators behind them.
+# Operator names in Vela's performance table, and their ATen operators.
 _ATEN: dict[str, tuple[str, ...]] = {
     "conv2d": ("conv2d", "conv1d", "convolution", "linear", "addmm", "mm"),
     "depthwiseconv2d": ("conv2d", "conv1d", "convolution"),
@@ -255,14 +255,14 @@ _ATEN: dict[str, tuple[str, ...]] = {
 
 
 def attribute(rows: Sequence[tuple[str, str]], snapshot: GraphSnapshot) -> tuple[str | None, ...]:
-    """Return the operation that each row belongs to; None where that cannot be told.
+    """Return the operation that each row belongs to; None if unknown.
 
     A row of a module with a single operation belongs to it. Otherwise rows and operations of the
-    same sort are matched in order, if there are as many of one as of the other.
+    same kind are matched in order, if their numbers are equal.
 
     Args:
         rows: Module and operator of every row, in execution order, e.g. ``("stem", "Conv2D")``.
-        snapshot: The program whose operations are looked for.
+        snapshot: The program with the operations.
     """
     calls: dict[str, list[Node]] = defaultdict(list)
     for node in snapshot.nodes:

@@ -1,4 +1,4 @@
-"""A file of the user's with numbers per operation: JSON or CSV, to be shown as an overlay."""
+"""User files with values per operation, JSON or CSV, shown as overlays."""
 
 from __future__ import annotations
 
@@ -24,36 +24,47 @@ _HINT = (
 
 @dataclass(frozen=True)
 class NumbersFile:
-    """Name of the file, and for each column its numbers by the names of operations."""
+    """Name of the file, and the values of each column by operation name."""
 
     name: str
     columns: Mapping[str, Mapping[str, float]]
 
     @property
     def operations(self) -> frozenset[str]:
-        """Every operation that has a number."""
+        """All operations with a value."""
         return frozenset().union(*self.columns.values())
 
 
 def read_numbers(path: Path) -> NumbersFile:
-    """Read a file of numbers.
+    """Read a file of values.
 
     Raises:
-        WorkbenchError: it cannot be read, or is no such file; with the line where one is wrong.
+        WorkbenchError: it is unreadable or invalid; names the line.
     """
     place = Place(kind="file", id=path.name)
     try:
         if path.stat().st_size > LARGEST_BYTES:
-            raise failure(f"'{path.name}' is larger than 64 MiB.", "Leave out columns.", place)
+            raise failure(
+                f"'{path.name}' is larger than 64 MiB.",
+                "Remove columns.",
+                place,
+                code="numbers-file-too-large",
+            )
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise failure(f"'{path.name}' cannot be read.", "", place, str(error)) from error
+        raise failure(
+            f"'{path.name}' cannot be read.", "", place, str(error), code="numbers-file-unreadable"
+        ) from error
     except UnicodeDecodeError as error:
-        raise failure(f"'{path.name}' is not text in UTF-8.", _HINT, place) from error
+        raise failure(
+            f"'{path.name}' is not UTF-8 text.", _HINT, place, code="numbers-file-not-utf8"
+        ) from error
     columns = _from_json(text, path) if path.suffix.lower() == ".json" else _from_csv(text, path)
     columns = {title: values for title, values in columns.items() if values}
     if not columns:
-        raise failure(f"'{path.name}' has no number for any operation.", _HINT, place)
+        raise failure(
+            f"'{path.name}' has no value for any operator.", _HINT, place, code="numbers-file-empty"
+        )
     return NumbersFile(path.name, columns)
 
 
@@ -62,9 +73,16 @@ def _from_json(text: str, path: Path) -> dict[str, dict[str, float]]:
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise failure(f"'{path.name}' is not JSON.", _HINT, place, str(error)) from error
+        raise failure(
+            f"'{path.name}' is not JSON.", _HINT, place, str(error), code="numbers-file-not-json"
+        ) from error
     if not isinstance(raw, dict):
-        raise failure(f"'{path.name}' is not an object of names and numbers.", _HINT, place)
+        raise failure(
+            f"'{path.name}' is not an object of names and values.",
+            _HINT,
+            place,
+            code="numbers-file-not-object",
+        )
     if any(isinstance(value, dict) for value in raw.values()):
         return {str(t): _numbers(v) for t, v in raw.items() if isinstance(v, dict)}
     return {path.stem: _numbers(raw)}
@@ -74,7 +92,12 @@ def _from_csv(text: str, path: Path) -> dict[str, dict[str, float]]:
     rows = [row for row in csv.reader(text.splitlines()) if row]
     if len(rows) < 2 or len(rows[0]) < 2:
         place = Place(kind="file", id=path.name)
-        raise failure(f"'{path.name}' has no line of titles and numbers.", _HINT, place)
+        raise failure(
+            f"'{path.name}' has no header line with numeric columns.",
+            _HINT,
+            place,
+            code="numbers-file-no-header",
+        )
     titles = [title.strip() or f"column {k}" for k, title in enumerate(rows[0][1:], 2)]
     columns: dict[str, dict[str, float]] = {title: {} for title in titles}
     for row in rows[1:]:
@@ -91,7 +114,7 @@ def _numbers(raw: dict[Any, Any]) -> dict[str, float]:
 
 
 def _number(value: object) -> float | None:
-    """Return a number, or None for what is none: those cells are left empty."""
+    """Return a number, or None if the cell is not a number."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The order within rows that lets few edges cross."""
+"""Vertex order and coordinates of the layered layout, with few edge crossings."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ TRANSPOSE_UP_TO = 300
 
 
 def count_crossings(rows: Rows) -> int:
-    """Return how many pairs of edges between neighbouring rows cross."""
+    """Return the number of crossings of edges between adjacent rows."""
     position = _positions(rows.layers, len(rows.up))
     return sum(_between(upper, rows.down, position) for upper in rows.layers[:-1] if len(upper) > 1)
 
 
 def order_rows(rows: Rows) -> None:
-    """Reorder the layers in place so that few edges cross.
+    """Reorder the rows in place to reduce edge crossings.
 
-    Depth first, then median sweeps; where edges still cross and the group is not large, again
-    from the other side. The best order stays.
+    Depth-first order, then median sweeps; if crossings remain and the group is small, again from
+    the other side. The best order is kept.
     """
     if all(len(layer) < 2 for layer in rows.layers):
         return
@@ -40,7 +40,7 @@ def order_rows(rows: Rows) -> None:
 
 
 def _improve(rows: Rows) -> tuple[int, list[list[int]]]:
-    """Sweep until nothing is gained; return the least crossings and the order that has them."""
+    """Sweep until there is no gain; return the fewest crossings and their order."""
     best, best_layers = count_crossings(rows), [list(layer) for layer in rows.layers]
     idle = 0
     for sweep in range(SWEEPS):
@@ -77,7 +77,7 @@ def _between(upper: list[int], down: list[list[int]], position: list[int]) -> in
 
 
 def _depth_first(rows: Rows, *, mirrored: bool) -> None:
-    """Put each vertex behind those reached before it; ``mirrored`` turns siblings around."""
+    """Order vertices depth first; ``mirrored`` reverses siblings."""
     layer_of = {v: index for index, layer in enumerate(rows.layers) for v in layer}
     layers: list[list[int]] = [[] for _ in rows.layers]
     seen = bytearray(len(rows.up))
@@ -118,7 +118,7 @@ def _median(neighbours: list[int], position: list[int], own: int) -> float:
 
 
 def _transpose(rows: Rows) -> None:
-    """Swap neighbours in a row while that takes crossings away."""
+    """Swap neighbours in a row while that reduces crossings."""
     position = _positions(rows.layers, len(rows.up))
     for _ in range(4):
         improved = False
@@ -137,7 +137,7 @@ def _transpose(rows: Rows) -> None:
 
 
 def _gain(neighbours: list[list[int]], left: int, right: int, position: list[int]) -> int:
-    """Return crossings between two vertices' edges now, minus those after a swap."""
+    """Return the crossings of two vertices' edges now, minus those after a swap."""
     gain = 0
     for a in neighbours[left]:
         for b in neighbours[right]:
@@ -152,8 +152,8 @@ SPAN_LIMIT = 60
 class Rows:
     """Vertices in rows from top to bottom. Vertices from ``count`` on are bends of long edges.
 
-    ``chains`` holds the bends that an edge passes, from its upper end to its lower end; edges
-    that start at the same vertex share them. Edges longer than 60 rows are in ``stubs``.
+    ``chains`` has the bends of each edge, from its upper to its lower end; edges that start at the
+    same vertex share bends. Edges longer than 60 rows are in ``stubs``.
     """
 
     count: int
@@ -167,8 +167,8 @@ class Rows:
 def assign_ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
     """Return a row for each vertex; every edge (low, high) goes downwards.
 
-    Longest path from the sources, then every vertex slides within its slack towards the side on
-    which it has more edges, and towards its consumers if both sides are equal.
+    Longest path from the sources; then every vertex moves within its slack towards the side with
+    more edges, and towards its consumers for ties.
     """
     above: list[list[int]] = [[] for _ in range(count)]
     below: list[list[int]] = [[] for _ in range(count)]
@@ -196,7 +196,7 @@ def _slide(rank: list[int], vertex: int, above: list[int], below: list[int]) -> 
 
 
 def build_rows(count: int, edges: list[tuple[int, int]]) -> Rows:
-    """Place the vertices in rows and cut long edges into bends.
+    """Assign vertices to rows and split long edges into bends.
 
     Args:
         count: Number of vertices, numbered in execution order.
@@ -247,7 +247,7 @@ def place_columns(rows: Rows, half: list[float]) -> list[float]:
 
     Args:
         rows: Ordered rows.
-        half: Half the room each vertex needs, gaps included.
+        half: Half the width of each vertex, including gaps.
     """
     if all(len(layer) == 1 for layer in rows.layers):
         widest = max(half, default=0.0)
@@ -266,7 +266,7 @@ def place_columns(rows: Rows, half: list[float]) -> list[float]:
 
 
 def _conflicts(rows: Rows) -> Conflicts:
-    """Return the edges that cross the straight run of a long edge; they must not align."""
+    """Return the edges that cross the inner segment of a long edge; they are not aligned."""
     position = [0] * len(rows.up)
     for layer in rows.layers:
         for index, vertex in enumerate(layer):
@@ -296,7 +296,7 @@ def _upper_bend(rows: Rows, vertex: int) -> int | None:
 
 
 def _align(layers: list[list[int]], neighbours: list[list[int]], conflicts: Conflicts) -> list[int]:
-    """Return the root of every vertex's block: vertices that share one x."""
+    """Return the root of every vertex's block: vertices with the same x."""
     total = len(neighbours)
     root = list(range(total))
     position = [0] * total
@@ -325,7 +325,7 @@ def _conflict(a: int, b: int, conflicts: Conflicts) -> bool:
 def _block_gaps(
     layers: list[list[int]], root: list[int], half: list[float]
 ) -> dict[int, dict[int, float]]:
-    """Return for every block its right neighbours and how far their centres must stay apart."""
+    """Return every block's right neighbours and their minimum distance."""
     gaps: dict[int, dict[int, float]] = {root[vertex]: {} for layer in layers for vertex in layer}
     for layer in layers:
         for a, b in pairwise(layer):
@@ -336,7 +336,7 @@ def _block_gaps(
 
 
 def _compact(layers: list[list[int]], root: list[int], half: list[float]) -> list[float]:
-    """Push all blocks to the left, then each one right up to its right neighbours."""
+    """Move all blocks to the left, then each one close to its right neighbours."""
     gaps = _block_gaps(layers, root, half)
     waits = dict.fromkeys(gaps, 0)
     for row in gaps.values():
@@ -359,7 +359,7 @@ def _compact(layers: list[list[int]], root: list[int], half: list[float]) -> lis
 
 
 def _combine(candidates: list[list[float]], half: list[float]) -> list[float]:
-    """Return the balance of the four layouts, or the narrowest if that is much narrower."""
+    """Return the average of the four layouts, or the narrowest if it is much narrower."""
     spans = []
     for xs in candidates:
         low = min(x - room for x, room in zip(xs, half, strict=True))

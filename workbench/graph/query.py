@@ -1,4 +1,4 @@
-"""One search box for a graph: names, operators, types, shapes, modules and ranges of numbers."""
+"""Graph search: names, operators, types, shapes, modules and value comparisons."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ _SEARCHED = ("name", "op", "kind", "module", "dtype")
 
 
 def find(text: str, snapshot: GraphSnapshot, numbers: Numbers | None = None) -> tuple[str, ...]:
-    """Return the ids of the operations that a query means, in execution order.
+    """Return the ids of the operations that match a query, in execution order.
 
-    All words must match. A word is looked for in names, operators, modules, kinds and types,
-    regardless of case; ``"conv2d"`` in quotes means exactly that; ``*`` stands for anything;
-    ``op:``, ``module:``, ``dtype:``, ``kind:``, ``name:`` and ``source:`` narrow a word;
-    ``1,3,224,224`` is a shape, with ``*`` for any size; ``sqnr<20`` compares a number; a minus in
-    front excludes. An empty query finds nothing.
+    All words must match. A word is searched in names, operators, modules, kinds and types,
+    case-insensitively; ``"conv2d"`` in quotes matches exactly; ``*`` is a wildcard; ``op:``,
+    ``module:``, ``dtype:``, ``kind:``, ``name:`` and ``source:`` restrict a word; ``1,3,224,224``
+    is a shape, with ``*`` for any size; ``sqnr<20`` compares a value; a leading minus excludes. An
+    empty query matches nothing.
 
     Args:
-        text: What was typed.
+        text: The query.
         snapshot: The graph to search.
-        numbers: Values per operation by the name of the number, e.g. ``{"sqnr": {"conv": 31.0}}``.
+        numbers: Values per operation by metric, e.g. ``{"sqnr": {"conv": 31.0}}``.
 
     Raises:
-        WorkbenchError: a comparison names a number that is not there.
+        WorkbenchError: a comparison uses an unknown metric.
     """
     words = [word for word in _TERM.findall(text) if word.strip('-"')]
     tests = [_test(word, numbers or {}) for word in words]
@@ -81,11 +81,15 @@ def _comparison(name: str, sign: str, value: str, numbers: Numbers) -> Test:
     values = known.get(name.lower())
     if values is None:
         there = ", ".join(sorted(numbers)) or "none yet; run an evaluation first"
-        raise failure(f"There is no number called '{name}'.", f"Numbers to compare: {there}.")
+        raise failure(
+            f"Unknown metric '{name}'.", f"Available metrics: {there}.", code="query-metric-unknown"
+        )
     try:
         limit = float(value)
     except ValueError as error:
-        raise failure(f"'{value}' is not a number.", "Write for example sqnr<20.") from error
+        raise failure(
+            f"'{value}' is not a number.", "Example: sqnr<20.", code="query-value-invalid"
+        ) from error
     compare = _SIGNS[sign]
     return lambda node: node.id in values and compare(values[node.id], limit)
 

@@ -1,7 +1,7 @@
-"""A torch-free picture of a program: nodes, edges, tensors and modules, and its file form.
+"""A torch-free snapshot of a program: nodes, edges, tensors and modules, and its file format.
 
-The file is columnar JSON: repeated values (operators, module paths, tensors) stand once in a table
-and every node names them by index, so that 50,000 nodes load in a fraction of a second.
+The file is columnar JSON: repeated values (operators, module paths, tensors) are stored once in a
+table and referenced by index, so that 50,000 nodes load in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ _BYTES = 8
 
 
 def packed(kind: str, values: Sequence[float]) -> str:
-    """Return numbers as a word; ``kind`` is "d" for float64 or "q" for int64."""
+    """Return numbers as a string; ``kind`` is "d" for float64 or "q" for int64."""
     return base64.b64encode(struct.pack(f"<{len(values)}{kind}", *values)).decode()
 
 
 def unpacked(kind: str, text: str) -> tuple[Any, ...]:
-    """Return the numbers in a word, bit for bit.
+    """Return the numbers in a string, bit-exact.
 
     Raises:
-        ValueError: it was not made by ``packed``.
+        ValueError: the string was not created by ``packed``.
     """
     data = base64.b64decode(text, validate=True)
     if len(data) % _BYTES:
-        raise ValueError("a list of numbers is cut short")
+        raise ValueError("a list of numbers is truncated")
     return struct.unpack(f"<{len(data) // _BYTES}{kind}", data)
 
 
-# Objects made in one go that a pass of the collector takes milliseconds to walk over.
+# Number of objects after which a full garbage collection takes milliseconds.
 MUCH = 20_000
 
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Keep the cyclic garbage collector off while hundreds of thousands of objects are made.
+    """Disable the cyclic garbage collector while hundreds of thousands of objects are created.
 
-    Each of its full passes stops every thread for tens of milliseconds and finds nothing, since
-    none of what is built can be garbage yet. Nor is it later on: it holds no cycles and goes when
-    its last user does. So if it is much, the collector is told to pass it over for good.
+    Every full collection stops all threads for tens of milliseconds and finds nothing: the objects
+    are in use, contain no cycles, and are freed by reference counting. A large number of objects is
+    then excluded from later collections (``gc.freeze``).
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -83,10 +83,10 @@ T = TypeVar("T", bound="Hashable")
 
 @dataclass(frozen=True, slots=True)
 class QParams:
-    """How integer codes stand for real values: real = scale * (code - zero_point).
+    """Quantization parameters: real = scale * (code - zero_point).
 
     ``scale`` and ``zero_point`` have one entry per tensor, or one per channel along ``axis``.
-    ``qmin`` and ``qmax`` are the codes in use, so a 4-bit weight in an int8 tensor is -7..7.
+    ``qmin`` and ``qmax`` are the used codes: a 4-bit weight in an int8 tensor is -7..7.
     """
 
     dtype: str
@@ -98,13 +98,13 @@ class QParams:
 
     @property
     def bits(self) -> int:
-        """Bits that the range of codes needs, e.g. 8 for -127..127."""
+        """Number of bits of the range of codes, e.g. 8 for -127..127."""
         return max(1, (self.qmax - self.qmin).bit_length())
 
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """Shape, e.g. [1, 3, 224, 224], where a symbol stands for a dynamic size; dtype; qparams."""
+    """Shape, e.g. [1, 3, 224, 224], with symbols for dynamic sizes; dtype; qparams."""
 
     shape: tuple[int | str, ...]
     dtype: str
@@ -112,16 +112,16 @@ class TensorInfo:
 
     @property
     def shape_text(self) -> str:
-        """Shape as people write it, e.g. ``1x3x224x224``; ``scalar`` if it has no size."""
+        """The formatted shape, e.g. ``1x3x224x224``; ``scalar`` for an empty shape."""
         return "\u00d7".join(str(size) for size in self.shape) or "scalar"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation. ``module`` is the innermost module's dotted name; ``group`` is where to draw.
+    """One operation. ``module`` is the innermost module's dotted name; ``group`` is its group path.
 
-    ``call`` counts the calls of that module, and ``group`` carries it, so that a module which is
-    called twice is drawn as two groups. ``source`` is a line of Python, without folders.
+    ``call`` counts the calls of that module and is part of ``group``, so that a module called twice
+    is drawn as two groups. ``source`` is a line of Python, without folders.
     """
 
     id: str
@@ -137,7 +137,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A tensor that flows from one node's output to another node's input."""
+    """A tensor between one node's output and another node's input."""
 
     source: str
     target: str
@@ -157,7 +157,7 @@ class Module:
 
 @dataclass(frozen=True)
 class GraphSnapshot:
-    """A whole program at one level, e.g. ``float``, ``prepared``, ``converted`` or ``edge``.
+    """A program at one level, e.g. ``float``, ``prepared``, ``converted`` or ``edge``.
 
     Nodes are in execution order.
     """
@@ -180,7 +180,7 @@ class GraphSnapshot:
 
     @cached_property
     def inputs_of(self) -> dict[str, tuple[Edge, ...]]:
-        """The edges that end at a node, in order of its arguments."""
+        """The edges into a node, in order of its arguments."""
         found: dict[str, list[Edge]] = {}
         for edge in self.edges:
             found.setdefault(edge.target, []).append(edge)
@@ -191,18 +191,27 @@ class GraphSnapshot:
 
     @cached_property
     def outputs_of(self) -> dict[str, tuple[Edge, ...]]:
-        """The edges that start at a node."""
+        """The edges out of a node."""
         found: dict[str, list[Edge]] = {}
         for edge in self.edges:
             found.setdefault(edge.source, []).append(edge)
         return {node_id: tuple(edges) for node_id, edges in found.items()}
 
     def node(self, node_id: str) -> Node:
-        """Return the node of that id; a ``WorkbenchError`` if there is none."""
+        """Return the node with that id.
+
+        Raises:
+            WorkbenchError: there is no such node.
+        """
         found = self.nodes_by_id.get(node_id)
         if found is None:
-            message = f"There is no operation '{node_id}' at level {self.level}."
-            raise failure(message, "Choose one of the graph.", Place(kind="node", id=node_id))
+            message = f"No operator '{node_id}' at level {self.level}."
+            raise failure(
+                message,
+                "Choose an operator of the graph.",
+                Place(kind="node", id=node_id),
+                code="node-unknown",
+            )
         return found
 
     def producers(self, node_id: str) -> tuple[Node, ...]:
@@ -229,26 +238,37 @@ class GraphSnapshot:
                 that a newer version wrote.
         """
         place = Place(kind="file", id=path.name)
-        hint = "Run the stage again to make a new one."
+        hint = "Run the stage again to recreate it."
         try:
             with collection_paused():
                 raw = json.loads(path.read_text(encoding="utf-8"))
             version = raw["version"] if raw["format"] == FORMAT else 0
             if version > VERSION:
                 message = f"The graph was written by a newer version (format {version})."
-                raise failure(message, "Update the program, or run the stage again.", place)
+                raise failure(
+                    message,
+                    "Update the program or run the stage again.",
+                    place,
+                    code="graph-version-newer",
+                )
             if version < VERSION:
-                raise failure("The file is not a graph this version can read.", hint, place)
+                raise failure(
+                    "Unsupported graph file version.", hint, place, code="graph-version-older"
+                )
             with collection_paused():
                 return _decode(raw)
         except OSError as error:
-            raise failure("The graph cannot be read.", hint, place, str(error)) from error
+            raise failure(
+                "The graph file cannot be read.", hint, place, str(error), code="graph-unreadable"
+            ) from error
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise failure("The graph file is damaged.", hint, place, repr(error)) from error
+            raise failure(
+                "The graph file is damaged.", hint, place, repr(error), code="graph-damaged"
+            ) from error
 
 
 class _Table(dict[T, int]):
-    """Gives every distinct value the index of its first sight."""
+    """Assigns an index to every distinct value, in order of first use."""
 
     def __missing__(self, value: T) -> int:
         self[value] = len(self)

@@ -1,1 +1,1 @@
-"""What was tried before: every evaluated configuration of a project, kept beside it."""
+"""The run history: every evaluated configuration of a project, stored beside it."""

@@ -1,4 +1,4 @@
-"""Comparing runs: which are the best of all, and how two differ."""
+"""Comparison of runs: the Pareto front, and the differences of two runs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Point = tuple[float, float, float]
 
 
 def pareto_front(points: Sequence[Point | None]) -> set[int]:
-    """Return the places of the points that no other beats.
+    """Return the indices of the points that no other point dominates.
 
-    A point is (accuracy, cycles, SRAM): more of the first is better, less of the others. One
-    beats another when it is nowhere worse and somewhere better. None is no point.
+    A point is (accuracy, cycles, SRAM): higher accuracy is better, lower cycles and SRAM. A point
+    dominates another if it is nowhere worse and somewhere better. None is not a point.
     """
     known = {place: point for place, point in enumerate(points) if point is not None}
     return {
@@ -40,7 +40,7 @@ def _beats(a: Point, b: Point) -> bool:
 
 
 def point_of(run: Run) -> Point | None:
-    """Return a run as a point; None while its cost or its accuracy is not known."""
+    """Return a run as a point; None if its cost or accuracy is unknown."""
     if run.cost is None or run.accuracy is None:
         return None
     return run.accuracy, float(run.cost.cycles), float(run.cost.sram_bytes)
@@ -49,8 +49,8 @@ def point_of(run: Run) -> Point | None:
 def front_of(runs: Iterable[Run]) -> set[int]:
     """Return the numbers of the runs on the Pareto front.
 
-    Only runs with the newest one's kind of accuracy count, and those with the fewest operators on
-    the CPU, whose time Vela's cycles leave out.
+    Only runs with the newest run's kind of accuracy are compared, and only those with the fewest
+    CPU operators, which Vela's cycles do not include.
     """
     listed = list(runs)
     newest = newest_accuracy(listed)
@@ -65,13 +65,13 @@ def front_of(runs: Iterable[Run]) -> set[int]:
 
 
 def newest_accuracy(runs: Sequence[Run]) -> str:
-    """Return what the accuracy of the newest run that has one is; "" without any."""
+    """Return the kind of accuracy of the newest run that has one; "" if none has."""
     return next((run.accuracy_name for run in reversed(runs) if run.accuracy is not None), "")
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that differs: what it is, its value in the first and in the second run."""
+    """One difference: its name, and the values in the first and second run."""
 
     what: str
     before: str
@@ -80,7 +80,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Difference:
-    """How the second run differs from the first."""
+    """The differences of the second run from the first."""
 
     rules: tuple[Change, ...]
     figures: tuple[Change, ...]
@@ -95,12 +95,12 @@ class Difference:
 
 
 def difference(a: Run, b: Run, least_db: float = 0.05) -> Difference:
-    """Return what differs between two runs; layers whose SQNR moved, the most moved first.
+    """Return the differences of two runs; layers by change of SQNR, largest first.
 
     Args:
         a: The first run.
         b: The second run.
-        least_db: Layers that moved by less than this are left out [dB].
+        least_db: Layers with a smaller change are omitted [dB].
     """
     return Difference(
         rules=tuple(_changes(_rules(a), _rules(b))),
@@ -111,7 +111,7 @@ def difference(a: Run, b: Run, least_db: float = 0.05) -> Difference:
 
 
 def rule_name(rule: Rule) -> str:
-    """Return what a rule speaks of, in words."""
+    """Return the display name of a rule's match."""
     if rule.kind == "global":
         return "everything"
     if rule.kind == "io":
@@ -125,7 +125,7 @@ def config_name(rule: Rule) -> str:
 
 
 def rules_line(run: Run) -> str:
-    """Return a run's rules in one line: the general one, then what differs from it."""
+    """Return a run's rules in one line: the global rule, then the differences."""
     enabled = [rule for rule in run.rules if rule.enabled]
     general = [config_name(r) for r in enabled if _is_general(r)][-1:] or ["float"]
     rest = [f"{rule_name(r)}: {config_name(r)}" for r in enabled if not _is_general(r)]
@@ -142,38 +142,38 @@ def _is_general(rule: Rule) -> bool:
 
 def _rules(run: Run) -> dict[str, str]:
     enabled = [rule for rule in run.rules if rule.enabled]
-    said = {rule_name(r): config_name(r) for r in enabled if not r.keeps_off}
-    said |= {f"{rule_name(r)}, off the NPU": "on" for r in enabled if r.keeps_off}
-    said |= {f"improver {name}": "on" for name in run.improvers}
-    said |= {"weights": run.trained_weights} if run.trained_weights else {}
-    said |= {f"range of {m.place}": METHOD_TITLES[m.method] for m in run.range_methods}
-    return said | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
+    facts = {rule_name(r): config_name(r) for r in enabled if not r.keeps_off}
+    facts |= {f"{rule_name(r)}, off the NPU": "on" for r in enabled if r.keeps_off}
+    facts |= {f"improver {name}": "on" for name in run.improvers}
+    facts |= {"weights": run.trained_weights} if run.trained_weights else {}
+    facts |= {f"range of {m.place}": METHOD_TITLES[m.method] for m in run.range_methods}
+    return facts | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
 
 
 def _figures(run: Run) -> dict[str, str]:
     quality, cost = run.quality, run.cost
-    said = {
+    facts = {
         "target": run.target.id,
         "SQNR": _number(quality.sqnr_db, " dB"),
         "cosine": _number(quality.cosine),
         "top-1": _percent(quality.top1),
     }
     if quality.perplexity is not None:
-        said["perplexity"] = _number(quality.perplexity)
-        said["KL divergence"] = _number(quality.divergence, " nats")
+        facts["perplexity"] = _number(quality.perplexity)
+        facts["KL divergence"] = _number(quality.divergence, " nats")
     if quality.metric_name:
-        said[quality.metric_name] = _number(quality.metric)
+        facts[quality.metric_name] = _number(quality.metric)
     if cost is not None:
-        said["cycles"] = f"{cost.cycles:,}"
-        said["SRAM"] = f"{cost.sram_bytes:,} B"
-        said["flash"] = f"{cost.flash_bytes:,} B"
-        said["operators on the CPU"] = str(cost.cpu_nodes)
+        facts["cycles"] = f"{cost.cycles:,}"
+        facts["SRAM"] = f"{cost.sram_bytes:,} B"
+        facts["flash"] = f"{cost.flash_bytes:,} B"
+        facts["operators on the CPU"] = str(cost.cpu_nodes)
     if run.simulated is not None:
-        said["measured cycles"] = _number(run.simulated.cycles)
-        said["simulator"] = f"{run.simulated.simulator} {run.simulated.version}".strip()
-        said["equal to TOSA"] = _percent(run.simulated.exact)
-        said["most LSB on the simulator"] = str(run.simulated.max_lsb)
-    return said
+        facts["measured cycles"] = _number(run.simulated.cycles)
+        facts["simulator"] = f"{run.simulated.simulator} {run.simulated.version}".strip()
+        facts["equal to TOSA"] = _percent(run.simulated.exact)
+        facts["max LSB on the simulator"] = str(run.simulated.max_lsb)
+    return facts
 
 
 def _percent(share: float | None) -> str:
@@ -209,7 +209,7 @@ _NO_MODULE = "(no module)"
 
 @dataclass
 class _Spent:
-    """What a module takes: estimated cycles, the most SRAM in use [bytes], and where it runs."""
+    """Cost of a module: estimated cycles, peak SRAM [bytes], and placement."""
 
     cycles: int = 0
     sram_bytes: int = 0
@@ -226,7 +226,7 @@ class _Spent:
 
 
 def lowered_of(run: Run, cache: Cache) -> LowerResult | None:
-    """Return the compiled program of a run; None when the cache has it no more."""
+    """Return the compiled program of a run; None if it is no longer in the cache."""
     key = run.digests.get("lower", "")
     if not key or not cache.has(key):
         return None
@@ -237,9 +237,9 @@ def lowered_of(run: Run, cache: Cache) -> LowerResult | None:
 
 
 def module_changes(a: LowerResult, b: LowerResult) -> list[Change]:
-    """Return the modules whose cost or place differs, the most changed cycles first.
+    """Return the modules with changed cost or placement, by change of cycles, largest first.
 
-    Cycles and SRAM are Vela's estimates; SRAM is the most in use during one of the operations.
+    Cycles and SRAM are Vela's estimates; SRAM is the peak over the operations.
     """
     before, after = _spent(a), _spent(b)
     changed = []
@@ -252,12 +252,13 @@ def module_changes(a: LowerResult, b: LowerResult) -> list[Change]:
 
 
 def estimate_warning(a: Run, b: Run) -> str:
-    """Return what to know when the estimates of two runs come from different versions of Vela."""
+    """Return a warning if the estimates of two runs come from different Vela versions."""
     if a.cost is None or b.cost is None or a.cost.vela_version == b.cost.vela_version:
         return ""
     return (
-        f"Estimated by Vela {a.cost.vela_version} and {b.cost.vela_version}: versions differ by up "
-        "to seven times on a single layer, so compile both with one of them before you compare."
+        f"Estimated by Vela {a.cost.vela_version} and {b.cost.vela_version}. "
+        "Estimates of the versions differ by up to seven times for a single layer: "
+        "compile both runs with one version to compare them."
     )
 
 

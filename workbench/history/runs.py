@@ -1,4 +1,4 @@
-"""A run: one configuration that was evaluated, with its figures, cost, digests and versions."""
+"""A run: one evaluated configuration with its figures, cost, digests and versions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
+from workbench.ids import StageId
 from workbench.pipeline.plan import Plan, tool_versions
 from workbench.project.configs import Config, FixedRange, ImproverId, RangeMethod, without_origins
 from workbench.project.frozen import Frozen
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Quality(Frozen):
-    """How good the quantized model is; figures that do not exist are None.
+    """Quality of the quantized model; figures that do not exist are None.
 
     ``divergence`` is the mean of KL(float || quantized) over the tokens of a text [nats].
     """
@@ -47,7 +48,7 @@ class Quality(Frozen):
 
 
 class Cost(Frozen):
-    """What the device pays, estimated by Vela: delegates add up in cycles, share SRAM [bytes]."""
+    """Cost on the device, estimated by Vela: cycles of delegates add up, SRAM [bytes] is shared."""
 
     cycles: int
     inference_ms: float
@@ -59,10 +60,10 @@ class Cost(Frozen):
 
 
 class Simulated(Frozen):
-    """What a simulator measured. ``cycles`` are the NPU's of one inference, None when functional.
+    """Simulator measurements. ``cycles`` are NPU cycles per inference, None if functional.
 
     ``exact`` is the share of output elements equal to those of the TOSA reference model;
-    ``max_lsb`` the largest difference to the quantized model in steps of the output's grid.
+    ``max_lsb`` is the largest difference from the quantized model in steps of the output grid.
     """
 
     simulator: str
@@ -77,10 +78,10 @@ class Simulated(Frozen):
 
 
 class Run(Frozen):
-    """One row of the history. ``number`` is given by the history; 0 before.
+    """One row of the history. The history assigns ``number``; 0 before.
 
     A configuration that was only simulated has no samples in its ``quality``. ``digests`` are the
-    keys of the stages' results; ``layers`` the quality tensor by tensor.
+    keys of the stage results; ``layers`` is the quality per tensor.
     """
 
     number: int = 0
@@ -104,18 +105,18 @@ class Run(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _as_written_now(cls, raw: Any) -> Any:
-        """Read runs that were kept when a method for ranges was still kept as its numbers."""
+        """Convert runs of older versions, which stored range methods as their results."""
         return without_origins(raw) if isinstance(raw, dict) else raw
 
     @property
     def key(self) -> str:
-        """What makes it this run and no other: its quality and its cost are for the same."""
+        """The identity of the run: runs with equal keys have equal quality and cost."""
         text = f"{self.digests.get('evaluate', '')} {self.digests.get('lower', '')}"
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def accuracy(self) -> float | None:
-        """The figure to compare by: the user's metric, else top-1, else SQNR [dB]."""
+        """The figure for comparison: the user's metric, else top-1, else SQNR [dB]."""
         quality = self.quality
         for value in (quality.metric, quality.top1, quality.sqnr_db):
             if value is not None:
@@ -124,16 +125,16 @@ class Run(Frozen):
 
     @property
     def accuracy_name(self) -> str:
-        """What ``accuracy`` is."""
+        """The name of ``accuracy``."""
         if self.quality.metric is not None:
             return self.quality.metric_name
         return "top-1" if self.quality.top1 is not None else "SQNR"
 
 
 def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> Run | None:
-    """Return the run that the cache holds of a project.
+    """Return the run of a project from the cache.
 
-    None when it was neither evaluated nor run on a simulator.
+    Returns None if it was neither evaluated nor simulated.
 
     Raises:
         WorkbenchError: a stored result is damaged.
@@ -165,7 +166,7 @@ def run_of(project: Project, planned: Plan, cache: Cache, origin: str = "") -> R
 
 
 def quality_of(evaluated: EvaluateResult) -> Quality:
-    """Return the figures of an evaluation that runs are compared by."""
+    """Return the figures of an evaluation for the history."""
     text = evaluated.text
     return Quality(
         perplexity_float=text.perplexity_float if text else None,
@@ -183,7 +184,7 @@ def quality_of(evaluated: EvaluateResult) -> Quality:
 
 
 def cost_of(lowered: LowerResult) -> Cost | None:
-    """Return the estimated cost of a compiled program; None where its compiler runs elsewhere."""
+    """Return the estimated cost of a compiled program; None if compiled elsewhere."""
     if lowered.exported is not None:
         return None
     vela = lowered.vela
@@ -199,7 +200,7 @@ def cost_of(lowered: LowerResult) -> Cost | None:
 
 
 def simulated_of(result: SimulationResult) -> Simulated:
-    """Return the figures of a run on a simulator."""
+    """Return the figures of a simulator run for the history."""
     reference = result.against_reference
     return Simulated(
         simulator=result.report.simulator,
@@ -214,6 +215,6 @@ def simulated_of(result: SimulationResult) -> Simulated:
     )
 
 
-def _folder(planned: Plan, cache: Cache, stage: str) -> Path | None:
+def _folder(planned: Plan, cache: Cache, stage: StageId) -> Path | None:
     key = planned.key(stage)
     return cache.folder(key) if key and cache.has(key) else None

@@ -1,7 +1,7 @@
-"""The history of a project on disk: one SQLite file beside it, and never the cause of a loss.
+"""The run history of a project: one SQLite file beside it.
 
-A file that cannot be written or read is left as it is; the runs go on in memory, and one sentence
-says so.
+A file that cannot be read or written is left unchanged; the runs are then kept in memory, and
+``History.problem`` explains it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _TABLE = """CREATE TABLE IF NOT EXISTS runs (
 
 
 def history_path(project: Path) -> Path:
-    """Return where the history of a project file lies."""
+    """Return the path of a project file's history."""
     return project.with_name(project.name + SUFFIX)
 
 
 class History:
-    """The runs of one project. Use it from one thread only.
+    """The runs of one project. Not thread-safe: use it from one thread.
 
-    ``problem`` says why the file is not used, or that it holds rows nobody can read; None when
-    all is well.
+    ``problem`` explains why the file is not used, or that it contains unsupported rows; None if
+    there is no problem.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -55,11 +55,11 @@ class History:
             self._rows = opened
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._rows.close()
 
     def runs(self) -> list[Run]:
-        """Return all runs, oldest first; rows of a newer program are left out, and it is said."""
+        """Return all runs, oldest first; rows of a newer program are omitted and reported."""
         found, unread = [], 0
         for number, text in self._rows.execute("SELECT number, run FROM runs ORDER BY number"):
             try:
@@ -68,9 +68,10 @@ class History:
                 unread += 1
         if unread and self.problem is None:
             self.problem = ErrorInfo(
-                message=f"{unread} runs of the history were written by another version.",
-                hint="They stay in the file and are not shown.",
+                message=f"{unread} runs were written by another version of the program.",
+                hint="They stay in the file but are not listed.",
                 where=self._place(),
+                code="history-runs-unsupported",
             )
         return found
 
@@ -78,22 +79,25 @@ class History:
         """Return one run.
 
         Raises:
-            WorkbenchError: there is none with this number.
+            WorkbenchError: there is no run with this number.
         """
         found = {run.number: run for run in self.runs()}
         if number in found:
             return found[number]
         known = f"1 to {max(found)}" if found else "none yet"
         raise failure(
-            f"There is no run {number}.", f"Runs: {known}.", Place(kind="option", id="run")
+            f"No run {number} in the history.",
+            f"Runs: {known}.",
+            Place(kind="option", id="run"),
+            code="run-unknown",
         )
 
     def record(self, run: Run) -> Run:
-        """Keep a run and return it with its number; the same configuration keeps its row.
+        """Store a run and return it with its number; an equal configuration reuses its row.
 
-        What was known of a configuration is not forgotten; measured cycles give way to measured
-        ones only. When the
-        file refuses, all runs go on in memory, and ``problem`` says so.
+        Earlier figures of the configuration are kept if the new run lacks them; measured cycles are
+        replaced only by measured cycles. If the file cannot be written, all runs are kept in memory
+        and ``problem`` is set.
         """
         try:
             return self._put(run)
@@ -104,7 +108,7 @@ class History:
             return self._put(run)
 
     def adopt(self, runs: Iterable[Run]) -> None:
-        """Take over runs from another history."""
+        """Add the runs of another history."""
         for run in runs:
             self.record(run)
 
@@ -134,11 +138,14 @@ class History:
             error, sqlite3.OperationalError
         )
         what = "is damaged" if damaged else "cannot be written"
+        code = "history-damaged" if damaged else "history-not-writable"
         self.problem = ErrorInfo(
-            message=f"The history {self.path.name} {what}; new runs are kept until you close.",
+            message=f"The history {self.path.name} {what}. New runs are lost when you close the "
+            "program.",
             hint="Move the damaged file away." if damaged else "Make the folder writable.",
             where=self._place(),
             details=str(error),
+            code=code,
         )
         with contextlib.suppress(sqlite3.Error):
             self._rows.close()
@@ -147,7 +154,7 @@ class History:
             self._copy_readable()
 
     def _copy_readable(self) -> None:
-        """Show what a read-only file holds."""
+        """Copy the rows of a read-only file to memory."""
         assert self.path is not None
         with contextlib.suppress(sqlite3.Error, OSError):
             address = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
@@ -167,7 +174,7 @@ class History:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open the file and make sure that it can be written."""
+    """Open the file and check that it is writable."""
     made = sqlite3.connect(path, timeout=_BUSY_S)
     try:
         version = made.execute("PRAGMA user_version").fetchone()[0]
@@ -186,7 +193,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _joined(before: Run, now: Run) -> Run:
-    """Return what is known of a configuration: the newer figures, else the older ones."""
+    """Return the figures of a configuration: the newer ones, else the older ones."""
     simulated = now.simulated or before.simulated
     measured = before.simulated is not None and before.simulated.cycles is not None
     if measured and (now.simulated is None or now.simulated.cycles is None):

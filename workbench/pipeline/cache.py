@@ -1,4 +1,4 @@
-"""Results by content: a folder per key, complete or absent, with a size limit."""
+"""Content-addressed result cache: one folder per key, complete or absent, with a size limit."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ APPLICATION = "quantization-workbench"
 CACHE_VARIABLE = "QUANTIZATION_WORKBENCH_CACHE"
 DEFAULT_LIMIT_BYTES = 20 << 30
 _MANIFEST = "entry.json"
-# Findings of studies written so lately may still be added to [s].
+# Study results written within this time [s] may still grow and are not pruned.
 _BUSY_S = 600
 
 
 def default_root() -> Path:
-    """Return the folder of the cache: the variable's, or the user's cache folder."""
+    """Return the cache folder: the environment variable's, or the user's cache folder."""
     given = os.environ.get(CACHE_VARIABLE)
     return Path(given).absolute() if given else Path(platformdirs.user_cache_dir(APPLICATION))
 
@@ -42,11 +42,11 @@ class Cache:
     limit_bytes: int = DEFAULT_LIMIT_BYTES
 
     def folder(self, key: str) -> Path:
-        """Return where the result of ``key`` is, or would be."""
+        """Return the folder for the result of ``key``, whether it exists or not."""
         return self.root / "results" / key[:2] / key
 
     def has(self, key: str) -> bool:
-        """Return whether a complete result is there: its manifest, and files of the right size."""
+        """Return whether a complete result exists: a manifest, and files of the recorded sizes."""
         manifest = self._manifest(key)
         if manifest is None:
             return False
@@ -57,9 +57,9 @@ class Cache:
             return False
 
     def verify(self, key: str) -> bool:
-        """Return whether every file still has the digest it was stored with.
+        """Return whether every file matches the digest stored with it.
 
-        A damaged result is removed, so that it will be computed anew.
+        A damaged result is removed, so that it is recomputed.
         """
         manifest = self._manifest(key)
         folder = self.folder(key)
@@ -75,12 +75,12 @@ class Cache:
         return False
 
     def remove(self, key: str) -> None:
-        """Forget one result."""
+        """Delete one result."""
         shutil.rmtree(self.folder(key), ignore_errors=True)
 
     @contextmanager
     def writing(self, key: str) -> Iterator[Path]:
-        """Give a temporary folder; when the block ends well it becomes the result of ``key``.
+        """Yield a temporary folder; on success it becomes the result of ``key``.
 
         Raises:
             WorkbenchError: the disk is full or not writable.
@@ -100,19 +100,18 @@ class Cache:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def study_folder(self, key: str) -> Path:
-        """Return where the findings of a study are, or would be."""
+        """Return the folder for the results of a study, whether it exists or not."""
         return self.root / "studies" / key
 
     def statistics_index(self, data: str) -> Path:
-        """Return the file that names the results with statistics of some calibration data."""
+        """Return the file that lists the results with statistics of some calibration data."""
         return self.root / "statistics" / f"{data}.json"
 
     def prune(self) -> int:
-        """Remove what was used longest ago until the limit holds; return the bytes kept.
+        """Remove the least recently used entries until the limit holds; return the remaining bytes.
 
-        The limit is for everything: results, findings of studies, indices of statistics. Findings
-        of a study that may still go on stay. Left-overs of killed writers go when they are older
-        than a day.
+        The limit covers results, study results and statistics indices. Recent study results are
+        kept. Temporary folders of interrupted writers are removed after a day.
         """
         for stale in (self.root / "partial").glob("*"):
             with suppress(OSError):
@@ -133,7 +132,7 @@ class Cache:
         return total
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """Yield when everything that may be removed was used last, its bytes, and its place."""
+        """Yield the time of last use, size [bytes] and path of every removable entry."""
         for manifest in (self.root / "results").glob(f"*/*/{_MANIFEST}"):
             with suppress(OSError):
                 size = sum(f.stat().st_size for f in manifest.parent.iterdir())
@@ -175,7 +174,7 @@ class Cache:
             try:
                 temporary.rename(target)
             except OSError:
-                # Another engine finished the same work first; its result is as good.
+                # Another engine finished the same work first; the results are equal.
                 if not self.has(key):
                     raise
 
@@ -183,6 +182,7 @@ class Cache:
 def _no_room(root: Path, error: OSError) -> Exception:
     return failure(
         f"A result could not be written to the cache: {error.strerror or error}.",
-        f"Make room in {root.name}, or set {CACHE_VARIABLE} to another folder. "
-        "Finished stages are kept.",
+        f"Free space in {root.name}, or set {CACHE_VARIABLE} to another folder. "
+        "Finished stages stay in the cache.",
+        code="cache-not-writable",
     )

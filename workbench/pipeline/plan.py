@@ -1,4 +1,4 @@
-"""The plan: for every stage its key and whether its result is there. Pure, torch-free, quick."""
+"""The plan: the key and state of every stage. Pure and torch-free."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from functools import cache as memoise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from workbench.errors import ErrorInfo, WorkbenchError
-from workbench.pipeline.keys import Digests, Reading
-from workbench.pipeline.stages import PACKAGES, STAGES, Stage
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.ids import StageId
+from workbench.pipeline.keys import Digests, InputFile, Reading
+from workbench.pipeline.stages import PACKAGES, STAGES, Stage, stages_needed
 from workbench.project import edits, sources
 from workbench.project.board_files import board_file
 from workbench.project.configs import IMPROVERS
@@ -31,9 +32,9 @@ StageState = Literal["cached", "stale", "blocked", "unavailable"]
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """A stage with its key; ``reason`` says why it is blocked or unavailable."""
+    """A stage with its key; ``reason`` explains why it is blocked or unavailable."""
 
-    id: str
+    id: StageId
     key: str
     state: StageState
     reason: str = ""
@@ -41,17 +42,54 @@ class PlannedStage:
 
 @dataclass(frozen=True)
 class Plan:
-    """All stages in order."""
+    """All stages in order, and the files that their keys describe.
+
+    It is made once for a job and sent with it. ``state`` is that of the moment; keys stay valid
+    as long as the files do.
+    """
 
     stages: tuple[PlannedStage, ...]
+    files: tuple[InputFile, ...] = ()
 
-    def of(self, stage_id: str) -> PlannedStage:
+    def of(self, stage_id: StageId) -> PlannedStage:
         """Return one stage of the plan."""
         return next(stage for stage in self.stages if stage.id == stage_id)
 
-    def key(self, stage_id: str) -> str:
+    def key(self, stage_id: StageId) -> str:
         """Return the key of one stage; "" when it has none."""
         return self.of(stage_id).key
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether all files are as they were when the plan was made."""
+        return all(file.is_unchanged for file in self.files)
+
+    def looked_up(self, cache: Cache) -> Plan:
+        """Return the same plan with the states that the results in the cache give now."""
+        stages = tuple(
+            replace(stage, state="cached" if cache.has(stage.key) else "stale")
+            if stage.state in {"cached", "stale"}
+            else stage
+            for stage in self.stages
+        )
+        return replace(self, stages=stages)
+
+    def check_files(self, stage_id: StageId) -> None:
+        """Check that the key of a stage describes the files that the stage has read.
+
+        Raises:
+            WorkbenchError: a file that the stage, or one that it needs, reads has changed.
+        """
+        wanted = set(stages_needed(stage_id))
+        for file in self.files:
+            if not wanted.isdisjoint(file.stages) and not file.is_unchanged:
+                name = Path(file.path).name
+                raise failure(
+                    f"{name} changed while it was read.",
+                    "Run again: the stage then reads the file as it is now.",
+                    Place(kind="file", id=name),
+                    code="input-changed",
+                )
 
 
 def _model(reading: Reading) -> JsonValue:
@@ -75,7 +113,7 @@ def _rules(reading: Reading) -> JsonValue:
 
 def _improvers(reading: Reading) -> JsonValue:
     if trained := reading.project.trained_weights:
-        return {"trained": reading.digests.of(sources.absolute(reading.folder, trained))}
+        return {"trained": reading.digest(sources.absolute(reading.folder, trained))}
     wanted = [i for i in IMPROVERS if i.id in reading.project.improvers]
     looks = any(improver.needs_data for improver in wanted)
     data = reading.data(reading.project.calibration, "calibration") if looks else None
@@ -83,7 +121,7 @@ def _improvers(reading: Reading) -> JsonValue:
 
 
 def _training_start(reading: Reading) -> JsonValue:
-    """Return what training starts from, which weights trained before do not change."""
+    """Return the key of the training start, which earlier trained weights do not change."""
     start = _improvers(replace(reading, project=edits.use_trained(reading.project, None)))
     own = reading.project.training_function
     return {"improvers": start, "function": reading.code(own, "training_function")}
@@ -131,19 +169,19 @@ def _facet(name: str) -> Callable[[Reading], JsonValue]:
 def _target_files(reading: Reading) -> JsonValue:
     choice = reading.project.target
     files = target_of(choice.id).files(choice, reading.folder)
-    return {option: reading.digests.of(path) for option, path in files.items()}
+    return {option: reading.digest(path) for option, path in files.items()}
 
 
 def _board(reading: Reading) -> JsonValue:
-    """Return what a note about the program says of its board."""
+    """Return the board facts that the package note contains."""
     name = reading.project.board
-    return reading.digests.of(board_file(name, reading.folder)) if name else ""
+    return reading.digest(board_file(name, reading.folder)) if name else ""
 
 
 def simulator_setup(project: Project) -> Setup | ErrorInfo:
-    """Return what this machine runs the project's program with, or why it cannot."""
+    """Return the simulator setup for the project's program, or the reason why there is none."""
     choice = target_of(project.target.id).complete(project.target)
-    # Imported here, because a window is up before anybody plans.
+    # Imported late to keep the window's start fast.
     from workbench.deploy.simulators.compatibility import setup_for
 
     return setup_for(choice.id, str(choice.options.get("memory_mode", "")))
@@ -154,8 +192,8 @@ def _machine(reading: Reading) -> JsonValue:
     if isinstance(found, ErrorInfo):
         return None
     return {
-        "simulator": reading.digests.of(found.installed.path),
-        "runner": reading.digests.of(found.runner.path),
+        "simulator": reading.digest(found.installed.path),
+        "runner": reading.digest(found.runner.path),
         "fast": found.settings.fast,
         "trace": found.settings.trace and not found.settings.fast,
     }
@@ -186,10 +224,10 @@ READERS: Mapping[str, Callable[[Reading], JsonValue]] = {
 
 
 def reading_of(project: Project, folder: Path, cache: Cache, name: str) -> JsonValue:
-    """Return one reading of a project: what decides a result of that part of it.
+    """Return the inputs that determine a result of this part of the project.
 
     Raises:
-        WorkbenchError: a file it names is missing.
+        WorkbenchError: a referenced file is missing.
     """
     memory = Digests(cache.root / "digests.json")
     return READERS[name](Reading(project, folder, memory))
@@ -197,7 +235,7 @@ def reading_of(project: Project, folder: Path, cache: Cache, name: str) -> JsonV
 
 @memoise
 def tool_version(package: str) -> str:
-    """Return the installed version of a package, read from its metadata; "none" without it."""
+    """Return the installed version of a package from its metadata; "none" if not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -205,7 +243,7 @@ def tool_version(package: str) -> str:
 
 
 def tool_versions() -> dict[str, str]:
-    """Return the version of every tool whose change can change a result."""
+    """Return the version of every package that can change a result."""
     return {name: tool_version(package) for name, package in PACKAGES.items()}
 
 
@@ -223,25 +261,30 @@ def stage_key(stage: Stage, readings: Mapping[str, JsonValue], upstream: list[st
 
 
 def plan(project: Project, folder: Path, cache: Cache, digests: Digests | None = None) -> Plan:
-    """Return the plan for a project that lies in ``folder``.
+    """Return the plan for a project in ``folder``.
 
     Args:
-        project: What to plan for.
-        folder: Where the project's relative paths start.
-        cache: Where results are looked up; it is only read.
-        digests: The memory of file digests; by default the one beside the cache.
+        project: The project.
+        folder: Base of the project's relative paths.
+        cache: Cache that is searched for results; read only.
+        digests: Cached file digests; by default those stored next to the cache.
     """
     memory = digests or Digests(cache.root / "digests.json")
     reading = Reading(project, folder, memory)
     offered = _offered(project)
-    done: dict[str, PlannedStage] = {}
+    done: dict[StageId, PlannedStage] = {}
+    readers: dict[tuple[str, int, int], list[StageId]] = {}
     for stage in STAGES:
-        done[stage.id] = _plan_stage(stage, reading, done, cache, offered)
+        own = replace(reading, seen={})
+        done[stage.id] = _plan_stage(stage, own, done, cache, offered)
+        for path, (size, mtime_ns) in own.seen.items():
+            readers.setdefault((path, size, mtime_ns), []).append(stage.id)
     memory.remember()
-    return Plan(tuple(done.values()))
+    files = tuple(InputFile(*state, tuple(stages)) for state, stages in readers.items())
+    return Plan(tuple(done.values()), files)
 
 
-def _offered(project: Project) -> tuple[str, ...]:
+def _offered(project: Project) -> tuple[StageId, ...]:
     try:
         return target_of(project.target.id).stages
     except WorkbenchError:
@@ -251,12 +294,12 @@ def _offered(project: Project) -> tuple[str, ...]:
 def _plan_stage(
     stage: Stage,
     reading: Reading,
-    done: Mapping[str, PlannedStage],
+    done: Mapping[StageId, PlannedStage],
     cache: Cache,
-    offered: tuple[str, ...],
+    offered: tuple[StageId, ...],
 ) -> PlannedStage:
     if stage.id not in offered:
-        return PlannedStage(stage.id, "", "unavailable", "There is no such step for this target.")
+        return PlannedStage(stage.id, "", "unavailable", "Not available for this target.")
     upstream = [done[need] for need in stage.needs]
     for before in upstream:
         if before.state == "blocked":

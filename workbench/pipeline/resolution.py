@@ -1,4 +1,4 @@
-"""The rules applied to a picture of the model: who gets what, and what is odd about it."""
+"""Resolution of rules against a graph, and the errors and warnings of a project."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Problem(Frozen):
-    """Something a user should know before running: an error stops, a warning does not."""
+    """An error or a warning that is shown before a run; errors prevent it."""
 
     level: Literal["error", "warning"]
     info: ErrorInfo
@@ -48,7 +48,7 @@ def prepared_result(project: Project, folder: Path, cache: Cache) -> PrepareResu
 
 
 def taken_by_plugins(project: Project, prepared: PrepareResult) -> dict[str, str]:
-    """Return the rule that took each node of those that only code of a plug-in knows."""
+    """Return the rule for each node that a plug-in's rule matched."""
     rules: dict[str, str] = {}
     for rule in project.rules:
         if rule.enabled and rule.kind in PLUGIN_KINDS:
@@ -59,9 +59,9 @@ def taken_by_plugins(project: Project, prepared: PrepareResult) -> dict[str, str
 def resolve_graph(
     project: Project, graph: GraphSnapshot, prepared: PrepareResult | None = None
 ) -> Resolution:
-    """Return what every module and node of a picture gets, and by which rule.
+    """Return the effective config and deciding rule of every module and node of a graph.
 
-    What rules of plug-ins take is known from the quantizer's report alone.
+    Matches of plug-in rules are known only from the quantizer's report.
     """
     modules = [ModuleRef(m.path, m.type_name) for m in graph.modules]
     chains = module_chains(modules)
@@ -84,15 +84,15 @@ def problems(
     project: Project, folder: Path, graph: GraphSnapshot | None,
     prepared: PrepareResult | None = None,
 ) -> list[Problem]:  # fmt: skip
-    """Return everything that is wrong or odd, errors first.
+    """Return all problems of a project, errors first.
 
     Args:
-        project: What to look at.
-        folder: Where its relative paths start.
-        graph: The exported graph; without it nothing is said about matches.
-        prepared: The quantizer's report; without it nothing is said about fixed ranges.
+        project: The project.
+        folder: Base of its relative paths.
+        graph: The exported graph; without it, rule matches are not checked.
+        prepared: The quantizer's report; without it, pinned ranges are not checked.
     """
-    # What several rules stumble over is said once, where it is.
+    # A problem of several rules is reported once.
     told = {info.message: info for info in reversed(list(_errors(project, folder)))}
     errors = [Problem(level="error", info=info) for info in reversed(told.values())]
     warnings = [Problem(level="warning", info=info) for info in _warnings(project, graph, prepared)]
@@ -120,12 +120,13 @@ def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
             continue
         refusal = target.refusal(project.target, project.config_of(rule), rule.kind)
         if rule.keeps_off and rule.kind in {"io", "finder"}:
-            refusal = "only operators, modules and nodes that are named can be kept off the NPU."
+            refusal = "only named operators, modules and nodes can be kept off the NPU."
         if refusal:
             yield ErrorInfo(
                 message=f"{rule_name(rule)}: {refusal}",
-                hint="Choose another config for the rule, or switch it off.",
+                hint="Choose another config for the rule or disable it.",
                 where=Place(kind="rule", id=rule.id),
+                code="rule-not-supported",
             )
 
 
@@ -134,15 +135,17 @@ def _warnings(
 ) -> Iterator[ErrorInfo]:
     if project.calibration is None:
         yield ErrorInfo(
-            message="There is no calibration data: ranges come from the example input alone.",
-            hint="Name a data set; a hundred typical samples are enough.",
+            message="No calibration data: ranges come from the example input only.",
+            hint="Choose a data set. About a hundred typical samples are enough.",
             where=Place(kind="option", id="calibration"),
+            code="calibration-missing",
         )
     if not any(rule.enabled for rule in project.rules):
         yield ErrorInfo(
-            message="There is no rule: nothing will be quantized.",
-            hint="Assign a8w8 to the whole model to begin with.",
+            message="No rules: nothing will be quantized.",
+            hint="Assign a8w8 to the whole model to start.",
             where=Place(kind="option", id="rules"),
+            code="rules-missing",
         )
     if graph is None:
         return
@@ -154,7 +157,7 @@ def _warnings(
 
 
 def rule_name(rule: Rule) -> str:
-    """Return how a rule is spoken of, e.g. ``module_name encoder.0``."""
+    """Return the display name of a rule, e.g. ``module_name encoder.0``."""
     match = name_of(rule.config) if rule.kind == "quantizer" else rule.match
     return f"{rule.kind} {match}".rstrip()
 
@@ -169,6 +172,7 @@ def _rule_warnings(rule: Rule, resolution: Resolution) -> Iterator[ErrorInfo]:
             message=f"{rule_name(rule)} matches nothing in the model.",
             hint=_nearest(rule, resolution),
             where=where,
+            code="rule-unmatched",
         )
     elif not count.wins:
         stronger = sorted({
@@ -176,21 +180,23 @@ def _rule_warnings(rule: Rule, resolution: Resolution) -> Iterator[ErrorInfo]:
             if e.rule and rule.id in e.overridden
         })  # fmt: skip
         yield ErrorInfo(
-            message=f"{rule_name(rule)} has no effect: {', '.join(stronger)} wins everywhere.",
-            hint="Move it up, or remove it.",
+            message=f"{rule_name(rule)} has no effect: {', '.join(stronger)} overrides it "
+            "everywhere.",
+            hint="Move it up or remove it.",
             where=where,
+            code="rule-overridden",
         )
 
 
 def lost_ranges(
     project: Project, exported: Collection[str], prepared: PrepareResult
 ) -> Iterator[ErrorInfo]:
-    """Yield the choices of ranges whose tensor or module does not exist any more.
+    """Yield the pinned ranges and range methods whose tensor or module no longer exists.
 
     Args:
         project: Its ranges name nodes.
         exported: Nodes of the exported graph.
-        prepared: The quantizer's report; it knows nodes too that the quantizer made of others.
+        prepared: The quantizer's report; it includes nodes that the quantizer created.
     """
     made = {note.node for note in prepared.annotations}
     modules = {note.module for note in prepared.annotations}
@@ -199,8 +205,10 @@ def lost_ranges(
             yield ErrorInfo(
                 message=f"The fixed range of {fixed.tensor} has no effect: "
                 "the model has no such tensor.",
-                hint="It was renamed or removed; free its range, or fix that of another tensor.",
+                hint="The tensor was renamed or removed. Unpin its range or pin another tensor's "
+                "range.",
                 where=Place(kind="tensor", id=fixed.tensor),
+                code="fixed-range-lost",
             )
     for chosen in (each for each in project.range_methods if each.scope != "all"):
         is_tensor = chosen.scope == "tensor"
@@ -209,15 +217,16 @@ def lost_ranges(
             yield ErrorInfo(
                 message=f"The method for the range of {chosen.place} has no effect: "
                 f"the model has no such {'tensor' if is_tensor else 'module'}.",
-                hint="It was renamed or removed; take the choice back on Ranges, page Chosen.",
+                hint="It was renamed or removed. Reset the choice in Ranges, page Chosen.",
                 where=Place(kind="tensor" if is_tensor else "module", id=chosen.match),
+                code="range-method-lost",
             )
 
 
 def whole_refusals(
     project: Project, graph: GraphSnapshot, resolution: Resolution
 ) -> Iterator[ErrorInfo]:
-    """Yield what will make the tools refuse the program as a whole, as far as it is known."""
+    """Yield the operators for which the toolchain would reject the whole program."""
     configs = {rule.id: project.config_of(rule) for rule in project.rules if not rule.keeps_off}
     wide, narrow = set[str](), set[str]()
     for name, effective in resolution.nodes.items():
@@ -235,13 +244,15 @@ def _nearest(rule: Rule, resolution: Resolution) -> str:
     import difflib
 
     if rule.kind in PLUGIN_KINDS:
-        return "What it takes is decided by the plug-in's code."
+        return "The plug-in's code decides what matches."
     names = {
         "module_name": [name for name in resolution.modules if name],
         "node_name": list(resolution.nodes),
     }.get(rule.kind, [])
     close = difflib.get_close_matches(rule.match, names, n=3, cutoff=0.5)
-    return f"Did you mean {', '.join(close)}?" if close else "Names are exact; no wildcards."
+    return (
+        f"Did you mean {', '.join(close)}?" if close else "Names match exactly, without wildcards."
+    )
 
 
 def _target_warnings(
@@ -260,4 +271,5 @@ def _target_warnings(
                 message=f"{rule_name(rule)}: {text}",
                 hint=target.remedy,
                 where=Place(kind="rule", id=rule.id),
+                code="rule-warning",
             )

@@ -1,8 +1,11 @@
-"""The stage table: what is done, in which order, and what each step depends on."""
+"""The stage table: the steps of the pipeline, their order and their dependencies."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from workbench.ids import StageId
 
 PACKAGES = {
     "torch": "torch",
@@ -20,15 +23,15 @@ PACKAGES = {
 class Stage:
     """One step of the pipeline.
 
-    ``reads`` names the project's parts that can change the result (see ``plan.READERS``);
-    ``needs`` the stages whose results it starts from; ``version`` grows when the code changes
-    what it writes. ``entry`` is resolved in the engine only.
+    ``reads`` names the parts of the project that affect the result (see ``plan.READERS``);
+    ``needs`` names the stages whose results are inputs; ``version`` is raised when a code change
+    alters the result. ``entry`` is resolved only in the engine.
     """
 
-    id: str
+    id: StageId
     title: str
     verb: str
-    needs: tuple[str, ...]
+    needs: tuple[StageId, ...]
     reads: tuple[str, ...]
     tools: tuple[str, ...]
     version: int
@@ -65,16 +68,25 @@ STAGES: tuple[Stage, ...] = (
     Stage("package", "Package", "Packing the deliverables", ("lower",),
           ("name", "rules.listed", "calibration", "board"), ("executorch",), 8, _entry("package")),
 )  # fmt: skip
-STAGES_BY_ID = {stage.id: stage for stage in STAGES}
+STAGES_BY_ID: Mapping[StageId, Stage] = {stage.id: stage for stage in STAGES}
 
 
-def stages_until(stage_id: str) -> list[str]:
+def stages_until(stage_id: StageId) -> list[StageId]:
     """Return all stages up to and including ``stage_id``, in order."""
     ids = [stage.id for stage in STAGES]
     return ids[: ids.index(stage_id) + 1]
 
 
-def optional_stages() -> tuple[str, ...]:
-    """Return the stages that no other stage needs, save the last."""
+def stages_needed(*goals: StageId) -> list[StageId]:
+    """Return some stages and all that they need, directly or not, in order."""
+    wanted: set[StageId] = set(goals)
+    for stage in reversed(STAGES):
+        if stage.id in wanted:
+            wanted.update(stage.needs)
+    return [stage.id for stage in STAGES if stage.id in wanted]
+
+
+def optional_stages() -> tuple[StageId, ...]:
+    """Return the stages that no other stage needs, except the last."""
     wanted = {need for stage in STAGES for need in stage.needs}
     return tuple(stage.id for stage in STAGES[:-1] if stage.id not in wanted)

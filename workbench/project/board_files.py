@@ -1,26 +1,27 @@
-"""Where descriptions of boards lie: with the program, with the user, or beside a project."""
+"""Board files: shipped with the program, in the user's folder, or beside a project."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from workbench.errors import Place, failure
+from workbench.installation import resources
 from workbench.project.sources import absolute
 from workbench.project.trust import config_folder
 
-SHIPPED = Path(__file__).parents[2] / "resources" / "boards"
+SHIPPED = resources() / "boards"
 SUFFIX = ".toml"
 
 
 def own_folder() -> Path:
-    """Return the folder of the user's own boards; it need not exist."""
+    """Return the folder of the user's own boards; it may not exist."""
     return config_folder() / "boards"
 
 
 def listed() -> dict[str, Path]:
-    """Return the file of every board that has an id; the user's own come after those shipped.
+    """Return the file of every board by id: shipped boards, then the user's own.
 
-    A user's file beats one that is shipped under the same name.
+    A user's file overrides a shipped file of the same name.
     """
     found: dict[str, Path] = {}
     for folder in (SHIPPED, own_folder()):
@@ -43,8 +44,10 @@ def board_file(name: str, folder: Path) -> Path:
     known = listed()
     if name not in known:
         raise failure(
-            f"There is no board {name!r}.",
-            f"Known: {', '.join(known)}. Own ones lie in {own_folder()}, or beside the project.",
+            f"Unknown board {name!r}.",
+            f"Known: {', '.join(known)}. Your own boards are in {own_folder()} or beside "
+            "the project.",
             Place(kind="option", id="board"),
+            code="board-unknown",
         )
     return known[name]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
 from workbench.errors import failure
+from workbench.ids import PresetId
 from workbench.project.frozen import Frozen
 
 
 class DynamicConfig(Frozen):
-    """One way to quantize a part of a model: weights once, what flows at each call.
+    """A config with static weights and dynamic activation ranges, computed at run time.
 
-    ``dynamic`` are the integers. Whether they are symmetric is one choice for the whole program,
-    an option of the target.
+    ``dynamic`` is the integer type. Symmetry is a target option for the whole program.
     """
 
     dynamic: Literal["int8"] = "int8"
@@ -28,11 +29,11 @@ class DynamicConfig(Frozen):
 
 
 class FormatConfig(Frozen):
-    """One way to emulate a number format on the operands of an operation.
+    """A config that emulates a number format on the operands of an operation.
 
-    ``scheme`` is a format of ``workbench formats list``. ``parameters`` are flat and carry MASE's
-    names: ``data_in_*`` for what flows, ``weight_*`` for weights and second operands, ``bias_*``;
-    without such a prefix they hold for every operand.
+    ``scheme`` is a format of ``workbench formats list``. ``parameters`` are flat with MASE's names:
+    ``data_in_*`` for activations, ``weight_*`` for weights and second operands, ``bias_*``.
+    Parameters without a prefix apply to all operands.
     """
 
     scheme: str = Field(min_length=1)
@@ -41,7 +42,7 @@ class FormatConfig(Frozen):
 
     @property
     def label(self) -> str:
-        """A short name: the scheme, bits of data and weight where it says them, MASE's form."""
+        """A short label: the scheme, data and weight bits if given, and MASE's form."""
         given = self.parameters
         widths = [given.get(f"{prefix}width", given.get("width")) for prefix in _SHOWN]
         bits = "/".join(str(w) for w in dict.fromkeys(widths) if w is not None)
@@ -53,7 +54,7 @@ _MASE = "(MASE)"
 
 
 def range_fault(minimum: float, maximum: float) -> str:
-    """Return why two real values are no range of a grid; "" when they are one."""
+    """Return why two real values are not a valid grid range; "" if they are."""
     if not (math.isfinite(minimum) and math.isfinite(maximum)):
         return f"the range [{minimum}, {maximum}] is not finite"
     if not minimum < maximum:
@@ -64,9 +65,9 @@ def range_fault(minimum: float, maximum: float) -> str:
 
 
 class FixedRange(Frozen):
-    """Numbers in place of the range that calibration found.
+    """A pinned range that replaces the calibrated one.
 
-    ``tensor`` is the node of the exported graph that makes it.
+    ``tensor`` is the node of the exported graph that produces it.
     """
 
     tensor: str = Field(min_length=1)
@@ -86,10 +87,10 @@ ActivationDtype = Literal["int8", "int16", "uint8"]
 
 
 class Observer(Frozen):
-    """How a range is taken from calibration data.
+    """How a range is computed from calibration data.
 
-    ``percentile`` is the share of values kept, in percent; ``minimum`` and ``maximum`` are the
-    real values that a fixed range spans; ``plugin`` names a plug-in's observer.
+    ``percentile`` is the share of values kept [%]; ``minimum`` and ``maximum`` are the real bounds
+    of a fixed range; ``plugin`` names a plug-in's observer.
     """
 
     kind: ObserverKind = "histogram"
@@ -113,7 +114,7 @@ class Observer(Frozen):
 
 
 class Activation(Frozen):
-    """Precision of the tensors that flow between operators."""
+    """Precision of activations, the tensors between operators."""
 
     dtype: ActivationDtype = "int8"
     symmetric: bool = False
@@ -121,21 +122,21 @@ class Activation(Frozen):
 
 
 class Weight(Frozen):
-    """Precision of constant weights; always symmetric, as Ethos-U wants them."""
+    """Precision of constant weights; always symmetric, as Ethos-U requires."""
 
     bits: Literal[8, 4] = 8
     per_channel: bool = True
 
 
 class QuantConfig(Frozen):
-    """One way to quantize a part of a model."""
+    """A static integer config: activations, weights and observer."""
 
     activation: Activation = Activation()
     weight: Weight = Weight()
 
 
 class PluginConfig(Frozen):
-    """What a plug-in makes: a config, or a quantizer that decides by itself.
+    """A config or a complete quantizer provided by a plug-in.
 
     ``reference`` is ``FILE.py:name`` or ``package.module:name``.
     """
@@ -149,32 +150,34 @@ class PluginConfig(Frozen):
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a text names something in a plug-in, by its form alone."""
+    """Return whether a string has the form of a plug-in reference."""
     plugin, _, name = text.rpartition(":")
     return bool(plugin) and name.isidentifier()
 
 
-# What a project can hold: integers on ranges, ranges at each call, or an emulated number format.
+# Configs of a project: static integers, dynamic integers, or an emulated number format.
 Config = QuantConfig | DynamicConfig | FormatConfig
-# What a rule can assign by name: one of these, or something that a plug-in makes.
+# What a rule can assign: one of these configs, or one made by a plug-in.
 AnyConfig = Config | PluginConfig
 
 
 def integers_of(config: Config | None) -> QuantConfig | None:
-    """Return a config that is for integers; None is float.
+    """Return an integer config; None means float.
 
     Raises:
-        WorkbenchError: it is a number format, which no device computes, or has no ranges to keep.
+        WorkbenchError: the config is a number format, or its ranges are dynamic.
     """
     if isinstance(config, DynamicConfig):
         raise failure(
-            f"{config.label} takes its ranges at every call; here they are needed beforehand.",
+            f"{config.label} computes its ranges at run time; this target needs calibrated ranges.",
             "Choose a config with calibrated ranges for the rule.",
+            code="config-dynamic-not-supported",
         )
     if isinstance(config, FormatConfig):
         raise failure(
-            f"{config.label} is a number format, and those are emulated only.",
-            "Choose the target Number formats, or a config of integers for the rule.",
+            f"{config.label} is a number format, which is only emulated.",
+            "Choose the target Number formats, or an integer config for the rule.",
+            code="config-format-not-supported",
         )
     return config
 
@@ -182,11 +185,11 @@ def integers_of(config: Config | None) -> QuantConfig | None:
 class Preset(Frozen):
     """A named config; ``config`` None leaves the part in float.
 
-    ``io_only`` is for inputs and outputs alone; ``places`` says where a part runs and leaves its
-    precision to other rules.
+    ``io_only`` presets apply to inputs and outputs only. ``places`` presets choose where a part
+    runs and leave its precision to other rules.
     """
 
-    id: str
+    id: PresetId
     title: str
     description: str
     config: Config | None
@@ -196,6 +199,46 @@ class Preset(Frozen):
 
 A8W8 = QuantConfig()
 A16W8 = QuantConfig(activation=Activation(dtype="int16", symmetric=True))
+
+_FORMATS: tuple[tuple[PresetId, str, FormatConfig], ...] = (
+    (
+        "integer-8",
+        "Fixed point, 8 bits, 4 after the point",
+        FormatConfig(scheme="integer", parameters={"width": 8, "frac_width": 4}),
+    ),
+    (
+        "minifloat-8",
+        "Minifloat E4M3, all codes finite",
+        FormatConfig(
+            scheme="minifloat_ieee",
+            parameters={"width": 8, "exponent_width": 4, "exponent_bias": 7},
+        ),
+    ),
+    (
+        "block-fp-8",
+        "Block floating point, 16 elements share 8 bits",
+        FormatConfig(
+            scheme="block_fp",
+            parameters={"width": 8, "exponent_width": 8, "block_size": [1, 16]},
+        ),
+    ),
+    (
+        "mxint-8",
+        "Microscaling integers, MXINT8",
+        FormatConfig(scheme="mxint", parameters={"width": 8}),
+    ),
+    (
+        "mxfp-8",
+        "Microscaling floats, MXFP8 E4M3",
+        FormatConfig(scheme="mxfp", parameters={"exponent_width": 4, "frac_width": 3}),
+    ),
+    (
+        "mxfp-4",
+        "Microscaling floats, MXFP4 E2M1",
+        FormatConfig(scheme="mxfp", parameters={"exponent_width": 2, "frac_width": 1}),
+    ),
+    ("nvfp4", "NVFP4: E2M1 with E4M3 scales", FormatConfig(scheme="nvfp4")),
+)
 
 PRESETS: tuple[Preset, ...] = (
     Preset(
@@ -225,7 +268,7 @@ PRESETS: tuple[Preset, ...] = (
     Preset(
         id="uint8",
         title="uint8 input and output",
-        description="uint8 tensors at the border of the model, for cameras and displays",
+        description="uint8 inputs and outputs of the model, for cameras and displays",
         config=QuantConfig(activation=Activation(dtype="uint8")),
         io_only=True,
     ),
@@ -238,60 +281,24 @@ PRESETS: tuple[Preset, ...] = (
     Preset(
         id="cpu",
         title="Off the NPU",
-        description="runs on the CPU; other rules decide its precision",
+        description="runs on the CPU; its precision is set by other rules",
         config=None,
         places=True,
     ),
     Preset(
         id="int8-dyn",
-        title="8-bit, ranges at each call",
-        description="int8 weights with one scale; activations as int8 with a new range every call",
+        title="8-bit, dynamic ranges",
+        description=(
+            "int8 weights with one scale; int8 activations with a range computed at every call"
+        ),
         config=DynamicConfig(),
     ),
     *(
         Preset(id=name, title=title, description=title, config=config)
-        for name, title, config in (
-            (
-                "integer-8",
-                "Fixed point, 8 bits, 4 after the point",
-                FormatConfig(scheme="integer", parameters={"width": 8, "frac_width": 4}),
-            ),
-            (
-                "minifloat-8",
-                "Minifloat E4M3, all codes finite",
-                FormatConfig(
-                    scheme="minifloat_ieee",
-                    parameters={"width": 8, "exponent_width": 4, "exponent_bias": 7},
-                ),
-            ),
-            (
-                "block-fp-8",
-                "Block floating point, 16 elements share 8 bits",
-                FormatConfig(
-                    scheme="block_fp",
-                    parameters={"width": 8, "exponent_width": 8, "block_size": [1, 16]},
-                ),
-            ),
-            (
-                "mxint-8",
-                "Microscaling integers, MXINT8",
-                FormatConfig(scheme="mxint", parameters={"width": 8}),
-            ),
-            (
-                "mxfp-8",
-                "Microscaling floats, MXFP8 E4M3",
-                FormatConfig(scheme="mxfp", parameters={"exponent_width": 4, "frac_width": 3}),
-            ),
-            (
-                "mxfp-4",
-                "Microscaling floats, MXFP4 E2M1",
-                FormatConfig(scheme="mxfp", parameters={"exponent_width": 2, "frac_width": 1}),
-            ),
-            ("nvfp4", "NVFP4: E2M1 with E4M3 scales", FormatConfig(scheme="nvfp4")),
-        )
+        for name, title, config in _FORMATS
     ),
 )
-PRESETS_BY_ID = {preset.id: preset for preset in PRESETS}
+PRESETS_BY_ID: Mapping[str, Preset] = {preset.id: preset for preset in PRESETS}
 
 
 MethodId = Literal["histogram", "minmax", "percentile", "mse", "kl"]
@@ -300,10 +307,10 @@ _WIDEST_FIRST: tuple[MethodScope, ...] = ("all", "module", "tensor")
 
 
 class RangeMethod(Frozen):
-    """How ranges are taken from what calibration saw, in place of what the rules' observers say.
+    """A method that computes ranges from calibration data, instead of the rules' observers.
 
-    ``match`` is a module's path, or the node of the exported graph that makes a tensor; "" for
-    all activations. Numbers are computed anew whenever data, weights or precision change.
+    ``match`` is a module path, or the exported node that produces a tensor; "" means all
+    activations. Ranges are recomputed when data, weights or precision change.
     """
 
     scope: MethodScope
@@ -319,11 +326,11 @@ class RangeMethod(Frozen):
 
     @property
     def strength(self) -> tuple[int, int]:
-        """Orders choices: a tensor beats a module, an inner module an outer one."""
+        """Sort key of precedence: a tensor before a module, an inner module before an outer one."""
         return _WIDEST_FIRST.index(self.scope), self.match.count(".")
 
     def speaks_of(self, tensor: str, module: str) -> bool:
-        """Return whether a tensor, made inside a module, is meant."""
+        """Return whether the method applies to a tensor of a module."""
         if self.scope == "tensor":
             return tensor == self.match
         inside = module == self.match or module.startswith(f"{self.match}.")
@@ -331,15 +338,15 @@ class RangeMethod(Frozen):
 
     @property
     def place(self) -> str:
-        """What it is for, in words."""
+        """The display name of its scope."""
         named = {"all": "all activations", "module": f"all of {self.match}", "tensor": self.match}
         return named[self.scope]
 
 
 def without_origins(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return raw fields in which no fixed range names a method: such ranges become the method.
+    """Return raw fields in which no pinned range names a method: such ranges become methods.
 
-    Before version 2 of the project file, a method's choice was kept as the numbers it gave.
+    Before version 2 of the project file, a chosen method was stored as its resulting range.
     """
     ranges, methods = raw.get("ranges"), raw.get("range_methods", [])
     if not isinstance(ranges, list) or not isinstance(methods, list):
@@ -364,7 +371,7 @@ ImproverId = Literal["equalize", "smooth", "bias"]
 
 @dataclass(frozen=True)
 class Improver:
-    """One improver; ``needs_data`` when it looks at calibration samples."""
+    """One improver; ``needs_data`` if it uses calibration samples."""
 
     id: ImproverId
     title: str
@@ -372,27 +379,28 @@ class Improver:
     needs_data: bool
 
 
-# In the order in which they are applied.
+# In order of application.
 IMPROVERS: tuple[Improver, ...] = (
     Improver(
         "equalize",
         "Equalise layers",
-        "Scales channels between two layers so that both use their range; the float model stays "
-        "the same. Helps per-tensor and 4-bit weights of convolutions with ReLU.",
+        "Scales channels of two consecutive layers so that both use their range; the "
+        "float model is unchanged. Helps per-tensor and 4-bit weights of "
+        "convolutions with ReLU.",
         needs_data=False,
     ),
     Improver(
         "smooth",
         "Smooth linears",
-        "Moves outliers of activations into the weights of linears behind a layer norm "
-        "(SmoothQuant); the float model stays the same. Helps transformers.",
+        "Moves activation outliers into the weights of linears after a layer norm "
+        "(SmoothQuant); the float model is unchanged. Helps transformers.",
         needs_data=True,
     ),
     Improver(
         "bias",
         "Correct biases",
-        "Takes the mean error that rounded weights cause, channel by channel, out of the biases. "
-        "Changes the float model a little; helps 4-bit weights.",
+        "Subtracts the mean error of rounded weights from the biases, per channel. "
+        "Changes the float model slightly; helps 4-bit weights.",
         needs_data=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""Every verb of the user as a pure function from project to project."""
+"""All project edits as pure functions from project to project."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from workbench.project.configs import Config
 
 
-# General before specific, borders last: each later call beats the earlier ones.
+# From general to specific, inputs and outputs last: later calls override earlier ones.
 _ORDER: tuple[RuleKind, ...] = (
     "global", "module_type", "module_name", "node_target", "pattern", "finder", "node_name",
     "quantizer", "io",
@@ -31,7 +31,7 @@ _ORDER: tuple[RuleKind, ...] = (
 
 
 def revise(project: Project, **changes: Any) -> Project:
-    """Return the project with some fields replaced, validated as a whole."""
+    """Return the project with some fields replaced; the result is validated."""
     fields = {name: getattr(project, name) for name in type(project).model_fields}
     return Project(**{**fields, **changes})
 
@@ -42,7 +42,7 @@ def _strength(rule: Rule) -> tuple[int, int]:
 
 
 def next_rule_id(project: Project) -> str:
-    """Return an id no rule of the project has."""
+    """Return an unused rule id."""
     taken = {rule.id for rule in project.rules}
     number = 1
     while f"r{number}" in taken:
@@ -54,23 +54,26 @@ def find_rule(project: Project, rule_id: str) -> Rule:
     """Return the rule with this id.
 
     Raises:
-        WorkbenchError: there is none.
+        WorkbenchError: there is no such rule.
     """
     for rule in project.rules:
         if rule.id == rule_id:
             return rule
     known = ", ".join(rule.id for rule in project.rules) or "none"
     raise failure(
-        f"There is no rule {rule_id}.", f"Rules: {known}.", Place(kind="rule", id=rule_id)
+        f"No rule {rule_id}.",
+        f"Rules: {known}.",
+        Place(kind="rule", id=rule_id),
+        code="rule-unknown",
     )
 
 
 def assign(project: Project, kind: RuleKind, match: str, config: str | Config) -> Project:
     """Return the project in which ``kind`` and ``match`` get ``config``.
 
-    A rule for the same thing is replaced in place; a new one is put behind all that are as
-    general or more general, so that it is stronger than those. Rules for precision and rules that
-    keep off the NPU stand beside each other.
+    A rule with the same kind and match is replaced in place. A new rule is inserted after all rules
+    that are as general or more general, so that it overrides them. Precision rules and rules that
+    keep a part off the NPU coexist.
     """
     new = Rule(id=next_rule_id(project), kind=kind, match=match, config=config)
     for index, rule in enumerate(project.rules):
@@ -89,7 +92,7 @@ def assign(project: Project, kind: RuleKind, match: str, config: str | Config) -
 def assign_many(
     project: Project, kind: RuleKind, matches: list[str], config: str | Config
 ) -> Project:
-    """Return the project in which each of several things gets ``config``."""
+    """Return the project in which each of several matches gets ``config``."""
     for match in matches:
         project = assign(project, kind, match, config)
     return project
@@ -102,7 +105,7 @@ def remove_rule(project: Project, rule_id: str) -> Project:
 
 
 def move_rule(project: Project, rule_id: str, position: int) -> Project:
-    """Return the project with one rule at another place of the call order; 0 is the weakest."""
+    """Return the project with one rule moved in the call order; 0 is the weakest position."""
     rule = find_rule(project, rule_id)
     rest = [r for r in project.rules if r.id != rule_id]
     position = max(0, min(position, len(rest)))
@@ -110,7 +113,7 @@ def move_rule(project: Project, rule_id: str, position: int) -> Project:
 
 
 def enable_rule(project: Project, rule_id: str, *, enabled: bool) -> Project:
-    """Return the project with one rule switched on or off."""
+    """Return the project with one rule enabled or disabled."""
     find_rule(project, rule_id)
     rules = tuple(
         r.model_copy(update={"enabled": enabled}) if r.id == rule_id else r for r in project.rules
@@ -124,7 +127,7 @@ def set_target(project: Project, target: TargetChoice) -> Project:
 
 
 def set_board(project: Project, board: str, target: TargetChoice) -> Project:
-    """Return the project for a board, with the target that it makes; "" is no board."""
+    """Return the project with a board and its target; "" removes the board."""
     return revise(project, board=board, target=target)
 
 
@@ -134,75 +137,80 @@ def set_model(project: Project, model: ModelSource) -> Project:
 
 
 def data_at(project: Project, spec: str) -> DataSource:
-    """Return data at a place; a text is read as those of the project are."""
+    """Return a data source for a path; text settings are taken from the project."""
     present = (project.evaluation.data, project.calibration)
     tokens = next((data.tokens for data in present if data and data.tokens), None)
     return DataSource(spec=spec, tokens=tokens if spec.endswith(TEXT_SUFFIX) else None)
 
 
 def set_calibration(project: Project, data: DataSource | None) -> Project:
-    """Return the project with other calibration samples."""
+    """Return the project with another calibration data source."""
     return revise(project, calibration=data)
 
 
 def set_evaluation(project: Project, data: DataSource | None, metric: str | None) -> Project:
-    """Return the project with other evaluation samples and metric."""
+    """Return the project with another evaluation data source and metric."""
     evaluation = project.evaluation
     changed = type(evaluation)(data=data, metric=metric, limit=evaluation.limit)
     return revise(project, evaluation=changed)
 
 
 def set_improver(project: Project, improver: ImproverId, *, on: bool) -> Project:
-    """Return the project with an improver of the weights on or off."""
+    """Return the project with an improver enabled or disabled."""
     wanted = {*project.improvers, improver} if on else {*project.improvers} - {improver}
     return revise(project, improvers=tuple(i.id for i in IMPROVERS if i.id in wanted))
 
 
 def train_by(project: Project, function: str | None) -> Project:
-    """Return the project that is trained by the user's own function; None for the built-in one."""
+    """Return the project with a training function of the user; None selects the built-in one."""
     return revise(project, training_function=function or None)
 
 
 def use_trained(project: Project, weights: str | None) -> Project:
-    """Return the project with weights that training left, a file's name; None for the model's."""
+    """Return the project with trained weights from a file; None selects the model's own."""
     return revise(project, trained_weights=weights)
 
 
 def offer_plugin(project: Project, plugin: str) -> Project:
-    """Return the project whose forms offer what a plug-in's file adds."""
+    """Return the project with a plug-in file added."""
     if plugin in project.plugins:
         return project
     return revise(project, plugins=(*project.plugins, plugin))
 
 
 def withdraw_plugin(project: Project, plugin: str) -> Project:
-    """Return the project whose forms do not offer a plug-in's file any more; rules stay.
+    """Return the project without a plug-in file; rules that use it are kept.
 
     Raises:
-        WorkbenchError: they never did.
+        WorkbenchError: the project does not use the plug-in.
     """
     if plugin not in project.plugins:
         known = ", ".join(project.plugins) or "none"
-        raise failure(f"The project has no plug-in {plugin}.", f"It has: {known}.")
+        raise failure(
+            f"The project does not use the plug-in {plugin}.",
+            f"Plug-ins of the project: {known}.",
+            code="plugin-not-in-project",
+        )
     return revise(project, plugins=tuple(p for p in project.plugins if p != plugin))
 
 
 def save_preset(project: Project, name: str, config: Config) -> Project:
-    """Return the project with a config kept under a name."""
+    """Return the project with a config saved under a name."""
     return revise(project, presets={**project.presets, name: config})
 
 
 def fix_range(project: Project, tensor: str, minimum: float, maximum: float) -> Project:
-    """Return the project in which a tensor has a range of its own, in numbers, and no method.
+    """Return the project with the range of a tensor pinned; its range method is removed.
 
     Raises:
-        WorkbenchError: it is inverted, excludes zero or is not finite.
+        WorkbenchError: the range is inverted, excludes zero or is not finite.
     """
     if fault := range_fault(minimum, maximum):
         raise failure(
             f"{fault[:1].upper()}{fault[1:]}.",
-            "A range holds zero, and its minimum is below its maximum.",
+            "A range must contain zero, with its minimum below its maximum.",
             Place(kind="tensor", id=tensor),
+            code="fixed-range-invalid",
         )
     new = FixedRange(tensor=tensor, minimum=minimum, maximum=maximum)
     fixed = {**{known.tensor: known for known in project.ranges}, tensor: new}
@@ -211,10 +219,10 @@ def fix_range(project: Project, tensor: str, minimum: float, maximum: float) -> 
 
 
 def choose_method(project: Project, scope: MethodScope, match: str, method: MethodId) -> Project:
-    """Return the project in which ranges of a tensor, a module or all are taken by a method.
+    """Return the project with a range method for a tensor, a module or all activations.
 
-    What was chosen for the same before is replaced, numbers of that tensor too; narrower choices
-    and numbers of other tensors stay, and beat it.
+    An earlier choice for the same scope is replaced, including a pinned range of the tensor.
+    Narrower choices and pinned ranges of other tensors are kept and take precedence.
     """
     new = RangeMethod(scope=scope, match=match, method=method)
     kept = [m for m in project.range_methods if (m.scope, m.match) != (scope, match)]
@@ -224,10 +232,10 @@ def choose_method(project: Project, scope: MethodScope, match: str, method: Meth
 
 
 def free_ranges(project: Project, tensors: Iterable[str]) -> Project:
-    """Return the project in which nothing is chosen for the range of some tensors themselves.
+    """Return the project without pinned ranges and methods of some tensors.
 
     Raises:
-        WorkbenchError: nothing was chosen for one of them.
+        WorkbenchError: a tensor has neither.
     """
     gone = set(tensors)
     of_one = {m.match for m in project.range_methods if m.scope == "tensor"}
@@ -235,21 +243,25 @@ def free_ranges(project: Project, tensors: Iterable[str]) -> Project:
     if unknown := sorted(gone - chosen):
         known = ", ".join(sorted(chosen)) or "none"
         where = Place(kind="tensor", id=unknown[0])
-        raise failure(f"Nothing is chosen for the range of {unknown[0]} itself.",
-                      f"Chosen: {known}.", where)  # fmt: skip
+        raise failure(
+            f"No range or method is set for {unknown[0]}.",
+            f"Set for: {known}.",
+            where,
+            code="range-method-unknown",
+        )
     methods = (m for m in project.range_methods if m.scope != "tensor" or m.match not in gone)
     ranges = tuple(r for r in project.ranges if r.tensor not in gone)
     return revise(project, ranges=ranges, range_methods=tuple(methods))
 
 
 def drop_methods(project: Project, methods: Iterable[RangeMethod]) -> Project:
-    """Return the project without some of its methods for ranges."""
+    """Return the project without some of its range methods."""
     gone = set(methods)
     return revise(project, range_methods=tuple(m for m in project.range_methods if m not in gone))
 
 
 def drop_samples(project: Project, indices: Iterable[int]) -> Project:
-    """Return the project that leaves some samples out of calibration.
+    """Return the project with some calibration samples excluded.
 
     Raises:
         WorkbenchError: there is no calibration data.
@@ -260,7 +272,7 @@ def drop_samples(project: Project, indices: Iterable[int]) -> Project:
 
 
 def restore_samples(project: Project, indices: Iterable[int]) -> Project:
-    """Return the project that calibrates on samples that were left out.
+    """Return the project with some excluded calibration samples included again.
 
     Raises:
         WorkbenchError: there is no calibration data.
@@ -273,7 +285,11 @@ def restore_samples(project: Project, indices: Iterable[int]) -> Project:
 def _calibration_of(project: Project) -> DataSource:
     if project.calibration is None:
         where = Place(kind="option", id="calibration")
-        raise failure("There is no calibration data to leave samples out of.", where=where)
+        raise failure(
+            "No calibration data, so there are no samples to leave out.",
+            where=where,
+            code="calibration-absent",
+        )
     return project.calibration
 
 
@@ -287,26 +303,26 @@ def set_notes(project: Project, notes: str) -> Project:
     return revise(project, notes=notes)
 
 
-# The fields that a project and a run of it share: what was decided.
+# The fields that a run in the history restores.
 DECIDED = ("rules", "improvers", "trained_weights", "ranges", "range_methods")
 
 
 class Kept(Protocol):
-    """A configuration that was kept, with all fields of ``DECIDED``."""
+    """A saved configuration with all fields of ``DECIDED``."""
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules, general first."""
+        """The rules, from general to specific."""
 
     @property
     def presets(self) -> dict[str, Config]:
-        """Named configs that rules may use."""
+        """Named configs that the rules may use."""
 
 
 def restore_rules(project: Project, kept: Kept) -> Project:
-    """Return the project with the rules, weights and choices of ranges of a former configuration.
+    """Return the project with the rules, weights and ranges of a saved configuration.
 
-    Presets of the project stay, save those of the same name that the rules use.
+    Presets of the project are kept, except those with a name that the rules use.
     """
     named = {rule.config for rule in kept.rules if isinstance(rule.config, str)}
     wanted = {name: config for name, config in kept.presets.items() if name in named}

@@ -1,4 +1,4 @@
-"""The base of every value that crosses disk or process."""
+"""The base class of all values that are stored or sent between processes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
-    """A value: immutable, and closed to fields nobody knows."""
+    """An immutable value that rejects unknown fields."""
 
-    # Validators are built when a class is first used, which lets the window open sooner.
+    # Validators are built on first use, which shortens the window's start.
     model_config = ConfigDict(
         frozen=True, extra="forbid", revalidate_instances="always", defer_build=True
     )

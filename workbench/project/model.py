@@ -1,4 +1,4 @@
-"""The project: one frozen value that says all a user has decided."""
+"""The project: one frozen value with all of the user's settings."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ RULE_CALLS: dict[RuleKind, str] = {
     "finder": "set_node_finder",
     "quantizer": "add_quantizer",
 }
-# Rules whose nodes only code of a plug-in knows.
+# Rules whose matches are determined by plug-in code.
 PLUGIN_KINDS: tuple[RuleKind, ...] = ("finder", "quantizer")
 
 
-# What the partitioner of ExecuTorch calls the like; nodes and operators go by the float program.
+# ExecuTorch's partitioner names of rule kinds; nodes and operators are those of the float program.
 KEEPING_CALLS: dict[RuleKind, str] = {
     "global": "DontPartition",
     "module_type": "DontPartitionModule",
@@ -61,11 +61,11 @@ KEEPING_CALLS: dict[RuleKind, str] = {
 
 
 class ModelSource(Frozen):
-    """Where the float model comes from.
+    """The source of the float model.
 
-    ``spec`` is ``FILE.pt2``, ``FILE.py:callable`` or ``package.module:callable``; files are
-    relative to the project. ``input_shapes`` or ``inputs`` (an .npz) give example inputs where the
-    callable returns none; ``weights`` is a .safetensors file or a state dict saved by torch.
+    ``spec`` is ``FILE.pt2``, ``FILE.py:callable`` or ``package.module:callable``; paths are
+    relative to the project. ``input_shapes`` or ``inputs`` (an .npz) provide example inputs if the
+    callable returns none. ``weights`` is a .safetensors file or a state dict saved by torch.
     """
 
     spec: str = Field(min_length=1)
@@ -76,7 +76,7 @@ class ModelSource(Frozen):
 
 
 class Preprocess(Frozen):
-    """How a picture becomes a tensor: size [height, width], then (value / 255 - mean) / std."""
+    """Conversion of pictures to tensors: size [height, width], then (value / 255 - mean) / std."""
 
     size: tuple[int, int]
     mean: tuple[float, ...] = (0.0,)
@@ -84,11 +84,11 @@ class Preprocess(Frozen):
 
 
 class Tokenization(Frozen):
-    """How a text becomes sequences of tokens, each of which a decoder takes step by step.
+    """Conversion of text to token sequences, which a decoder processes step by step.
 
     ``tokenizer`` is a ``tokenizer.json`` of the package tokenizers, or a callable (text -> ids);
-    without one every byte is a token. ``length`` is the number of steps after which what the
-    decoder remembers is put back: at most the context that its caches hold.
+    without one, every byte is a token. ``length`` is the number of steps after which the decoder's
+    state is reset: at most its context length.
     """
 
     tokenizer: str = ""
@@ -96,7 +96,7 @@ class Tokenization(Frozen):
 
 
 class DataSource(Frozen):
-    """Samples, streamed: arrays, pictures, ``FILE.py:callable``, or ``FILE.txt`` for decoders."""
+    """A stream of samples: arrays, pictures, ``FILE.py:callable``, or ``FILE.txt`` for decoders."""
 
     spec: str = Field(min_length=1)
     preprocess: Preprocess | None = None
@@ -107,7 +107,7 @@ class DataSource(Frozen):
 
 
 class Evaluation(Frozen):
-    """What quality is measured on; without data the calibration set serves."""
+    """The data and metric for quality; without data, the calibration data is used."""
 
     data: DataSource | None = None
     metric: str | None = None
@@ -115,18 +115,18 @@ class Evaluation(Frozen):
 
 
 class TargetChoice(Frozen):
-    """The device: an id from the target table and that target's own options."""
+    """The device: a variant id of the target table, and the options of that target."""
 
     id: str = Field(min_length=1)
     options: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class Rule(Frozen):
-    """One assignment of precision; ``config`` is a preset's id, a plug-in's, or one of its own.
+    """One assignment of precision; ``config`` is a preset id, a plug-in reference or a config.
 
-    A ``pattern`` is a regular expression that fits the whole name of a node, or of the module it
-    is called in, with underscores or dots. A ``finder`` is a plug-in's, named by ``match``; a
-    ``quantizer`` is one too, named by ``config``, and decides nodes and precision by itself.
+    A ``pattern`` is a regular expression that must match the full name of a node or of its module,
+    written with underscores or dots. A ``finder`` is a plug-in's node finder, named by ``match``. A
+    ``quantizer`` is a plug-in's quantizer, named by ``config``; it chooses nodes and precision.
     """
 
     id: str = Field(min_length=1)
@@ -137,23 +137,23 @@ class Rule(Frozen):
 
     @property
     def keeps_off(self) -> bool:
-        """Whether it keeps what it matches off the NPU, and says nothing of precision."""
+        """Whether the rule keeps its matches off the NPU and leaves their precision unchanged."""
         preset = PRESETS_BY_ID.get(self.config) if isinstance(self.config, str) else None
         return preset is not None and preset.places
 
 
 class Verification(Frozen):
-    """How many samples the integer program is compared on."""
+    """The number of samples on which the integer program is verified."""
 
     samples: int = Field(default=16, ge=1)
 
 
 class Bookmark(Frozen):
-    """A named place in the drawing of a level.
+    """A named view of a graph level.
 
-    ``expanded`` are the open groups, ``anchor`` is the item next to the middle of the window and
-    ``dx`` and ``dy`` are the way from its corner to the middle [px of the drawing], so that the
-    place is found again after the layout has changed.
+    ``expanded`` are the open groups; ``anchor`` is the item next to the window's centre; ``dx`` and
+    ``dy`` are the offset from its corner to the centre [px of the drawing], so that the view can be
+    restored after the layout changes.
     """
 
     name: str = Field(min_length=1)
@@ -167,31 +167,30 @@ class Bookmark(Frozen):
 
 
 class SavedQuery(Frozen):
-    """A search whose operations are coloured."""
+    """A search whose matches are coloured."""
 
     text: str = Field(min_length=1)
     shown: bool = True
 
 
 class GraphNotes(Frozen):
-    """All that is kept, in the order in which it was."""
+    """Bookmarks and saved searches, in order of creation."""
 
     bookmarks: tuple[Bookmark, ...] = ()
     queries: tuple[SavedQuery, ...] = Field(default=(), max_length=QUERIES_AT_MOST)
 
 
 class Project(Frozen):
-    """Everything that decides a result, and a few notes that do not.
+    """All settings that determine a result, and a few notes that do not.
 
-    ``rules`` stand in the order in which the quantizer is called: general first, and the last
-    one that matches wins. ``presets`` are the user's own named configs; ``ranges`` stand in the
-    place of what calibration found for single tensors, ``range_methods`` say how others are taken
-    from what it saw: numbers beat methods, and the narrowest method wins. ``improvers`` change
-    the float weights before they are quantized; ``trained_weights``, a .safetensors file that
-    training left, stand in the place of those and of what improvers would do to them.
-    ``training_function`` is ``FILE.py:callable``, the user's own. ``plugins`` are files,
-    ``FILE.py``, whose configs, observers, finders and quantizers are offered. ``board`` is a
-    board's id, or the path of its file: the target was set for it, and the program must fit it.
+    ``rules`` are in call order: general first; the last match wins. ``presets`` are the user's
+    named configs. ``ranges`` are pinned ranges of single tensors; ``range_methods`` choose how
+    other ranges are computed from calibration data: pinned ranges take precedence over methods,
+    narrow methods over wide ones. ``improvers`` change the float weights before quantization;
+    ``trained_weights``, a .safetensors file written by training, replace the float weights and the
+    improvers. ``training_function`` is ``FILE.py:callable``, the user's own. ``plugins`` are files,
+    ``FILE.py``, that provide configs, observers, finders and quantizers. ``board`` is a board id or
+    the path of a board file: it sets the target, and the program is checked against it.
     """
 
     version: int = PROJECT_VERSION
@@ -214,10 +213,10 @@ class Project(Frozen):
     graph: GraphNotes = GraphNotes()
 
     def config_of(self, rule: Rule) -> AnyConfig | None:
-        """Return the config that ``rule`` assigns; None is float.
+        """Return the config that ``rule`` assigns; None means float.
 
         Raises:
-            KeyError: the rule names a preset that neither the program nor the project has.
+            KeyError: neither the program nor the project has the preset of the rule.
         """
         if not isinstance(rule.config, str):
             return rule.config
@@ -228,7 +227,7 @@ class Project(Frozen):
         return PRESETS_BY_ID[rule.config].config
 
     def fixed_ranges(self) -> dict[str, tuple[float, float]]:
-        """Return minimum and maximum of every tensor whose range is fixed."""
+        """Return minimum and maximum of every pinned tensor."""
         return {fixed.tensor: (fixed.minimum, fixed.maximum) for fixed in self.ranges}
 
     def label_of(self, rule: Rule) -> str:
@@ -238,12 +237,12 @@ class Project(Frozen):
         return name_of(rule.config)
 
     def quantizer_calls(self) -> list[tuple[RuleKind, str, AnyConfig | None]]:
-        """Return what will be called, in order: enabled rules only, presets resolved."""
+        """Return the quantizer calls in order: enabled rules with resolved presets."""
         called = (rule for rule in self.rules if rule.enabled and not rule.keeps_off)
         return [(rule.kind, rule.match, self.config_of(rule)) for rule in called]
 
     def taken_from_plugins(self) -> list[tuple[str, PluginRole, str]]:
-        """Return what enabled rules take from plug-ins: the rule's id, the kind, the reference."""
+        """Return the plug-in references of enabled rules: rule id, kind and reference."""
         found: list[tuple[str, PluginRole, str]] = []
         for rule in (r for r in self.rules if r.enabled):
             config = self.config_of(rule)
@@ -257,19 +256,19 @@ class Project(Frozen):
         return found
 
     def kept_off(self) -> list[tuple[RuleKind, str]]:
-        """Return what rules keep off the NPU: kind and match, sorted."""
+        """Return kind and match of the rules that keep parts off the NPU, sorted."""
         return sorted({(r.kind, r.match) for r in self.rules if r.enabled and r.keeps_off})
 
 
 def name_of(config: str | Config) -> str:
-    """Return the short name of what a rule assigns, without the file of a plug-in."""
+    """Return the short name of what a rule assigns, without the plug-in's file."""
     if not isinstance(config, str):
         return config_label(config)
     return config.rpartition(":")[2] if is_reference(config) else config
 
 
 def config_label(config: AnyConfig | None) -> str:
-    """Return a short name for a config: a preset's id, or its widths when it is nobody's preset."""
+    """Return a short label: a preset's id, or the bit widths if no preset matches."""
     for preset in PRESETS_BY_ID.values():
         if preset.config == config:
             return preset.id

@@ -1,15 +1,15 @@
-"""What plug-ins add, read from their source: nothing of them runs here.
+"""Plug-in contents, read from their source without running it.
 
-A plug-in is a file of Python, or an installed module that a package names as an entry point of
-``GROUP``. It says what it adds in up to four lists of names, at its top level::
+A plug-in is a Python file, or an installed module that a package names as an entry point of
+``GROUP``. It lists what it provides in up to four top-level lists of names::
 
     CONFIGS = [narrow]          # functions, ``narrow(*, is_qat) -> QuantizationConfig``
     OBSERVERS = [SkipsFirst]    # classes of torchao's observers
     FINDERS = [FirstLayers]     # classes of ExecuTorch's ``NodeFinder``, made without arguments
     QUANTIZERS = [Rows]         # classes of torchao's ``Quantizer``, made without arguments
 
-The first line of what stands in their docstrings is shown beside them. ``engine/plugins.py`` has
-the types, and loads them.
+The first line of their docstrings is their title. ``engine/plugins.py`` has the types and loads
+them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OPTION = "plugins"
 
 @dataclass(frozen=True)
 class PluginItem:
-    """One thing that a plug-in adds; ``reference`` is ``FILE.py:name`` or ``module:name``."""
+    """One item of a plug-in; ``reference`` is ``FILE.py:name`` or ``module:name``."""
 
     role: PluginRole
     reference: str
@@ -55,25 +55,25 @@ class PluginItem:
 
     @property
     def words(self) -> str:
-        """The name, and what its docstring says."""
+        """The name and its title."""
         return f"{self.name}: {self.title}" if self.title else self.name
 
 
 @cache
 def installed() -> tuple[str, ...]:
-    """Return the modules that installed packages offer as plug-ins."""
+    """Return the modules that installed packages register as plug-ins."""
     return tuple(sorted({point.value for point in importlib.metadata.entry_points(group=GROUP)}))
 
 
 def items_of(plugin: str, folder: Path) -> tuple[PluginItem, ...]:
-    """Return what a plug-in adds, in its own order.
+    """Return the items of a plug-in, in its own order.
 
     Args:
         plugin: ``FILE.py``, or the name of an installed module.
-        folder: Where the project's relative paths start.
+        folder: Base of the project's relative paths.
 
     Raises:
-        WorkbenchError: it is not there, is no Python, or its lists hold more than names.
+        WorkbenchError: it does not exist, is not Python, or its lists contain more than names.
     """
     path = sources.callable_reference(f"{plugin}:plugin", folder, _OPTION).path
     where = Place(kind="option", id=_OPTION)
@@ -83,17 +83,25 @@ def items_of(plugin: str, folder: Path) -> tuple[PluginItem, ...]:
         state = None
     if path is None or state is None:
         raise failure(
-            f"The plug-in {plugin} is not there.", "Correct its path, or install it.", where
+            f"The plug-in {plugin} does not exist.",
+            "Correct its path or install it.",
+            where,
+            code="plugin-missing",
         )
     found = _read(path, state.st_mtime_ns, state.st_size)
     if isinstance(found, str):
         message = f"The plug-in {Path(plugin).name} cannot be read: {found}"
-        raise failure(message, "The README says what a plug-in holds: How to add.", where)
+        raise failure(
+            message,
+            "The guide describes the contents of a plug-in.",
+            where,
+            code="plugin-unreadable",
+        )
     return tuple(PluginItem(role, f"{plugin}:{name}", title) for role, name, title in found)
 
 
 def offered(project: Project | None, folder: Path, role: PluginRole) -> list[PluginItem]:
-    """Return what the project's plug-ins and installed ones add of a kind, and can be read."""
+    """Return the readable items of a role from the project's and installed plug-ins."""
     found: list[PluginItem] = []
     for plugin in (*(project.plugins if project else ()), *installed()):
         try:
@@ -104,7 +112,7 @@ def offered(project: Project | None, folder: Path, role: PluginRole) -> list[Plu
 
 
 def problems(project: Project, folder: Path) -> Iterator[ErrorInfo]:
-    """Yield what is wrong with plug-ins, and with rules that take something from them."""
+    """Yield the problems of plug-ins and of rules that use them."""
     for plugin in project.plugins:
         try:
             items_of(plugin, folder)
@@ -125,14 +133,15 @@ def _absent(role: PluginRole, reference: str, folder: Path, where: Place) -> Ite
         table = next(table for table, of in TABLES.items() if of == role)
         yield ErrorInfo(
             message=f"The plug-in {Path(plugin).name} has no {role} {name}.",
-            hint=f"It has: {', '.join(known)}." if known else f"It has no list {table}.",
+            hint=f"Available: {', '.join(known)}." if known else f"It has no list {table}.",
             where=where,
+            code="plugin-item-unknown",
         )
 
 
 @lru_cache(maxsize=64)
 def _read(path: Path, modified_ns: int, size: int) -> tuple[tuple[PluginRole, str, str], ...] | str:
-    """Return role, name and title of everything in a file; or a sentence why not."""
+    """Return role, name and title of every item in a file, or an error message."""
     del modified_ns, size
     try:
         tree = ast.parse(path.read_bytes())
@@ -148,10 +157,10 @@ def _read(path: Path, modified_ns: int, size: int) -> tuple[tuple[PluginRole, st
     found = []
     for table, value in _tables(tree):
         if not isinstance(value, ast.List | ast.Tuple):
-            return f"line {value.lineno}: {table} is no list of names."
+            return f"line {value.lineno}: {table} is not a list of names."
         for element in value.elts:
             if not isinstance(element, ast.Name):
-                return f"line {element.lineno}: {table} holds more than names."
+                return f"line {element.lineno}: {table} contains more than names."
             found.append((TABLES[table], element.id, titles.get(element.id, "")))
     return tuple(found) or f"it has none of {', '.join(TABLES)}."
 

@@ -1,4 +1,4 @@
-"""Recipes: whole projects to begin with, to be filled with the user's own model and data."""
+"""Recipes: complete projects as starting points for the user's own model and data."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import Place, failure
+from workbench.installation import resources
 from workbench.project import edits
 from workbench.project.model import (
     DataSource,
@@ -26,17 +27,17 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-_FOLDER = Path(__file__).parents[2] / "resources" / "recipes"
+_FOLDER = resources() / "recipes"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One template: what it is for, and what its project says.
+    """One recipe: its purpose and the contents of its project.
 
-    ``modes`` and ``scopes`` are the modes and scopes of ExecuTorch's export of language models
-    that it offers, the first of each unless told: a mode is a config, a scope what a rule names.
-    ``files`` lie in the folder of recipes; ``length`` is the sequence of its texts,
-    ``limit`` how many samples are evaluated.
+    ``modes`` and ``scopes`` are modes and scopes of ExecuTorch's export of language models; the
+    first of each is the default. A mode is a config, a scope the target of a rule. ``files`` are in
+    the recipes folder; ``length`` is the sequence length of its text data; ``limit`` is the number
+    of evaluated samples.
     """
 
     id: str
@@ -54,7 +55,7 @@ class Recipe:
     files: dict[str, str] = field(default_factory=dict)
 
     def all_rules(self, mode: str, scope: str) -> list[tuple[RuleKind, str, str]]:
-        """Return the rules in a mode and a scope; "" is the first.
+        """Return the rules of a mode and a scope; "" selects the first.
 
         Raises:
             WorkbenchError: the recipe has no such mode or scope.
@@ -62,11 +63,13 @@ class Recipe:
         chosen = []
         for name, given, offered in (("mode", mode, self.modes), ("scope", scope, self.scopes)):
             if given and given not in offered:
-                known = f"It has {', '.join(offered)}." if offered else "It has none."
+                known = f"Available: {', '.join(offered)}." if offered else "It has none."
                 raise failure(
-                    f"The recipe {self.title} has no {name} {given!r}.", known,
+                    f"The recipe {self.title} has no {name} {given!r}.",
+                    known,
                     Place(kind="option", id=name),
-                )  # fmt: skip
+                    code="recipe-option-unknown",
+                )
             chosen.append(given or next(iter(offered), ""))
         if not self.modes:
             return self.rules
@@ -83,18 +86,18 @@ def recipes() -> dict[str, Recipe]:
 def begin(
     recipe: Recipe, path: Path, *, overwrite: bool = False, mode: str = "", scope: str = ""
 ) -> Project:
-    """Write a project and what it is made of, and return the project.
+    """Write a project with its files, and return it.
 
     Args:
-        recipe: What to begin with.
-        path: The project's file; the Python file is written beside it, ``NAME_model.py``, and the
-            recipe's files as ``NAME_weights.safetensors`` and the like.
-        overwrite: Whether files that are there may be replaced.
-        mode: Of the recipe's modes.
-        scope: Of the recipe's scopes.
+        recipe: The recipe.
+        path: The project file; the Python file is written beside it as ``NAME_model.py``, the
+            recipe's files as ``NAME_weights.safetensors`` and so on.
+        overwrite: Whether existing files may be replaced.
+        mode: One of the recipe's modes.
+        scope: One of the recipe's scopes.
 
     Raises:
-        WorkbenchError: a file is there already, or cannot be written; no such mode or scope.
+        WorkbenchError: a file exists or cannot be written, or the mode or scope is unknown.
     """
     rules = recipe.all_rules(mode, scope)
     code = path.with_name(f"{path.stem}_model.py")
@@ -106,9 +109,11 @@ def begin(
     there = [file.name for file in (path, *made) if file.exists()]
     if there and not overwrite:
         raise failure(
-            f"{', '.join(there)} exists already.", "Choose another name or folder.",
+            f"Already exists: {', '.join(there)}.",
+            "Choose another name or folder.",
             Place(kind="file", id=str(path)),
-        )  # fmt: skip
+            code="file-exists",
+        )
     project = _project(recipe, path.stem, code, beside)
     for kind, match, config in rules:
         project = edits.assign(project, kind, match, config)
@@ -119,6 +124,7 @@ def begin(
         raise failure(
             f"{path.parent} cannot be written: {error.strerror or error}.",
             where=Place(kind="file", id=str(path.parent)),
+            code="folder-not-writable",
         ) from error
     save(project, path)
     return project
@@ -138,6 +144,6 @@ def _project(recipe: Recipe, name: str, code: Path, beside: Mapping[str, Path]) 
         evaluation=Evaluation(data=text("evaluation"), limit=recipe.limit),
         target=TargetChoice(id=recipe.target, options=recipe.options),
         verification=Verification(samples=recipe.samples),
-        notes=f"Begun with the recipe {recipe.title} and its {recipe.begins_with}: replace them, "
-        f"and the model in {code.name}.",
+        notes=f"Created from the recipe {recipe.title} with its {recipe.begins_with}: "
+        f"replace them, and the model in {code.name}.",
     )

@@ -1,8 +1,8 @@
-"""Which config each module and node gets, and by which rule: the quantizer's own order, predicted.
+"""Predicts which config each module and node gets, and from which rule.
 
-Source: ExecuTorch 1.5.1 ``EthosUQuantizer`` (composable): every setter call inserts its quantizer
-in front, so the last call that matches wins whatever its kind, and the global config is always
-behind all others. A module name covers all modules below it; a module type is compared as
+Source: ExecuTorch 1.5.1 ``EthosUQuantizer`` (composable): every setter inserts its quantizer
+at the front, so the last matching call wins regardless of its kind, and the global config is
+always last. A module name covers all modules below it; a module type is compared as
 ``module.qualname`` and does not match subclasses.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModuleRef:
-    """A module as a rule sees it: dotted name and fully qualified class."""
+    """The attributes of a module that rules match: dotted name and fully qualified class."""
 
     path: str
     type_name: str
@@ -27,7 +27,7 @@ class ModuleRef:
 
 @dataclass(frozen=True)
 class NodeRef:
-    """A node as a rule sees it: name, operator, enclosing modules, and whether it is a border."""
+    """The attributes of a node that rules match: name, operator, modules, border or not."""
 
     id: str
     target: str
@@ -37,9 +37,9 @@ class NodeRef:
 
 @dataclass(frozen=True)
 class Effective:
-    """The outcome for one thing: label of the config, the rule that won, the rules it beat.
+    """The result for a module or node: config label, deciding rule and overridden rules.
 
-    ``kept_off`` is the rule that keeps it off the NPU; precision and place are decided apart.
+    ``kept_off`` is the rule that keeps it off the NPU; precision and placement are independent.
     """
 
     label: str
@@ -49,28 +49,28 @@ class Effective:
 
     @property
     def chip(self) -> str:
-        """The config, and the CPU where it is kept there."""
+        """The config label, with "CPU" if the node is kept off the NPU."""
         return f"{self.label} {ON_CPU}" if self.kept_off else self.label
 
 
 @dataclass(frozen=True)
 class RuleCount:
-    """What a rule does: how many modules or nodes it decides, and how many it loses to others."""
+    """The number of modules or nodes that a rule decides, and that it loses to other rules."""
 
     wins: int = 0
     loses: int = 0
 
     @property
     def matched(self) -> int:
-        """How many things the rule speaks of at all."""
+        """The number of matches of the rule."""
         return self.wins + self.loses
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """The effective config of every module and node, and the tally of every rule.
+    """The effective config of every module and node, and the counts of every rule.
 
-    Rules of plug-ins have a tally only once it is known what their code takes.
+    Plug-in rules have counts only after their code has run.
     """
 
     modules: Mapping[str, Effective] = field(default_factory=dict)
@@ -88,7 +88,7 @@ def is_within(path: str, ancestor: str) -> bool:
 
 
 def matches_module(rule: Rule, chain: Sequence[ModuleRef]) -> bool:
-    """Return whether the rule speaks of a module, given the modules from the root down to it."""
+    """Return whether the rule matches a module, given the modules from the root to it."""
     if rule.kind == "global":
         return True
     if rule.kind == "module_name":
@@ -102,7 +102,7 @@ def matches_module(rule: Rule, chain: Sequence[ModuleRef]) -> bool:
 
 
 def matches_node(rule: Rule, node: NodeRef) -> bool:
-    """Return whether the rule speaks of a node."""
+    """Return whether the rule matches a node."""
     if rule.kind == "io":
         return node.is_io
     if rule.kind == "node_name":
@@ -115,7 +115,7 @@ def matches_node(rule: Rule, node: NodeRef) -> bool:
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Return whether a regular expression fits a whole name; a broken one fits nothing."""
+    """Return whether a regular expression matches a full name; an invalid one matches nothing."""
     try:
         return re.fullmatch(pattern, name) is not None
     except re.error:
@@ -131,7 +131,7 @@ def by_strength(rules: Iterable[Rule]) -> list[Rule]:
 
 
 def module_chains(modules: Sequence[ModuleRef]) -> dict[str, tuple[ModuleRef, ...]]:
-    """Return for every module the modules from the root down to itself."""
+    """Return the modules from the root to each module."""
     known = {module.path: module for module in modules}
     chains: dict[str, tuple[ModuleRef, ...]] = {}
     for module in modules:
@@ -145,14 +145,14 @@ def resolve(
     project: Project, modules: Sequence[ModuleRef], nodes: Sequence[NodeRef] = (),
     taken: Mapping[str, str] | None = None,
 ) -> Resolution:  # fmt: skip
-    """Return what every module and node gets, and why.
+    """Return the effective config of every module and node.
 
     Args:
-        project: Its rules are read in order.
+        project: Its rules are applied in order.
         modules: All modules of the model.
-        nodes: The nodes of the exported graph, if there is one yet.
-        taken: The rule that took each node of those that only code of a plug-in knows; such a
-            rule has a module when it took all its own nodes. None while that is not known.
+        nodes: The nodes of the exported graph, if available.
+        taken: The plug-in rule that matched each node; such a rule decides a module if it
+            matched all of the module's own nodes. None if not known yet.
     """
     tally = _Tally(project, unknown=_OF_CODE if taken is None else frozenset())
     taken = taken or {}
@@ -183,7 +183,7 @@ _OF_MODULES = frozenset({"global", "module_type", "module_name", "pattern"})
 
 
 class _Tally:
-    """Decides for one thing after the other, and counts what rules win and lose."""
+    """Applies the rules to modules and nodes, and counts wins and losses."""
 
     def __init__(self, project: Project, unknown: frozenset[str]) -> None:
         self._labels = {rule.id: project.label_of(rule) for rule in project.rules}
@@ -192,7 +192,7 @@ class _Tally:
         self._loses = dict(self._wins)
 
     def decide(self, matching: Sequence[Rule], counted: frozenset[str]) -> Effective:
-        """Return the outcome; ``matching`` stand strongest first, ``counted`` kinds are tallied."""
+        """Return the result; ``matching`` is sorted strongest first."""
         precise = [rule for rule in matching if not rule.keeps_off]
         keeping = [rule for rule in matching if rule.keeps_off]
         for rules in (precise, keeping):
@@ -206,5 +206,5 @@ class _Tally:
         return replace(found, kept_off=keeping[0].id) if keeping else found
 
     def counts(self) -> dict[str, RuleCount]:
-        """Return what every rule wins and loses, as far as it is known."""
+        """Return the counts of every rule, where known."""
         return {name: RuleCount(self._wins[name], self._loses[name]) for name in self._known}

@@ -1,4 +1,4 @@
-"""What the project points at: models, data and metrics, by file or by name, without running any."""
+"""References to models, data and metrics, by file or module name; no code is run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PICTURE_SUFFIXES = (
 
 @dataclass(frozen=True)
 class Reference:
-    """A spec taken apart: what it is, where, and the name inside it."""
+    """A parsed reference: its kind, location and attribute name."""
 
     kind: Literal["program", "file", "package", "array", "pictures", "text"]
     path: Path | None
@@ -44,7 +44,7 @@ class Reference:
 
     @property
     def runs_code(self) -> bool:
-        """Whether using it runs Python code that somebody wrote."""
+        """Whether using it runs the user's Python code."""
         return self.kind in {"file", "package"}
 
 
@@ -54,26 +54,30 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
     where = Place(kind="option", id=option)
     if not colon or not attribute.isidentifier() or not head:
         raise failure(
-            f"{spec!r} names no callable.",
+            f"{spec!r} does not name a callable.",
             "Write FILE.py:name or package.module:name.",
             where,
+            code="callable-not-named",
         )
     if head.endswith(".py"):
         return Reference("file", absolute(folder, head), "", attribute)
     if all(part.isidentifier() for part in head.split(".")):
         return Reference("package", _package_file(head), head, attribute)
-    raise failure(f"{head!r} is neither a .py file nor a module's name.", where=where)
+    raise failure(
+        f"{head!r} is neither a .py file nor a module name.", where=where, code="callable-invalid"
+    )
 
 
 def model_reference(spec: str, folder: Path) -> Reference:
-    """Return the reference for a model SPEC; nothing is opened and no code runs."""
+    """Return the reference for a model SPEC; no file is opened and no code is run."""
     if spec.endswith(".pt2"):
         return Reference("program", absolute(folder, spec))
     if ":" not in spec[2:]:
         raise failure(
-            f"{spec!r} is not a model.",
+            f"{spec!r} is not a model reference.",
             "Give FILE.pt2, FILE.py:callable or package.module:callable.",
             Place(kind="option", id="model.spec"),
+            code="model-spec-invalid",
         )
     return callable_reference(spec, folder, "model.spec")
 
@@ -92,9 +96,10 @@ def data_reference(spec: str, folder: Path, option: str) -> Reference:
     if ":" in spec[2:] and not path.exists():
         return callable_reference(spec, folder, option)
     raise failure(
-        f"There is no data at {spec!r}.",
+        f"No data at {spec!r}.",
         "Give FILE.npz, FILE.npy, FILE.pt, FILE.txt, a folder of pictures, or FILE.py:callable.",
         Place(kind="option", id=option),
+        code="data-missing",
     )
 
 
@@ -106,20 +111,20 @@ def tokenizer_reference(spec: str, folder: Path, option: str) -> Reference:
 
 
 def reads_text(project: Project) -> bool:
-    """Return whether the calibration samples are the tokens of a text."""
+    """Return whether the calibration samples are tokens of a text."""
     return project.calibration is not None and project.calibration.spec.endswith(TEXT_SUFFIX)
 
 
 def pictures(folder: Path) -> list[Path]:
-    """Return the pictures below a folder, in a fixed order."""
+    """Return the pictures below a folder, sorted."""
     found = (p for p in folder.rglob("*") if p.suffix.lower() in PICTURE_SUFFIXES)
     return sorted(found, key=lambda p: p.relative_to(folder).as_posix())
 
 
 def files_of(reference: Reference) -> list[Path]:
-    """Return every file whose content decides what the reference gives.
+    """Return every file whose content determines the referenced object.
 
-    For code: the file and the modules beside it that it imports, followed through.
+    For code: the file and, recursively, the modules beside it that it imports.
     """
     if reference.kind == "pictures" and reference.path is not None:
         return pictures(reference.path)
@@ -131,7 +136,7 @@ def files_of(reference: Reference) -> list[Path]:
 
 
 def data_references(data: DataSource, folder: Path, option: str) -> Iterator[tuple[str, Reference]]:
-    """Yield the references that a data source makes, each under its option's name."""
+    """Yield the references of a data source, each with the name of its option."""
     yield f"{option}.spec", data_reference(data.spec, folder, f"{option}.spec")
     if data.labels:
         yield f"{option}.labels", data_reference(data.labels, folder, f"{option}.labels")
@@ -141,11 +146,7 @@ def data_references(data: DataSource, folder: Path, option: str) -> Iterator[tup
 
 
 def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]]:
-    """Yield every reference of the project with the option that makes it.
-
-    Raises:
-        WorkbenchError: a spec that means nothing; files need not exist.
-    """
+    """Yield every reference of the project with the name of its option."""
     model = project.model
     yield "model.spec", model_reference(model.spec, folder)
     for option, name in (("model.inputs", model.inputs), ("model.weights", model.weights)):
@@ -174,17 +175,23 @@ def missing(project: Project, folder: Path) -> WorkbenchError | None:
     try:
         for option, reference in references(project, folder):
             if reference.path is not None and not reference.path.exists():
-                infos.extend(failure(
-                    f"{reference.path.name} is not there.",
-                    f"Looked in {reference.path.parent.name or '.'}/; correct the path.",
-                    Place(kind="option", id=option),
-                ).infos)  # fmt: skip
+                infos.extend(
+                    failure(
+                        f"{reference.path.name} does not exist.",
+                        f"Searched in {reference.path.parent.name or '.'}/. Correct the path.",
+                        Place(kind="option", id=option),
+                        code="source-file-missing",
+                    ).infos
+                )
             elif reference.kind == "package" and reference.path is None:
-                infos.extend(failure(
-                    f"The module {reference.module} is not installed.",
-                    "Install it beside the workbench, or correct the name.",
-                    Place(kind="option", id=option),
-                ).infos)  # fmt: skip
+                infos.extend(
+                    failure(
+                        f"The module {reference.module} is not installed.",
+                        "Install it in the workbench's environment or correct the name.",
+                        Place(kind="option", id=option),
+                        code="module-not-installed",
+                    ).infos
+                )
     except WorkbenchError as error:
         infos.extend(error.infos)
     return WorkbenchError(infos) if infos else None

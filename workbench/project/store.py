@@ -23,7 +23,7 @@ Raw = dict[str, Any]
 
 
 def _from_0(raw: Raw) -> Raw:
-    """Version 0 kept the device flat; version 1 gives every target options of its own."""
+    """Version 0 stores the device flat; version 1 gives every target its own options."""
     raw = dict(raw)
     if isinstance(target := raw.get("target"), str):
         options = {name: raw.pop(name) for name in ("system_config", "memory_mode") if name in raw}
@@ -32,32 +32,32 @@ def _from_0(raw: Raw) -> Raw:
 
 
 def _from_1(raw: Raw) -> Raw:
-    """Version 1 kept a method for ranges as its numbers; version 2 keeps the method."""
+    """Version 1 stores a range method as its result; version 2 stores the method."""
     return without_origins(raw)
 
 
 def _from_2(raw: Raw) -> Raw:
-    """Version 2 knew no boards; a project without one says nothing of them."""
+    """Version 2 has no boards; projects without a board are unchanged."""
     return raw
 
 
 def _from_3(raw: Raw) -> Raw:
-    """Version 3 knew no number formats and no patterns; a project without any stays as it is."""
+    """Version 3 has no number formats and patterns; projects without them are unchanged."""
     return raw
 
 
 def _from_4(raw: Raw) -> Raw:
-    """Version 4 knew no training; a project without it says nothing of it."""
+    """Version 4 has no training; projects without it are unchanged."""
     return raw
 
 
 def _from_5(raw: Raw) -> Raw:
-    """Version 5 knew no plug-ins; a project without any says nothing of them."""
+    """Version 5 has no plug-ins; projects without them are unchanged."""
     return raw
 
 
 def _from_6(raw: Raw) -> Raw:
-    """Version 6 knew no texts as data; a project without any stays as it is."""
+    """Version 6 has no text data; projects without it are unchanged."""
     return raw
 
 
@@ -67,7 +67,7 @@ MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {
 
 
 def migrate(raw: Raw) -> Raw:
-    """Return ``raw`` as the present version writes it; newer and odd versions unchanged."""
+    """Return ``raw`` in the current version; newer and invalid versions are returned unchanged."""
     version = raw.get("version", 0)
     while isinstance(version, int) and version in MIGRATIONS and version < PROJECT_VERSION:
         raw = {**MIGRATIONS[version](raw), "version": version + 1}
@@ -82,25 +82,28 @@ def load(path: Path) -> Project:
     """Return the project stored at ``path``.
 
     Raises:
-        WorkbenchError: the file is missing, unreadable, broken, too large or from a newer version;
-            every problem of an invalid file is listed, each with its place.
+        WorkbenchError: the file is missing, unreadable, broken, too large or from a newer
+            version; lists every problem of an invalid file with its location.
     """
     return parse(_read(path), str(path))
 
 
 def parse(text: bytes, origin: str) -> Project:
-    """Return the project that ``text`` holds; ``origin`` names it in messages."""
+    """Return the project in ``text``; ``origin`` is its name in messages."""
     place = Place(kind="file", id=origin)
     raw = _decode(text, place)
     version = raw.get("version", 0)
     if not isinstance(version, int) or isinstance(version, bool) or version < 0:
-        raise failure(f"The version {version!r} is not a number.", where=place)
+        raise failure(
+            f"The version {version!r} is not a number.", where=place, code="project-version-invalid"
+        )
     if version > PROJECT_VERSION:
         raise failure(
-            f"The project was written by a newer program (file version {version}, "
-            f"this program reads up to {PROJECT_VERSION}).",
+            f"The project was written by a newer program (file version {version}; this "
+            f"program reads up to {PROJECT_VERSION}).",
             "Update the Quantization Workbench to open it.",
             place,
+            code="project-version-newer",
         )
     try:
         project = Project.model_validate(migrate(raw))
@@ -112,40 +115,42 @@ def parse(text: bytes, origin: str) -> Project:
 
 
 def dump(project: Project) -> str:
-    """Return the text of a project file: one value a line, so that it diffs well."""
+    """Return the text of a project file, with one value per line for readable diffs."""
     data = project.model_dump(mode="json", exclude_defaults=True)
     return json.dumps({"version": project.version, **data}, indent=2, ensure_ascii=False) + "\n"
 
 
 def save(project: Project, path: Path) -> None:
-    """Write the project to ``path``, whole or not at all, and on the disk before it returns.
+    """Write the project to ``path`` atomically and sync it to disk.
 
     Raises:
-        WorkbenchError: no permission, no space, no such folder; the old file is untouched.
+        WorkbenchError: no permission, no space, no such folder; the old file is unchanged.
     """
     if path.exists() and not is_writable(path):
         raise failure(
             f"{path.name} is read-only.",
-            "Save under another name, or make the file writable.",
+            "Save under another name or make the file writable.",
             Place(kind="file", id=str(path)),
+            code="project-read-only",
         )
     try:
         write_atomically(path, dump(project).encode())
     except OSError as error:
         raise failure(
             f"The project could not be saved: {error.strerror or error}.",
-            "Save it in another folder; nothing is lost in the window.",
+            "Save it in another folder. The window keeps your changes.",
             Place(kind="file", id=str(path)),
+            code="project-not-saved",
         ) from error
 
 
 def is_writable(path: Path) -> bool:
-    """Return whether a file may be changed: by its own mode, which binds root too, and by ours."""
+    """Return whether a file may be changed: by its mode, also for root, and by access."""
     return bool(path.stat().st_mode & 0o222) and os.access(path, os.W_OK)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file through a synced temporary neighbour and a rename."""
+    """Write a file by renaming a synced temporary file in the same folder."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -176,35 +181,53 @@ def _read(path: Path) -> bytes:
     place = Place(kind="file", id=str(path))
     try:
         if path.is_dir():
-            raise failure("This is a folder, not a project file.", where=place)
+            raise failure(
+                "This is a folder, not a project file.", where=place, code="project-is-folder"
+            )
         if path.stat().st_size > MAX_BYTES:
             raise failure(
-                f"The file has {path.stat().st_size >> 20} MiB; a project has a few KiB.",
-                "Choose a .qwb file; drop a model file to start a new project with it.",
+                f"The file is {path.stat().st_size >> 20} MiB; a project has a few KiB.",
+                "Choose a .qwb file. To start a new project, drop a model file.",
                 place,
+                code="project-too-large",
             )
         return path.read_bytes()
     except FileNotFoundError:
-        raise failure("There is no such project file.", where=place) from None
+        raise failure(
+            "The project file does not exist.", where=place, code="project-missing"
+        ) from None
     except OSError as error:
-        raise failure(f"Cannot be read: {error.strerror or error}.", where=place) from error
+        raise failure(
+            f"Cannot be read: {error.strerror or error}.", where=place, code="project-unreadable"
+        ) from error
 
 
 def _decode(text: bytes, place: Place) -> dict[str, Any]:
     if not text.strip():
-        raise failure("The project file is empty.", "Restore it from version control.", place)
+        raise failure(
+            "The project file is empty.",
+            "Restore it from version control.",
+            place,
+            code="project-empty",
+        )
     try:
         raw = json.loads(text.decode())
     except (UnicodeDecodeError, RecursionError):
-        raise failure("The file is not JSON text.", "Is it a project file?", place) from None
+        raise failure(
+            "The file is not JSON text.",
+            "Check that it is a project file.",
+            place,
+            code="project-not-json",
+        ) from None
     except json.JSONDecodeError as error:
         raise failure(
-            f"Broken at line {error.lineno}, column {error.colno}: {error.msg}.",
-            "The file may be cut short or badly merged.",
+            f"Invalid JSON at line {error.lineno}, column {error.colno}: {error.msg}.",
+            "The file may be truncated or badly merged.",
             place,
+            code="project-json-broken",
         ) from None
     if not isinstance(raw, dict):
-        raise failure("The file holds JSON, but not a project.", where=place)
+        raise failure("The JSON file is not a project.", where=place, code="project-not-object")
     return raw
 
 
@@ -214,8 +237,10 @@ def _translate(error: ValidationError) -> Iterator[ErrorInfo]:
         where = Place(kind="option", id="".join(parts).lstrip(".") or "project")
         hint = ""
         if problem["type"] == "extra_forbidden":
-            hint = "Remove the field, or update the program if a newer one wrote it."
-        yield ErrorInfo(message=f"{problem['msg']}.", hint=hint, where=where)
+            hint = "Remove the field, or update the program if a newer version wrote it."
+        yield ErrorInfo(
+            message=f"{problem['msg']}.", hint=hint, where=where, code="project-field-invalid"
+        )
 
 
 def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
@@ -224,14 +249,21 @@ def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
     for index, rule in enumerate(project.rules):
         where = Place(kind="option", id=f"rules[{index}]")
         if rule.id in seen:
-            yield ErrorInfo(message=f"The id {rule.id} is used twice.", where=where)
+            yield ErrorInfo(
+                message=f"The rule id {rule.id} is used twice.",
+                where=where,
+                code="rule-id-duplicate",
+            )
         seen.add(rule.id)
         named = rule.config if isinstance(rule.config, str) else ""
         if named and named not in known and not is_reference(named):
             yield ErrorInfo(
-                message=f"There is no config named {rule.config!r}.",
+                message=f"Unknown config {rule.config!r}.",
                 hint=f"Known: {', '.join(sorted(known))}.",
                 where=where,
+                code="config-unknown",
             )
         if rule.kind not in {"global", "io", "quantizer"} and not rule.match:
-            yield ErrorInfo(message=f"A {rule.kind} rule needs a match.", where=where)
+            yield ErrorInfo(
+                message=f"A {rule.kind} rule needs a match.", where=where, code="rule-match-missing"
+            )

@@ -1,4 +1,4 @@
-"""Trust: which code a project would run, and whether somebody has allowed exactly that code."""
+"""Trust: which user code a project runs, and whether the user has allowed exactly this code."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import platformdirs
 
 from workbench.errors import ErrorInfo, Place, TrustRequiredError, WorkbenchError
+from workbench.installation import resources
 from workbench.project import sources
 from workbench.project.store import write_atomically
 
@@ -49,15 +50,15 @@ _MAX_GRAPH_BYTES = 512 << 20
 
 
 def archive_risks(path: Path) -> list[str]:
-    """Return why loading the file may run code; empty when it cannot, or when it will not load."""
+    """Return why loading the file may run code; "" if it cannot."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if not any(name.endswith("/archive_format") for name in names):
-                return ["is in an old format, and loading that may run code"]
+                return ["uses an old format, and loading it may run code"]
             return sorted(set(_risks(archive, names)))
     except (OSError, zipfile.BadZipFile, ValueError, RecursionError):
-        # Not an archive at all: the import stage says so; nothing of it is executed.
+        # Not an archive: the import stage reports it, and no code is run.
         return []
 
 
@@ -67,7 +68,7 @@ def _risks(archive: zipfile.ZipFile, names: list[str]) -> Iterator[str]:
             yield "contains compiled code"
         elif re.search(r"/models/[^/]+\.json$", name):
             if archive.getinfo(name).file_size > _MAX_GRAPH_BYTES:
-                yield "holds a graph too large to be checked"
+                yield "contains a graph that is too large to check"
             else:
                 yield from _graph_risks(json.loads(archive.read(name)))
         elif name.endswith(".pt") and not _safe_pickle(archive.read(name)):
@@ -106,7 +107,7 @@ def _graph_risks(value: Any) -> Iterator[str]:
             yield f"calls {target}"
         expression = item.get("expr_str")
         if isinstance(expression, str) and not _safe_size(expression):
-            yield "holds a size that is not arithmetic"
+            yield "contains a size that is not arithmetic"
         stack.extend(item.values())
 
 
@@ -142,13 +143,13 @@ def _globals(data: bytes) -> Iterator[str]:
 
 
 # The program's own samples are a part of the program; copies of them are asked for like any code.
-SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
+SAMPLES = resources() / "samples"
 CONFIG_VARIABLE = "QUANTIZATION_WORKBENCH_CONFIG"
 
 
 @dataclass(frozen=True)
 class CodeUse:
-    """One piece of code that the project runs: the option that names it, its files, and why."""
+    """One piece of user code: the option that refers to it, its files, and why it runs."""
 
     option: str
     files: tuple[Path, ...]
@@ -156,7 +157,7 @@ class CodeUse:
 
 
 def code_used(project: Project, folder: Path) -> list[CodeUse]:
-    """Return all code that a run would execute, but for the program's own samples."""
+    """Return all code that a run executes, except the shipped samples."""
     uses = []
     for option, reference in sources.references(project, folder):
         files = tuple(p for p in sources.files_of(reference) if p.is_file())
@@ -174,7 +175,7 @@ def code_used(project: Project, folder: Path) -> list[CodeUse]:
 
 
 def trust_digest(uses: list[CodeUse]) -> str:
-    """Return one digest over exactly this code; any change of a file changes it."""
+    """Return one digest of this code; it changes when any file changes."""
     sha = hashlib.sha256()
     for use in uses:
         sha.update(use.why.encode() + b"\0")
@@ -184,24 +185,24 @@ def trust_digest(uses: list[CodeUse]) -> str:
 
 
 def config_folder() -> Path:
-    """Return the folder of what this user has set; it need not exist."""
+    """Return the user's configuration folder; it may not exist."""
     given = os.environ.get(CONFIG_VARIABLE)
     return Path(given) if given else Path(platformdirs.user_config_dir("quantization-workbench"))
 
 
 def default_store() -> Path:
-    """Return where trust is remembered: per user, never inside a project."""
+    """Return the file that stores trust: per user, never inside a project."""
     return config_folder() / "trust.json"
 
 
 class TrustStore:
-    """The digests a user has allowed, each with the project it was asked for."""
+    """The digests that the user has allowed, each with a description of its project."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or default_store()
 
     def granted(self) -> dict[str, str]:
-        """Return all that is trusted: digest to a description."""
+        """Return all trusted digests with their descriptions."""
         try:
             raw = json.loads(self._path.read_bytes())
             return {str(k): str(v) for k, v in raw.items()}
@@ -209,15 +210,15 @@ class TrustStore:
             return {}
 
     def allows(self, uses: list[CodeUse]) -> bool:
-        """Return whether nothing has to be asked: no code, or code allowed before."""
+        """Return whether the code may run: there is none, or it was allowed before."""
         return not uses or trust_digest(uses) in self.granted()
 
     def grant(self, uses: list[CodeUse], description: str) -> None:
-        """Remember that this code may run."""
+        """Store the permission to run this code."""
         self._write({**self.granted(), trust_digest(uses): description})
 
     def revoke(self, digest: str) -> None:
-        """Forget one permission."""
+        """Remove one permission."""
         self._write({k: v for k, v in self.granted().items() if k != digest})
 
     def _write(self, granted: dict[str, str]) -> None:
@@ -226,24 +227,25 @@ class TrustStore:
 
 
 def demand(project: Project, folder: Path, store: TrustStore) -> None:
-    """Return if the project may run.
+    """Return if the project's code may run.
 
     Raises:
-        TrustRequiredError: it names code that nobody has allowed; every piece is listed.
+        TrustRequiredError: the project refers to code that is not allowed; lists every piece.
     """
     try:
         uses = code_used(project, folder)
         allowed = store.allows(uses)
     except WorkbenchError:
-        # A spec that means nothing runs nothing; the run itself reports it.
+        # An invalid reference runs no code; the run reports it.
         return
     if allowed:
         return
     raise TrustRequiredError(
         ErrorInfo(
             message=f"Running this project {use.why}.",
-            hint="Read the code, then allow it (on the command line: --trust).",
+            hint="Read the code, then allow it (command line: --trust).",
             where=Place(kind="option", id=use.option),
+            code="trust-required",
         )
         for use in uses
     )

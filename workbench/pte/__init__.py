@@ -1,1 +1,1 @@
-"""Any ``.pte`` on the host: decoded without torch, and without trusting what it says."""
+"""Decoder for ``.pte`` files without torch; all contents are validated."""

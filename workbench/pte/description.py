@@ -1,4 +1,4 @@
-"""A ``.pte`` in figures: what it holds, what a runtime must link and the memory it must give."""
+"""Summary of a ``.pte``: contents, required kernels and required memory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ARGUMENTS_SHOWN = 16
 
 @dataclass(frozen=True)
 class Planned:
-    """A tensor with a place in one of the method's memories [bytes].
+    """A tensor in one of the method's planned memories [bytes].
 
-    ``first`` and ``last`` are the instructions that touch it; inputs are there before the first,
-    outputs after the last one.
+    ``first`` and ``last`` are the first and last instruction that use it; inputs exist before the
+    first instruction, outputs after the last.
     """
 
     index: int
@@ -35,7 +35,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction in words: what kind, which kernel or backend, and its values."""
+    """One instruction as text: kind, kernel or backend, and values."""
 
     number: int
     kind: str
@@ -45,7 +45,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant buffer [bytes], and the tensor that it is; "" where no method names it."""
+    """A constant buffer [bytes] and its tensor; "" if no method refers to it."""
 
     index: int
     bytes: int
@@ -54,7 +54,7 @@ class Constant:
 
 
 def planned(method: Method) -> list[Planned]:
-    """Return the tensors that the memory plan places, in the order of their values."""
+    """Return the tensors with planned memory, in order of their values."""
     first, last = dict[int, int](), dict[int, int]()
     for number, call in enumerate(method.calls):
         for value in call.values:
@@ -81,7 +81,7 @@ def planned(method: Method) -> list[Planned]:
 
 
 def instructions(method: Method) -> Iterator[Instruction]:
-    """Yield the instructions of a method in words."""
+    """Yield the instructions of a method as text."""
     for number, call in enumerate(method.calls):
         values = [_value(method, index) for index in call.values[:_ARGUMENTS_SHOWN]]
         rest = len(call.values) - _ARGUMENTS_SHOWN
@@ -90,7 +90,7 @@ def instructions(method: Method) -> Iterator[Instruction]:
 
 
 def constants(program: Program, method: Method) -> list[Constant]:
-    """Return the constant buffers that hold something, with the tensors of a method on them."""
+    """Return the non-empty constant buffers with their tensors."""
     on = {v.constant: v for v in method.values if v.kind == "tensor" and v.constant}
     made = []
     for index, size in enumerate(program.constants):
@@ -103,7 +103,7 @@ def constants(program: Program, method: Method) -> list[Constant]:
 
 
 def calls_of_kernels(method: Method) -> dict[str, int]:
-    """Return how often each kernel is called; those that are only named count 0."""
+    """Return the number of calls of each kernel; unused kernels have 0."""
     counted = Counter(call.index for call in method.calls if call.kind == "kernel")
     found = dict.fromkeys(sorted(set(method.kernels)), 0)
     for index, number in counted.items():
@@ -139,21 +139,21 @@ def _value(method: Method, index: int) -> str:
 
 
 def in_words(value: Value) -> str:
-    """Return a value's kind; of a tensor, its type and shape."""
+    """Return a value's kind; for a tensor, its type and shape."""
     if value.kind != "tensor":
         return value.kind
     return f"{value.dtype} {'x'.join(map(str, value.shape)) or 'scalar'}"
 
 
 _ALIGNMENT = 16
-# Loaded structures of the runtime per value and per instruction, measured as an upper bound; the
-# rest of the method pool follows from the program itself.
+# Runtime structures per value and per instruction, measured as an upper bound; the rest of the
+# method pool is computed from the program.
 _BYTES_PER_VALUE, _BYTES_PER_INSTRUCTION, _BYTES_FIXED = 96, 64, 4096
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What a runtime must give: pools and planned buffers [bytes]."""
+    """Memory that a runtime must provide: pools and planned buffers [bytes]."""
 
     method_pool_bytes: int
     scratch_pool_bytes: int
@@ -161,27 +161,27 @@ class Memory:
 
 
 def memory(data: bytes) -> Memory:
-    """Return the memory the runtime must give.
+    """Return the memory that a runtime must provide.
 
-    The method pool holds planned buffers and loaded structures; the scratch pool the largest
-    delegate's scratch with room for alignment. Source: pools of ExecuTorch's Arm runner.
+    The method pool contains planned buffers and runtime structures; the scratch pool is the largest
+    delegate's scratch plus alignment. Source: pools of ExecuTorch's Arm runner.
 
     Raises:
-        WorkbenchError: these bytes are no program.
+        WorkbenchError: the data is not a program.
     """
     return memory_of(decode(data).method())
 
 
 def describe(data: bytes, method: str = "", *, whole: bool = False) -> dict[str, Any]:
-    """Return what ``workbench inspect --json`` prints.
+    """Return the output of ``workbench inspect --json``.
 
     Args:
-        data: The file.
-        method: Name of the method to describe; "" is the first.
-        whole: With the lists that may be long: instructions, memory plan, constants.
+        data: The file contents.
+        method: Name of the method; "" selects the first.
+        whole: Whether to include long lists: instructions, memory plan, constants.
 
     Raises:
-        WorkbenchError: these bytes are no program, or a damaged one; it has no such method.
+        WorkbenchError: the data is not a valid program, or the method does not exist.
     """
     program = decode(data)
     chosen = program.method(method)
@@ -209,7 +209,7 @@ def describe(data: bytes, method: str = "", *, whole: bool = False) -> dict[str,
 
 
 def memory_of(method: Method) -> Memory:
-    """Return the memory that a runtime must give for one method.
+    """Return the memory that a runtime must provide for one method.
 
     Raises:
         WorkbenchError: a delegate is damaged.
@@ -242,7 +242,7 @@ def _tensor(value: Value) -> dict[str, Any]:
         "type": "tensor", "dtype": value.dtype, "shape": list(value.shape)
     }  # fmt: skip
     axes = list(value.dim_order)
-    # Said only where it is unusual, such as channels last, and means anything.
+    # Included only if meaningful and not the default, such as channels last.
     if axes != sorted(axes) and sorted(axes) == list(range(len(value.shape))):
         found["dim_order"] = axes
     return found

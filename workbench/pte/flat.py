@@ -1,7 +1,7 @@
-"""Tables of a FlatBuffer, read without trusting a single offset.
+"""FlatBuffer tables, read with bounds checks on every offset.
 
-The usual readers take every offset at its word; files come from anywhere, so here each one is
-checked against the end of the data, and the number of tables against what the data can hold.
+The usual readers trust all offsets. Here every offset is checked against the end of the data, and
+the number of tables against the size of the data.
 Source: FlatBuffers internals, https://flatbuffers.dev/internals/.
 """
 
@@ -18,42 +18,43 @@ _SIZES = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8}
 
 
 def damaged(what: str) -> WorkbenchError:
-    """Return the error for data that cannot be what it claims to be."""
+    """Return the error for invalid data."""
     return failure(
         f"The program is damaged: {what}.",
-        "The file may be cut short or overwritten; make it again, or compare its digest.",
+        "The file may be truncated or overwritten. Create it again or compare its digest.",
         Place(kind="file", id="program"),
+        code="program-damaged",
     )
 
 
 class Data:
-    """The bytes, and how many tables may still be opened in them."""
+    """The bytes, and the number of tables that may still be opened."""
 
     def __init__(self, view: memoryview) -> None:
         self.view = view
         self._left = max(_TABLES_AT_LEAST, len(view) // _BYTES_PER_TABLE)
 
     def whole(self, form: str, at: int) -> int:
-        """Return one little-endian integer; ``form`` is its letter in ``struct``."""
+        """Return one little-endian integer; ``form`` is its ``struct`` format character."""
         if not 0 <= at <= len(self.view) - _SIZES[form]:
             raise damaged("an offset points outside of it")
         value: int = struct.unpack_from("<" + form, self.view, at)[0]
         return value
 
     def table(self, at: int) -> Table:
-        """Return the table at an offset from the start."""
+        """Return the table at an absolute offset."""
         self._left -= 1
         if self._left < 0:
             raise damaged("its tables refer to each other again and again")
         return Table(self, at)
 
     def root(self) -> Table:
-        """Return the table that the data starts from."""
+        """Return the root table."""
         return self.table(self.whole("I", 0))
 
 
 class Table:
-    """One table; fields are asked for by their place in the schema, absent ones are defaults."""
+    """One table; fields are accessed by schema index, absent fields return defaults."""
 
     def __init__(self, data: Data, at: int) -> None:
         self._data, self._at = data, at
@@ -66,12 +67,12 @@ class Table:
         return default if at is None else self._data.whole(form, at)
 
     def table(self, field: int) -> Table | None:
-        """Return the table that a field refers to; None if it is absent."""
+        """Return the table of a field; None if absent."""
         at = self._target(field)
         return None if at is None else self._data.table(at)
 
     def union(self, kind_field: int) -> tuple[int, Table | None]:
-        """Return a union's kind and table; its table stands in the field after its kind."""
+        """Return a union's kind and table; the table is in the field after the kind."""
         return self.whole(kind_field, "B"), self.table(kind_field + 1)
 
     def tables(self, field: int) -> Iterator[Table]:
@@ -92,7 +93,7 @@ class Table:
         return self._data.view[start : start + count]
 
     def text(self, field: int) -> str:
-        """Return a string; what is not UTF-8 in it is replaced."""
+        """Return a string; invalid UTF-8 is replaced."""
         return str(self.bytes(field), "utf-8", "replace")
 
     def _place(self, field: int) -> int | None:

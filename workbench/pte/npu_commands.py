@@ -1,8 +1,7 @@
-"""The command stream of a delegate, as commands and as operations in words.
+"""The command stream of a delegate, as commands and as operations.
 
-The stream of commands stands inside a list of actions for the driver. Source of the actions and
-of the configuration word: Vela 5.1.0, ``ethosu/vela/driver_actions.py`` and ``config_r`` in
-``ethos_u55_regs``.
+The stream is embedded in a list of driver actions. Source of the actions and of the configuration
+word: Vela 5.1.0, ``ethosu/vela/driver_actions.py`` and ``config_r`` in ``ethos_u55_regs``.
 """
 
 from __future__ import annotations
@@ -54,15 +53,21 @@ _U85 = {
     0x12D: "RESIZE_Y_OFFSET", 0x134: "DMA0_IDX_REGION", 0x4025: "IFM_SCALE", 0x4026: "IFM2_SCALE",
     0x4027: "OP_SCALAR", 0x4033: "DMA0_SRC_STRIDE0", 0x4035: "DMA0_DST_STRIDE0",
     0x4037: "DMA0_IDX", 0x4038: "DMA0_IDX_MAX", 0x4096: "RESIZE_X_STEP", 0x4097: "RESIZE_Y_STEP",
+    0x4034: "DMA0_SRC_STRIDE1", 0x4036: "DMA0_DST_STRIDE1", 0x4039: "DMA0_IDX_SKIP1",
+    0x4092: "WEIGHT2_BASE", 0x4093: "WEIGHT2_LENGTH", 0x4094: "WEIGHT3_BASE",
+    0x4095: "WEIGHT3_LENGTH",
 }  # fmt: skip
+_BRANCH = 0x4100
 # Codes that mean something else on the Ethos-U85, or nothing.
-_NOT_ON_U85 = {0x10D, 0x18D, 0x181, 0x4034, 0x4092, 0x4093}
+_NOT_ON_U85 = {0x10D, 0x18D, 0x181, 0x123}
 
 
 def name_of(code: int, *, u85: bool) -> str:
-    """Return a command's name as Arm's tools write it; its code where none is known."""
+    """Return a command's name as in Arm's tools, or its code if unknown."""
     if code in _OPERATIONS:
         return f"NPU_OP_{_OPERATIONS[code]}"
+    if u85 and code == _BRANCH:
+        return "NPU_OP_BRANCH"
     setting = _U85.get(code) if u85 else None
     if setting is None and not (u85 and code in _NOT_ON_U85):
         setting = _SETTINGS.get(code)
@@ -74,13 +79,13 @@ _KINDS = {
     "ELEMENTWISE": "elementwise", "RESIZE": "resize", "DMA_START": "copy",
 }  # fmt: skip
 _WEIGHTED = {"convolution", "depthwise convolution"}
-# Bases the driver is given for each region: ExecuTorch 1.5.1, EthosUBackend.cpp.
+# Base address of each region: ExecuTorch 1.5.1, EthosUBackend.cpp.
 REGIONS = {0: "constants", 1: "scratch", 2: "fast scratch"}
 
 
 @dataclass(frozen=True)
 class Area:
-    """A place in one of the memory regions that the driver gives the NPU [bytes].
+    """An address range in one of the memory regions of the NPU [bytes].
 
     ``role`` is "feature map", "weights", "scales" or "copy".
     """
@@ -96,7 +101,7 @@ class Area:
 
 @dataclass(frozen=True)
 class Operation:
-    """What the NPU does at once. Shapes are (height, width, channels); ``bytes`` those copied."""
+    """One NPU operation. Shapes are (height, width, channels); ``bytes`` is the size of a copy."""
 
     offset: int
     kind: str
@@ -119,12 +124,12 @@ class Operation:
 
 
 def region_name(region: int) -> str:
-    """Return what a region is for."""
+    """Return the purpose of a region."""
     return REGIONS.get(region, f"region {region}")
 
 
 def operations(commands: Iterable[Command]) -> Iterator[Operation]:
-    """Yield the operations that commands start, in their order."""
+    """Yield the operations that commands start, in order."""
     state: dict[str, int] = {}
     for command in commands:
         kind = _KINDS.get(command.name.removeprefix("NPU_OP_"))
@@ -191,7 +196,7 @@ _FAMILIES = {0: "ethos-u55", 1: "ethos-u65", 2: "ethos-u85"}
 
 @dataclass(frozen=True)
 class Command:
-    """One command: where it starts in its stream [bytes], its name, parameter and payload."""
+    """One command: offset in its stream [bytes], name, parameter and payload."""
 
     offset: int
     name: str
@@ -200,18 +205,18 @@ class Command:
 
     @property
     def value(self) -> int:
-        """The whole value: a payload of 32 bits with the parameter above it, or the parameter."""
+        """The value: a 32-bit payload with the parameter above it, or the parameter."""
         return self.parameter if self.payload is None else self.parameter << 32 | self.payload
 
     @property
     def text(self) -> str:
-        """The value as it is read best: addresses and sizes of 32 bits in hexadecimal digits."""
+        """The formatted value: addresses and 32-bit sizes in hexadecimal."""
         return str(self.parameter) if self.payload is None else f"{self.value:#x}"
 
 
 @dataclass(frozen=True)
 class CommandStream:
-    """All of ``cmd_data``. ``macs`` is 0 where the configuration is missing."""
+    """The decoded ``cmd_data``. ``macs`` is 0 if the configuration is missing."""
 
     format: str
     family: str
@@ -224,7 +229,7 @@ def decode(data: memoryview | bytes) -> CommandStream:
     """Return the commands in a delegate's ``cmd_data``.
 
     Raises:
-        WorkbenchError: it does not begin as a command stream does, or ends too early.
+        WorkbenchError: the header is invalid, or the stream is truncated.
     """
     mark = bytes(data[:4])
     if mark not in _MARKS or len(data) % 4:
@@ -250,12 +255,12 @@ def decode(data: memoryview | bytes) -> CommandStream:
 
 
 def made_for(data: memoryview | bytes) -> tuple[str, int]:
-    """Return family and MACs of the NPU that commands are for, without reading them all.
+    """Return family and MACs of the NPU that the commands are for, from the header only.
 
-    Family is "" and MACs 0 where the configuration does not come first.
+    Family is "" and MACs 0 if the configuration is not first.
 
     Raises:
-        WorkbenchError: it does not begin as a command stream does.
+        WorkbenchError: the header is invalid.
     """
     if len(data) < 12 or bytes(data[:4]) not in _MARKS:
         raise damaged("an Ethos-U command stream does not begin with COP1 or COP2")
@@ -264,7 +269,7 @@ def made_for(data: memoryview | bytes) -> tuple[str, int]:
 
 
 def listing(stream: CommandStream) -> Iterator[str]:
-    """Yield a line for each command: offset [bytes], name, value; operations in words."""
+    """Yield a line per command: offset [bytes], name, value; then a line per operation."""
     told = {operation.offset: operation for operation in stream.operations}
     for command in stream.commands:
         line = f"{command.offset:#08x}  {command.name:<30} {command.text}"
@@ -291,13 +296,13 @@ def _commands(words: tuple[int, ...], *, u85: bool) -> Iterator[Command]:
         yield Command(offset, name_of(code, u85=u85), parameter, payload)
 
 
-# A hostile file may name the same place without end.
+# A malicious file may use the same range without limit.
 _MOST_USES = 1000
 
 
 @dataclass(frozen=True)
 class NpuTensor:
-    """A place, what it is for, and the offsets [bytes] of operations that write and read it."""
+    """An address range, its role, and the offsets [bytes] of operations that write and read it."""
 
     name: str
     area: Area
@@ -307,7 +312,7 @@ class NpuTensor:
 
     @property
     def uses(self) -> tuple[int, ...]:
-        """Offsets of all operations that touch it, ascending."""
+        """Offsets of all operations that use it, ascending."""
         return tuple(sorted({*self.written, *self.read}))
 
     @property
@@ -319,9 +324,9 @@ class NpuTensor:
 def tensors(
     stream: CommandStream, inputs: Sequence[Port], outputs: Sequence[Port]
 ) -> list[NpuTensor]:
-    """Return inputs and outputs of the delegate, then every other place the NPU touches.
+    """Return inputs and outputs of the delegate, then all other ranges the NPU uses.
 
-    Operations on a part of an input or output count as touching it.
+    Operations on a part of an input or output count as using it.
     """
     written, read = _uses(stream, writes=True), _uses(stream, writes=False)
     starts = {

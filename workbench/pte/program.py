@@ -1,4 +1,4 @@
-"""A ``.pte``, decoded: methods, values, kernels, delegates and constants, without torch.
+"""A decoded ``.pte``: methods, values, kernels, delegates and constants, without torch.
 
 Source: ExecuTorch 1.5.1, ``exir/_serialize/program.fbs`` (tables and the order of their fields),
 ``exir/_serialize/_program.py`` (the extended header) and
@@ -8,14 +8,15 @@ Source: ExecuTorch 1.5.1, ``exir/_serialize/program.fbs`` (tables and the order 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from workbench.errors import Place, failure
 from workbench.pte.flat import Data, Table, damaged
 
 _PROGRAM_MARKS, _BUNDLE_MARK = (b"ET12", b"ET13"), b"BP08"
 _HEADER_MARK, _HEADER = b"eh00", struct.Struct("<4sIQQQ")
+_NAMED_MARK, _NAMED_HEADER = b"FT01", struct.Struct("<4sIQQQQ")
 _TENSOR = 5
 DTYPES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
@@ -25,7 +26,7 @@ _ITEM_BYTES = {
     "uint8": 1, "int8": 1, "bool": 1, "int16": 2, "float16": 2, "bfloat16": 2, "uint16": 2,
     "int32": 4, "float32": 4, "uint32": 4, "int64": 8, "float64": 8, "uint64": 8,
 }  # fmt: skip
-# More than any memory holds, and thousands of them still add up in 64 bits.
+# Larger than any memory; thousands of them still fit 64 bits.
 _MOST_BYTES = 2**48
 _VALUE_KINDS = {
     1: "none", 2: "int", 3: "bool", 4: "float", 5: "tensor", 6: "text", 7: "list of int",
@@ -34,11 +35,15 @@ _VALUE_KINDS = {
 _CALLS = {1: "kernel", 2: "delegate", 3: "move", 4: "jump", 5: "free"}
 
 
+Content = None | bool | int | float | str | tuple[int, ...] | tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class Value:
-    """A value of a method; ``memory_id`` and ``offset`` say where it is planned, -1 if nowhere.
+    """A value of a method; ``memory_id`` and ``offset`` are its planned address, -1 if none.
 
-    ``dim_order`` are a tensor's axes as they lie in memory, the outermost first.
+    ``dim_order`` are a tensor's axes as they lie in memory, the outermost first. ``content`` is a
+    number or a text; of a list its items, which for integers and tensors are indices of values.
     """
 
     kind: str
@@ -48,12 +53,13 @@ class Value:
     constant: int = 0
     memory_id: int = -1
     offset: int = 0
+    content: Content = None
 
     @property
     def bytes(self) -> int:
         """The size of a tensor's data [bytes]; 0 for a type of unknown width.
 
-        No more than any memory holds: a damaged file may name a shape of any size.
+        Limited to ``_MOST_BYTES``, because a damaged file may contain any shape.
         """
         size = _ITEM_BYTES.get(self.dtype, 0)
         for length in self.shape:
@@ -63,7 +69,11 @@ class Value:
 
 @dataclass(frozen=True)
 class Call:
-    """An instruction: what kind, the kernel's or delegate's index, and its values."""
+    """An instruction: what kind, the kernel's or delegate's index, and its values.
+
+    A move has the values it goes from and to; a jump has its condition, and as ``index`` the
+    instruction it goes to where the condition is false.
+    """
 
     kind: str
     index: int = -1
@@ -72,7 +82,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Delegate:
-    """A part of the program that a backend runs."""
+    """A part of the program that runs on a backend."""
 
     backend: str
     data: memoryview
@@ -81,7 +91,7 @@ class Delegate:
 
 @dataclass(frozen=True)
 class Method:
-    """One entry point. ``planned`` are sizes of buffers for activations by memory id [bytes]."""
+    """One entry point. ``planned`` are activation buffer sizes by memory id [bytes]."""
 
     name: str
     values: tuple[Value, ...]
@@ -93,15 +103,37 @@ class Method:
     planned: tuple[int, ...]
 
     def tensors(self, indices: tuple[int, ...]) -> list[Value]:
-        """Return the values at some indices; those that do not exist are damage."""
+        """Return the values at some indices; invalid indices are an error."""
         if any(not 0 <= i < len(self.values) for i in indices):
             raise damaged("a value is named that does not exist")
         return [self.values[i] for i in indices]
 
 
 @dataclass(frozen=True)
+class VectorTensor:
+    """A tensor of a test vector, as its bytes lie in memory."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    dim_order: tuple[int, ...]
+    data: memoryview
+
+
+@dataclass(frozen=True)
+class VectorCase:
+    """Inputs of a method and the outputs that are expected of it."""
+
+    method: str
+    inputs: tuple[VectorTensor, ...]
+    expected: tuple[VectorTensor, ...]
+
+
+@dataclass(frozen=True)
 class Program:
-    """All of a ``.pte``. ``named`` are sizes of data with names [bytes]."""
+    """All of a ``.pte``. ``named`` are sizes of data with names [bytes].
+
+    ``constant_data`` and ``named_data`` are views of the file, ``cases`` the test vectors.
+    """
 
     version: int
     methods: tuple[Method, ...]
@@ -109,12 +141,15 @@ class Program:
     named: dict[str, int]
     segment_bytes: int
     test_cases: int = 0
+    constant_data: tuple[memoryview, ...] = ()
+    named_data: dict[str, memoryview] = field(default_factory=dict)
+    cases: tuple[VectorCase, ...] = ()
 
     def method(self, name: str = "") -> Method:
-        """Return the method of a name, the first one for "".
+        """Return the method with a name; "" selects the first.
 
         Raises:
-            WorkbenchError: there is none.
+            WorkbenchError: there is no such method.
         """
         if not self.methods:
             raise damaged("it holds no method")
@@ -123,9 +158,11 @@ class Program:
                 return method
         names = ", ".join(method.name for method in self.methods)
         raise failure(
-            f"The program has no method {name}.", f"Methods: {names}.",
+            f"The program has no method {name}.",
+            f"Methods: {names}.",
             Place(kind="option", id="method"),
-        )  # fmt: skip
+            code="program-method-unknown",
+        )
 
 
 @dataclass(frozen=True)
@@ -145,39 +182,89 @@ class _Segments:
 
 
 def decode(data: bytes | memoryview) -> Program:
-    """Return the program in these bytes; of a bundled one, the program in it.
+    """Return the program in these bytes; for a bundled program, the program inside.
 
     Raises:
-        WorkbenchError: it is no ExecuTorch program, or a damaged one.
+        WorkbenchError: not a valid ExecuTorch program.
     """
     view = memoryview(data)
     mark = bytes(view[4:8])
     if mark == _BUNDLE_MARK:
         bundle = Data(view).root()
-        cases = sum(len(list(suite.tables(1))) for suite in bundle.tables(1))
+        cases = tuple(_cases(bundle))
         inner = bundle.bytes(2)
         if bytes(inner[4:8]) not in _PROGRAM_MARKS:
             raise damaged("the bundle holds no program")
         return _program(inner, cases)
     if mark not in _PROGRAM_MARKS:
         raise failure(
-            "This is not an ExecuTorch program: the mark ET12 is missing.",
+            "Not an ExecuTorch program: the identifier ET12 is missing.",
             "Choose a .pte or .bpte file.",
+            code="program-not-executorch",
         )
-    return _program(view, 0)
+    return _program(view, ())
 
 
-def _program(view: memoryview, test_cases: int) -> Program:
+def decode_named_data(data: bytes | memoryview) -> dict[str, memoryview]:
+    """Return the data in a ``.ptd`` by its keys.
+
+    Source: ExecuTorch 1.5.1, ``extension/flat_tensor/serialize/flat_tensor.fbs`` and
+    ``serialize.py`` (the header).
+
+    Raises:
+        WorkbenchError: it is no ``.ptd``, or a damaged one.
+    """
+    view = memoryview(data)
+    if bytes(view[4:8]) != _NAMED_MARK or len(view) < 8 + _NAMED_HEADER.size:
+        raise failure(
+            "This is no file of weights: the mark FT01 is missing.",
+            "Choose a .ptd file.",
+            code="file-not-ptd",
+        )
+    base = _NAMED_HEADER.unpack_from(view, 8)[4]
+    root = Data(view).root()
+    places = tuple((t.whole(0, "Q"), t.whole(1, "Q")) for t in root.tables(1))
+    segments = _Segments(view, base, places)
+    return {t.text(0): segments.take(t.whole(1, "I")) for t in root.tables(2)}
+
+
+def _cases(bundle: Table) -> Iterator[VectorCase]:
+    for suite in bundle.tables(1):
+        name = suite.text(0)
+        for case in suite.tables(1):
+            yield VectorCase(name, tuple(_test_tensors(case, 0)), tuple(_test_tensors(case, 1)))
+
+
+def _test_tensors(case: Table, field_: int) -> Iterator[VectorTensor]:
+    """Yield tensors; numbers are left out, as no method of ours takes them."""
+    for value in case.tables(field_):
+        kind, content = value.union(0)
+        if kind == 1 and content is not None:
+            scalar = content.whole(0, "b")
+            yield VectorTensor(
+                DTYPES.get(scalar, f"type {scalar}"),
+                content.numbers(1, "i"),
+                content.numbers(3, "B"),
+                content.bytes(2),
+            )
+
+
+def _program(view: memoryview, cases: tuple[VectorCase, ...]) -> Program:
     root = Data(view).root()
     segments = _segments(view, root)
     inline = [item.bytes(0) for item in root.tables(3)]
+    constants = tuple(_constants(root, segments))
+    named = {t.text(0): segments.take(t.whole(1, "I")) for t in root.tables(7)}
     return Program(
         version=root.whole(0, "I"),
         methods=tuple(_method(table, inline, segments) for table in root.tables(1)),
-        constants=tuple(_constants(root, segments)),
-        named={t.text(0): len(segments.take(t.whole(1, "I"))) for t in root.tables(7)},
+        constants=tuple(map(len, constants)),
+        named={key: len(data) for key, data in named.items()},
         segment_bytes=sum(size for _, size in segments.places),
-        test_cases=test_cases,
+        test_cases=len(cases),
+        constant_data=constants,
+        named_data=named,
+        cases=cases,
     )
 
 
@@ -189,16 +276,16 @@ def _segments(view: memoryview, root: Table) -> _Segments:
     return _Segments(view, base, places)
 
 
-def _constants(root: Table, segments: _Segments) -> Iterator[int]:
-    yield from (len(buffer.bytes(0)) for buffer in root.tables(2))
+def _constants(root: Table, segments: _Segments) -> Iterator[memoryview]:
+    yield from (buffer.bytes(0) for buffer in root.tables(2))
     parts = root.table(5)
     if parts is None:
         return
     offsets = parts.numbers(1, "Q")
     if len(offsets) > 1:
-        end = len(segments.take(parts.whole(0, "I")))
-        for first, last in zip(offsets, [*offsets[1:], end], strict=False):
-            yield max(0, last - first)
+        data = segments.take(parts.whole(0, "I"))
+        for first, last in zip(offsets, [*offsets[1:], len(data)], strict=False):
+            yield data[first : max(first, last)]
 
 
 def _method(table: Table, inline: list[memoryview], segments: _Segments) -> Method:
@@ -217,7 +304,7 @@ def _method(table: Table, inline: list[memoryview], segments: _Segments) -> Meth
 def _value(table: Table) -> Value:
     kind, content = table.union(0)
     if kind != _TENSOR or content is None:
-        return Value(_VALUE_KINDS.get(kind, "unknown"))
+        return Value(_VALUE_KINDS.get(kind, "unknown"), content=_content(kind, content))
     place = content.table(6)
     scalar = content.whole(0, "b")
     return Value(
@@ -229,6 +316,36 @@ def _value(table: Table) -> Value:
         memory_id=-1 if place is None else place.whole(0, "I"),
         offset=0 if place is None else place.whole(1, "I") | place.whole(2, "I") << 32,
     )
+
+
+def _content(kind: int, table: Table | None) -> Content:
+    if table is None or kind not in _CONTENT:
+        return None
+    return _CONTENT[kind](table)
+
+
+def _number(table: Table) -> float:
+    (value,) = struct.unpack("<d", struct.pack("<q", table.whole(0, "q")))
+    return float(value)
+
+
+def _numbers(table: Table) -> tuple[float, ...]:
+    words = table.numbers(0, "q")
+    return struct.unpack(f"<{len(words)}d", struct.pack(f"<{len(words)}q", *words))
+
+
+# How the content of a value is read, by its kind.
+_CONTENT: dict[int, Callable[[Table], Content]] = {
+    2: lambda table: table.whole(0, "q"),
+    3: lambda table: bool(table.whole(0, "B")),
+    4: _number,
+    6: lambda table: table.text(0),
+    7: lambda table: table.numbers(0, "q"),
+    8: _numbers,
+    9: lambda table: table.numbers(0, "B"),
+    10: lambda table: table.numbers(0, "i"),
+    11: lambda table: table.numbers(0, "i"),
+}
 
 
 def _delegate(table: Table, inline: list[memoryview], segments: _Segments) -> Delegate:
@@ -249,6 +366,10 @@ def _delegate(table: Table, inline: list[memoryview], segments: _Segments) -> De
 def _call(table: Table) -> Call:
     kind, content = table.union(0)
     name = _CALLS.get(kind, "unknown")
-    if content is None or name not in {"kernel", "delegate"}:
+    if content is None or name in {"free", "unknown"}:
         return Call(name)
+    if name == "move":
+        return Call(name, -1, (content.whole(0, "i"), content.whole(1, "i")))
+    if name == "jump":
+        return Call(name, content.whole(1, "i"), (content.whole(0, "i"),))
     return Call(name, content.whole(0, "i"), content.numbers(1, "i"))

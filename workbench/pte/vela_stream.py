@@ -1,8 +1,8 @@
-"""What Vela packed into a delegate: named blocks, and the tensors at its border.
+"""Contents of an Ethos-U delegate: named blocks, and its inputs and outputs.
 
 Source: ExecuTorch 1.5.1, ``backends/arm/arm_vela.py``: a block is a name of 16 bytes, its size as
-uint32, one byte that tells whether its data lies outside, 11 reserved bytes, then its data filled
-up to a multiple of 16 bytes.
+uint32, one byte that marks external data, 11 reserved bytes, then its data padded to a multiple
+of 16 bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PORT = struct.Struct("<9i")
 
 @dataclass(frozen=True)
 class Block:
-    """One block. Of an ``external`` one only the key is here; its data lies beside the program."""
+    """One block. An ``external`` block contains only a key; its data is outside the program."""
 
     name: str
     data: memoryview
@@ -28,13 +28,13 @@ class Block:
 
     @property
     def key(self) -> str:
-        """The name under which an external block's data is found; empty for others."""
+        """The key of an external block's data; empty for other blocks."""
         return str(self.data, "ascii", "replace") if self.external else ""
 
 
 @dataclass(frozen=True)
 class Port:
-    """A tensor at the border of a delegate: where in which memory region it lies [bytes]."""
+    """An input or output of a delegate and its address in a memory region [bytes]."""
 
     shape: tuple[int, ...]
     item_bytes: int
@@ -43,7 +43,7 @@ class Port:
 
     @property
     def bytes(self) -> int:
-        """Its size [bytes]; 0 where the file gives a size that cannot be."""
+        """Its size [bytes]; 0 if the file contains an invalid size."""
         size = max(self.item_bytes, 0)
         for length in self.shape:
             size *= max(length, 0)
@@ -51,7 +51,7 @@ class Port:
 
 
 def blocks(blob: memoryview | bytes) -> dict[str, Block]:
-    """Return the blocks of an Ethos-U delegate by name, in their order.
+    """Return the blocks of an Ethos-U delegate by name, in order.
 
     Raises:
         WorkbenchError: the delegate is damaged.
@@ -68,19 +68,19 @@ def blocks(blob: memoryview | bytes) -> dict[str, Block]:
         if not found and name != HEADER:
             raise damaged("an Ethos-U delegate does not begin with vela_bin_stream")
         found[name] = Block(name, view[start : start + size], bool(external))
-        # An empty block takes no data at all, other sizes are rounded up.
+        # An empty block has no data; other sizes are padded.
         at = start + -(-size // _ALIGNMENT) * _ALIGNMENT
     return found
 
 
 def commands(found: dict[str, Block]) -> memoryview | None:
-    """Return the NPU's commands; None where there are none, or they lie beside the program."""
+    """Return the NPU commands; None if there are none, or they are external."""
     block = found.get("cmd_data")
     return None if block is None or block.external else block.data
 
 
 def scratch_bytes(found: dict[str, Block]) -> int:
-    """Return the SRAM that a delegate wants as scratch [bytes]."""
+    """Return the SRAM that a delegate needs as scratch [bytes]."""
     block = found.get("scratch_size")
     if block is None or len(block.data) < 4:
         return 0

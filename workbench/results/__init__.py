@@ -1,7 +1,7 @@
-"""What each stage leaves behind, as readers see it: small JSON values, arrays beside them.
+"""Result classes of all stages: small JSON values with arrays beside them.
 
-Every result folder holds ``result.json`` (one of the classes here); some hold ``graph.json`` and
-``device_graph.json`` (GraphSnapshots) and ``arrays.npz``. Nothing is pickled.
+Every result folder contains ``result.json`` (one of the classes here); some contain ``graph.json``
+and ``device_graph.json`` (GraphSnapshots) and ``arrays.npz``. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from workbench.errors import Place, failure
+from workbench.ids import StageId
 from workbench.project.frozen import Frozen
 from workbench.results.cost import (
     CONFIG_FILE,
@@ -112,13 +113,13 @@ __all__ = [
 RESULT_FILE = "result.json"
 ARRAYS_FILE = "arrays.npz"
 GRAPH_FILE = "graph.json"
-# The compiled program, and its weights where they lie apart, in the results of the stage lower.
+# The compiled program and its separate weights file in the results of the stage lower.
 PROGRAM_FILE, WEIGHTS_FILE = "program.pte", "weights.ptd"
 DEVICE_GRAPH_FILE = "device_graph.json"
 
 EXAMPLE_ONLY = "the example input only"
 
-RESULTS: dict[str, type[Frozen]] = {
+RESULTS: dict[StageId, type[Frozen]] = {
     "import_model": ImportResult,
     "export": ExportResult,
     "prepare": PrepareResult,
@@ -135,7 +136,7 @@ Result = TypeVar("Result", bound=Frozen)
 
 
 def load_result(kind: type[Result], folder: Path) -> Result:
-    """Return the result that a folder holds.
+    """Return the result stored in a folder.
 
     Raises:
         WorkbenchError: it is missing or damaged.
@@ -145,8 +146,9 @@ def load_result(kind: type[Result], folder: Path) -> Result:
     except (OSError, ValidationError) as error:
         raise failure(
             "A stored result is damaged.",
-            "Run the stage again; it will be computed anew.",
+            "Run the stage again to recompute it.",
             Place(kind="file", id=RESULT_FILE),
+            code="result-damaged",
         ) from error
 
 
@@ -158,8 +160,8 @@ def save_result(result: Frozen, folder: Path) -> None:
 def load_arrays(
     folder: Path, names: Collection[str] | None = None
 ) -> Mapping[str, np.ndarray[Any, Any]]:
-    """Return the arrays of a result, or some of them by name, read without pickles."""
-    import numpy as np  # here, because readers of results alone should not wait for it
+    """Return the arrays of a result, or some of them by name; no pickles are read."""
+    import numpy as np  # Imported late: readers of results alone do not need numpy.
 
     with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
         return {name: file[name] for name in file.files if names is None or name in names}

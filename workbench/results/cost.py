@@ -1,4 +1,4 @@
-"""What the compiled program is made of, what it costs, and what is handed on."""
+"""Results of compilation and packaging: placement, cost estimates and deliverables."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ MODEL_FILE, CONFIG_FILE = "model.onnx", "model.json"
 
 
 class ExportedProduct(Frozen):
-    """A matrix product of the file: predicted to be quantized, or the reason why not.
+    """A matrix product in the file, with the reason if it is predicted to stay in float.
 
-    ``node`` is its name in the file, ``origin`` the operation of the exported graph it is.
+    ``node`` is its name in the file, ``origin`` the operation in the exported graph.
     """
 
     node: str
@@ -24,10 +24,10 @@ class ExportedProduct(Frozen):
 
 
 class CompilerCheck(Frozen):
-    """What the compiler itself said, where it is on this machine.
+    """The result of the installed compiler, if there is one.
 
-    ``compiler`` is its version, or "" where there is none; ``quantized`` the products it made int8,
-    None where it did not run; ``sentence`` says it in words.
+    ``compiler`` is its version, or "" if not installed; ``quantized`` is the number of int8
+    products, None if it did not run; ``sentence`` is a summary.
     """
 
     compiler: str = ""
@@ -37,11 +37,11 @@ class CompilerCheck(Frozen):
 
 
 class ExportedModel(Frozen):
-    """The file and how to compile it.
+    """The exported file and the commands that compile it.
 
-    ``rewritten`` counts products that were changed so that the compiler quantizes them; ``config``
-    is the compiler's file with exclusions, "" where nothing is excluded; ``commands`` are titles
-    and command lines; ``notes`` say what they do not do.
+    ``rewritten`` counts products that were rewritten so that the compiler quantizes them;
+    ``config`` is the compiler's exclusion file, "" if nothing is excluded; ``commands`` are titles
+    and command lines; ``notes`` are their limitations.
     """
 
     opset: int
@@ -57,17 +57,17 @@ class ExportedModel(Frozen):
 
     @property
     def quantized(self) -> int:
-        """How many products are predicted to become int8."""
+        """The number of products predicted to become int8."""
         return sum(product.quantized for product in self.products)
 
 
-# Why a node stays on the CPU, for programs: a rule; a float operator; beside a float one; 16-bit
-# integers; a conversion at the border of the program, or one inside it; nothing to compute.
+# Machine-readable reasons why a node stays on the CPU: a rule; a float operator; next to a
+# operator; 16-bit integers; a conversion at the program's border or inside it; no compute.
 CpuCause = Literal["rule", "float", "beside", "int16", "border", "conversion", "empty", "other"]
 
 
 class CpuNode(Frozen):
-    """A node the partitioner left on the CPU, and why: in words, and by its cause."""
+    """A node that the partitioner left on the CPU, with the reason in words and as an id."""
 
     node: str
     op: str
@@ -79,10 +79,10 @@ class CpuNode(Frozen):
 class VelaOperation(Frozen):
     """One row of Vela's performance table; estimated.
 
-    ``tosa`` is the operator it came from, ``root`` the node of the float program. ``bound``
-    is what it waits for longest: "MACs", "output", "commands", "weight decoding", "SRAM" or
-    "external memory"; "" where nothing is told. ``weights`` counts weights before Vela encodes
-    them, ``weight_bytes`` what they take after; traffic is what passes each memory [bytes].
+    ``tosa`` is its TOSA operator, ``root`` the node of the float program. ``bound`` is its
+    bottleneck: "MACs", "output", "commands", "weight decoding", "SRAM" or "external memory"; "" if
+    unknown. ``weights`` counts weights before encoding, ``weight_bytes`` is their size after it;
+    traffic is the number of bytes transferred per memory.
     """
 
     name: str
@@ -106,8 +106,8 @@ class VelaOperation(Frozen):
 class LiveRange(Frozen):
     """A tensor in one of the device's memories; estimated.
 
-    ``start`` and ``end`` are steps of Vela's schedule, both included; ``address`` and ``bytes``
-    say where in the memory it lies. ``usage`` is Vela's word for what it is for.
+    ``start`` and ``end`` are steps of Vela's schedule, both inclusive; ``address`` and ``bytes``
+    are its location. ``usage`` is Vela's name of its purpose.
     """
 
     name: str
@@ -121,10 +121,10 @@ class LiveRange(Frozen):
 
 
 class NpuCommand(Frozen):
-    """A command that makes the NPU compute: where it stands, and for which row it computes.
+    """A command that starts an NPU operation, and the row it belongs to.
 
-    ``offset`` counts bytes from the first command of the stream; ``operation`` is the index of
-    the row in the delegate's ``operations``, None for what no row tells.
+    ``offset`` is in bytes from the start of the command stream; ``operation`` is the index in the
+    delegate's ``operations``, None if it belongs to no row.
     """
 
     offset: int
@@ -132,7 +132,7 @@ class NpuCommand(Frozen):
 
 
 class VelaTotals(Frozen):
-    """Vela's estimate in totals: cycles, time, memory [bytes], multiply-accumulates."""
+    """Vela's estimated totals: cycles, time, memory [bytes], multiply-accumulates."""
 
     cycles_total: int
     cycles_npu: int
@@ -156,10 +156,10 @@ class VelaReport(VelaTotals):
 
 
 class LowerResult(Frozen):
-    """The compiled program: what runs where, and what Vela estimates.
+    """The compiled program: placement, and Vela's estimates.
 
-    ``exported`` is there instead of a program where the compiler runs elsewhere; then nothing is
-    known of delegates, kernels and costs.
+    ``exported`` replaces the program if the compiler runs elsewhere; delegates, kernels and costs
+    are then unknown.
     """
 
     target: str
@@ -179,7 +179,7 @@ class LowerResult(Frozen):
 
 
 class Deliverable(Frozen):
-    """One file to hand on."""
+    """One delivered file."""
 
     name: str
     bytes: int
@@ -188,9 +188,9 @@ class Deliverable(Frozen):
 
 
 class PackageResult(Frozen):
-    """The deliverables, and the memory the runtime must give [bytes].
+    """The deliverables and the memory that the runtime needs [bytes].
 
-    ``note`` stands in the place of memory and kernels where another compiler says them.
+    ``note`` replaces memory and kernels if another compiler determines them.
     """
 
     files: tuple[Deliverable, ...]

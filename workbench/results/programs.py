@@ -1,4 +1,4 @@
-"""What the first stages leave of the program: its inputs, and what the quantizer made of it."""
+"""Results of the import, export, prepare and calibrate stages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FLOAT_BITS = 32.0
 
 
 class TensorSpec(Frozen):
-    """Name, shape and dtype of one input or output; -1 in a shape is a free size."""
+    """Name, shape and dtype of one input or output; -1 in a shape is a dynamic size."""
 
     name: str
     shape: tuple[int, ...]
@@ -19,7 +19,7 @@ class TensorSpec(Frozen):
 
 
 class ImportResult(Frozen):
-    """The float model as it was loaded."""
+    """The loaded float model."""
 
     model_class: str
     parameters: int
@@ -29,9 +29,9 @@ class ImportResult(Frozen):
 
 
 class ExportResult(Frozen):
-    """The exported program in figures; its graph lies in graph.json.
+    """Figures of the exported program; its graph is in graph.json.
 
-    ``state`` are the buffers that it writes: what it remembers from one run to the next.
+    ``state`` are the buffers that it mutates, i.e. its state between runs.
     """
 
     nodes: int
@@ -43,10 +43,10 @@ class ExportResult(Frozen):
 
 
 class NodeAnnotation(Frozen):
-    """What the quantizer did with one node of the prepared graph; ``reason`` when it did not.
+    """The quantizer's annotation of one node of the prepared graph; ``reason`` if it has none.
 
-    ``origin`` is the operation of the exported graph that it is; ``never`` says that no rule could
-    have it otherwise, and nobody expects it to.
+    ``origin`` is the operation in the exported graph; ``never`` marks nodes that no rule can
+    quantize.
     """
 
     node: str
@@ -61,7 +61,7 @@ class NodeAnnotation(Frozen):
 
 
 class Improvement(Frozen):
-    """What one improver did: how many ``places`` it changed, and what it left alone, in words."""
+    """The effect of one improver: the number of changed ``places``, and what was skipped."""
 
     improver: ImproverId
     places: int
@@ -69,7 +69,7 @@ class Improvement(Frozen):
 
     @property
     def sentence(self) -> str:
-        """Say it, with the unit of the places."""
+        """Return the effect as a sentence."""
         what = _PLACES[self.improver]
         said = f"Changes {self.places} {what}." if self.places else f"Finds no {what} to change."
         return f"{said} {self.left}".strip()
@@ -83,7 +83,7 @@ _PLACES: dict[ImproverId, str] = {
 
 
 class PrepareResult(Frozen):
-    """The quantizer's own report, and what improvers did before."""
+    """The quantizer's report, and the effects of improvers."""
 
     observers: int
     annotations: tuple[NodeAnnotation, ...]
@@ -92,10 +92,10 @@ class PrepareResult(Frozen):
 
 
 class FormatMemory(Frozen):
-    """Average bits of the values of an emulated program, shared exponents included; computed.
+    """Average bits per value of an emulated program, including shared exponents; computed.
 
-    ``weight_bits`` is over all floating constants, ``data_bits`` over what flows into operations
-    of MASE's table; None where there is none.
+    ``weight_bits`` is over all floating-point constants, ``data_bits`` over the activations of
+    operations in MASE's table; None if there are none.
     """
 
     weight_bits: float | None
@@ -105,19 +105,19 @@ class FormatMemory(Frozen):
 
     @property
     def weight_density(self) -> float | None:
-        """How many times smaller than in float32 the weights are."""
+        """Size of the weights in float32, relative to their size in the format."""
         return FLOAT_BITS / self.weight_bits if self.weight_bits else None
 
     @property
     def data_density(self) -> float | None:
-        """How many times smaller than in float32 what flows is."""
+        """Size of the activations in float32, relative to their size in the format."""
         return FLOAT_BITS / self.data_bits if self.data_bits else None
 
 
 class ConvertResult(Frozen):
-    """The quantized program in figures; its graph lies in graph.json.
+    """Figures of the quantized program; its graph is in graph.json.
 
-    ``memory`` is there for number formats alone: for a device its compiler says it.
+    ``memory`` is set only for number formats; for devices the compiler determines it.
     """
 
     nodes: int
@@ -131,23 +131,23 @@ NOT_REACHED = "no calibration sample reached this tensor"
 
 
 class TensorRange(Frozen):
-    """What calibration saw of one tensor, and the grid that follows.
+    """Calibration statistics of one tensor, and the resulting grid.
 
-    ``id`` is the observer's name; ``index`` the row in the arrays ``histogram`` [T, 2048] and
-    ``edges`` [T, 2]; percentiles p0.1 and p99.9 come from that histogram. Weights carry one range
-    per channel in the arrays ``channel_min/<id>`` and ``channel_max/<id>``; activations the
-    extremes of every sample in ``sample_min`` and ``sample_max`` [T, S], whose numbers stand in
-    ``samples`` [S].
+    ``id`` is the observer's name; ``index`` is the row in the arrays ``histogram`` [T, 2048] and
+    ``edges`` [T, 2]; the percentiles p0.1 and p99.9 come from that histogram. Weights have one
+    range per channel in the arrays ``channel_min/<id>`` and ``channel_max/<id>``; activations have
+    the extremes of every sample in ``sample_min`` and ``sample_max`` [T, S], with the sample
+    numbers in ``samples`` [S].
 
-    ``zeros`` is the share of values that are exactly zero and ``mean_square`` the mean of the
-    squared values; ``dead`` counts channels without any other value. ``searched`` is the scale and
-    zero point that the search of the histogram observer gives where another observer is used.
-    ``symmetric`` and ``eps`` (the smallest scale) are the observer's scheme. ``node`` names the
-    tensor in the prepared graph, ``origin`` the operation of the exported one that makes it, or
-    that reads the weight; "" where nobody knows. Where an emulated format stands in the place of
-    integers, ``format`` says it as JSON (operation, operand, scheme, parameters, mase_compatible),
-    ``dtype`` in words, and ``scale`` is 0. Where every call takes a range of its own, ``dynamic``
-    says how ("asym", "sym"), and what stands here is over all samples; see ``numerics.dynamic``.
+    ``zeros`` is the share of values that are exactly zero; ``mean_square`` is the mean of the
+    squared values; ``dead`` counts channels that contain only zeros. ``searched`` is the scale and
+    zero point of the histogram observer's search if another observer is used. ``symmetric`` and
+    ``eps`` (the smallest scale) are the observer's scheme. ``node`` is the tensor in the prepared
+    graph; ``origin`` is the operation of the exported graph that produces it, or that reads the
+    weight, "" if unknown. For an emulated format, ``format`` is its JSON (operation, operand,
+    scheme, parameters, mase_compatible), ``dtype`` its description, and ``scale`` is 0. For dynamic
+    ranges, ``dynamic`` is the mode ("asym", "sym"), and the statistics are over all samples; see
+    ``numerics.dynamic``.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""How far programs are apart: float and quantized, quantized and integer."""
+"""Differences between programs: float and quantized, quantized and integer."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from workbench.project.frozen import Frozen
 
 
 class TokenStep(Frozen):
-    """One step: the token that was read, the one that follows in the text, and what they gave.
+    """One decoding step: the token read, the next token of the text, and their probabilities.
 
-    ``chance_*`` is the probability that a program gave to the token that follows; ``kl_*`` how far
-    its probabilities are from those of the float model, KL(float || program) in nats. The integer
-    program's are None where it was not run. ``max_lsb`` is its largest difference from the
-    quantized model in steps of the output's grid; None for float outputs.
+    ``chance_*`` is the probability that a program assigned to the next token; ``kl_*`` is KL(float
+    || program) of its probabilities in nats. Values of the integer program are None if it was not
+    run. ``max_lsb`` is its largest difference from the quantized model in steps of the output grid;
+    None for float outputs.
     """
 
     sample: int
@@ -26,11 +26,11 @@ class TokenStep(Frozen):
 
 
 class TextQuality(Frozen):
-    """Float, quantized and integer program on a text that all of them read as it stands.
+    """Float, quantized and integer program on the same text (teacher forcing).
 
-    A perplexity is exp of the mean over ``tokens`` of -ln of the probability given to the token
-    that follows; ``kl_*`` are means and ``worst_*`` maxima of KL(float || program) in nats. The
-    integer program's are None where it was not run. ``steps`` are the first of all.
+    A perplexity is exp of the mean over ``tokens`` of -ln of the next token's probability; ``kl_*``
+    are means and ``worst_*`` maxima of KL(float || program) in nats. Values of the integer program
+    are None if it was not run. ``steps`` are the first steps.
     """
 
     tokens: int
@@ -48,9 +48,9 @@ class TextQuality(Frozen):
 class TensorQuality(Frozen):
     """Float against quantized at one tensor, over the evaluated samples.
 
-    ``error_share`` is its noise over signal as a part of the sum of all tensors' noise over
-    signal: where in the program the error is, whatever the tensors' sizes. ``tensor`` is a node of
-    the prepared graph, ``origin`` what it is in the exported one.
+    ``error_share`` is its noise-to-signal ratio divided by the sum over all tensors, which locates
+    the error independent of the tensors' sizes. ``tensor`` is a node of the prepared graph,
+    ``origin`` its node in the exported graph.
     """
 
     tensor: str
@@ -66,8 +66,8 @@ class TensorQuality(Frozen):
 class IntegerQuality(Frozen):
     """Quantized model against the integer program at one tensor; computed.
 
-    ``exact`` is the share of elements that are equal, ``max_lsb`` how many steps of the grid the
-    others differ at most. ``origin`` is the operation of the exported graph that makes the tensor.
+    ``exact`` is the share of equal elements; ``max_lsb`` is the largest difference in steps of the
+    grid. ``origin`` is the operation of the exported graph that produces the tensor.
     """
 
     tensor: str
@@ -102,10 +102,10 @@ class OutputQuality(Frozen):
 
 
 class Reading(Frozen):
-    """One way to compute the model against float, over the same samples as its neighbours.
+    """The model with one arithmetic compared to float, over the same samples as the others.
 
-    ``marks`` says what kind of numbers they are (emulated, computed by what); ``main`` whether the
-    other figures of a result follow it.
+    ``marks`` is the origin of the numbers (emulated, computed by which tool); ``main`` selects the
+    one that the other figures of a result are based on.
     """
 
     id: str
@@ -119,10 +119,10 @@ class Reading(Frozen):
 
 
 class EvaluateResult(Frozen):
-    """How good the quantized model is. Numbers that do not exist (no labels) are None.
+    """The quality of the quantized model. Values that do not exist (no labels) are None.
 
-    ``sqnr_db`` is 10 log10(sum float^2 / sum (float - quantized)^2), None when both are equal.
-    ``readings`` stand side by side where a target's arithmetic can be read in several ways.
+    ``sqnr_db`` is 10 log10(sum float^2 / sum (float - quantized)^2), None if both are equal.
+    ``readings`` are shown side by side if a target has several arithmetics.
     """
 
     samples: int
@@ -147,15 +147,14 @@ class EvaluateResult(Frozen):
 
 
 class VerifyResult(Frozen):
-    """A program on a reference against the model; computed.
+    """A program run on a reference and compared to the model; computed.
 
-    Of integers it is the TOSA reference model against the quantized model. Where a file was
-    exported for another compiler, ``runtime`` computed it, ``max_abs_error`` is how far it is from
-    the float model at most, and steps of a grid say nothing; ``readings`` stand beside it.
-    ``histogram`` maps integer minus quantized, in steps of the output's grid (LSB), to the number
-    of output elements.
-    ``tensors`` are compared over the first ``tensor_samples`` samples, in the order of the program;
-    ``first_divergence`` is the first of them that is not equal bit for bit, "" if all are.
+    For integers: the TOSA reference model against the quantized model. For a file exported for
+    another compiler: ``runtime`` computed it, ``max_abs_error`` is its largest difference from the
+    float model, grid steps are not set, and ``readings`` are added. ``histogram`` maps the
+    difference integer - quantized, in steps of the output grid (LSB), to the number of output
+    elements. ``tensors`` are compared over the first ``tensor_samples`` samples, in program order;
+    ``first_divergence`` is the first one that is not bit-exact, "" if all are.
     """
 
     samples: int

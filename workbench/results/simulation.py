@@ -1,4 +1,4 @@
-"""What a run on a simulator told: how it ended, counters, pools, checks, and what went wrong."""
+"""Results of a simulator run: exit, counters, pools, checks and diagnoses."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from workbench.project.frozen import Frozen
 
 
 class Counter(Frozen):
-    """One event counter of the NPU, over all inferences of a measurement."""
+    """One NPU event counter, summed over all inferences of a measurement."""
 
     event: str
     total: int
 
 
 class Measurement(Frozen):
-    """One report of the performance monitor. Cycles are the NPU's, between active and idle."""
+    """One report of the performance monitor. Cycles are NPU cycles, active and idle."""
 
     inferences: int = 1
     delegations: int = 0
@@ -26,14 +26,14 @@ class Measurement(Frozen):
 
     @property
     def cycles_per_inference(self) -> float | None:
-        """NPU cycles of one inference."""
+        """NPU cycles per inference."""
         if self.npu_cycles is None:
             return None
         return self.npu_cycles / max(1, self.inferences)
 
 
 class Pool(Frozen):
-    """Memory of the runner [bytes]; ``used`` is None where the runner does not tell it."""
+    """Memory of the runner [bytes]; ``used`` is None if not reported."""
 
     name: str
     given: int
@@ -49,7 +49,7 @@ class BundleCheck(Frozen):
 
 
 class Diagnosis(Frozen):
-    """A line that tells of a failure, what causes it, and what to do."""
+    """A log line that indicates a failure, its cause and its remedy."""
 
     line: str
     cause: str
@@ -57,7 +57,7 @@ class Diagnosis(Frozen):
 
 
 class SimulationReport(Frozen):
-    """A whole run. ``exit_reason`` is one sentence; ``served`` counts samples in server mode."""
+    """A complete run. ``exit_reason`` is one sentence; ``served`` counts samples in server mode."""
 
     simulator: str
     version: str
@@ -79,9 +79,9 @@ class SimulationReport(Frozen):
 
 
 class Agreement(Frozen):
-    """Outputs of the simulator against others, in steps (LSB) of each output's grid.
+    """Outputs of the simulator against a reference, in steps (LSB) of each output's grid.
 
-    ``sample_max_lsb`` and ``sample_argmax`` have one entry for each sample.
+    ``sample_max_lsb`` and ``sample_argmax`` have one entry per sample.
     """
 
     elements: int
@@ -94,10 +94,10 @@ class Agreement(Frozen):
 
 
 class TracedOperation(Frozen):
-    """One row of Vela's table with what was measured of it, a mean over all inferences [cycles].
+    """One row of Vela's table with its measured cycles, a mean over all inferences.
 
-    ``cycles`` is None for a row that has no commands of its own, or whose commands were read
-    together with those of another.
+    ``cycles`` is None for a row without commands of its own, or whose commands were measured
+    together with those of another row.
     """
 
     delegate: int
@@ -109,14 +109,14 @@ class TracedOperation(Frozen):
 
     @property
     def difference(self) -> float | None:
-        """Cycles more than estimated."""
+        """Measured minus estimated cycles."""
         return None if self.cycles is None else self.cycles - self.estimated
 
 
 class RuntimeEvent(Frozen):
-    """One event that the runtime recorded (ETDump). ``cycles`` are the CPU's, a mean of ``calls``.
+    """One ETDump event of the runtime. ``cycles`` are CPU cycles, a mean over ``calls``.
 
-    ``kind`` is "cpu" (a kernel), "npu" (a delegate, with the wait for it) or "runtime".
+    ``kind`` is "cpu" (a kernel), "npu" (a delegate, including the wait for it) or "runtime".
     """
 
     name: str
@@ -126,10 +126,10 @@ class RuntimeEvent(Frozen):
 
 
 class SimulationResult(Frozen):
-    """A project's program on a simulator. ``cycles`` are NPU cycles of one inference, a mean.
+    """A program on a simulator. ``cycles`` are NPU cycles per inference, a mean.
 
     ``estimated_cycles`` are Vela's; ``cycles`` is None for a functional run; ``traced`` is empty
-    where no operations were traced, ``events`` where the runner records none.
+    without a trace, ``events`` if the runner records none.
     """
 
     report: SimulationReport

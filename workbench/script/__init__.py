@@ -1,4 +1,4 @@
-"""A stand-alone Python file on the plain ExecuTorch API that makes the same ``.pte``."""
+"""Export of a stand-alone Python script that creates the same ``.pte`` with ExecuTorch's API."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from workbench.script.model_and_data import (
 from workbench.script.quantizer import (
     cpu_kernels_call,
     cpu_kernels_part,
+    decomposition_tracking_part,
     integer_borders_part,
     kept_off_part,
     observers_part,
@@ -27,7 +28,6 @@ from workbench.script.quantizer import (
     own_quantizer_part,
     partitioner_part,
     quantizer_part,
-    taking_apart_part,
 )
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
@@ -46,30 +46,34 @@ def script(
     """Return the text of the script.
 
     Args:
-        project: What to make.
-        folder: Where the project's relative paths start.
-        out: Where the script will lie; its paths are relative to that place.
-        ranges: Minimum and maximum by node of each range that the project decides, methods'
-            among them, as the present calibration gives them; by default those in numbers.
+        project: The project.
+        folder: Base of the project's relative paths.
+        out: Folder of the script; its paths are relative to it.
+        ranges: Minimum and maximum by node of each range that the project sets, including those
+            of methods from the current calibration; by default the pinned ranges.
         branches: Whether the exported program has branches or loops.
 
     Raises:
-        WorkbenchError: the target makes no ``.pte``.
+        WorkbenchError: the target does not create a ``.pte``.
     """
     demand_arm(project)
     if project.trained_weights:
         where = Place(kind="option", id="trained_weights")
         raise failure(
-            "A project with trained weights has no script: the model it would load is not trained.",
-            "Go back to the model's own weights, or use the package of the workbench.",
+            "Projects with trained weights cannot be exported as a script: the script "
+            "would load the untrained model.",
+            "Use the model's own weights, or use the package created by the workbench.",
             where,
+            code="script-trained-weights",
         )
     if project.improvers:
         where = Place(kind="option", id="improvers")
         raise failure(
-            "A project with improvers has no script: the plain ExecuTorch API has none of them.",
-            "Switch the improvers off, or use the package of the workbench.",
+            "Projects with improvers cannot be exported as a script: the ExecuTorch API "
+            "has no equivalent.",
+            "Disable the improvers, or use the package created by the workbench.",
             where,
+            code="script-improvers",
         )
     base = os.path.relpath(folder, out.absolute().parent)
     parts = [
@@ -79,7 +83,7 @@ def script(
         *_data_parts(project, folder),
         *own_ini_part(project, folder),
         partitioner_part(),
-        *taking_apart_part(project),
+        *decomposition_tracking_part(project),
         *kept_off_part(project),
         *integer_borders_part(project),
         *cpu_kernels_part(project),
@@ -98,14 +102,18 @@ def _data_parts(project: Project, folder: Path) -> list[str]:
 
 
 def demand_arm(project: Project) -> None:
-    """Return if the project's target makes a ``.pte``.
+    """Return if the project's target creates a ``.pte``.
 
     Raises:
         WorkbenchError: it does not.
     """
     if target_of(project.target.id).id != "ethos-u":
         where = Place(kind="option", id="target.id")
-        raise failure("Only Ethos-U projects have a script that makes a .pte.", where=where)
+        raise failure(
+            "Only Ethos-U projects can be exported as a script that creates a .pte.",
+            where=where,
+            code="script-target-not-supported",
+        )
 
 
 def _head(project: Project, base: str) -> str:
@@ -208,7 +216,7 @@ _RUNTIME_FORM = {
 
 
 def _checks(project: Project) -> str:
-    """Return what the partitioner is told of rules that keep off the NPU."""
+    """Return the partitioner arguments for rules that keep parts off the NPU."""
     if not project.kept_off():
         return ""
     return f", additional_checks=[\n            KeptOff({project.kept_off()!r})]"

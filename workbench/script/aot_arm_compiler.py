@@ -1,7 +1,7 @@
-"""A command line of ExecuTorch's ``aot_arm_compiler``, taken over as a project.
+"""Import and export of command lines of ExecuTorch's ``aot_arm_compiler``.
 
-Source: ExecuTorch 1.5.1, ``backends/arm/scripts/aot_arm_compiler.py`` (options, how it finds
-models and calibration samples) and ``backends/arm/ethosu/compile_spec.py`` (its defaults).
+Source: ExecuTorch 1.5.1, ``backends/arm/scripts/aot_arm_compiler.py`` (options, model and
+calibration sample lookup) and ``backends/arm/ethosu/compile_spec.py`` (its defaults).
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ if TYPE_CHECKING:
 
 _TOOL = "aot_arm_compiler"
 _VELAS_OWN = "Arm/vela.ini"
-# What ExecuTorch takes for a family when nothing is said; the workbench's own differ on U85.
+# ExecuTorch's defaults per family; those of the workbench differ on U85.
 _DEFAULTS = {
     "u55": ("Ethos_U55_High_End_Embedded", "Shared_Sram"),
     "u65": ("Ethos_U65_High_End", "Dedicated_Sram_384KB"),
     "u85": ("Ethos_U85_SYS_DRAM_Mid", "Sram_Only"),
 }
 _LEFT_OUT = {
-    "etrecord": "--etrecord has no counterpart: the graph and its lineage stand in the window.",
-    "intermediates": "--intermediates has no counterpart: results of every stage are kept.",
+    "etrecord": "--etrecord has no equivalent: the window shows the graph and its lineage.",
+    "intermediates": "--intermediates has no equivalent: results of every stage are stored.",
     "enable_debug_mode": "--enable_debug_mode is not needed: Vela's tables are always read.",
     "evaluate": "--evaluate is ignored by the compiler itself.",
     "evaluate_config": "--evaluate_config is ignored by the compiler itself.",
-    "debug": "--debug has no counterpart: the log has every line.",
-    "bundleio": "--bundleio needs nothing: every package has a bundled program.",
+    "debug": "--debug has no equivalent: see the log.",
+    "bundleio": "--bundleio is not needed: every package has a bundled program.",
     "enable_qdq_fusion_pass": "--enable_qdq_fusion_pass does nothing in ExecuTorch 1.5.1.",
 }
 
 
 @dataclass(frozen=True)
 class Taken:
-    """The project, the Python files it needs beside it, and what could not be taken over."""
+    """The project, the Python files it needs beside it, and notes on unsupported options."""
 
     project: Project
     files: Mapping[str, str]
@@ -62,19 +62,21 @@ class Taken:
 
 
 def take_command(command: str, folder: Path, name: str) -> Taken:
-    """Return the project that does what a command line does.
+    """Return the project that is equivalent to a command line.
 
     Args:
-        command: As typed, with or without ``python -m`` before it; lines may be continued.
-        folder: Where the project will lie; its paths start there, the command's in it too.
+        command: The command line, with or without ``python -m``; line continuations are allowed.
+        folder: Folder of the project; relative paths of the project and the command start there.
         name: The project's name.
 
     Raises:
-        WorkbenchError: it is no such command, or asks for what the workbench cannot do.
+        WorkbenchError: not such a command, or it uses an unsupported option.
     """
     options = _parsed(command)
     for wrong, hint in _refusals(options):
-        raise failure(wrong, hint, Place(kind="option", id="command"))
+        raise failure(
+            wrong, hint, Place(kind="option", id="command"), code="aot-option-not-supported"
+        )
     stem = f"{name}_model"
     project = Project(
         name=name,
@@ -91,11 +93,12 @@ def take_command(command: str, folder: Path, name: str) -> Taken:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong instead of leaving."""
+        """Raise an error instead of exiting."""
         raise failure(
             f"The command cannot be read: {message}.",
-            f"Paste the whole line that begins with python -m ...{_TOOL}.",
+            f"Paste the complete line, starting with python -m ...{_TOOL}.",
             Place(kind="option", id="command"),
+            code="aot-command-invalid",
         )
 
 
@@ -103,13 +106,16 @@ def _parsed(command: str) -> argparse.Namespace:
     try:
         words = shlex.split(command.replace("\\\n", " ").replace("\n", " "))
     except ValueError as error:
-        raise failure(f"The command cannot be read: {error}.") from error
+        raise failure(
+            f"The command cannot be read: {error}.", code="aot-command-unreadable"
+        ) from error
     tools = [at for at, word in enumerate(words) if _TOOL in word]
     if not tools:
         raise failure(
-            f"This is no command line of {_TOOL}.",
-            f"Paste the whole line that begins with python -m ...{_TOOL}.",
+            f"Not a command line of {_TOOL}.",
+            f"Paste the complete line, starting with python -m ...{_TOOL}.",
             Place(kind="option", id="command"),
+            code="aot-command-other-tool",
         )
     parser = _Parser(prog=_TOOL, add_help=False, exit_on_error=False)
     parser.add_argument("-m", "--model_name", required=True)
@@ -134,14 +140,17 @@ def _parsed(command: str) -> argparse.Namespace:
 
 def _refusals(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     if options.target.rpartition("-")[0] not in {f"ethos-{name}" for name in _DEFAULTS}:
-        yield f"The workbench does not compile for {options.target}.", "It does for Ethos-U."
+        yield (
+            f"The workbench does not compile for {options.target}.",
+            "Ethos-U targets are supported.",
+        )
     if options.so_library:
-        yield "Operators from a shared library (-s) cannot be taken over.", "Leave -s out."
+        yield "Operators from a shared library (-s) are not supported.", "Leave -s out."
     if options.calibration_data and not options.quantize:
-        yield "--calibration_data asks for --quantize.", f"{_TOOL} refuses it as well."
+        yield "--calibration_data needs --quantize.", f"{_TOOL} rejects it as well."
     serialized = options.model_name.endswith((".pt", ".pth"))
     if serialized and not options.model_input:
-        yield f"{options.model_name} needs --model_input.", f"{_TOOL} refuses it as well."
+        yield f"{options.model_name} needs --model_input.", f"{_TOOL} rejects it as well."
 
 
 def _target(options: argparse.Namespace) -> TargetChoice:
@@ -162,20 +171,23 @@ def _target(options: argparse.Namespace) -> TargetChoice:
 
 def _notes(options: argparse.Namespace) -> Iterator[str]:
     if not options.quantize:
-        yield "Without --quantize nothing is quantized: there is no rule, and all stays in float."
+        yield "Without --quantize nothing is quantized: the project has no rules."
     if not options.delegate:
-        yield "Without --delegate nothing would run on the NPU; the project delegates what it can."
+        yield (
+            "Without --delegate nothing would run on the NPU; the project delegates all "
+            "supported operators."
+        )
     if options.quantize and not options.calibration_data:
-        yield "Without --calibration_data ranges come from the example input alone."
+        yield "Without --calibration_data ranges come from the example input only."
     if options.output:
-        yield f"The output {options.output} is not taken over: a package has names of its own."
+        yield f"The output {options.output} is ignored: a package has fixed file names."
     for name, note in _LEFT_OUT.items():
         if getattr(options, name):
             yield note
 
 
 def _code(options: argparse.Namespace, folder: Path) -> str:
-    """Return the Python file with the model, and the samples where the command names some."""
+    """Return the Python file with the model, and with the samples if the command has some."""
     parts = [
         f'"""The model of an {_TOOL} command line, and its calibration samples."""\n\n'
         "from pathlib import Path\n\nimport torch\n\nHERE = Path(__file__).parent\n",
@@ -194,9 +206,10 @@ def _model_code(options: argparse.Namespace, folder: Path) -> str:
         file = Path(_relative(name, folder))
         if file.parent != Path() or not file.stem.isidentifier():
             raise failure(
-                f"The model's file {name} does not lie beside the project.",
+                f"The model file {name} is not in the project's folder.",
                 f"Save the project in {Path(name).parent}, so that the file is trusted with it.",
                 Place(kind="option", id="command"),
+                code="aot-model-not-beside-project",
             )
         body = f"    from {file.stem} import ModelInputs as inputs\n"
         body += f"    from {file.stem} import ModelUnderTest\n\n"
@@ -228,29 +241,31 @@ def calibration():
 
 
 def _relative(path: Any, folder: Path) -> str:
-    """Return a path of the command as one from the project's folder."""
+    """Return a path of the command relative to the project's folder."""
     text = str(path)
     return os.path.relpath(text, folder) if os.path.isabs(text) else text
 
 
 def write_taken(taken: Taken, project: Path, *, overwrite: bool = False) -> None:
-    """Write a project and the files it needs.
+    """Write a project and its files.
 
     Args:
-        taken: What was taken over.
-        project: The project's file; the others are written beside it.
-        overwrite: Whether files that are there may be replaced.
+        taken: The imported project.
+        project: The project file; other files are written beside it.
+        overwrite: Whether existing files may be replaced.
 
     Raises:
-        WorkbenchError: one is there already, or cannot be written.
+        WorkbenchError: a file exists or cannot be written.
     """
     files = {project.parent / name: text for name, text in taken.files.items()}
     there = [path.name for path in (project, *files) if path.exists()]
     if there and not overwrite:
         raise failure(
-            f"{', '.join(there)} exists already.", "Choose another name or folder.",
+            f"Already exists: {', '.join(there)}.",
+            "Choose another name or folder.",
             Place(kind="file", id=str(project)),
-        )  # fmt: skip
+            code="file-exists",
+        )
     try:
         for path, text in files.items():
             write_atomically(path, text.encode())
@@ -258,6 +273,7 @@ def write_taken(taken: Taken, project: Path, *, overwrite: bool = False) -> None
         raise failure(
             f"{project.parent} cannot be written: {error.strerror or error}.",
             where=Place(kind="file", id=str(project.parent)),
+            code="folder-not-writable",
         ) from error
     save(taken.project, project)
 
@@ -288,24 +304,24 @@ if __name__ == "__main__":
 
 
 def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], str]:
-    """Return the commands that compile a project with ExecuTorch's own tool, and a Python file.
+    """Return the ``aot_arm_compiler`` commands that compile a project, and a Python file.
 
     Args:
-        project: What to compile.
-        folder: Where the project's relative paths start.
-        out: Where the Python file will lie, which the commands name.
+        project: The project.
+        folder: Base of the project's relative paths.
+        out: Path of the Python file that the commands refer to.
 
     Raises:
-        WorkbenchError: there is no equal command; every reason.
+        WorkbenchError: there are no equivalent commands; lists every reason.
     """
     demand_arm(project)
     reasons = list(_differences(project))
     if reasons:
         raise WorkbenchError([
             ErrorInfo(
-                message=f"aot_arm_compiler cannot do what the project does: {reason}.",
-                hint="workbench script writes a plain Python script that does.",
-                where=Place(kind="option", id="aot"),
+                message=f"aot_arm_compiler cannot express this project: {reason}.",
+                hint="Use workbench script to export a plain Python script.",
+                where=Place(kind="option", id="aot"), code="aot-not-supported"
             )
             for reason in reasons
         ])  # fmt: skip
@@ -335,14 +351,14 @@ def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], 
 
 
 def _differences(project: Project) -> Iterator[str]:
-    """Yield what the project says and the compiler's command line cannot."""
+    """Yield the settings of the project that the command line cannot express."""
     options = target_of(project.target.id).complete(project.target).options
     rules = [rule for rule in project.rules if rule.enabled]
     plain = [rule for rule in rules if rule.kind == "global" and not rule.keeps_off]
     if len(rules) != 1 or len(plain) != 1 or project.config_of(plain[0]) != A8W8:
-        yield "it has one config for everything, a8w8 per channel with histograms"
+        yield "it has one config for all modules, a8w8 per channel with histograms"
     if project.ranges or project.range_methods:
-        yield "it takes ranges as calibration gives them"
+        yield "it has no pinned ranges and range methods"
     if project.improvers:
         yield "it has no improvers"
     usual = {"optimise": "Performance", "arena_cache_bytes": None, "extra_flags": "",
@@ -351,12 +367,14 @@ def _differences(project: Project) -> Iterator[str]:
     for name, value in options.items():
         if name in {"system_config", "memory_mode"} or usual.get(name, "?") == value:
             continue
-        # Its kernels at the border are cortex_m's, save where it drives the NPU directly.
+        # Its border kernels are those of cortex_m, except for direct drive.
         if (name, value) == (CPU_KERNELS, "cortex_m") and not options.get("separate_io_regions"):
             continue
         if not (name in both and all(options.get(k) == v for k, v in both.items())):
-            said = "an own .ini" if name == OWN_INI_OPTION else f"the option {name}"
-            yield f"it cannot be given {said}"
+            setting = "an own .ini" if name == OWN_INI_OPTION else f"the option {name}"
+            yield f"it has no equivalent of {setting}"
     limit = project.calibration.limit if project.calibration else None
     if project.calibration is not None and (limit is None or limit > _MOST_SAMPLES):
-        yield f"it reads {_MOST_SAMPLES} calibration samples at most, the project has no such limit"
+        yield (
+            f"it reads at most {_MOST_SAMPLES} calibration samples, the project has no such limit"
+        )

@@ -1,4 +1,4 @@
-"""The part of the script that loads the model."""
+"""The part of the script that loads the model and the data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BRANCH_MODULES = Path(__file__).parents[1] / "engine" / "fx" / "branch_modules.
 
 
 def load_callable(spec: str, folder: Path, option: str) -> str:
-    """Return the expression that gives the user's callable."""
+    """Return the expression for the user's callable."""
     reference = sources.callable_reference(spec, folder, option)
     if reference.kind == "package":
         return f"getattr(importlib.import_module({reference.module!r}), {reference.attribute!r})"
@@ -47,7 +47,7 @@ def as_tuple(value):
 def model_part(project: Project, folder: Path, *, branches: bool) -> str:
     """Return the functions that load the model and its example inputs.
 
-    With ``branches`` rules for modules reach what is inside of them too.
+    With ``branches``, module rules also apply inside branches.
     """
     model = project.model
     body = []
@@ -263,7 +263,7 @@ def runtime_form(program):
 
 
 def steps_part(source: DataSource, folder: Path) -> str:
-    """Return the functions that give the steps through a text."""
+    """Return the functions that yield the steps of a text."""
     settings = source.tokens or Tokenization()
     made = _STEPS.replace("{spec}", repr(source.spec)).replace("{ids}", _ids(settings, folder))
     made = made.replace("{length}", str(settings.length))
@@ -275,7 +275,7 @@ def steps_part(source: DataSource, folder: Path) -> str:
 
 
 def _ids(settings: Tokenization, folder: Path) -> str:
-    """Return the lines that make numbers of ``text``."""
+    """Return the lines that convert ``text`` to token ids."""
     if not settings.tokenizer:
         return "    return list(text.encode())"
     option = "calibration.tokens.tokenizer"
@@ -289,6 +289,6 @@ def _ids(settings: Tokenization, folder: Path) -> str:
 
 
 def remembering_parts(source: DataSource) -> list[str]:
-    """Return the functions for what a decoder remembers, and for those who run it."""
+    """Return the functions for the decoder's state."""
     length = (source.tokens or Tokenization()).length
     return [_REMEMBERED, _RUNNERS.replace("{length}", str(length))]

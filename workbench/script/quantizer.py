@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 _BORDERS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "integer_io.py"
 _CPU_KERNELS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "cpu_kernels.py"
-_TAKING_APART = Path(__file__).parents[1] / "engine" / "taking_apart.py"
+_PATCHES = Path(__file__).parents[1] / "engine" / "toolchain_patches"
+_TRACKING = _PATCHES / "decomposition_tracking.py"
 _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "npu_exclusions.py"
 _DONT_SUPPORT = """from collections.abc import Sequence
 
 from executorch.exir.backend.operator_support import DontSupportBase"""
-_PARTITIONER = Path(__file__).parents[1] / "engine" / "ordered_partitioner.py"
+_PARTITIONER = _PATCHES / "ordered_partitioner.py"
 _OWN_QUANTIZER = Path(__file__).parents[1] / "engine" / "quantization" / "own_quantizer.py"
 _OBSERVERS = Path(__file__).parents[1] / "engine" / "quantization" / "observers.py"
 _FACTORIES = {
@@ -44,7 +45,7 @@ _EPS = {"int8": "2**-16", "int16": "2**-12", "uint8": "2**-16"}
 
 
 def observers_part(project: Project, *, has_ranges: bool) -> list[str]:
-    """Return the observers that torchao lacks, when a rule or a fixed range wants one."""
+    """Return the observers that torchao lacks, if a rule or a pinned range uses one."""
     kinds = {
         config.activation.observer.kind
         for _, _, config in project.quantizer_calls()
@@ -57,7 +58,7 @@ def observers_part(project: Project, *, has_ranges: bool) -> list[str]:
 
 
 def own_quantizer_part(project: Project) -> list[str]:
-    """Return what lets a plug-in's quantizer work among those of Ethos-U, if one does."""
+    """Return the adapter for a plug-in's quantizer, if one is used."""
     if all(kind != "quantizer" for kind, _, _ in project.quantizer_calls()):
         return []
     text = _OWN_QUANTIZER.read_text()
@@ -124,10 +125,10 @@ def own_ini_at_hand():
 
 
 def own_ini_part(project: Project, folder: Path) -> list[str]:
-    """Return what gives Vela the project's own .ini, if it has one.
+    """Return the code that writes the project's own Vela .ini, if it has one.
 
     Raises:
-        WorkbenchError: it is missing or broken.
+        WorkbenchError: it is missing or invalid.
     """
     ini = ini_of(project.target, folder)
     if ini is None:
@@ -135,28 +136,28 @@ def own_ini_part(project: Project, folder: Path) -> list[str]:
     return [_AT_HAND.replace("{text}", repr(ini.text)).replace("{name!r}", repr(OWN_INI))]
 
 
-def taking_apart_part(project: Project) -> list[str]:
+def decomposition_tracking_part(project: Project) -> list[str]:
     """Return what finds in all that is made of nodes what rules name, where there are such."""
     if not _follows(project):
         return []
-    text = _TAKING_APART.read_text()
+    text = _TRACKING.read_text()
     return [text[text.index("from collections") :]]
 
 
 def _follows(project: Project) -> bool:
-    """Tell whether it matters which node of the float program a node was made of."""
+    """Return whether the origin of a node in the float program matters."""
     kinds = {kind for kind, _, _ in project.quantizer_calls()}
     return bool(kinds - {"global", "io"} or project.kept_off())
 
 
 def partitioner_part() -> str:
-    """Return what gives the parts for the NPU one order."""
+    """Return the code that gives the NPU partitions a fixed order."""
     text = _PARTITIONER.read_text()
     return text[text.index("from executorch") :]
 
 
 def kept_off_part(project: Project) -> list[str]:
-    """Return the check that keeps off the NPU what rules name, where there are such rules."""
+    """Return the check for rules that keep parts off the NPU, if there are any."""
     if not project.kept_off():
         return []
     text = _KEEPING_OFF.read_text()
@@ -164,7 +165,7 @@ def kept_off_part(project: Project) -> list[str]:
 
 
 def integer_borders_part(project: Project) -> list[str]:
-    """Return what makes integers of inputs and outputs, where the project wants them."""
+    """Return the code for integer inputs and outputs, if the project uses them."""
     if not project.target.options.get("integer_io"):
         return []
     text = _BORDERS.read_text()
@@ -172,7 +173,7 @@ def integer_borders_part(project: Project) -> list[str]:
 
 
 def cpu_kernels_part(project: Project) -> list[str]:
-    """Return what gives operators on the CPU their kernels, where others are wanted."""
+    """Return the code for other CPU kernels, if the project uses them."""
     if not project.target.options.get(CPU_KERNELS):
         return []
     text = _CPU_KERNELS.read_text()
@@ -180,7 +181,7 @@ def cpu_kernels_part(project: Project) -> list[str]:
 
 
 def cpu_kernels_call(project: Project) -> str:
-    """Return the line that gives them their kernels; "" where none does."""
+    """Return the call that selects the CPU kernels; "" if not needed."""
     kernels = str(project.target.options.get(CPU_KERNELS) or "")
     if kernels in CMSIS_NN_CPUS:
         return f"\n    edge = with_cmsis_nn(edge, {CMSIS_NN_CPUS[kernels]!r})"
@@ -195,7 +196,7 @@ _ENUMS = {
 
 
 def quantizer_part(project: Project, folder: Path) -> str:
-    """Return the functions that make the compile spec and the quantizer."""
+    """Return the functions that create the compile spec and the quantizer."""
     complete = target_of(project.target.id).complete(project.target)
     options: dict[str, Any] = dict(complete.options)
     flags = vela_flags(options)
@@ -228,7 +229,7 @@ def quantizer_part(project: Project, folder: Path) -> str:
 
 
 def _transformations(options: Mapping[str, Any]) -> list[str]:
-    """Return the lines that set what transforms a program before it is quantized and compiled."""
+    """Return the lines that configure transformations before quantization and compilation."""
     passes = given_passes(options)
     if not passes:
         return []

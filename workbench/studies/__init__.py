@@ -1,9 +1,11 @@
-"""The study table: long jobs over many configurations whose partial results stay on disk."""
+"""The study table: long jobs over many configurations with partial results on disk."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from workbench.ids import StageId, StudyId
 from workbench.protocol import Lane
 
 
@@ -11,17 +13,17 @@ from workbench.protocol import Lane
 class Study:
     """One kind of study.
 
-    ``needs`` is the stage that must be done first; ``reads`` the project's parts, beside those of
-    that stage, that can change what it finds (see ``pipeline.plan.READERS``); ``version`` grows
-    when the same inputs give other results. ``entry`` is resolved in the engine only; ``lane``
-    is the engine of the window that it runs on. One with ``costs``
-    asks a compiler on this machine, and is refused for targets without one.
+    ``needs`` is the stage that must be complete; ``reads`` are further parts of the project that
+    affect the results (see ``pipeline.plan.READERS``); ``version`` is raised when the results for
+    equal inputs change. ``entry`` is resolved only in the engine; ``lane`` is the window's engine
+    that runs it. A study with ``costs`` needs a compiler on this machine and is rejected for
+    targets without one.
     """
 
-    id: str
+    id: StudyId
     title: str
     verb: str
-    needs: str
+    needs: StageId
     reads: tuple[str, ...]
     version: int
     entry: str
@@ -39,14 +41,14 @@ STUDIES: tuple[Study, ...] = (
           "workbench.engine.studies.search:run", costs=True),
     Study("sweep", "Sweep", "Estimating on devices", "convert", ("target.files",), 2,
           "workbench.engine.studies.sweep:run", costs=True),
-    Study("budget", "SRAM budget", "Estimating what less SRAM costs", "convert",
+    Study("budget", "SRAM budget", "Estimating the cost of less SRAM", "convert",
           ("target.files",), 1, "workbench.engine.studies.budget:run", costs=True),
-    Study("sample", "One sample", "Looking at a sample", "convert",
+    Study("sample", "One sample", "Running one sample", "convert",
           ("evaluation.data", "target.compile"), 2, "workbench.engine.studies.sample:run"),
-    Study("blame", "What the compiler refuses", "Looking for what the compiler refuses",
+    Study("blame", "Rejected modules", "Finding rejected modules",
           "convert", ("target.compile", "rules.placing"), 1, "workbench.engine.studies.blame:run",
           costs=True),
-    Study("placement", "Placement", "Foreseeing what the NPU takes", "convert",
+    Study("placement", "Placement", "Checking operator support", "convert",
           ("target.compile", "rules.placing"), 1, "workbench.engine.studies.placement:run"),
     Study("matrix", "Matrix", "Verifying on devices", "export",
           ("calibration", "evaluation.data", "verification", "improvers"), 1,
@@ -57,4 +59,4 @@ STUDIES: tuple[Study, ...] = (
     Study("runner", "Build a runner", "Building a runner", "lower", (), 1,
           "workbench.engine.studies.runner:run", "machine"),
 )  # fmt: skip
-STUDIES_BY_ID = {study.id: study for study in STUDIES}
+STUDIES_BY_ID: Mapping[StudyId, Study] = {study.id: study for study in STUDIES}

@@ -1,4 +1,4 @@
-"""Where a study keeps what it has found so far: one document, whole at every moment."""
+"""Storage of study results: one document per study, written atomically."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
-from workbench.pipeline.plan import plan, reading_of, tool_versions
+from workbench.ids import StudyId
+from workbench.pipeline.plan import Plan, plan, reading_of, tool_versions
 from workbench.project.frozen import Frozen
 from workbench.project.model import RuleKind
 from workbench.project.store import write_atomically
@@ -29,20 +30,24 @@ Document = TypeVar("Document", bound=Frozen)
 
 
 def study_key(
-    study_id: str, project: Project, folder: Path, cache: Cache, options: Mapping[str, JsonValue]
-) -> str:
+    study_id: StudyId, project: Project, folder: Path, cache: Cache,
+    options: Mapping[str, JsonValue], planned: Plan | None = None,
+) -> str:  # fmt: skip
     """Return the key under which a study's findings are kept.
+
+    ``planned`` is the project's plan where it is known; else it is made.
 
     Options that only say how far to go, such as a number of trials, are no part of it.
 
     Raises:
-        WorkbenchError: a file that the project names is missing.
+        WorkbenchError: a file of the project is missing.
     """
     study = STUDIES_BY_ID[study_id]
+    planned = planned or plan(project, folder, cache)
     content = {
         "study": study.id,
         "version": study.version,
-        "after": plan(project, folder, cache).key(study.needs),
+        "after": planned.key(study.needs),
         "reads": {name: reading_of(project, folder, cache, name) for name in study.reads},
         "options": {name: options[name] for name in sorted(options) if name not in FAR},
         "tools": tool_versions(),
@@ -62,7 +67,7 @@ def study_folder(cache: Cache, key: str) -> Path:
 
 
 def load_study(kind: type[Document], folder: Path) -> Document | None:
-    """Return what a study has found so far; None when there is nothing that can be read."""
+    """Return the results of a study so far; None if there are none or they are unreadable."""
     try:
         return kind.model_validate_json((folder / DOCUMENT_FILE).read_bytes())
     except (OSError, ValidationError):
@@ -70,22 +75,22 @@ def load_study(kind: type[Document], folder: Path) -> Document | None:
 
 
 def save_study(document: Frozen, folder: Path) -> None:
-    """Write what a study has found, whole or not at all."""
+    """Write the results of a study atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / DOCUMENT_FILE, document.model_dump_json().encode())
 
 
 class Culprit(Frozen):
-    """One module or node the compiler refuses: a rule that keeps it off names it so."""
+    """A module or node that the compiler rejects; a rule can keep it off the NPU."""
 
     kind: RuleKind
     match: str
 
 
 class Blame(Frozen):
-    """``reason`` is the compiler's own first sentence, "" if it takes the program as it is.
+    """The result of blame; ``reason`` is the compiler's first error, "" if it succeeds.
 
-    ``culprits`` are all there are once ``is_done``; ``compilations`` counts the attempts.
+    ``culprits`` is complete when ``is_done``; ``compilations`` counts the attempts.
     """
 
     reason: str

@@ -1,4 +1,4 @@
-"""One model on several devices in several precisions: verified, or why not."""
+"""Matrix study: one model on several devices in several precisions, each verified."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from workbench.project.model import TargetChoice
 from workbench.results import CpuNode
 from workbench.targets import target_of
 
-# Behind the name of a config: the weights are trained with it in view before it is used.
+# Suffix of a config name: the weights are trained with this config first.
 TRAINED = "-qat"
 QAT_EPOCHS, QAT_SAMPLES = 5, 16
 
 
 def config_of(name: str) -> str:
-    """Return the config that the name of a column stands for."""
+    """Return the config for a column name."""
     return name.removesuffix(TRAINED)
 
 
 class Cell(Frozen):
-    """One device with one config for everything.
+    """One device with one config for all modules.
 
-    ``problem`` is the sentence that tells why there is no verified program, "" if there is one;
-    ``warned`` says whether the workbench tells of it before anything is compiled. ``max_lsb`` and
-    ``exact`` (a share) compare the program on the TOSA reference model with the quantized model.
-    ``gain_db`` is what training with quantization in view gained, predicted; 0 where no epoch was
-    better than none and the model's own weights stayed, None where nothing was trained.
+    ``problem`` is why there is no verified program, "" if there is one; ``warned`` is whether the
+    workbench reports it before compiling. ``max_lsb`` and ``exact`` (a share) compare the program
+    on the TOSA reference model with the quantized model. ``gain_db`` is the predicted gain of
+    quantization-aware training; 0 if no epoch improved, None if nothing was trained.
     """
 
     target: str
@@ -41,16 +40,16 @@ class Cell(Frozen):
 
 
 class MatrixResult(Frozen):
-    """Cells as they come; ``total`` are wanted."""
+    """The cells so far; ``total`` is their final number."""
 
     total: int
     cells: tuple[Cell, ...] = ()
 
 
 class DevicePlacement(Frozen):
-    """What one kind of device would take; ``problem`` says why it would take nothing at all.
+    """The placement on one kind of device; ``problem`` is why the device cannot run the model.
 
-    ``npu`` counts the operators that would go to it, ``cpu`` are those that would not.
+    ``npu`` counts the operators on the NPU; ``cpu`` are the others.
     """
 
     kind: str
@@ -61,25 +60,26 @@ class DevicePlacement(Frozen):
 
 
 class Placement(Frozen):
-    """Every kind of device that was asked so far."""
+    """The placement on every kind of device so far."""
 
     devices: tuple[DevicePlacement, ...] = ()
     is_done: bool = False
 
 
 def one_of_each_kind(choice: TargetChoice) -> list[tuple[str, TargetChoice]]:
-    """Return a device of each kind that a target has, the chosen one first.
+    """Return one device per kind of a target, the chosen one first.
 
     Raises:
-        WorkbenchError: the target places nothing on a device.
+        WorkbenchError: the target has no NPU.
     """
     target = target_of(choice.id)
     kinds = {variant.id: variant.kind for variant in target.variants if variant.kind}
     if not kinds:
         raise failure(
-            f"{target.title} places nothing on an NPU.",
+            f"{target.title} has no NPU.",
             "Choose an Ethos-U to see what would run on it.",
             Place(kind="option", id="target.id"),
+            code="target-without-npu",
         )
     found = {kinds[choice.id]: choice}
     for device, kind in kinds.items():

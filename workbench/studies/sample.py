@@ -1,4 +1,4 @@
-"""What one sample makes of one tensor: float, quantized and integer."""
+"""Sample study: one tensor of one sample in float, quantized and integer."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ VALUES_FILE = "values.npz"
 
 
 class SampleTensor(Frozen):
-    """One tensor of one sample; its values lie beside, in float32, all of the same shape.
+    """One tensor of one sample; its values are stored beside it in float32 with equal shapes.
 
-    ``sides`` are those that exist: "float", "quantized" and perhaps "integer", which is computed
-    by the TOSA reference model. ``note`` says why one is missing.
+    ``sides`` are the available programs: "float", "quantized" and possibly "integer", which the
+    TOSA reference model computes. ``note`` is why one is missing.
     """
 
     sample: int
@@ -34,13 +34,13 @@ class SampleTensor(Frozen):
 
 
 def save_values(values: Mapping[str, NDArray[np.float32]], folder: Path) -> None:
-    """Write the values of each side."""
+    """Write the values of each program."""
     folder.mkdir(parents=True, exist_ok=True)
     np.savez(folder / VALUES_FILE, **dict(values))
 
 
 def load_values(folder: Path) -> dict[str, NDArray[Any]]:
-    """Return the values of each side; none where they cannot be read."""
+    """Return the values of each program; empty if unreadable."""
     try:
         with np.load(folder / VALUES_FILE, allow_pickle=False) as file:
             return {side: file[side] for side in file.files}

@@ -1,4 +1,4 @@
-"""A search for precisions under limits: what was tried, and what it takes to try one."""
+"""Search for precisions under limits: options, candidates and results."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 CHOICES = ("a8w8", "a16w8", "a8w4", "float")
 DEFAULT_TRIALS = 40
-# Accuracy, cycles, SRAM [bytes], operators on the CPU.
+# Accuracy, cycles, SRAM [bytes], CPU operators.
 Figures = tuple[float, float, float, float]
 Origin = Literal["staircase", "search"]
 
 
 class Limits(Frozen):
-    """What a configuration must keep; None asks for nothing.
+    """Limits of a configuration; None means no limit.
 
-    ``accuracy`` is in the unit of the figure runs are compared by: the user's metric, else top-1
-    as a share, else SQNR [dB]. ``sram`` is in bytes. ``cpu`` is how many operators may stay on the
-    CPU, whose time Vela does not count; None allows as many as with everything in 8 bits.
+    ``accuracy`` has the unit of the figure that runs are compared by: the user's metric, else top-1
+    as a share, else SQNR [dB]. ``sram`` is in bytes. ``cpu`` is the number of CPU operators, which
+    Vela's cycles do not include; None allows as many as with all modules in 8 bits.
     """
 
     accuracy: float | None = None
@@ -35,7 +35,7 @@ class Limits(Frozen):
     cpu: int | None = None
 
     def excesses(self, figures: Figures) -> Figures:
-        """Return by how much each limit is broken; nothing above 0 when all are kept."""
+        """Return the excess over each limit; no value is above 0 if all limits hold."""
         accuracy, cycles, sram, cpu = figures
         return (
             (self.accuracy - accuracy) if self.accuracy is not None else 0.0,
@@ -45,14 +45,14 @@ class Limits(Frozen):
         )
 
     def hold(self, figures: Figures) -> bool:
-        """Return whether all limits are kept."""
+        """Return whether all limits hold."""
         return all(excess <= 0.0 for excess in self.excesses(figures))
 
 
 class Candidate(Frozen):
-    """One configuration that was tried: what each unit got, and what came of it.
+    """One evaluated configuration: the config of each unit, and the figures.
 
-    ``choices`` maps the names of units to configs; ``problem`` says why there are no figures.
+    ``choices`` maps unit names to configs; ``problem`` is why there are no figures.
     """
 
     number: int
@@ -68,7 +68,7 @@ class Candidate(Frozen):
 
     @property
     def figures(self) -> Figures | None:
-        """What limits are about; None where it could not be measured."""
+        """The figures that limits apply to; None if not measured."""
         known = (self.accuracy, self.cycles, self.sram_bytes, self.cpu_nodes)
         if any(value is None for value in known):
             return None
@@ -77,7 +77,7 @@ class Candidate(Frozen):
 
 
 class SearchResult(Frozen):
-    """All candidates so far; the first has everything in the first choice."""
+    """All candidates so far; the first one uses the first choice everywhere."""
 
     limits: Limits
     total: int
@@ -90,7 +90,7 @@ class SearchResult(Frozen):
 
     @property
     def enforced(self) -> Limits:
-        """The limits with that on operators on the CPU filled in."""
+        """The limits with the limit of CPU operators filled in."""
         if self.limits.cpu is not None or not self.measured():
             return self.limits
         measured = self.measured()
@@ -98,9 +98,10 @@ class SearchResult(Frozen):
         return self.limits.model_copy(update={"cpu": (plain or measured)[0].cpu_nodes})
 
     def front(self) -> list[Candidate]:
-        """Return the candidates that no other beats, the quickest first.
+        """Return the candidates on the Pareto front, fastest first.
 
-        Those with more operators on the CPU than allowed are out: their cycles tell too little.
+        Candidates with more CPU operators than allowed are excluded, because their cycles are
+        incomplete.
         """
         most = self.enforced.cpu
         measured = [c for c in self.measured() if most is None or (c.cpu_nodes or 0) <= most]
@@ -109,15 +110,15 @@ class SearchResult(Frozen):
         return sorted(best, key=lambda each: (each.cycles or 0, each.number))
 
     def best(self) -> Candidate | None:
-        """Return the quickest candidate within the limits, the most accurate of equals."""
+        """Return the fastest candidate within the limits; ties go to the most accurate."""
         within = [each for each in self.measured() if each.is_within]
         return min(within, key=lambda c: (c.cycles or 0, -(c.accuracy or 0.0)), default=None)
 
 
 def with_choices(project: Project, units: tuple[Unit, ...], choices: Mapping[str, str]) -> Project:
-    """Return the project in which units have what was chosen for them.
+    """Return the project with the chosen config of every unit.
 
-    One config that most units share becomes the global rule, so that the rules stay few.
+    The config of most units becomes the global rule, so that there are few rules.
     """
     if not choices:
         return project

@@ -1,4 +1,4 @@
-"""Sensitivity: what quantizing one module costs, and what sparing one gains."""
+"""Sensitivity study: the effect of quantizing one module, or of all but one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_SAMPLES = 16
 class Noise(Frozen):
     """Sums over all output elements: float squared, and float minus quantized squared.
 
-    ``hits`` counts the samples whose greatest output is that of the label.
+    ``hits`` counts the samples whose largest output is the label.
     """
 
     signal: float = 0.0
@@ -43,9 +43,9 @@ class Noise(Frozen):
 
 
 class Unit(Frozen):
-    """What can only be quantized together: modules that the device fuses, or single operators.
+    """Modules or operators that are quantized together, e.g. because the device fuses them.
 
-    ``kind`` and ``matches`` are the rules that speak of it.
+    ``kind`` and ``matches`` are the rules that match it.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Unit(Frozen):
 
 
 class UnitSensitivity(Frozen):
-    """One unit: the output's quality with only it quantized, and with all but it."""
+    """One unit: the output's quality with only it quantized, and with only it in float."""
 
     unit: Unit
     only: Noise = Field(default_factory=Noise)
@@ -64,13 +64,13 @@ class UnitSensitivity(Frozen):
 
 
 class SensitivityResult(Frozen):
-    """All units in the order of the program, over the samples seen so far.
+    """All units in program order, over the samples so far.
 
     ``quantized`` is the whole model quantized, ``floating`` the float model's hits. The figures
-    come from one converted program whose quantizers are switched. Sparing a unit of modules equals
-    a real conversion (proven to 0.01 dB); a unit alone is within 1 dB of one, because unquantized
-    operators are not decomposed there. Where a rule regroups quantizers, or names an operator
-    that is decomposed before rules are looked at, only the order is meant.
+    come from one converted program whose quantizers are switched on and off. A unit of modules in
+    float matches a real conversion to 0.01 dB; a single quantized unit matches within 1 dB, because
+    unquantized operators are not decomposed there. If a rule regroups quantizers, or names an
+    operator that is decomposed before rules apply, only the order of units is reliable.
     """
 
     data: str
@@ -82,12 +82,12 @@ class SensitivityResult(Frozen):
     units: tuple[UnitSensitivity, ...] = ()
 
     def gain_db(self, unit: UnitSensitivity) -> float | None:
-        """Return by how much sparing a unit betters the output's SQNR [dB]."""
+        """Return the gain of the output's SQNR when only this unit is in float [dB]."""
         spared, all_of_it = unit.without.sqnr_db, self.quantized.sqnr_db
         return None if spared is None or all_of_it is None else spared - all_of_it
 
     def worst_first(self) -> list[UnitSensitivity]:
-        """Return the units, the one whose sparing gains most first."""
+        """Return the units by gain, largest first."""
         return sorted(self.units, key=lambda u: -(self.gain_db(u) or 0.0))
 
 

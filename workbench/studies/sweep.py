@@ -1,4 +1,4 @@
-"""A sweep of devices and their options over one quantized program: which points, what they cost."""
+"""Sweep study: devices and target options over one quantized program."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from workbench.targets.base import TargetSpec
 
 
-# More points than anybody looks at; a product of options that gives more is a mistake.
+# A product of options with more points is considered a mistake.
 MOST_POINTS = 5000
 
 
 class SweepPoint(Frozen):
-    """One device with its options; ``problem`` says why there is no estimate."""
+    """One device with its options; ``problem`` is why there is no estimate."""
 
     target: TargetChoice
     totals: VelaTotals | None = None
@@ -36,18 +36,18 @@ class SweepPoint(Frozen):
 
 
 def remark(point: SweepPoint) -> str:
-    """Return what to know about an estimate: Vela goes beyond a limit that it cannot keep."""
+    """Return a note on an estimate: Vela exceeds a limit that it cannot meet."""
     limit = point.target.options.get("arena_cache_bytes")
     if point.totals is None or not isinstance(limit, int) or point.totals.sram_bytes <= limit:
         return ""
     return (
-        f"needs {point.totals.sram_bytes / 1024:,.0f} KiB of SRAM: Vela cannot keep the limit of "
-        f"{limit / 1024:,.0f} KiB"
+        f"needs {point.totals.sram_bytes / 1024:,.0f} KiB of SRAM: Vela cannot meet "
+        f"the limit of {limit / 1024:,.0f} KiB"
     )
 
 
 class SweepResult(Frozen):
-    """All points so far, in the order asked for; ``earlier`` are those of sweeps before."""
+    """All points so far, in the requested order; ``earlier`` are points of earlier sweeps."""
 
     tool: str
     total: int
@@ -55,7 +55,7 @@ class SweepResult(Frozen):
     earlier: tuple[SweepPoint, ...] = ()
 
     def front(self) -> list[int]:
-        """Return the places of the points that no other beats in time, SRAM and constants."""
+        """Return the indices of the points on the Pareto front of time, SRAM and constants."""
         figures = [
             (-t.inference_ms, float(t.sram_bytes), float(t.flash_bytes)) if t else None
             for t in (point.totals for point in self.points)
@@ -64,10 +64,10 @@ class SweepResult(Frozen):
 
 
 def devices(target: TargetSpec, asked: Sequence[str]) -> list[str]:
-    """Return the variants named: ids, or beginnings of ids; "all" is every one.
+    """Return the named variants: ids, or prefixes of ids; "all" selects every one.
 
     Raises:
-        WorkbenchError: a word fits no variant.
+        WorkbenchError: a name matches no variant.
     """
     known = [variant.id for variant in target.variants]
     found: list[str] = []
@@ -75,9 +75,11 @@ def devices(target: TargetSpec, asked: Sequence[str]) -> list[str]:
         fitting = [v for v in known if word in {"all", v} or v.startswith(f"{word}-")]
         if not fitting:
             raise failure(
-                f"There is no device {word}.", f"Known: {', '.join(known)}.",
+                f"Unknown device {word}.",
+                f"Known: {', '.join(known)}.",
                 Place(kind="option", id="targets"),
-            )  # fmt: skip
+                code="sweep-device-unknown",
+            )
         found += [v for v in fitting if v not in found]
     return found
 
@@ -86,15 +88,15 @@ def points(
     target: TargetSpec, base: TargetChoice, asked: Sequence[str],
     axes: Mapping[str, Sequence[JsonValue]], folder: Path | None = None,
 ) -> list[SweepPoint]:  # fmt: skip
-    """Return every combination of devices and values; those that do not fit carry the reason.
+    """Return every combination of devices and values; invalid ones contain the reason.
 
     Args:
         target: The row of the target table.
-        base: The choice whose other options every point keeps.
-        asked: Devices, as for ``devices``; empty for that of ``base``.
-        axes: Values by option; an option that is not named takes the device's default, or that of
-            ``base`` on the same device. The value "all" stands for every one that is valid.
-        folder: Where the project's relative paths start: an own .ini says what is valid.
+        base: The choice that provides the other options.
+        asked: Devices, as for ``devices``; empty selects the device of ``base``.
+        axes: Values by option; other options have the device's default, or the value of
+            ``base`` on the same device. The value "all" selects every valid value.
+        folder: Base of the project's relative paths: an own .ini determines valid values.
 
     Raises:
         WorkbenchError: an option is unknown, or there are too many points.
@@ -106,14 +108,18 @@ def points(
         for values in itertools.product(*(axes[name] for name in axes)):
             made += _expanded(target, start, dict(zip(axes, values, strict=True)), folder)
             if len(made) > MOST_POINTS:
-                raise failure(f"These are more than {MOST_POINTS:,} points.", "Ask for fewer.")
+                raise failure(
+                    f"More than {MOST_POINTS:,} points.",
+                    "Reduce the number of values.",
+                    code="sweep-too-large",
+                )
     return made
 
 
 def _expanded(
     target: TargetSpec, start: TargetChoice, values: Mapping[str, JsonValue], folder: Path | None
 ) -> Iterator[SweepPoint]:
-    """Yield the points of one combination, in which "all" may still stand for several values."""
+    """Yield the points of one combination, in which "all" may still represent several values."""
     name = next((n for n, value in values.items() if value == "all"), None)
     if name is None:
         choice = TargetChoice(id=start.id, options={**start.options, **values})
@@ -124,7 +130,12 @@ def _expanded(
     choice = target.complete(choice, folder)
     spec = next((o for o in target.options(choice, folder) if o.name == name), None)
     if spec is None or not spec.choices:
-        raise failure(f"{name} has no list of values.", "Name them.", Place(kind="option", id=name))
+        raise failure(
+            f"{name} has no default list of values.",
+            "List the values.",
+            Place(kind="option", id=name),
+            code="sweep-values-missing",
+        )
     for each in spec.choices:
         yield from _expanded(target, start, {**values, name: each.value}, folder)
 
@@ -137,27 +148,31 @@ def _point(target: TargetSpec, choice: TargetChoice, folder: Path | None) -> Swe
 
 
 def refused(points: Sequence[SweepPoint]) -> WorkbenchError:
-    """Return the error for a sweep in which no point fits."""
+    """Return the error for a sweep without valid points."""
     reasons = list(dict.fromkeys(point.problem for point in points))
-    return failure("None of these points can be compiled.", " ".join(reasons[:3]))
+    return failure(
+        "None of the points can be compiled.",
+        " ".join(reasons[:3]),
+        code="sweep-nothing-compilable",
+    )
 
 
-# Limits tried between the least and the most SRAM: as many as a slider can show apart.
+# Number of limits between the smallest and the largest SRAM: the resolution of a slider.
 STEPS = 12
 _GRAIN = 1024
 
 
 def asked(present: TargetChoice) -> dict[str, JsonValue]:
-    """Return the options of the study for a complete choice; the findings hold for its device.
+    """Return the options of the study for a complete choice; results are per device.
 
-    They stay the same when one of the positions found is taken over.
+    They are unchanged when one of the resulting positions is applied.
     """
     base = _budget_point(present, "Performance", None).target
     return {"base": base.model_dump(mode="json")}
 
 
 def ends(base: TargetChoice) -> list[SweepPoint]:
-    """Return the quickest and the smallest program: no limit, and optimised for size.
+    """Return the fastest and the smallest program: without a limit, and optimised for size.
 
     Args:
         base: The project's complete choice.
@@ -166,9 +181,9 @@ def ends(base: TargetChoice) -> list[SweepPoint]:
 
 
 def between(base: TargetChoice, least: int, most: int, steps: int = STEPS) -> list[SweepPoint]:
-    """Return points with limits between two needs of SRAM [bytes], evenly in ratio.
+    """Return points with limits between two SRAM sizes [bytes], evenly spaced in ratio.
 
-    Limits are multiples of 1 KiB, each once; none where the needs are equal.
+    Limits are distinct multiples of 1 KiB; none if the sizes are equal.
     """
     if most <= least or least <= 0:
         return []
@@ -184,10 +199,10 @@ def _budget_point(base: TargetChoice, optimise: str, limit: int | None) -> Sweep
 
 
 def positions(points: Sequence[SweepPoint], present: TargetChoice) -> list[SweepPoint]:
-    """Return the points that a slider goes through: by SRAM, and of equal ones the quickest.
+    """Return the points of a slider, sorted by SRAM; ties go to the fastest.
 
-    A point that is larger than another and no quicker is left out, save the one for size and that
-    of the project's present choice.
+    A point that is larger than another and not faster is omitted, except the smallest one and the
+    project's current choice.
     """
     known = [point for point in points if point.totals is not None]
     ordered = sorted(known, key=lambda p: (_sram(p), _cycles(p)))

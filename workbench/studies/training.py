@@ -1,4 +1,4 @@
-"""Training: what is asked for, and what every epoch gave."""
+"""Training study: options, epochs and results."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ WEIGHTS_STEM = "trained"
 
 
 class TrainingOptions(Frozen):
-    """How to train.
+    """Options of training.
 
-    After every ``halve_after`` epochs in a row without a better SQNR training goes back to the
-    best weights with half the ``learning_rate``; after ``patience`` of them it stops. Ranges of
-    activations follow the data in the first ``observe`` epochs, batch-norm statistics in the first
-    ``batch_norm``; then they stay. ``loss`` is the error's mean square over that of the float
-    model's output, or the Kullback-Leibler divergence between both softmax distributions over the
-    last dimension.
+    After every ``halve_after`` consecutive epochs without a better SQNR, training continues from
+    the best weights with half the ``learning_rate``; after ``patience`` of them it stops.
+    Activation ranges are updated in the first ``observe`` epochs, batch-norm statistics in the
+    first ``batch_norm``; then they are frozen. ``loss`` is the mean squared error relative to the
+    mean square of the float output, or the Kullback-Leibler divergence between both softmax
+    distributions over the last dimension.
     """
 
     optimizer: OptimizerId = "adam"
@@ -45,28 +45,31 @@ class TrainingOptions(Frozen):
 
 
 def options_of(asked: Mapping[str, JsonValue]) -> TrainingOptions:
-    """Return checked options; what is not asked for has its default.
+    """Return validated options with defaults filled in.
 
     Raises:
-        WorkbenchError: some cannot be used; each is named.
+        WorkbenchError: options are invalid; lists each one.
     """
     try:
         return TrainingOptions.model_validate(dict(asked))
     except ValidationError as error:
-        raise WorkbenchError(_told(str(e["loc"][0]), e["msg"]) for e in error.errors()) from error
+        raise WorkbenchError(
+            _invalid(str(e["loc"][0]), e["msg"]) for e in error.errors()
+        ) from error
 
 
-def _told(name: str, said: str) -> ErrorInfo:
-    words, said = name.replace("_", " "), said.replace("Input should be", "it must be")
+def _invalid(name: str, message: str) -> ErrorInfo:
+    words, reason = name.replace("_", " "), message.replace("Input should be", "it must be")
     return ErrorInfo(
-        message=f"The {words} cannot be used: {said[:1].lower()}{said[1:]}.",
-        hint="A learning rate is greater than zero, e.g. 0.001." if "rate" in name else "",
+        message=f"Invalid {words}: {reason[:1].lower()}{reason[1:]}.",
+        hint="The learning rate must be greater than zero, e.g. 0.001." if "rate" in name else "",
         where=Place(kind="option", id=name),
+        code="training-option-invalid",
     )
 
 
 class Epoch(Frozen):
-    """One pass over the training samples; ``sqnr_db`` is that after it, predicted."""
+    """One pass over the training samples; ``sqnr_db`` is the SQNR after it, predicted."""
 
     number: int
     loss: float
@@ -75,13 +78,13 @@ class Epoch(Frozen):
 
 
 class TrainingResult(Frozen):
-    """What training gave so far.
+    """The results of training so far.
 
-    SQNRs are of the outputs against the float model, on samples that were not trained on
-    (``held_out`` of them; where there are too few, on those that were), in the simulation that is
-    trained: predicted. ``start_db`` is that before training, ``best`` the number of the epoch whose
-    weights are kept in ``weights`` (0 while none is better than no training), ``digest`` their
-    sha256. ``one_by_one`` tells that the program takes no samples side by side.
+    SQNRs compare the outputs with the float model on ``held_out`` samples that are not trained on
+    (on training samples if there are too few), in the simulation that is trained: predicted.
+    ``start_db`` is the SQNR before training; ``best`` is the epoch whose weights are in ``weights``
+    (0 if none improved); ``digest`` is their sha256. ``one_by_one`` means that the program does not
+    support batches.
     """
 
     data: str
@@ -98,22 +101,22 @@ class TrainingResult(Frozen):
 
     @property
     def best_db(self) -> float:
-        """The SQNR of the weights that are kept; that before training where none are."""
+        """The SQNR of the saved weights, or the one before training."""
         return self.epochs[self.best - 1].sqnr_db if self.best else self.start_db
 
     @property
     def without_gain(self) -> int:
-        """Epochs since the best one."""
+        """Number of epochs since the best one."""
         return len(self.epochs) - self.best
 
     @property
     def file_name(self) -> str:
-        """What the weights are called beside a project: the same name is the same content."""
+        """The file name of the weights beside a project; equal names have equal content."""
         return f"{WEIGHTS_STEM}-{self.digest[:16]}.safetensors"
 
 
 def is_over(found: TrainingResult, options: TrainingOptions) -> bool:
-    """Return whether all epochs are done, or too many in a row made nothing better."""
+    """Return whether training is complete: all epochs done, or too many without improvement."""
     return len(found.epochs) >= options.epochs or found.without_gain >= options.patience
 
 
@@ -131,23 +134,25 @@ def next_step(found: TrainingResult, options: TrainingOptions) -> tuple[float, b
 
 
 def keep_weights(found: TrainingResult, study: Path, folder: Path) -> str:
-    """Copy the best weights beside a project and return the name it calls them by.
+    """Copy the best weights beside a project and return their file name.
 
     Raises:
-        WorkbenchError: no epoch was better than no training, or the folder cannot be written.
+        WorkbenchError: no epoch improved, or the folder is not writable.
     """
     if not found.best:
         raise failure(
-            "No epoch was better than no training, so there are no weights to use.",
+            "No epoch improved on the untrained model, so there are no weights to use.",
             "Try a lower learning rate or more epochs.",
             Place(kind="option", id="trained_weights"),
+            code="training-no-improvement",
         )
     try:
         write_atomically(folder / found.file_name, (study / found.weights).read_bytes())
     except OSError as error:
         raise failure(
             f"The trained weights could not be written: {error.strerror or error}.",
-            "Save the project in a folder that may be written.",
+            "Save the project in a writable folder.",
             Place(kind="option", id="trained_weights"),
+            code="trained-weights-not-writable",
         ) from error
     return found.file_name

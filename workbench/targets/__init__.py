@@ -22,9 +22,10 @@ def target_of(variant_id: str) -> TargetSpec:
             return target
     known = ", ".join(v.id for target in TARGETS for v in target.variants)
     raise failure(
-        f"There is no target {variant_id!r}.",
+        f"Unknown target {variant_id!r}.",
         f"Known: {known}.",
         Place(kind="option", id="target.id"),
+        code="target-unknown",
     )
 
 
@@ -36,7 +37,7 @@ def why_unestimated(variant_id: str) -> str:
         return error.infos[0].message
     if target.estimator:
         return ""
-    return f"Nothing on this machine estimates what programs for {target.title} cost."
+    return f"No cost estimates for {target.title}: it has no compiler with an estimator."
 
 
 def need_estimates(variant_id: str) -> None:
@@ -46,8 +47,10 @@ def need_estimates(variant_id: str) -> None:
         WorkbenchError: nothing estimates programs for it.
     """
     if why := why_unestimated(variant_id):
-        hint = "Sensitivity and Runs work for it; compare configurations there."
-        raise failure(why, hint, Place(kind="option", id="target.id"))
+        hint = "Use Sensitivity and Runs to compare configurations."
+        raise failure(
+            why, hint, Place(kind="option", id="target.id"), code="target-without-estimator"
+        )
 
 
 def macs_per_cycle(variant_id: str) -> int:

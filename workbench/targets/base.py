@@ -1,9 +1,11 @@
-"""What a target is, to everything that does not know which one it is."""
+"""The interface of targets: options, devices and the torch-free specification."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from workbench.ids import PresetId, StageId, TargetId
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choice:
-    """One value a user may pick, in words."""
+    """One value of an option, with a label."""
 
     value: JsonValue
     title: str
@@ -27,10 +29,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class OptionSpec:
-    """One option of a target as a form shows it; ``choices`` empty means free input.
+    """One option of a target as shown in forms; empty ``choices`` mean free input.
 
-    ``kind`` is "choice", "switch", "text", "number", "real" or "file"; a dialog for a file lists
-    those that fit ``patterns``. Options of a ``group`` stand together under its name.
+    ``kind`` is "choice", "switch", "text", "number", "real" or "file"; a file dialog lists files
+    that match ``patterns``. Options with the same ``group`` are shown under its name.
     """
 
     name: str
@@ -45,9 +47,9 @@ class OptionSpec:
 
 @dataclass(frozen=True)
 class Variant:
-    """One concrete device of a target, e.g. an NPU with its number of MAC units.
+    """One device of a target, e.g. an NPU with its number of MAC units.
 
-    Devices of one ``kind`` take the same operators; "" where nothing is placed on a device.
+    Devices of one ``kind`` support the same operators; "" if the target has no device.
     """
 
     id: str
@@ -56,42 +58,41 @@ class Variant:
 
 
 class TargetSpec(Protocol):
-    """The torch-free side of a target: options, limits, and what each stage depends on.
+    """The torch-free side of a target: options, limits, and the dependencies of each stage.
 
-    ``toolchain`` names the module with its torch side; ``estimator`` the function that estimates
-    the cost of a lowered program on one of the variants, "" where there is none. ``emulation`` is
-    what results are marked with where no device is behind them, else ""; ``config_type`` the kind
-    of config that rules take, ``first_config`` the preset to begin with; ``places`` whether
-    rules may keep parts of a model off the device; ``remedy`` what helps against ``warnings``.
-    Where a ``folder`` can be given, it is where the paths of a project start; without it files are
-    not looked into.
+    ``toolchain`` is the module of its torch side; ``estimator`` is the function that estimates the
+    cost of a lowered program on one of the variants, "" if there is none. ``emulation`` marks
+    results of targets without a device, else ""; ``config_type`` is the type of config that rules
+    assign, ``first_config`` the initial preset; ``places`` is whether rules may keep parts of a
+    model off the device; ``remedy`` is the hint of ``warnings``. ``folder`` is the base of the
+    project's relative paths; without it, files are not read.
     """
 
-    id: str
+    id: TargetId
     title: str
     variants: tuple[Variant, ...]
-    stages: tuple[str, ...]
+    stages: tuple[StageId, ...]
     toolchain: str
     estimator: str
     emulation: str
     config_type: type[Config]
-    first_config: str
+    first_config: PresetId
     places: bool
     remedy: str
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
-        """Return the options for a choice, each with only the values valid beside the others."""
+        """Return the options for a choice, with the values that are valid for the other options."""
         ...
 
     def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
-        """Return the choice with every option filled in and every invalid combination mended."""
+        """Return the choice with every option filled in and invalid combinations replaced."""
         ...
 
     def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
-        """Return the files that options name, by option: what they hold decides, not their place.
+        """Return the files that options refer to, by option; their content enters the key.
 
         Raises:
-            WorkbenchError: a name means no file.
+            WorkbenchError: a reference does not exist.
         """
         ...
 
@@ -104,30 +105,30 @@ class TargetSpec(Protocol):
         ...
 
     def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
-        """Return why the target cannot take a config in a rule of that kind; "" when it can."""
+        """Return why the target does not support a config in a rule of that kind; "" if it does."""
         ...
 
     def warnings(
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
     ) -> list[str]:
-        """Return what is known to go wrong with these operators under the config."""
+        """Return known problems of these operators with the config."""
         ...
 
     def forecast(
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
         narrow: Collection[str],
     ) -> list[ErrorInfo]:  # fmt: skip
-        """Return what is known to make the tools refuse the program as a whole.
+        """Return known reasons why the toolchain rejects the whole program.
 
         ``wide`` are the nodes with 16-bit activations that may run on the NPU, ``narrow`` those
-        with 4-bit weights of a scale a channel.
+        with 4-bit per-channel weights.
         """
         ...
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
-        """Return a few facts to show beside the choice (clock, MACs)."""
+        """Return a few facts for display (clock, MACs)."""
         ...
 
     def macs_per_cycle(self, variant: str) -> int:
-        """Return the most 8-bit multiply-accumulates of a device in a cycle; 0 if unknown."""
+        """Return the peak 8-bit multiply-accumulates per cycle of a device; 0 if unknown."""
         ...

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.engine.formats.test_textbook import PARAMETERS
+from tests.problems import refused
 from workbench.engine.array_jobs import answer_jobs, load, save
 from workbench.engine.targets.formats.schemes import SCHEMES, quantize
 from workbench.errors import WorkbenchError
@@ -93,7 +94,7 @@ def test_that_the_most_negative_code_is_never_infinite():
 def test_that_mase_takes_halves_or_says_why_not(scheme, dtype):
     x = torch.randn(4, 32, generator=torch.Generator().manual_seed(1)).to(dtype)
     if scheme == "minifloat_mx":
-        with pytest.raises(WorkbenchError, match="float32 only"):
+        with refused("mase-dtype-not-supported"):
             quantize(x, scheme, PARAMETERS[scheme], mase_compatible=True)
         return
     assert quantize(x, scheme, PARAMETERS[scheme], "weight", mase_compatible=True).numel() > 0
@@ -101,9 +102,9 @@ def test_that_mase_takes_halves_or_says_why_not(scheme, dtype):
 
 def test_that_a_half_is_never_rounded_to_infinity():
     x = torch.tensor([65504.0, 1.0], dtype=torch.float16)
-    with pytest.raises(WorkbenchError, match="1 of 2 values would round to more than float16"):
+    with refused("format-overflow"):
         quantize(x, "log", {"width": 6, "exponent_bias": 10})
-    with pytest.raises(WorkbenchError, match="float16 does not hold this format's limits"):
+    with refused("mase-dtype-too-narrow"):
         quantize(x, "integer", {"width": 32, "frac_width": 0}, mase_compatible=True)
     assert quantize(x[1:], "log", {"width": 6, "exponent_bias": 10}).tolist() == [1.0]
 

@@ -42,7 +42,7 @@ def let_evaluate(monkeypatch, result):
 
 def shown(opened, qtbot, stage=""):
     run_to(opened, qtbot, stage)
-    panel = opened.window.reveal("numerics")
+    panel = opened.window.reveal("accuracy")
     qtbot.waitUntil(lambda: panel.has("evaluate"))
     return panel
 
@@ -54,13 +54,13 @@ def panel(opened, qtbot, monkeypatch):
 
 
 def test_that_each_part_has_its_own_empty_sentence_and_button(opened, qtbot):
-    panel = opened.window.reveal("numerics")
+    panel = opened.window.reveal("accuracy")
     quality, verify = (panel.frames[s].note for s in ("evaluate", "verify"))
     qtbot.waitUntil(lambda: quality.button.isVisible() and verify.button.isVisible())
     assert quality.button.text() == "Run Evaluate"
     assert verify.button.text() == "Run Verify"
-    assert "once it has been evaluated" in quality.label.text()
-    assert "once it has been verified" in verify.label.text()
+    assert "Run Evaluate" in quality.label.text()
+    assert "Run Verify" in verify.label.text()
 
 
 def test_that_quality_shows_while_the_comparison_is_still_missing(opened, qtbot):
@@ -75,7 +75,7 @@ def test_that_quality_shows_while_the_comparison_is_still_missing(opened, qtbot)
 def test_that_every_card_says_how_its_figure_came_about(panel):
     assert "SQNR: 34.50 dB, measured on host (PyTorch)" in panel.cards.texts()
     assert "Top-1: 98.00 \u2192 97.00 %, measured on host (PyTorch)" in panel.cards.texts()
-    assert "Equal bit for bit: 98.75 %, computed (TOSA model)" in panel.comparison.cards.texts()
+    assert "Bit-exact: 98.75 %, computed (TOSA model)" in panel.comparison.cards.texts()
     assert "Max difference: 1 LSB, computed (TOSA model)" in panel.comparison.cards.texts()
     assert "Same arg-max: 16 of 16, computed (TOSA model)" in panel.comparison.cards.texts()
 
@@ -96,7 +96,7 @@ def test_that_quality_on_the_example_alone_is_said(opened, qtbot, monkeypatch):
     let_evaluate(monkeypatch, evaluated(calibrated_on=EXAMPLE_ONLY))
     panel = shown(opened, qtbot)
     assert EXAMPLE_ONLY in panel.data_note.text()
-    assert "little about real data" in panel.data_note.text()
+    assert "on the example input only" in panel.data_note.text()
 
 
 def test_that_worst_first_sorts_bars_and_table_and_equal_ones_come_last(panel, qtbot):
@@ -131,7 +131,7 @@ def test_that_former_figures_are_marked_after_an_edit(panel, opened, qtbot):
     opened.context.assigner.modules(["stem"], "a16w8")
     banners = [panel.frames[stage].banner for stage in ("evaluate", "verify")]
     qtbot.waitUntil(lambda: all(banner.isVisible() for banner in banners))
-    assert "Quality of a former configuration" in banners[0].label.text()
+    assert "Quality: outdated" in banners[0].label.text()
     assert banners[1].button.text() == "Run Verify"
 
 

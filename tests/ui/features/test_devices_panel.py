@@ -8,7 +8,7 @@ from workbench.protocol import RunStudy
 
 @pytest.fixture
 def panel(opened, qtbot):
-    return opened.window.reveal("sweep")
+    return opened.window.reveal("devices")
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_that_limits_that_are_no_numbers_are_refused_before_anything_runs(
 ):
     panel.limits.setText("many")
     panel.start.click()
-    notices.take("The SRAM limits are not numbers")
+    notices.take("Invalid SRAM limits")
     assert not [c for c in engines.commands if isinstance(c, RunStudy)]
 
 
@@ -65,7 +65,7 @@ def test_that_taking_a_device_over_is_one_undo_step(estimated, opened):
 
 
 def test_that_the_present_device_cannot_be_taken_again(estimated):
-    present = next(n for n, name in enumerate(texts(estimated, 1)) if "(present)" in name)
+    present = next(n for n, name in enumerate(texts(estimated, 1)) if "(current)" in name)
     estimated.table.selectRow(present)
     assert not estimated.take.isEnabled()
 

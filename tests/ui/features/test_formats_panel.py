@@ -13,45 +13,45 @@ from workbench.project.configs import FormatConfig
 def panel(opened, qtbot, monkeypatch):
     let_calibrate(monkeypatch, write_ranges)
     run_to(opened, qtbot, "evaluate")
-    shown = opened.window.reveal("explorer")
+    shown = opened.window.reveal("formats")
     qtbot.waitUntil(lambda: shown.tensor.count() == 4)
     return shown
 
 
 def levels(panel):
-    return panel.chart._levels.tolist()
+    return panel.chart.levels.tolist()
 
 
 def test_that_before_calibration_the_panel_says_what_it_waits_for(opened, qtbot):
-    shown = opened.window.reveal("explorer")
-    qtbot.waitUntil(lambda: "calibration saw" in shown.none.label.text())
+    shown = opened.window.reveal("formats")
+    qtbot.waitUntil(lambda: "Run Calibrate" in shown.none.label.text())
     shown.none.button.click()
     qtbot.waitUntil(lambda: shown.tensor.count() > 0 and shown.chart.isVisible())
 
 
 def test_that_grid_and_sqnr_follow_while_a_parameter_is_typed(panel):
-    assert "SQNR" in panel.told.text()
-    assert "(predicted) as data" in panel.told.text()
+    assert "SQNR" in panel.summary.text()
+    assert "(predicted) as data" in panel.summary.text()
     type_into(panel.form, "width", "data", "4")
     type_into(panel.form, "frac_width", "data", "1")
     assert levels(panel) == [n / 2 for n in range(-2, 7)]
-    coarse = panel.told.text()
+    coarse = panel.summary.text()
     type_into(panel.form, "frac_width", "data", "2")
-    assert panel.told.text() != coarse
-    assert "4.00 bits" in panel.told.text()
+    assert panel.summary.text() != coarse
+    assert "4.00 bits" in panel.summary.text()
 
 
 def test_that_blocks_are_said_to_be_filled_with_independent_values(panel):
     choose(panel.form, "nvfp4")
-    assert "Blocks of 16" in panel.told.text()
-    assert "as if neighbours were independent" in panel.told.text()
-    assert "4.50 bits" in panel.told.text()
+    assert "Block size 16" in panel.summary.text()
+    assert "assumes independent neighbours" in panel.summary.text()
+    assert "4.50 bits" in panel.summary.text()
 
 
 def test_that_what_cannot_be_is_said_and_draws_no_grid(panel):
     type_into(panel.form, "width", "data", "99")
-    assert "must be from 1 to 32" in panel.told.text()
-    assert panel.chart._levels is None
+    assert "must be from 1 to 32" in panel.summary.text()
+    assert panel.chart.levels is None
     assert not panel.apply.isEnabled()
 
 
@@ -60,13 +60,13 @@ def test_that_a_tensor_chosen_elsewhere_is_shown_and_its_own_operand_counts(pane
     qtbot.waitUntil(lambda: panel.tensor.currentText() == "linear")
     panel.tensor.setCurrentIndex(1)
     panel.tensor.activated.emit(1)
-    assert "as weight" in panel.told.text()
+    assert "as weight" in panel.summary.text()
 
 
 def test_that_a_tensor_without_spread_says_so(panel):
     panel.tensor.setCurrentIndex(3)
     panel.tensor.activated.emit(3)
-    assert "no spread" in panel.told.text()
+    assert "All observed values are equal" in panel.summary.text()
 
 
 def test_that_a_format_is_given_to_what_is_chosen_as_one_step(panel, opened, qtbot):

@@ -19,14 +19,14 @@ def texts(panel, column):
 
 def test_that_the_peak_is_told_with_who_makes_it(memory):
     assert "Peak 4.0 KiB" in memory.note.text()
-    assert "step 1, by stem.conv (3.0 KiB), x (1.0 KiB)" in memory.note.text()
+    assert "step 1; largest: stem.conv (3.0 KiB), x (1.0 KiB)" in memory.note.text()
     assert texts(memory, 0) == ["\u25cf", "\u25cf", ""]
 
 
 def test_that_every_tensor_of_the_memory_is_drawn_and_listed(memory):
     assert memory.memory.currentText() == "Sram"
     assert [t.name for t in memory.plot.tensors] == ["x", "conv2d", "weights"]
-    assert texts(memory, 4) == ["activation", "activation", "weights, copied ahead"]
+    assert texts(memory, 4) == ["activation", "activation", "prefetched weights"]
 
 
 def test_that_a_tensor_chosen_here_is_chosen_everywhere(memory, opened):
@@ -45,7 +45,7 @@ def test_that_less_sram_is_tried_with_a_slider_and_used_in_one_step(memory, open
     assert budget.slider.isHidden()
     qtbot.mouseClick(budget.estimate, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: not budget.slider.isHidden())
-    assert "SRAM 8.0 KiB, 1.000 ms (the quickest), no limit, as now" in budget.figures.text()
+    assert "SRAM 8.0 KiB, 1.000 ms (fastest), no limit, current" in budget.figures.text()
     assert not budget.take.isEnabled()
     budget.slider.setValue(0)
     assert "SRAM 2.0 KiB, 1.200 ms (+20.0% cycles), optimised for size" in budget.figures.text()
@@ -53,9 +53,9 @@ def test_that_less_sram_is_tried_with_a_slider_and_used_in_one_step(memory, open
     qtbot.mouseClick(budget.take, Qt.MouseButton.LeftButton)
     assert opened.document.undo_stack.undoText() == "Optimise for size"
     assert opened.document.project.target.options["optimise"] == "Size"
-    qtbot.waitUntil(lambda: "as now" in budget.figures.text())
+    qtbot.waitUntil(lambda: "current" in budget.figures.text())
     opened.document.undo_stack.undo()
-    qtbot.waitUntil(lambda: "as now" not in budget.figures.text())
+    qtbot.waitUntil(lambda: "current" not in budget.figures.text())
     assert budget.slider.value() == 0
 
 

@@ -22,7 +22,7 @@ def choose(panel, *paths):
     chooser.clearSelection()
     flags = QItemSelectionModel.SelectionFlag.Select | QItemSelectionModel.SelectionFlag.Rows
     for path in paths:
-        chooser.select(panel._proxy.mapFromSource(panel.model.index_of(path)), flags)
+        chooser.select(panel.proxy.mapFromSource(panel.model.index_of(path)), flags)
 
 
 def chip(panel, path):
@@ -57,7 +57,7 @@ def test_that_a_leaf_of_a_fused_group_offers_the_group(panel, qtbot, notices):
     choose(panel, "stem.conv")
     qtbot.keyClick(panel.tree, Qt.Key.Key_2)
     notice = notices.take("stem.conv is fused with stem.bn, stem.relu.")
-    panel.context.notices.choose(notice.id, "Set the whole group")
+    panel.context.notices.choose(notice.id, "Set whole group")
     rules = panel.context.document.project.rules
     assert [(rule.kind, rule.match) for rule in rules] == [("global", ""), ("module_name", "stem")]
 
@@ -72,14 +72,14 @@ def test_that_nodes_chosen_elsewhere_are_found_in_the_tree(panel):
     panel.context.selection.choose_nodes(["relu"])
     panel.flush()
     (row,) = panel.tree.selectionModel().selectedRows()
-    assert panel.model.path_of(panel._proxy.mapToSource(row)) == "stem.relu"
+    assert panel.model.path_of(panel.proxy.mapToSource(row)) == "stem.relu"
 
 
 def test_that_filtering_keeps_the_way_to_what_is_found(panel, qtbot):
     qtbot.keyClicks(panel.filter, "relu")
-    root = panel._proxy.index(0, 0)
-    assert panel._proxy.rowCount(root) == 1
-    assert panel._proxy.index(0, 0, root).data() == "stem"
+    root = panel.proxy.index(0, 0)
+    assert panel.proxy.rowCount(root) == 1
+    assert panel.proxy.index(0, 0, root).data() == "stem"
 
 
 def test_that_a_choice_in_the_tree_shows_in_graph_and_inspector(panel, qtbot, opened):
@@ -87,6 +87,6 @@ def test_that_a_choice_in_the_tree_shows_in_graph_and_inspector(panel, qtbot, op
     graph, inspector = opened.window.reveal("graph"), opened.window.reveal("inspector")
     graph.flush()
     inspector.flush()
-    assert graph.view.selected == {"conv2d"}
+    assert graph.view.surface.selected == {"conv2d"}
     assert "stem.conv" in inspector.page.toPlainText()
     assert "a8w8 from rule 1" in inspector.page.toPlainText()

@@ -10,7 +10,7 @@ from workbench.protocol import RunStudy
 
 @pytest.fixture
 def panel(opened):
-    devices = opened.window.reveal("sweep")
+    devices = opened.window.reveal("devices")
     devices.pages.setCurrentWidget(devices.foreseen)
     return devices.foreseen
 
@@ -20,7 +20,7 @@ def said(panel):
 
 
 def test_that_every_kind_of_device_says_what_it_would_take(panel, qtbot):
-    assert "takes seconds" in panel.note.text()
+    assert "Takes seconds" in panel.note.text()
     panel.start.click()
     qtbot.waitUntil(lambda: panel.model.rowCount() == 1)
     row = [panel.model.index(0, column).data() for column in range(4)]
@@ -42,7 +42,7 @@ def test_that_an_edit_marks_what_was_foreseen_as_former(panel, opened, qtbot):
     qtbot.waitUntil(lambda: panel.model.rowCount() == 1)
     with qtbot.waitSignal(opened.planner.planned):
         opened.document.apply("Edit", lambda p: edits.assign(p, "module_name", "head", "a16w8"))
-    qtbot.waitUntil(lambda: "former configuration" in panel.note.text())
+    qtbot.waitUntil(lambda: "Outdated" in panel.note.text())
 
 
 def test_that_a_target_without_a_device_is_refused_in_a_sentence(panel, opened, engines, notices):

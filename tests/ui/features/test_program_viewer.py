@@ -78,7 +78,7 @@ def test_that_commands_are_searched_and_tensors_lead_to_them(shown, qtbot):
 def test_that_plan_constants_and_kernels_of_a_program_without_npu_are_shown(shown):
     window = shown("no_delegate.pte")
     assert not window.tabs.isTabEnabled(window.tabs.indexOf(window.commands))
-    assert ("Delegates", "", "none: all on the CPU") in parts(window.parts)
+    assert ("Delegates", "", "none (CPU only)") in parts(window.parts)
     assert [row[1] for row in texts(window.constants)] == ["288 B", "16 B", "48 B", "12 B"]
     assert ["aten::relu.out", "1"] in texts(window.kernels)
     assert texts(window.plan.model)[0][1] == "input"
@@ -87,7 +87,7 @@ def test_that_plan_constants_and_kernels_of_a_program_without_npu_are_shown(show
 
 def test_that_another_backends_program_says_that_it_is_not_decoded(shown):
     window = shown("xnnpack.pte")
-    assert any("another backend" in what for _, _, what in parts(window.parts))
+    assert any("other backend" in what for _, _, what in parts(window.parts))
     assert any("Xnnpack" in text for text in window.cards.texts())
 
 

@@ -21,7 +21,7 @@ def panel(opened, qtbot, monkeypatch):
 
 def drag(panel, low, high):
     """Move both lines, as the pointer does."""
-    for line, value in zip(panel.side.editor.tensor.histogram._limits, (low, high), strict=True):
+    for line, value in zip(panel.side.editor.tensor.histogram.limits, (low, high), strict=True):
         line.setPos(value)
         line.sigDragged.emit(line)
 
@@ -37,11 +37,11 @@ def conv(panel, opened, qtbot):
 
 def test_that_dragged_lines_tell_clipping_step_and_sqnr_before_they_are_applied(conv, opened):
     drag(conv, -0.5, 0.5)
-    told = conv.side.editor.told.text()
+    told = conv.side.editor.summary.text()
     assert "-0.5 to 0.5" in told
     assert "clipped 74" in told
     assert "step 0.003922" in told
-    assert "(predicted), now" in told
+    assert "(predicted), current" in told
     assert opened.document.project.ranges == ()
 
 
@@ -50,17 +50,17 @@ def test_that_an_applied_range_is_one_undoable_step_and_is_listed(conv, opened, 
     qtbot.mouseClick(conv.side.editor.apply, Qt.MouseButton.LeftButton)
     (fixed,) = opened.document.project.ranges
     assert (fixed.tensor, fixed.minimum, fixed.maximum) == ("conv2d", -0.5, 1.0)
-    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Chosen (1)")
+    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Overrides (1)")
     said = opened.window.reveal("rules").ranges
-    qtbot.waitUntil(lambda: said.text() == "1 range fixed: see Ranges")
+    qtbot.waitUntil(lambda: said.text() == "1 range pinned: see Ranges")
     opened.window.reveal("ranges")
-    qtbot.waitUntil(lambda: "fixed by hand" in conv.side.editor.told.text())
+    qtbot.waitUntil(lambda: "pinned by hand" in conv.side.editor.summary.text())
     assert conv.model.row_at(0).grid == pytest.approx((-0.5, 1.0), abs=0.01)
     assert opened.context.result("calibrate") is not None
     assert opened.context.result("convert") is None
     opened.document.undo_stack.undo()
     assert opened.document.project.ranges == ()
-    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Chosen")
+    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Overrides")
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_that_an_applied_range_is_one_undoable_step_and_is_listed(conv, opened, 
 )
 def test_that_an_impossible_range_cannot_be_applied_and_says_why(conv, low, high, reason):
     drag(conv, low, high)
-    assert reason in conv.side.editor.told.text()
+    assert reason in conv.side.editor.summary.text()
     assert not conv.side.editor.apply.isEnabled()
 
 
 def test_that_lines_go_back_and_fixed_ranges_are_freed(conv, opened, qtbot):
     drag(conv, -0.5, 1.0)
     qtbot.mouseClick(conv.side.editor.back, Qt.MouseButton.LeftButton)
-    assert "-2.008 to 1.992" in conv.side.editor.told.text()
+    assert "-2.008 to 1.992" in conv.side.editor.summary.text()
     drag(conv, -0.5, 1.0)
     qtbot.mouseClick(conv.side.editor.apply, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(conv.side.editor.free.isEnabled)
@@ -94,12 +94,12 @@ def test_that_a_range_is_typed_told_and_applied_with_the_keyboard_alone(conv, op
     assert (fields.low.text(), fields.high.text()) == ("-2.00784", "1.99216")
     rewrite(fields.low, qtbot, "-0.5")
     rewrite(fields.high, qtbot, "oops")
-    assert "oops\u201d is no number" in editor.told.text()
+    assert "oops\u201d is not a number" in editor.summary.text()
     assert not editor.apply.isEnabled()
     rewrite(fields.high, qtbot, "1")
-    assert "-0.5 to 1 " in editor.told.text()
-    assert "(predicted), now" in editor.told.text()
-    assert conv.side.editor.tensor.histogram._limits[0].value() == -0.5
+    assert "-0.5 to 1 " in editor.summary.text()
+    assert "(predicted), current" in editor.summary.text()
+    assert conv.side.editor.tensor.histogram.limits[0].value() == -0.5
     qtbot.keyClick(fields.high, Qt.Key.Key_Return)
     assert opened.document.project.fixed_ranges() == {"conv2d": (-0.5, 1.0)}
 
@@ -108,14 +108,14 @@ def test_that_a_tensor_which_no_sample_reached_can_be_given_a_range(panel, opene
     click(panel, qtbot, 3)
     editor = panel.side.editor
     qtbot.waitUntil(lambda: "no calibration sample reached" in panel.side.title.text())
-    assert "no spread" in panel.side.methods.why.text()
+    assert "All observed values are equal" in panel.side.methods.why.text()
     rewrite(editor.fields.low, qtbot, "0")
-    assert "Both ends are needed" in editor.told.text()
+    assert "Enter both ends" in editor.summary.text()
     rewrite(editor.fields.high, qtbot, "6")
-    assert "nothing can be predicted" in editor.told.text()
+    assert "no prediction possible" in editor.summary.text()
     qtbot.mouseClick(editor.apply, Qt.MouseButton.LeftButton)
     assert opened.document.project.fixed_ranges() == {"relu": (0.0, 6.0)}
-    qtbot.waitUntil(lambda: "fixed by hand" in editor.told.text())
+    qtbot.waitUntil(lambda: "pinned by hand" in editor.summary.text())
     assert panel.model.row_at(3).grid == pytest.approx((0.0, 6.0))
 
 
@@ -123,8 +123,8 @@ def test_that_the_lines_of_a_weight_stay_where_they_are(panel, qtbot):
     click(panel, qtbot, 1)
     qtbot.waitUntil(lambda: "weight" in panel.side.title.text())
     assert not panel.side.editor.apply.isVisible()
-    assert "A weight has no range to choose" in panel.side.editor.told.text()
-    assert "no range to choose" in panel.side.methods.why.text()
+    assert "range of a weight cannot be set" in panel.side.editor.summary.text()
+    assert "cannot be overridden" in panel.side.methods.why.text()
     assert not panel.side.methods.use.isVisible()
 
 
@@ -133,19 +133,19 @@ def test_that_methods_stand_side_by_side_and_one_is_taken_for_all(conv, opened, 
     titles = [methods.model.row_at(row).method for row in range(methods.model.rowCount())]
     assert titles == ["histogram", "minmax", "percentile", "mse", "kl"]
     methods.table.selectRow(2)
-    assert "(predicted), now" in conv.side.editor.told.text()
+    assert "(predicted), current" in conv.side.editor.summary.text()
     methods.scope.setCurrentIndex(methods.scope.findData("all"))
     qtbot.mouseClick(methods.use, Qt.MouseButton.LeftButton)
     (chosen,) = opened.document.project.range_methods
     assert (chosen.scope, chosen.method) == ("all", "percentile")
-    assert "all activations by Percentile" in opened.document.undo_stack.undoText()
-    wanted = choices(conv._rows[0].tensor, histogram_of(conv._rows[0].tensor, conv._arrays))[2]
+    assert "all activations to Percentile" in opened.document.undo_stack.undoText()
+    wanted = choices(conv.rows[0].tensor, histogram_of(conv.rows[0].tensor, conv.arrays))[2]
     qtbot.waitUntil(lambda: conv.model.row_at(0).effective == wanted.grid)
     assert conv.model.row_at(0).decided.who == "Percentile 99.99 (all)"
     assert conv.model.row_at(1).decided is None
-    qtbot.waitUntil(lambda: "by Percentile 99.99 (all)" in conv.side.editor.told.text())
+    qtbot.waitUntil(lambda: "by Percentile 99.99 (all)" in conv.side.editor.summary.text())
     assert not conv.side.editor.free.isEnabled()
-    assert opened.window.reveal("rules").ranges.text() == "1 method for ranges: see Ranges"
+    assert opened.window.reveal("rules").ranges.text() == "1 range method: see Ranges"
 
 
 def test_that_a_method_waits_until_it_is_known_and_is_never_shown_wrong(conv, opened, qtbot):
@@ -165,12 +165,12 @@ def test_that_a_method_waits_until_it_is_known_and_is_never_shown_wrong(conv, op
 def test_that_choices_of_both_kinds_are_listed_and_freed_in_one_step(conv, opened, qtbot):
     opened.document.apply("Fix", lambda p: edits.fix_range(p, "linear", -1.0, 1.0))
     opened.document.apply("All", lambda p: edits.choose_method(p, "all", "", "minmax"))
-    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Chosen (2)")
+    qtbot.waitUntil(lambda: conv.side.pages.tabText(2) == "Overrides (2)")
     conv.side.pages.setCurrentIndex(2)
     qtbot.mouseClick(conv.side.chosen.free_all, Qt.MouseButton.LeftButton)
     project = opened.document.project
     assert (project.ranges, project.range_methods) == ((), ())
-    assert "2 choices" in opened.document.undo_stack.undoText()
+    assert "2 overrides" in opened.document.undo_stack.undoText()
     opened.document.undo_stack.undo()
     assert opened.document.project.fixed_ranges() == {"linear": (-1.0, 1.0)}
 
@@ -181,12 +181,12 @@ def test_that_samples_say_who_set_the_ends_and_can_be_left_out(conv, opened, qtb
     opened.document.apply("Data", lambda p: edits.set_calibration(p, data))
     conv.side.pages.setCurrentIndex(1)
     samples = conv.side.samples
-    assert "Sample 5 set the minimum -1, sample 2 set the maximum 3." in samples.told.text()
+    assert "Sample 5 has the minimum -1, sample 2 has the maximum 3." in samples.summary.text()
     qtbot.waitUntil(samples.drops[0].isVisible)
-    assert samples.drops[0].text() == "Leave out sample 2"
+    assert samples.drops[0].text() == "Exclude sample 2"
     qtbot.mouseClick(samples.drops[0], Qt.MouseButton.LeftButton)
     assert opened.document.project.calibration.dropped == (2,)
-    qtbot.waitUntil(lambda: samples.dropped.text() == "Left out: 2")
+    qtbot.waitUntil(lambda: samples.dropped.text() == "Excluded: 2")
     qtbot.mouseClick(samples.restore, Qt.MouseButton.LeftButton)
     assert opened.document.project.calibration.dropped == ()
 

@@ -20,7 +20,7 @@ def test_that_an_empty_panel_offers_to_calibrate(opened, qtbot):
     panel = opened.window.reveal("ranges")
     note = panel.frames["calibrate"].note
     qtbot.waitUntil(note.button.isVisible)
-    assert "once calibration has seen data" in note.label.text()
+    assert "Run Calibrate" in note.label.text()
     assert note.button.text() == "Run Calibrate"
     qtbot.mouseClick(note.button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: panel.has("calibrate"))
@@ -109,7 +109,7 @@ def test_that_former_ranges_are_marked_after_an_edit(panel, opened, qtbot):
     opened.context.assigner.modules(["stem"], "a16w8")
     banner = panel.frames["calibrate"].banner
     qtbot.waitUntil(banner.isVisible)
-    assert "former configuration" in banner.label.text()
+    assert "outdated" in banner.label.text()
     assert banner.button.text() == "Run Calibrate"
     opened.document.undo_stack.undo()
     qtbot.waitUntil(lambda: not banner.isVisible())
@@ -138,6 +138,6 @@ def test_that_both_themes_and_the_log_axis_take_every_tensor(panel, opened, qtbo
 
 def test_that_histograms_lie_in_their_columns_where_there_is_room(panel):
     lane = panel.plot.activations
-    lines = lane._multiples.getData()[1]
+    lines = lane.multiples.getData()[1]
     assert lines.size == 2 * 2 * 63 * 2
     assert lines.max() < 8.0

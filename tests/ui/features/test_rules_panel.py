@@ -21,7 +21,7 @@ def panel(workbench, tmp_path, qtbot):
     workbench.files.open_path(write_project(tmp_path / "stack", make_project(*STACK)))
     qtbot.waitUntil(lambda: workbench.session.planned)
     workbench.runs.run_to("export")
-    qtbot.waitUntil(lambda: bool(workbench.context.outline.modules))
+    qtbot.waitUntil(lambda: bool(workbench.context.model_index.modules))
     shown = workbench.window.reveal("rules")
     qtbot.waitUntil(lambda: shown.model.rowCount() == 3)
     qtbot.waitUntil(lambda: "nothing" in shown.model.index(0).data(Role.COUNT_TEXT))
@@ -39,15 +39,15 @@ def project_of(panel):
 def test_that_rows_say_what_rules_win_lose_and_miss(panel):
     said = [panel.model.index(row).data(Role.COUNT_TEXT) for row in range(3)]
     assert said[0] == "set_module_name \u00b7 matches nothing"
-    assert said[1].startswith("set_module_type \u00b7 wins 4")
-    assert "loses 4" in said[2]
+    assert said[1].startswith("set_module_type \u00b7 applies to 4")
+    assert "overridden 4" in said[2]
 
 
 def test_that_space_switches_a_rule_and_undo_names_it(panel, qtbot):
     panel.view.setCurrentIndex(panel.model.index(1))
     qtbot.keyClick(panel.view, Qt.Key.Key_Space)
     assert not project_of(panel).rules[1].enabled
-    assert panel.context.document.undo_stack.undoText() == "Switch rule net.Block off"
+    assert panel.context.document.undo_stack.undoText() == "Disable rule net.Block"
 
 
 def test_that_delete_removes_the_chosen_rule(panel, qtbot):
@@ -78,7 +78,7 @@ def test_that_a_dropped_rule_is_one_step(panel):
 @pytest.mark.parametrize(
     ("kind", "match", "text"),
     [
-        ("global", "", "Set the whole model to a16w8"),
+        ("global", "", "Set whole model to a16w8"),
         ("io", "", "Set inputs and outputs to a16w8"),
         ("module_type", "torch.nn.modules.linear.Linear", "Set Linear to a16w8"),
         ("module_name", "head", "Set head to a16w8"),
@@ -88,7 +88,7 @@ def test_that_a_dropped_rule_is_one_step(panel):
 )
 def test_that_a_rule_of_every_kind_can_be_added(panel, qtbot, kind, match, text):
     panel.form.prefill(kind, "")
-    assert RULE_CALLS[kind] in panel.form._call.text()
+    assert RULE_CALLS[kind] in panel.form.call_text.text()
     if match:
         assert not panel.form.add.isEnabled()
         qtbot.keyClicks(panel.form.match, match)

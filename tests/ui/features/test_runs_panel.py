@@ -37,7 +37,7 @@ def texts(table, column):
 
 
 def test_that_without_runs_the_panel_says_how_they_come(panel):
-    assert "No run yet" in panel.note.text()
+    assert "No runs yet" in panel.note.text()
     assert not panel.restore.isEnabled()
 
 
@@ -80,7 +80,7 @@ def test_that_restoring_a_run_is_one_undo_step(two_runs, panel):
     panel.table.selectRow(0)
     panel.restore.click()
     assert [rule.match for rule in document.project.rules] == [""]
-    assert document.undo_stack.undoText() == "Restore the rules of run 1"
+    assert document.undo_stack.undoText() == "Restore rules of run 1"
     document.undo_stack.undo()
     assert document.project == after
 

@@ -25,7 +25,7 @@ def show(panel, opened, qtbot, tensor="relu", sample=3):
 
 
 def test_that_nothing_can_be_shown_before_a_tensor_is_chosen(panel):
-    assert "Choose a tensor" in panel.chosen.text()
+    assert "Select a tensor" in panel.chosen.text()
     assert not panel.show_button.isEnabled()
 
 
@@ -50,7 +50,7 @@ def test_that_a_channel_and_the_difference_can_be_looked_at_alone(panel, opened,
 def test_that_values_of_a_former_configuration_say_so(panel, opened, qtbot):
     show(panel, opened, qtbot)
     opened.context.assigner.modules(["stem"], "a16w8")
-    qtbot.waitUntil(lambda: "former configuration" in panel.note.text())
+    qtbot.waitUntil(lambda: "Outdated" in panel.note.text())
 
 
 def test_that_a_module_of_the_tree_shows_the_tensor_it_ends_with(panel, opened, qtbot):

@@ -26,7 +26,7 @@ def test_that_limits_trials_and_processes_are_what_the_engine_is_told(searched, 
 
 def test_that_the_quickest_within_the_limits_is_chosen_first(searched):
     assert searched.title.text() == "Candidate 1"
-    assert "keeps all limits" in searched.about.text()
+    assert "within all limits" in searched.about.text()
     assert [dot.is_faint for dot in searched.plot.dots] == [False, True, False]
 
 
@@ -36,7 +36,7 @@ def test_that_the_slider_moves_along_the_front_and_names_the_rules_that_differ(s
     assert searched.title.text() == "Candidate 3"
     assert "breaks" not in searched.about.text()
     searched.slider.setValue(0)
-    assert "breaks a limit" in searched.about.text()
+    assert "exceeds a limit" in searched.about.text()
 
 
 def test_that_applying_a_candidate_is_one_undo_step(searched, opened):
@@ -98,10 +98,10 @@ def test_that_a_search_which_goes_on_for_a_closed_project_is_not_shown_in_the_ne
     store.save(project.model_copy(update={"name": "other", "rules": ()}), other)
     (job,) = opened.runner.running
     opened.files.open_path(other)
-    assert panel.desk.job is None
+    assert panel.study.job is None
     opened.runner.received.emit(
-        StudyProgress(job=job.id, study="search", key=panel.desk.key, done=2, total=3)
+        StudyProgress(job=job.id, study="search", key=panel.study.key, done=2, total=3)
     )
-    assert panel.desk.found is None
+    assert panel.study.found is None
     opened.runner.cancel()
     qtbot.waitUntil(lambda: not opened.runner.running)

@@ -35,7 +35,7 @@ def test_that_the_other_view_orders_by_what_a_module_costs_alone(measured):
 def test_that_more_samples_can_be_asked_for_and_only_those_are_run(measured, opened, qtbot):
     measured.samples.setValue(5)
     measured.refresh()
-    assert measured.measure.text() == "Go on"
+    assert measured.measure.text() == "Continue"
     measured.measure.click()
     qtbot.waitUntil(lambda: "5 samples" in measured.note.text())
 
@@ -48,7 +48,7 @@ def test_that_a_paused_study_keeps_what_it_found(opened, engines, panel, qtbot):
     qtbot.waitUntil(lambda: "2 samples" in panel.note.text())
     assert panel.measure.text() == "Pause"
     panel.measure.click()
-    qtbot.waitUntil(lambda: panel.measure.text() == "Go on")
+    qtbot.waitUntil(lambda: panel.measure.text() == "Continue")
     assert panel.bars.names == ("head", "stem.conv")
 
 
@@ -72,7 +72,7 @@ def test_that_a_try_shows_real_figures_and_changes_nothing_until_it_is_made_a_ru
 def test_that_after_an_edit_the_bars_are_those_of_a_former_configuration(measured, opened, qtbot):
     with qtbot.waitSignal(opened.planner.planned):
         opened.document.apply("Remove", lambda p: type(p)(**{**dict(p), "rules": ()}))
-    qtbot.waitUntil(lambda: "former configuration" in measured.note.text())
+    qtbot.waitUntil(lambda: "Outdated" in measured.note.text())
 
 
 def test_that_a_study_runs_on_the_background_lane(measured, engines):

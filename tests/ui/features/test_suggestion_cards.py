@@ -52,7 +52,7 @@ def press(cards, qtbot, name):
     button = next(b for b in cards.cards[0].findChildren(QPushButton) if b.text() == name)
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     if name == "Apply":
-        qtbot.waitUntil(lambda: cards.texts() == [f"Applied: Give head a8w8. {WAITING}"])
+        qtbot.waitUntil(lambda: cards.texts() == [f"Applied: Assign a8w8 to head. {WAITING}"])
 
 
 def lower_without(opened, qtbot, monkeypatch):
@@ -62,7 +62,7 @@ def lower_without(opened, qtbot, monkeypatch):
 
 def test_that_a_card_says_what_why_and_what_to_expect(cards, opened, qtbot):
     said = cards.texts()[0]
-    assert said.startswith("Give head a8w8. ")
+    assert said.startswith("Assign a8w8 to head. ")
     assert "Rule 2 leaves head in float" in said
     assert "Expected: " in said
     press(cards, qtbot, "Show")
@@ -71,7 +71,7 @@ def test_that_a_card_says_what_why_and_what_to_expect(cards, opened, qtbot):
 
 def test_that_applying_is_one_step_and_shows_what_it_gained(cards, opened, qtbot, monkeypatch):
     press(cards, qtbot, "Apply")
-    assert opened.document.undo_stack.undoText() == "Give head a8w8"
+    assert opened.document.undo_stack.undoText() == "Assign a8w8 to head"
     assert [r.config for r in opened.document.project.rules] == ["a8w8", "a8w8"]
     assert cards.note.text() == STALE
     lower_without(opened, qtbot, monkeypatch)
@@ -86,7 +86,9 @@ def test_that_undo_brings_the_suggestion_back_and_redo_its_gain(
     lower_without(opened, qtbot, monkeypatch)
     qtbot.waitUntil(lambda: "1 → 0" in "".join(cards.texts()))
     opened.document.undo_stack.undo()
-    qtbot.waitUntil(lambda: [t[:14] for t in cards.texts()] == ["Give head a8w8"])
+    qtbot.waitUntil(
+        lambda: [t.partition(". ")[0] for t in cards.texts()] == ["Assign a8w8 to head"]
+    )
     opened.document.undo_stack.redo()
     qtbot.waitUntil(lambda: "1 → 0" in "".join(cards.texts()))
 
@@ -95,7 +97,7 @@ def test_that_a_gain_is_not_claimed_for_two_changes_at_once(cards, opened, qtbot
     press(cards, qtbot, "Apply")
     opened.document.apply("", lambda p: edits.assign(p, "module_name", "stem", "a16w8"))
     lower_without(opened, qtbot, monkeypatch)
-    qtbot.waitUntil(lambda: cards.texts() == [f"Applied: Give head a8w8. {UNKNOWN}"])
+    qtbot.waitUntil(lambda: cards.texts() == [f"Applied: Assign a8w8 to head. {UNKNOWN}"])
 
 
 def test_that_nothing_to_suggest_is_said(opened, qtbot, monkeypatch):

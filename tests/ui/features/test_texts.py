@@ -43,7 +43,7 @@ def test_that_a_tokenizer_that_is_not_there_is_told(parent, folder):
     dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
     dialog.data.set_text(str(folder / "story.txt"))
     dialog.tokenizer.set_text(str(folder / "gone.json"))
-    assert "gone.json is not there" in dialog._problems.text()
+    assert "gone.json does not exist" in dialog.problems.text()
 
 
 def test_that_a_decoder_begins_in_a_mode_and_a_scope(opened, qtbot, tmp_path):

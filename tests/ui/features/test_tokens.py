@@ -42,7 +42,7 @@ def panel(opened, qtbot, monkeypatch):
 
     monkeypatch.setattr("tests.fakes.engine.write_result", leave)
     run_to(opened, qtbot, "")
-    made = opened.window.reveal("numerics")
+    made = opened.window.reveal("accuracy")
     qtbot.waitUntil(lambda: made.has("evaluate") and made.has("verify"))
     return made
 
@@ -68,7 +68,7 @@ def test_that_every_token_is_told(panel):
 
 def test_that_without_a_text_there_are_no_tokens(opened, qtbot):
     run_to(opened, qtbot, "")
-    made = opened.window.reveal("numerics")
+    made = opened.window.reveal("accuracy")
     qtbot.waitUntil(lambda: made.has("evaluate"))
     assert not made.pages.isTabVisible(2)
     assert not any("Perplexity" in text for text in made.cards.texts())

@@ -29,7 +29,7 @@ def test_that_every_epoch_shows_and_the_best_is_told(trained):
     assert trained.sqnr.best == 3
     assert trained.loss.values[0] == 0.0
     assert "Before training 10.00 dB, best 13.00 dB after epoch 3" in trained.note.text()
-    assert "predicted on 2 samples kept apart" in trained.note.text()
+    assert "predicted on 2 samples held out" in trained.note.text()
     assert not trained.train.isEnabled()
 
 
@@ -49,14 +49,14 @@ def test_that_paused_training_goes_on_where_it_was(opened, engines, panel, qtbot
     qtbot.waitUntil(lambda: panel.sqnr.values.size == 2 and panel.train.text() == "Pause")
     assert not panel.use.isEnabled()
     panel.train.click()
-    qtbot.waitUntil(lambda: panel.train.text() == "Go on")
+    qtbot.waitUntil(lambda: panel.train.text() == "Continue")
     panel.train.click()
     qtbot.waitUntil(lambda: panel.sqnr.values.size == 3 and not opened.runner.running)
 
 
 def test_that_more_epochs_can_be_asked_for(trained):
     trained.form.epochs.setValue(5)
-    assert trained.train.text() == "Go on"
+    assert trained.train.text() == "Continue"
     assert trained.train.isEnabled()
 
 
@@ -67,7 +67,7 @@ def test_that_weights_are_used_and_given_back_in_one_step(trained, opened):
     assert (opened.document.folder / name).read_bytes() == b"weights"
     assert opened.document.undo_stack.undoText() == "Use trained weights"
     trained.refresh()
-    assert trained.use.text() == "These weights are used"
+    assert trained.use.text() == "Weights in use"
     trained.back.click()
     assert opened.document.project == before
     opened.document.undo_stack.undo()
@@ -95,7 +95,7 @@ def test_that_an_own_function_is_an_undoable_choice(panel, opened):
     panel.function.setText("teach.py:teach")
     panel.function.editingFinished.emit()
     assert opened.document.project.training_function == "teach.py:teach"
-    assert opened.document.undo_stack.undoText() == "Train by teach.py:teach"
+    assert opened.document.undo_stack.undoText() == "Set training function to teach.py:teach"
     opened.document.undo_stack.undo()
     panel.refresh()
     assert panel.function.text() == ""

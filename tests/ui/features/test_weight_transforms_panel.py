@@ -10,21 +10,21 @@ from workbench.results import Improvement, PrepareResult, load_result, save_resu
 
 @pytest.fixture
 def panel(opened):
-    return opened.window.reveal("improvers")
+    return opened.window.reveal("weight_transforms")
 
 
 def test_that_switching_an_improver_is_one_undo_step(opened, panel):
     panel.switches["bias"].click()
     panel.switches["equalize"].click()
     assert opened.document.project.improvers == ("equalize", "bias")
-    assert opened.document.undo_stack.undoText() == "Switch on equalise layers"
+    assert opened.document.undo_stack.undoText() == "Enable equalise layers"
     opened.document.undo_stack.undo()
     opened.document.undo_stack.undo()
     assert opened.document.project.improvers == ()
 
 
 def test_that_a_try_shows_figures_and_changes_nothing(opened, panel, qtbot):
-    panel.tries["smooth"].click()
+    panel.previews["smooth"].click()
     qtbot.waitUntil(lambda: "cycles: 1,000" in panel.outcomes["smooth"].text())
     assert opened.document.project.improvers == ()
     assert panel.outcomes["bias"].text() == ""
@@ -41,11 +41,11 @@ def test_that_what_an_improver_leaves_alone_stands_under_it(opened, panel, qtbot
             save_result(found.model_copy(update={"improvements": (done,)}), folder)
 
     monkeypatch.setattr("tests.fakes.engine.write_result", leave)
-    panel.tries["equalize"].click()
+    panel.previews["equalize"].click()
     said = panel.outcomes["equalize"].text
     qtbot.waitUntil(lambda: "Finds no pairs of layers to change. 17 pairs stay" in said())
     qtbot.waitUntil(lambda: "cycles: 1,000" in said())
-    panel.trial.apply()
+    panel.preview.apply()
     qtbot.waitUntil(panel.switches["equalize"].isChecked)
     panel.refresh()
     assert left in said()
@@ -57,7 +57,7 @@ def test_that_a_try_of_code_nobody_trusts_yet_is_asked_for_once_and_then_measure
     (opened.document.folder / "net.py").write_text("net = None")
     with qtbot.waitSignal(opened.planner.planned):
         opened.document.apply("Code", lambda p: edits.set_model(p, ModelSource(spec="net.py:net")))
-    panel.tries["smooth"].click()
+    panel.previews["smooth"].click()
     (question,) = opened.notices.open.values()
     while notices.says("Python code"):
         notices.take("Python code")

@@ -56,7 +56,7 @@ def test_that_a_board_file_that_is_broken_changes_nothing(opened, notices):
 
 @pytest.mark.parametrize(
     ("board", "words"),
-    [("renesas-ra8p1", "Fits Renesas"), ("himax-we2", "if the sizes that are not confirmed hold")],
+    [("renesas-ra8p1", "Fits Renesas"), ("himax-we2", "if the unconfirmed sizes are correct")],
 )
 def test_that_the_verdict_stands_with_the_numbers_of_each_memory(opened, qtbot, board, words):
     pick(opened.window.pipeline.board, board)

@@ -19,7 +19,7 @@ ROWS = [("b", 2.0), ("none", None), ("a", 10.0), ("nan", math.nan), ("C", -1.0)]
 def model(qtbot):
     columns = (
         Column("Name", lambda r: r[0]),
-        Column("Figure", lambda r: figure(r[1]), lambda r: r[1], "What it is",
+        Column("Figure", lambda r: figure(r[1]), lambda r: r[1], "Description",
                share=lambda r: 0.5),
     )  # fmt: skip
     made = FigureTableModel(columns, lambda r: f"about {r[0]}")
@@ -69,7 +69,7 @@ def test_that_cells_say_text_tooltip_and_share(model):
     assert index.data(Qt.ItemDataRole.AccessibleTextRole) == "Figure: 2"
     assert index.data(Role.SHARE) == 0.5
     tip = model.headerData(1, Qt.Orientation.Horizontal, Qt.ItemDataRole.ToolTipRole)
-    assert tip == "What it is"
+    assert tip == "Description"
 
 
 def test_that_a_chosen_row_moves_with_its_figure_when_sorted(model, qtbot):

@@ -80,7 +80,7 @@ def test_that_the_rule_stack_stands_strongest_first_with_globals_last(watch):
     model = watch(RuleStackModel())
     model.set_rows(rows(RULES))
     assert [model.rule_at(row).id for row in range(3)] == ["m", "t", "g"]
-    assert "wins 1" in model.index(0).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert "applies to 1" in model.index(0).data(Qt.ItemDataRole.AccessibleTextRole)
     model.set_rows(rows(RULES[:1]))
 
 

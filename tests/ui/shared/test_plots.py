@@ -140,7 +140,7 @@ def test_that_one_tensor_shows_histogram_grid_and_channels(qtbot, theme):
     few = TensorView(counts, (-1.0, 1.0), (-0.7, 0.7), 0.1, "a8w4", -np.ones(6), np.ones(6))
     plot.render_tensor(few, theme)
     assert plot.channels.isVisible()
-    assert plot.histogram._steps.isVisible()
+    assert plot.histogram.steps.isVisible()
     assert "elements" in plot.histogram.tell(QPointF(0.5, 0))
     assert "outside" in plot.histogram.tell(QPointF(2.0, 0))
     assert plot.channels.tell(QPointF(2.0, 0)) == "channel 2: -1 to 1"
@@ -154,7 +154,7 @@ def test_that_grid_lines_hide_when_they_cannot_be_told_apart(qtbot):
     plot = TensorPlot()
     qtbot.addWidget(plot)
     plot.render_tensor(TensorView(np.ones(256), (-1.0, 1.0), (-1.0, 1.0), 1e-5, "a16w8"), LIGHT)
-    assert not plot.histogram._steps.isVisible()
+    assert not plot.histogram.steps.isVisible()
 
 
 def test_that_bars_and_differences_say_their_figures(qtbot):

@@ -97,17 +97,17 @@ def test_that_the_dialog_says_where_the_rest_is_set(qtbot, opened):
     assert chosen == [DynamicConfig()]
     refused = ConfigDialog("head", DynamicConfig(), lambda _: "Not here.", opened.window)
     qtbot.addWidget(refused)
-    assert not refused.form._reason.isHidden()
+    assert not refused.form.reason.isHidden()
 
 
 def test_that_both_readings_stand_side_by_side_and_are_marked(nnpa, qtbot):
-    panel = nnpa.window.reveal("numerics")
+    panel = nnpa.window.reveal("accuracy")
     qtbot.waitUntil(lambda: panel.has("verify"))
     assert f"SQNR: 34.50 dB, {EMULATED}" in panel.cards.texts()
     assert [panel.readings.row_at(row).sqnr_db for row in range(2)] == [44.0, 46.5]
     assert panel.reading_table.isVisible()
     comparison = panel.comparison
-    assert comparison.heading.text() == "Exported file against float"
+    assert comparison.heading.text() == "Exported file vs. float model"
     assert comparison.reading_table.isVisible()
     assert not comparison.differences.isVisible()
     assert any("ONNX Runtime 1.31" in text for text in comparison.cards.texts())
@@ -119,7 +119,7 @@ def test_that_cost_shows_products_commands_and_files_in_the_place_of_estimates(n
     assert "int8 products: 1 of 2, predicted" in panel.cards.texts()
     assert CHECK.sentence in panel.origin.text()
     shown = [panel.tabs.tabText(i) for i in range(4) if panel.tabs.isTabVisible(i)]
-    assert shown == ["Products and commands", "Deliverables"]
+    assert shown == ["Export", "Deliverables"]
     panel.show_level("lower")
     panel.export.table.selectRow(1)
     assert nnpa.context.selection.value.nodes == {"matmul"}
@@ -171,11 +171,11 @@ def test_that_a_range_of_every_call_is_shown_as_a_distribution(opened, qtbot, mo
     opened.context.selection.choose_tensors(["o0"], {"conv2d"}, "test")
     calls = panel.side.calls
     qtbot.waitUntil(calls.isVisible)
-    assert "widest call's step is 2 times" in calls.told.text()
-    assert "all zeros in 1 of 3 samples" in calls.told.text()
-    assert calls.calls._order.tolist() == [0, 1, 2]
-    assert calls.scales._counts.sum() == 2
-    assert "range of its own" in panel._rows[0].refusal
+    assert "widest call's step is 2 times" in calls.summary.text()
+    assert "all zeros in 1 of 3 samples" in calls.summary.text()
+    assert calls.calls.order.tolist() == [0, 1, 2]
+    assert calls.scales.counts.sum() == 2
+    assert "range of its own" in panel.rows[0].refusal
     opened.context.selection.choose_tensors(["o1"], {"relu"}, "test")
     qtbot.waitUntil(lambda: not panel.side.pages.isTabVisible(3))
 
@@ -192,14 +192,14 @@ def test_that_another_target_takes_its_rows_with_it(qtbot):
 
     own = ["Device", "Activations", "Weights", "Operation types", "Numbers by"]
     qtbot.waitUntil(lambda: shown() == own)
-    assert "what-if" in form._fields["weights"].itemText(1)
+    assert "what-if" in form.fields["weights"].itemText(1)
     form.render_choice(TargetChoice(id="ethos-u55-128"))
     assert "Memory mode" in [
         label.text() for label in form.findChildren(QLabel) if label.isVisible()
     ]
 
 
-@pytest.mark.parametrize("panel_id", ["sweep", "search"])
+@pytest.mark.parametrize("panel_id", ["devices", "search"])
 def test_that_nothing_is_estimated_or_searched_and_why(nnpa, qtbot, panel_id):
     panel = nnpa.window.reveal(panel_id)
     qtbot.waitUntil(lambda: "Nothing on this machine estimates" in panel.note.text())

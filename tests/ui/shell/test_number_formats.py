@@ -35,7 +35,7 @@ def form(qtbot):
 
 
 def type_into(form, name, role, text):
-    field = form._fields[name, role]
+    field = form.fields[name, role]
     field.setText(text)
     field.textEdited.emit(text)
 
@@ -56,19 +56,19 @@ def test_that_each_operand_gets_its_own_parameters(form):
 def test_that_another_format_keeps_what_it_shares_and_says_what_is_missing(form):
     choose(form, "block_fp")
     assert form.config.scheme == "block_fp"
-    assert not form._reason.isHidden()
-    assert "needs 'exponent_width'" in form._reason.text()
+    assert not form.reason.isHidden()
+    assert "needs 'exponent_width'" in form.reason.text()
     for name, text in (("exponent_width", "8"), ("block_size", "[1, 16]")):
         for role in ("data", "weight", "bias"):
             type_into(form, name, role, text)
-    assert form._reason.isHidden()
+    assert form.reason.isHidden()
     assert form.config.parameters["bias_block_size"] == [1, 16]
 
 
 @pytest.mark.parametrize("text", ["99", "x", "-1", "[8]", "1e400", "{"])
 def test_that_impossible_parameters_are_told_and_never_taken(form, text):
     type_into(form, "width", "data", text)
-    assert "width" in form._reason.text()
+    assert "width" in form.reason.text()
 
 
 def test_that_mases_form_is_offered_only_where_mase_has_the_format(form):
@@ -107,7 +107,7 @@ def test_that_pass_args_are_taken_as_one_step_and_tell_what_they_leave_out(
     before = opened.document.project
     opened.mase.take(file)
     question = notices.take("would replace the present ones")
-    opened.notices.choose(question.id, "As MASE computes it")
+    opened.notices.choose(question.id, "MASE implementation")
     rule = opened.document.project.rules[0]
     assert isinstance(rule.config, FormatConfig)
     assert rule.config.mase_compatible
@@ -136,4 +136,4 @@ def test_that_figures_of_formats_say_that_they_are_emulated():
     memory = FormatMemory(weight_bits=8.0, data_bits=4.0, weight_elements=1, data_elements=1)
     cards = {card.title: card for card in quality_cards(value, memory, "emulated")}
     assert cards["SQNR"].origin == "emulated"
-    assert cards["What flows"].value == "4.00 bits, 8.00\u00d7"
+    assert cards["Activations"].value == "4.00 bits, 8.00\u00d7"

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtWidgets import QMenu
 
 from tests.fakes.projects import make_project, write_project
-from ui.features.graph.graph_view import context_menu
+from ui.features.graph.graph_menu import context_menu
 from ui.features.rules.rule_form import KINDS
 from ui.features.rules.rule_stack import Role
 from ui.features.rules.rules_panel import RulesPanel
@@ -54,7 +54,7 @@ def exported(rules, workbench, qtbot):
     """The form for rules, with the plug-in taken in and the graph there."""
     workbench.document.apply("add", lambda p: edits.offer_plugin(p, "own.py"))
     workbench.runs.run_to("export")
-    qtbot.waitUntil(lambda: bool(workbench.context.outline.modules))
+    qtbot.waitUntil(lambda: bool(workbench.context.model_index.modules))
     qtbot.waitUntil(lambda: not workbench.runner.running)
     return rules
 
@@ -93,13 +93,13 @@ def test_that_the_form_for_rules_offers_what_a_plugin_adds(rules, workbench, qtb
     choose_kind(rules.form, "quantizer")
     assert offered(rules.form) == []
     assert not rules.form.add.isEnabled()
-    assert "Plug-ins" in rules.form._call.text()
+    assert "Plug-ins" in rules.form.call_text.text()
     workbench.document.apply("add", lambda p: edits.offer_plugin(p, "own.py"))
     qtbot.waitUntil(lambda: offered(rules.form) == ["Rows"])
     rules.form.add.click()
     choose_kind(rules.form, "finder")
     assert "narrow: Fewer codes" in offered(rules.form)
-    assert rules.form._words.stringList() == ["own.py:First"]
+    assert rules.form.match_names.stringList() == ["own.py:First"]
     rules.form.match.setText("own.py:First")
     rules.form.config.setCurrentIndex(offered(rules.form).index("narrow: Fewer codes"))
     rules.form.match.textEdited.emit("own.py:First")
@@ -117,7 +117,7 @@ def test_that_a_custom_config_can_have_a_plugins_observer(rules, workbench, qtbo
     rules.form.config.setCurrentIndex(rules.form.config.count() - 1)
     rules.form.add.click()
     dialog = rules.findChild(ConfigDialog)
-    combo = dialog.form._combos[2]
+    combo = dialog.form.combos[2]
     assert combo.itemText(combo.count() - 1) == "Wide: A quarter more"
     combo.activated.emit(combo.count() - 1)
     dialog.buttons.accepted.emit()
@@ -150,7 +150,11 @@ def test_that_tree_and_graph_offer_a_plugins_config_in_their_menus_and_under_its
     (rule,) = document.project.rules[1:]
     assert (rule.kind, rule.match, rule.config) == ("node_name", "linear", "own.py:narrow")
     document.undo_stack.undo()
-    with qtbot.waitSignal(graph.view.laid_out) if graph.view.scene is None else nullcontext():
+    with (
+        qtbot.waitSignal(graph.view.groups.laid_out)
+        if graph.view.surface.scene is None
+        else nullcontext()
+    ):
         graph.flush()
     menu = context_menu(graph.view, "linear")
     graph.view.menu_asked.emit(menu)
@@ -172,7 +176,7 @@ def test_that_rules_of_plugins_say_what_they_win_once_it_is_known(
     qtbot.waitUntil(lambda: notices.says("runs Python"))
     question = notices.take("runs Python")
     workbench.notices.choose(question.id, "Allow and run")
-    qtbot.waitUntil(lambda: said_of(exported, "finder")[0].endswith("wins 1"))
+    qtbot.waitUntil(lambda: said_of(exported, "finder")[0].endswith("applies to 1"))
     assert said_of(exported, "quantizer")[0].endswith("matches nothing")
     told = workbench.context.problems
     qtbot.waitUntil(lambda: "Quantizer: the rule matches nothing" in str(told.index(0, 1).data()))

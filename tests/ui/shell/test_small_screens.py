@@ -20,7 +20,7 @@ from workbench.results import CpuNode
 @pytest.fixture
 def small(opened, qtbot):
     opened.window.resize(1280, 720)
-    opened.window.arrange_at_first()
+    opened.window.reset_layout()
     opened.runs.run_to("")
     qtbot.waitUntil(lambda: not opened.runner.running)
     return opened
@@ -36,7 +36,7 @@ def test_that_no_panel_makes_a_small_window_grow(small, qtbot):
 
 def test_that_panels_do_not_scroll_as_a_whole_where_there_is_room(small, qtbot):
     small.window.resize(1600, 1000)
-    small.window.arrange_at_first()
+    small.window.reset_layout()
     for row in (row for row in PANELS if row.area == "center"):
         small.window.reveal(row.id).flush()
         qtbot.wait(1)
@@ -52,7 +52,7 @@ def test_that_tabs_of_panels_are_named_in_full(small):
 
 
 def test_that_plots_stay_high_enough_to_be_read(small, qtbot):
-    numerics = small.window.reveal("numerics")
+    numerics = small.window.reveal("accuracy")
     qtbot.waitUntil(lambda: numerics.has("evaluate"))
     qtbot.waitUntil(lambda: numerics.bars.height() >= 120)
     assert numerics.cards.height() >= numerics.cards.heightForWidth(numerics.cards.width())
@@ -98,7 +98,7 @@ def test_that_every_button_that_is_off_says_why(opened, qtbot, target):
     assert silent == []
 
 
-@pytest.mark.parametrize(("name", "page"), [("graph", "_pages"), ("modules", "_stack")])
+@pytest.mark.parametrize(("name", "page"), [("graph", "pages"), ("modules", "pages")])
 def test_that_an_empty_panel_has_the_button_that_fills_it(opened, qtbot, name, page):
     panel = opened.window.reveal(name)
     panel.flush()
@@ -115,9 +115,9 @@ def test_that_operators_alike_on_the_cpu_are_one_problem():
     ]
     lone = CpuNode(node="sort", op="aten.sort.default", module="", reason="No kernel.")
     first, second = on_the_cpu([*nodes, lone])
-    assert first.message == "3 operators add stay on the CPU: It is float."
+    assert first.message == "3 add operators run on the CPU: It is float."
     assert first.where.id == "add_0"
-    assert second.message == "sort stays on the CPU: No kernel."
+    assert second.message == "sort runs on the CPU: No kernel."
 
 
 def test_that_a_name_no_line_can_break_is_shortened_and_told_in_full(qtbot):

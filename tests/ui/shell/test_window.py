@@ -71,7 +71,7 @@ def test_that_a_whole_run_fills_the_window(opened, qtbot, notices):
     qtbot.waitUntil(lambda: tree.model().rowCount() == 1)
     qtbot.waitUntil(lambda: opened.context.problems.rowCount() > 0)
     said = [opened.context.problems.index(r, 1).data() for r in range(2)]
-    assert any("stays on the CPU" in text for text in said)
+    assert any("runs on the CPU" in text for text in said)
 
 
 def test_that_a_second_opening_shows_results_with_no_engine(opened, qtbot, engines, project_file):
@@ -81,7 +81,7 @@ def test_that_a_second_opening_shows_results_with_no_engine(opened, qtbot, engin
     assert opened.window.welcome.isVisible()
     opened.files.open_path(project_file)
     qtbot.waitUntil(lambda: state_of(opened, "package") == "cached")
-    assert opened.context.outline.modules
+    assert opened.context.model_index.modules
     assert len(engines.made) == started
 
 
@@ -143,9 +143,7 @@ def test_that_editing_goes_on_while_work_runs(opened, qtbot, engines):
     opened.window.actions_by_id["run_evaluate"].trigger()
     qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "running")
     assert opened.context.assigner.modules(["head"], "a16w8")
-    qtbot.waitUntil(
-        lambda: opened.session.stage("calibrate").reason == "for the rules as they were"
-    )
+    qtbot.waitUntil(lambda: opened.session.stage("calibrate").reason == "for the former rules")
 
 
 def test_that_closing_with_work_running_asks_once(opened, qtbot, engines, notices):
@@ -154,8 +152,8 @@ def test_that_closing_with_work_running_asks_once(opened, qtbot, engines, notice
     qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "running")
     opened.window.close()
     assert opened.window.isVisible()
-    notice = notices.take("Work is still running.")
-    opened.notices.choose(notice.id, "Keep working")
+    notice = notices.take("Jobs are still running.")
+    opened.notices.choose(notice.id, "Cancel")
     assert opened.window.isVisible()
     assert opened.runner.running
 
@@ -166,7 +164,7 @@ def test_that_unsaved_changes_are_asked_about_before_another_project(
     opened.context.assigner.modules(["head"], "a16w8")
     other = write_project(tmp_path / "other")
     opened.files.open_path(other)
-    notice = notices.take("Save the changes to net.qwb?")
+    notice = notices.take("Save changes to net.qwb?")
     assert opened.document.path == project_file
     opened.notices.choose(notice.id, "Save")
     assert opened.document.path == other
@@ -214,7 +212,7 @@ def test_that_a_project_open_elsewhere_can_be_read(workbench, project_file, noti
     other.open(project_file)
     workbench.files.open_path(project_file)
     notice = notices.take("is open in another window")
-    workbench.notices.choose(notice.id, "Open to read")
+    workbench.notices.choose(notice.id, "Open read-only")
     assert workbench.document.read_only
     assert "(read only)" in workbench.window.windowTitle()
     other.close()
@@ -257,7 +255,7 @@ def test_that_the_palette_does_what_it_finds(opened, qtbot):
     opened.window.actions_by_id["palette"].trigger()
     box = opened.window.palette_box
     qtbot.keyClicks(box.line, "dark or")
-    assert box.list.item(0).text().startswith("Dark or light")
+    assert box.list.item(0).text().startswith("Toggle dark theme")
     qtbot.keyClick(box.line, Qt.Key.Key_Return)
     assert not opened.context.theme.dark
     assert not box.isVisible()
@@ -265,6 +263,7 @@ def test_that_the_palette_does_what_it_finds(opened, qtbot):
 
 def test_that_the_palette_goes_to_modules(opened, qtbot):
     run_to(opened, qtbot, "evaluate")
+    qtbot.waitUntil(lambda: bool(opened.context.model_index.modules))
     opened.window.actions_by_id["palette"].trigger()
     qtbot.keyClicks(opened.window.palette_box.line, "stem.conv")
     qtbot.keyClick(opened.window.palette_box.line, Qt.Key.Key_Return)
@@ -274,7 +273,7 @@ def test_that_the_palette_goes_to_modules(opened, qtbot):
 def test_that_a_layout_comes_back(opened, qtbot):
     opened.window.docks["inspector"].hide()
     opened.settings.save_layout("mine", opened.window.layout_parts())
-    opened.window.arrange_at_first()
+    opened.window.reset_layout()
     assert opened.window.docks["inspector"].isVisible()
     opened.window.apply_layout(opened.settings.layout("mine"))
     assert not opened.window.docks["inspector"].isVisible()
@@ -282,7 +281,7 @@ def test_that_a_layout_comes_back(opened, qtbot):
 
 def test_that_tabs_of_an_arrangement_before_do_not_lie_over_the_new_ones(opened):
     for _ in range(3):
-        opened.window.arrange_at_first()
+        opened.window.reset_layout()
     center = opened.window.center
     bars = [bar for bar in center.findChildren(QTabBar) if bar.parent() is center]
     shown = [bar for bar in bars if not bar.isHidden()]
@@ -292,7 +291,7 @@ def test_that_tabs_of_an_arrangement_before_do_not_lie_over_the_new_ones(opened)
 
 
 def test_that_choosing_a_target_is_one_step_with_a_valid_memory_mode(opened):
-    device = opened.window.pipeline.target._device
+    device = opened.window.pipeline.target.device
     options = {"memory_mode": "Dedicated_Sram", "system_config": "Ethos_U85_SYS_DRAM_Low"}
     opened.document.apply("U85", lambda p: edits.set_target(
         p, TargetChoice(id="ethos-u85-256", options=options)
@@ -317,8 +316,8 @@ def test_that_a_new_unsaved_project_is_marked_and_asked_about(workbench, tmp_pat
     workbench.document.new(make_project(), tmp_path)
     assert workbench.window.isWindowModified()
     workbench.files.close_project()
-    notice = notices.take("Save the changes to net (not saved)?")
-    workbench.notices.choose(notice.id, "Do not save")
+    notice = notices.take("Save changes to net (not saved)?")
+    workbench.notices.choose(notice.id, "Don't save")
     assert workbench.document.project is None
 
 
@@ -360,7 +359,7 @@ def test_that_what_the_compiler_refuses_is_kept_off_in_one_step(opened, qtbot, n
     qtbot.waitUntil(lambda: notices.says("The compiler refuses head."))
     notice = notices.take("The compiler refuses head.")
     assert notice.hint == "Vela said no."
-    opened.notices.choose(notice.id, "Keep it off the NPU")
+    opened.notices.choose(notice.id, "Keep on CPU")
     rule = opened.document.project.rules[-1]
     assert (rule.kind, rule.match, rule.config) == ("module_name", "head", "cpu")
     assert opened.document.undo_stack.undoText() == "Keep head off the NPU"

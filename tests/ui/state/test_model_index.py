@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ RULES = (
          "a16w8 from rule 2 stem.*, overrides rule 1"),
         (Effective("a16w8", "b", ("a",)), "stem", "a16w8 from rule 2 stem, overrides rule 1"),
         (Effective("a8w8", "a"), "head", "a8w8 from rule 1 whole model"),
-        (Effective("float", None), "head", "float: no rule speaks of it, so it stays in float"),
+        (Effective("float", None), "head", "float: no rule matches"),
     ],
 )  # fmt: skip
 def test_that_a_config_says_where_it_comes_from(effective, module, said):
@@ -70,7 +71,7 @@ def test_that_rules_without_effect_are_problems_with_their_place():
     found = problems(lost, weak, strong)
     assert [(p.where.id, p.severity) for p in found] == [("lost", "warning"), ("weak", "warning")]
     assert "matches nothing" in found[0].message
-    assert "never wins" in found[1].message
+    assert "no effect" in found[1].message
 
 
 def test_that_nothing_is_said_of_matches_before_the_model_is_known():
@@ -112,3 +113,36 @@ def test_that_a_moved_project_means_the_same_files(tmp_path):
     assert moved.evaluation.metric == "package.module:score"
     assert relocate(moved, tmp_path / "b", tmp_path / "a") == project
     assert relocate(project, Path(tmp_path / "a"), tmp_path / "a") is project
+
+
+def test_that_the_graph_is_not_parsed_in_the_threads_of_the_window(opened, qtbot, monkeypatch):
+    threads, load = [], GraphSnapshot.load
+    monkeypatch.setattr(
+        GraphSnapshot, "load", lambda path: (threads.append(threading.get_ident()), load(path))[1]
+    )
+    outline = opened.context.model_index
+    with qtbot.waitSignal(outline.model_changed):
+        opened.runs.run_to("export")
+    assert [module.path for module in outline.modules] == [module.path for module in MODULES]
+    assert outline.groups["stem.conv"].matches == ["stem"]
+    assert outline.effective("stem") is not None
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+def test_that_a_graph_that_comes_too_late_for_its_project_is_not_shown(opened, qtbot, monkeypatch):
+    begun, go_on, load = threading.Event(), threading.Event(), GraphSnapshot.load
+
+    def slow(path):
+        begun.set()
+        go_on.wait(5)
+        return load(path)
+
+    monkeypatch.setattr(GraphSnapshot, "load", slow)
+    opened.runs.run_to("export")
+    qtbot.waitUntil(begun.is_set)
+    opened.files.close_project()
+    go_on.set()
+    qtbot.wait(200)
+    assert opened.document.project is None
+    assert opened.context.model_index.snapshot is None

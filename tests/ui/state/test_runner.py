@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 
 from tests.fakes.engine import FakeEngines, Play
@@ -141,12 +143,40 @@ def test_that_an_engine_killed_by_cancel_is_no_crash(runner, heard, engines, fol
     runner.run_until(make_project(), folder, ["convert"], set())
     qtbot.waitUntil(lambda: any(getattr(e, "stage", "") == "calibrate" for e in heard.events))
     engine = engines.made[0]
-    engine.cancel = lambda: engine._events.put(EngineExit(expected=True, sentence="stopped"))
+    engine.cancel = lambda job: engine._events.put(EngineExit(expected=True, sentence="stopped"))
     runner.cancel()
     qtbot.waitUntil(lambda: not runner.running)
     assert heard.states() == {"convert": "cancelled"}
     assert heard.lost == []
     qtbot.waitUntil(lambda: len(engines.made) == 2)
+
+
+def test_that_a_cancel_while_the_engine_starts_reaches_the_job(qtbot, tmp_path, folder, engines):
+    """The engine is busy taking the job at the moment of the cancel."""
+    engines.plays = [Play(hold="import_model")]
+    taking, go_on = Event(), Event()
+
+    def factory():
+        engine = engines()
+        send = engine.send
+
+        def slow(command):
+            taking.set()
+            go_on.wait(5)
+            send(command)
+
+        engine.send = slow
+        return engine
+
+    runner = Runner(factory, lambda: Cache(tmp_path / "cache"), TrustStore(tmp_path / "t.json"))
+    heard = Heard(runner)
+    runner.run_until(make_project(), folder, ["export"], set())
+    assert taking.wait(5)
+    runner.cancel()
+    go_on.set()
+    qtbot.waitUntil(lambda: not runner.running)
+    assert heard.states() == {"export": "cancelled"}
+    runner.stop()
 
 
 def test_that_an_engine_that_cannot_start_is_one_sentence(qtbot, tmp_path, folder):

@@ -85,7 +85,7 @@ def test_that_a_run_for_former_rules_does_not_finish_the_present_ones(session, f
     old = planned(session, folder, cache).key("prepare")
     session.receive(StageStarted(job="j", stage="prepare", key=old))
     planned(session, folder, cache, FLOAT)
-    assert session.stage("prepare").reason == "for the rules as they were"
+    assert session.stage("prepare").reason == "for the former rules"
     store(cache, old, "prepare")
     session.receive(StageFinished(job="j", stage="prepare", key=old, cached=False, elapsed_s=1))
     assert session.result("prepare") is None

@@ -69,7 +69,7 @@ def test_that_the_options_are_the_defaults_of_a_batch(asked, tmp_path, capsys):
     assert document["refused"] == 0
 
 
-def test_that_a_batch_that_is_no_list_is_a_usage_error(tmp_path, capsys):
+def test_that_a_batch_that_is_no_list_is_a_usage_error(tmp_path, codes):
     (tmp_path / "jobs.json").write_text("{}")
     assert quantize("--batch", tmp_path / "jobs.json") == 2
-    assert "not a list" in capsys.readouterr().err
+    assert codes == ["jobs-not-list"]

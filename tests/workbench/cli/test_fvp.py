@@ -51,7 +51,7 @@ def test_that_a_person_reads_what_was_measured_and_what_was_assumed(bench, capsy
     out = capsys.readouterr().out
     assert "The program ran to its end." in out
     assert "measured (FVP_Corstone_SSE-300_Ethos-U55 11.27.42)" in out
-    assert "No inputs were given: all ones." in out
+    assert "all ones" in out
 
 
 def test_that_a_failed_run_is_exit_code_1_with_cause_and_remedy(bench, capsys):
@@ -64,27 +64,27 @@ def test_that_a_failed_run_is_exit_code_1_with_cause_and_remedy(bench, capsys):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "code"),
     [
-        (["--target", "ethos-u85-256"], "compiled for ethos-u55-128, not for ethos-u85-256"),
-        (["--target", "tpu"], "No simulator has the device 'tpu'"),
-        (["--timeout", "0"], "--timeout wants seconds"),
-        (["--inputs", "none.npy"], "none.npy cannot be read"),
-        (["--fvp", "/none"], "The simulator /none is not there"),
-        (["--elf", "/none"], "The runner none cannot be read"),
+        (["--target", "ethos-u85-256"], "runner-program-target-mismatch"),
+        (["--target", "tpu"], "simulator-device-unknown"),
+        (["--timeout", "0"], "timeout-invalid"),
+        (["--inputs", "none.npy"], "simulator-input-unreadable"),
+        (["--fvp", "/none"], "simulator-missing"),
+        (["--elf", "/none"], "runner-unreadable"),
     ],
 )
-def test_that_what_cannot_be_run_is_exit_code_2(bench, capsys, more, said):
+def test_that_what_cannot_be_run_is_exit_code_2(bench, codes, more, code):
     assert main([*arguments(bench), *more]) == 2
-    assert said in capsys.readouterr().err
+    assert codes[:1] == [code]
 
 
-def test_that_a_program_cut_short_is_refused(bench, capsys, tmp_path):
+def test_that_a_program_cut_short_is_refused(bench, codes, tmp_path):
     words = arguments(bench)
     words[2] = str(tmp_path / "cut.pte")
     Path(words[2]).write_bytes(bench.program().read_bytes()[:900])
     assert main(words) == 2
-    assert "damaged" in capsys.readouterr().err
+    assert codes == ["program-damaged"]
 
 
 def test_that_a_machine_without_a_simulator_says_how_to_get_one(bench, capsys):
@@ -93,7 +93,7 @@ def test_that_a_machine_without_a_simulator_says_how_to_get_one(bench, capsys):
     assert main(words) == 2
     err = capsys.readouterr().err
     assert "FVP_Corstone_SSE-300_Ethos-U55 was not found" in err
-    assert "accept its licence yourself" in err
+    assert "accept its licence" in err
 
 
 @pytest.fixture
@@ -139,11 +139,11 @@ def test_that_doctor_tells_simulators_and_runners_it_was_told_of(bench, capsys, 
     assert found["FVP_Corstone_SSE-300_Ethos-U55"]["state"] == "ok"
     assert found["FVP_Corstone_SSE-300_Ethos-U55"]["version"].startswith("11.27.42, ")
     assert found["runner runner.elf"]["version"] == (
-        "Ethos-U55 or Ethos-U65, shared SRAM, semihosting, several samples a start"
+        "Ethos-U55 or Ethos-U65, shared SRAM, semihosting, several samples per start"
     )
     assert found["Arm licence"]["version"] == "ARMLMD_LICENSE_FILE=8224@licences"
     assert found["FVP_Corstone_SSE-320"]["state"] == "optional"
-    assert "accept its licence yourself" in found["FVP_Corstone_SSE-320"]["remedy"]
+    assert "accept its licence" in found["FVP_Corstone_SSE-320"]["remedy"]
     assert found["ExecuTorch checkout"]["state"] == "optional"
     assert main(arguments(bench, "--fvp", "")) == 0
 
@@ -154,7 +154,7 @@ def test_that_a_named_simulator_that_is_gone_is_told(bench, capsys):
     main(["doctor", "--json"])
     found = {f["name"]: f for f in json.loads(capsys.readouterr().out)["findings"]}
     assert found["FVP_Corstone_SSE-320"]["state"] == "different"
-    assert "/none/FVP is not there" in found["FVP_Corstone_SSE-320"]["why"]
+    assert "/none/FVP does not exist" in found["FVP_Corstone_SSE-320"]["why"]
     assert main(["fvp", "set", "--simulator", "u99=/x"]) == 2
 
 
@@ -177,13 +177,13 @@ def test_that_a_runner_is_built_remembered_and_runs(bench, capsys, sources):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "code"),
     [
-        (["--placement", "flash"], "0x62000000"),
-        (["--checkout", "/nowhere"], "is no ExecuTorch checkout"),
+        (["--placement", "flash"], "placement-invalid"),
+        (["--checkout", "/nowhere"], "checkout-invalid"),
     ],
 )
-def test_that_a_build_that_cannot_begin_is_exit_code_2(bench, capsys, sources, more, said):
+def test_that_a_build_that_cannot_begin_is_exit_code_2(bench, codes, sources, more, code):
     words = ["fvp", "build", str(bench.program()), "--checkout", str(sources), *more]
     assert main(words) == 2
-    assert said in capsys.readouterr().err
+    assert codes == [code]

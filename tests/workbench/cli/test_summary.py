@@ -1,6 +1,7 @@
 """What a run tells at its end."""
 
-from workbench.cli.run_summary import print_summary, summary
+from workbench.api.summary import summary
+from workbench.cli.run_summary import print_summary
 from workbench.project.model import ModelSource, Project, TargetChoice
 from workbench.results import PrepareResult, save_result
 

@@ -93,7 +93,7 @@ def test_that_a_board_without_the_memory_a_mode_needs_is_refused_with_what_it_ha
     with pytest.raises(WorkbenchError) as caught:
         boards.put(make_project(), path.name, tmp_path)
     (problem,) = caught.value.infos
-    assert "keeps tensors in DRAM, and Small has none" in problem.message
+    assert problem.code == "board-memory-missing"
     assert "RAM (sram), flash (flash)" in problem.hint
 
 
@@ -103,8 +103,8 @@ def test_that_a_mode_changed_later_to_one_the_board_cannot_do_is_a_problem(tmp_p
     assert list(boards.problems(project, tmp_path)) == []
     options = {"system_config": "Ethos_U65_High_End", "memory_mode": "Dedicated_Sram"}
     moved = edits.set_target(project, TargetChoice(id="ethos-u65-256", options=options))
-    assert "has none" in next(boards.problems(moved, tmp_path)).message
-    assert "does not have" in next(boards.oddities(moved, tmp_path)).message
+    assert next(boards.problems(moved, tmp_path)).code == "board-memory-missing"
+    assert next(boards.oddities(moved, tmp_path)).code == "board-target-differs"
 
 
 def test_that_a_board_sets_its_usual_memory_mode_whatever_was_set_before(tmp_path):
@@ -116,7 +116,7 @@ def test_that_a_board_sets_its_usual_memory_mode_whatever_was_set_before(tmp_pat
 def test_that_another_clock_than_the_configurations_is_told(tmp_path):
     project = boards.put(make_project(), "nuvoton-m55m1", tmp_path)
     (oddity,) = boards.oddities(project, tmp_path)
-    assert "assumes 200 MHz; the board's NPU runs at 220 MHz" in oddity.message
+    assert all(clock in oddity.message for clock in ("200 MHz", "220 MHz"))
 
 
 def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path):
@@ -131,7 +131,7 @@ def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path
     write(tmp_path, ram=pools - 1, flash=len(PROGRAM) - 1)
     found = of_program(project, tmp_path, PROGRAM)
     assert not found.fits
-    assert f"the program needs {len(PROGRAM) / 1024:,.1f} KiB in one piece" in sentence(found)
+    assert f"the program needs {len(PROGRAM) / 1024:,.1f} contiguous KiB" in sentence(found)
     assert "and no SRAM or DRAM has more than" in sentence(found) or "no SRAM has" in sentence(
         found
     )
@@ -149,7 +149,7 @@ def test_that_sizes_that_nobody_confirmed_put_the_verdict_in_doubt(tmp_path):
     text = SMALL.format(ram=1 << 20, flash=1 << 20).replace("confirmed = true", "confirmed = false")
     write(tmp_path, text=text)
     found = of_program(make_project(board="mine.toml"), tmp_path, PROGRAM)
-    assert "if the sizes that are not confirmed hold (RAM, flash)" in sentence(found)
+    assert "unconfirmed sizes are correct (RAM, flash)" in sentence(found)
     assert not fit(read(tmp_path / "mine.toml"), []).doubts
 
 
@@ -217,5 +217,5 @@ def test_that_a_new_project_can_be_made_for_a_board(tmp_path, capsys):
     assert main([*new, "--force", "--board", "himax-we2", "--target", "ethos-u85-256"]) == 2
     assert main([*new, "--force"]) == 2
     said = capsys.readouterr().err
-    assert "has no ethos-u85-256" in said
-    assert "Neither a target nor a board" in said
+    assert "has no device ethos-u85-256" in said
+    assert "No target or board given" in said

@@ -180,7 +180,7 @@ def test_that_the_note_says_what_fits_and_what_is_not_confirmed():
     facts = facts_of(board="himax-we2")
     text = markdown(title(facts), note(facts))
     assert "# net on Himax WiseEye2" in text
-    assert "if the sizes that are not confirmed hold" in text
+    assert "unconfirmed sizes" in text
     assert "not confirmed: notes of users" in text
     assert "set ET_RTOL to 0 and ET_ATOL to 0.5" in text
 
@@ -188,7 +188,7 @@ def test_that_the_note_says_what_fits_and_what_is_not_confirmed():
 def test_that_the_note_without_a_board_says_what_is_needed():
     facts = facts_of()
     text = markdown(title(facts), note(facts))
-    assert "No board was chosen" in text
+    assert "No board is set" in text
     assert f"| program | {len(facts.program):,} |" in text
 
 
@@ -222,7 +222,7 @@ def test_that_weights_beside_the_program_have_a_section_and_a_place_of_their_own
     assert (held["program"], held["weights"]) == (len(facts.program), len(weights))
     assert "KEEP(*(network_weights_sec)) } > MRAM" in linker(facts)
     assert b".section network_weights_sec" in assembly(facts)
-    assert "lie beside it in net.ptd" in markdown(title(facts), note(facts))
+    assert "separate file net.ptd" in markdown(title(facts), note(facts))
 
 
 def test_that_the_name_of_a_board_cannot_become_a_line_of_a_build_file(tmp_path):

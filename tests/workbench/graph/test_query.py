@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.errors import WorkbenchError
+from tests.problems import refused
 from workbench.graph.query import find
 from workbench.graph.snapshot import GraphSnapshot, Node, TensorInfo
 
@@ -55,11 +55,11 @@ def test_that_a_query_finds_what_it_says(text: str, found: list[str]) -> None:
 
 
 def test_that_an_unknown_number_is_told_with_those_that_exist() -> None:
-    with pytest.raises(WorkbenchError, match="no number called 'sram'") as problem:
+    with refused("query-metric-unknown") as problem:
         find("sram>3", SNAPSHOT, NUMBERS)
     assert "cycles, sqnr" in problem.value.infos[0].hint
 
 
 def test_that_a_malformed_number_is_told() -> None:
-    with pytest.raises(WorkbenchError, match="not a number"):
+    with refused("query-value-invalid"):
         find("sqnr<1.2.3", SNAPSHOT, NUMBERS)

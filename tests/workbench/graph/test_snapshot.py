@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.errors import WorkbenchError
+from tests.problems import refused
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, QParams, TensorInfo, packed
 
 QPARAMS = QParams("torch.int8", (0.5, 0.25), (0, 0), -127, 127, 0)
@@ -35,7 +35,7 @@ def test_that_neighbours_and_modules_are_found_by_name() -> None:
     assert [node.id for node in SNAPSHOT.consumers("x")] == ["conv", "output"]
     assert SNAPSHOT.consumers("output") == ()
     assert SNAPSHOT.modules_by_path["stem"].parameters == 3
-    with pytest.raises(WorkbenchError, match="no operation 'gone'"):
+    with refused("node-unknown"):
         SNAPSHOT.node("gone")
 
 
@@ -47,24 +47,22 @@ def test_that_bits_and_shapes_read_as_people_write_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code"),
     [
-        ("{", "damaged"),
-        ("[]", "damaged"),
-        ("null", "damaged"),
-        ('{"version": 1}', "damaged"),
-        ('{"format": "quantization-workbench-graph", "version": 99}', "newer version"),
-        ('{"format": "quantization-workbench-graph", "version": 0}', "not a graph"),
-        ('{"format": "other", "version": 1}', "not a graph"),
-        ('{"format": "quantization-workbench-graph", "version": 2}', "damaged"),
+        ("{", "graph-damaged"),
+        ("[]", "graph-damaged"),
+        ("null", "graph-damaged"),
+        ('{"version": 1}', "graph-damaged"),
+        ('{"format": "quantization-workbench-graph", "version": 99}', "graph-version-newer"),
+        ('{"format": "quantization-workbench-graph", "version": 0}', "graph-version-older"),
+        ('{"format": "other", "version": 1}', "graph-version-older"),
+        ('{"format": "quantization-workbench-graph", "version": 2}', "graph-damaged"),
     ],
 )
-def test_that_a_bad_file_is_refused_with_a_sentence(
-    tmp_path: Path, text: str, message: str
-) -> None:
+def test_that_a_bad_file_is_refused_with_a_sentence(tmp_path: Path, text: str, code: str) -> None:
     path = tmp_path / "graph.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(WorkbenchError, match=message):
+    with refused(code):
         GraphSnapshot.load(path)
 
 
@@ -75,7 +73,7 @@ def test_that_an_edge_to_nowhere_is_refused(tmp_path: Path, index: int) -> None:
     raw = json.loads(path.read_text(encoding="utf-8"))
     raw["edges"]["target"][0] = index
     path.write_text(json.dumps(raw), encoding="utf-8")
-    with pytest.raises(WorkbenchError, match="damaged"):
+    with refused("graph-damaged"):
         GraphSnapshot.load(path)
 
 
@@ -85,12 +83,12 @@ def test_that_columns_of_unlike_length_are_refused(tmp_path: Path) -> None:
     raw = json.loads(path.read_text(encoding="utf-8"))
     raw["nodes"]["op"].pop()
     path.write_text(json.dumps(raw), encoding="utf-8")
-    with pytest.raises(WorkbenchError, match="damaged"):
+    with refused("graph-damaged"):
         GraphSnapshot.load(path)
 
 
 def test_that_a_missing_file_is_told_as_a_problem(tmp_path: Path) -> None:
-    with pytest.raises(WorkbenchError, match="cannot be read"):
+    with refused("graph-unreadable"):
         GraphSnapshot.load(tmp_path / "none.json")
 
 
@@ -110,5 +108,5 @@ def test_that_a_grid_cut_short_is_damage(tmp_path):
     GraphSnapshot("q", (Node("q", "q", "quantize", outputs=(info,)),), ()).save(path)
     word = packed("d", (0.5, 0.25))
     path.write_text(path.read_text().replace(word, word[:12]))
-    with pytest.raises(WorkbenchError, match="damaged"):
+    with refused("graph-damaged"):
         GraphSnapshot.load(path)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fakes.projects import make_project
 from tests.fakes.results import result_of, write_result
-from workbench.errors import WorkbenchError
+from tests.problems import refused
 from workbench.history.comparison import (
     difference,
     estimate_warning,
@@ -77,7 +77,7 @@ def test_that_a_damaged_history_is_said_once_left_alone_and_loses_no_new_run(
     path.write_bytes(b"this was a database once " * 100)
     before = path.read_bytes()
     history = History(path)
-    assert "damaged" in history.problem.message
+    assert history.problem.code == "history-damaged"
     history.record(evaluated(make_project(), "evaluate"))
     assert len(history.runs()) == 1
     assert path.read_bytes() == before
@@ -90,7 +90,7 @@ def test_that_a_read_only_history_is_shown_and_new_runs_live_in_memory(evaluated
     history.close()
     path.chmod(0o444)
     again = History(path)
-    assert "cannot be written" in again.problem.message
+    assert again.problem.code == "history-not-writable"
     again.record(evaluated(edits.assign(make_project(), "global", "", "a16w8"), "evaluate"))
     assert [run.number for run in again.runs()] == [1, 2]
     path.chmod(0o644)
@@ -100,7 +100,7 @@ def test_that_a_read_only_history_is_shown_and_new_runs_live_in_memory(evaluated
 def test_that_a_run_which_does_not_exist_is_refused_with_those_that_do(evaluated):
     history = History()
     history.record(evaluated(make_project(), "evaluate"))
-    with pytest.raises(WorkbenchError, match="no run 7"):
+    with refused("run-unknown"):
         history.run(7)
 
 

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from workbench.errors import WorkbenchError
+from tests.problems import refused
 from workbench.pipeline.cache import Cache
 
 KEY, OTHER = "ab" * 32, "cd" * 32
@@ -104,6 +104,6 @@ def test_that_a_full_disk_is_one_clear_sentence(tmp_path):
         with cache.writing(KEY):
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(WorkbenchError, match="No space left"):
+    with refused("cache-not-writable"):
         write()
     assert not cache.has(KEY)

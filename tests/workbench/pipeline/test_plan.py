@@ -1,8 +1,10 @@
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.workbench.project.builders import make_project, rule
+from workbench.errors import Place, WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.pipeline.stages import STAGES, optional_stages
@@ -95,3 +97,43 @@ def test_that_a_finished_stage_is_cached_and_a_damaged_one_is_not(folder):
     assert plan(make_project(), folder, cache).of("import_model").state == "cached"
     (cache.folder(key) / "result.json").write_text("{")
     assert plan(make_project(), folder, cache).of("import_model").state == "stale"
+
+
+def touch(path):
+    path.write_bytes(path.read_bytes() + b"\n")
+
+
+def test_that_a_plan_names_the_files_that_its_keys_describe(folder):
+    made = make_project(model=ModelSource(spec="model.py:net"),
+                        calibration=DataSource(spec="data.npy"))  # fmt: skip
+    planned = plan(made, folder, Cache(folder / "cache"))
+    files = {Path(file.path).name: file for file in planned.files}
+    assert {"model.py", "layers.py", "data.npy"} <= set(files)
+    assert files["layers.py"].stages == ("import_model",)
+    assert "calibrate" in files["data.npy"].stages
+    assert planned.is_valid
+
+
+def test_that_a_changed_file_fails_the_stages_that_depend_on_it_and_no_other(folder):
+    made = make_project(model=ModelSource(spec="model.py:net"),
+                        calibration=DataSource(spec="data.npy"))  # fmt: skip
+    planned = plan(made, folder, Cache(folder / "cache"))
+    touch(folder / "data.npy")
+    assert not planned.is_valid
+    planned.check_files("prepare")
+    for stage in ("calibrate", "lower"):
+        with pytest.raises(WorkbenchError) as caught:
+            planned.check_files(stage)
+        assert caught.value.codes == ("input-changed",)
+        assert caught.value.infos[0].where == Place(kind="file", id="data.npy")
+
+
+def test_that_a_picture_that_comes_or_goes_makes_a_plan_invalid(folder):
+    (folder / "pictures" / "cats").mkdir(parents=True)
+    (folder / "pictures" / "cats" / "one.png").write_bytes(b"1")
+    made = make_project(model=ModelSource(spec="model.py:net"),
+                        calibration=DataSource(spec="pictures"))  # fmt: skip
+    planned = plan(made, folder, Cache(folder / "cache"))
+    assert planned.is_valid
+    (folder / "pictures" / "cats" / "two.png").write_bytes(b"2")
+    assert not planned.is_valid

@@ -1,9 +1,7 @@
 """Bookmarks and kept searches are part of the project and decide no result."""
 
-import pytest
-
 from tests.fakes.projects import make_project
-from workbench.errors import WorkbenchError
+from tests.problems import refused
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import graph_notes, store
@@ -40,7 +38,7 @@ def test_that_no_more_searches_are_kept_than_there_are_colours():
     project = make_project()
     for number in range(QUERIES_AT_MOST):
         project = graph_notes.keep_query(project, f"q{number}")
-    with pytest.raises(WorkbenchError, match="kept already"):
+    with refused("saved-searches-full"):
         graph_notes.keep_query(project, "one more")
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.problems import refused
 from workbench.errors import WorkbenchError
 from workbench.pte import description, npu_commands, vela_stream
 from workbench.pte.description import describe, memory
@@ -96,7 +97,7 @@ def test_that_the_plan_says_where_a_tensor_lies_and_during_which_instructions():
 
 
 def test_that_a_method_that_is_not_there_is_refused_with_those_that_are():
-    with pytest.raises(WorkbenchError, match="no method backward"):
+    with refused("program-method-unknown"):
         describe(BYTES["u55.pte"], "backward")
 
 
@@ -153,5 +154,5 @@ def test_that_noise_behind_the_mark_is_refused_in_a_sentence(noise):
 
 
 def test_that_what_is_no_program_is_refused_with_what_to_choose():
-    with pytest.raises(WorkbenchError, match="not an ExecuTorch program"):
+    with refused("program-not-executorch"):
         describe(b"PK\x03\x04 a zip file, say")

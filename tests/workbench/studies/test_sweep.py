@@ -1,8 +1,6 @@
 """Which points a sweep has: those that fit, each once, and the reason for the others."""
 
-import pytest
-
-from workbench.errors import WorkbenchError
+from tests.problems import refused
 from workbench.project.model import TargetChoice
 from workbench.results import VelaTotals
 from workbench.studies.sweep import SweepPoint, SweepResult, devices, points, remark
@@ -27,7 +25,7 @@ def test_that_the_beginning_of_a_name_stands_for_a_family():
 
 
 def test_that_an_unknown_device_is_refused_with_the_known_ones():
-    with pytest.raises(WorkbenchError, match="no device u99") as caught:
+    with refused("sweep-device-unknown") as caught:
         made(["u99"])
     assert "ethos-u85-2048" in caught.value.infos[0].hint
 
@@ -55,7 +53,7 @@ def test_that_each_device_gets_its_own_system_configuration():
 
 
 def test_that_too_many_points_are_refused_at_once():
-    with pytest.raises(WorkbenchError, match="more than 5,000"):
+    with refused("sweep-too-large"):
         made(["all"], arena_cache_bytes=list(range(1024, 1024 * 1000, 1024)))
 
 

@@ -92,12 +92,16 @@ def test_that_lutnet_is_written_with_the_keys_the_pass_asks_for():
 @pytest.mark.parametrize(
     ("scheme", "parameters", "said"),
     [
-        ("integer", {"width": 8, "frac_width": 4, "floor": True}, "drops 'floor'"),
-        ("integer", {"width": 8, "frac_width": 4, "weight_is_signed": False}, "drops 'is_signed'"),
-        ("integer", {"width": 8, "frac_width": 4, "data_out_width": 8}, "fixed has it"),
+        ("integer", {"width": 8, "frac_width": 4, "floor": True}, "ignores 'floor'"),
+        (
+            "integer",
+            {"width": 8, "frac_width": 4, "weight_is_signed": False},
+            "ignores 'is_signed'",
+        ),
+        ("integer", {"width": 8, "frac_width": 4, "data_out_width": 8}, "Only fixed supports it"),
         ("logicnets", {"width": 8, "frac_width": 4}, "needs data_out_width"),
-        ("binary_residual", {"means": [0.7, 0.3]}, "drops 'means'"),
-        ("block_fp", {**ROUND["block_fp"], "skip_first_dim": True}, "drops 'skip_first_dim'"),
+        ("binary_residual", {"means": [0.7, 0.3]}, "ignores 'means'"),
+        ("block_fp", {**ROUND["block_fp"], "skip_first_dim": True}, "ignores 'skip_first_dim'"),
     ],
 )
 def test_that_what_the_pass_would_drop_is_said_instead_of_written(scheme, parameters, said):
@@ -182,7 +186,7 @@ def test_that_rules_mase_has_no_equal_of_are_named_and_nothing_is_written(tmp_pa
     assert main(["rules", str(path), "write-mase", str(out)]) == 2
     told = capsys.readouterr().err
     assert "MASE's quantize pass has no nvfp4" in told
-    assert "MASE has no module_type beside names" in told
+    assert "MASE has no module_type rules" in told
     assert not out.exists()
 
 

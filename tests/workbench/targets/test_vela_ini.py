@@ -80,8 +80,8 @@ def test_that_velas_names_are_refused_beside_an_own_file(folder):
         (SYSTEM + MODES.replace("Memory_Mode.Flash\narena", "Memory_Mode.None\narena"),
          "inherits from [Memory_Mode.None]"),
         (SYSTEM + MODES + "arena_cache_size=lots\n", "arena_cache_size=lots"),
-        ("core_clock=1\n", "is not an .ini"),
-        (SYSTEM + SYSTEM + MODES, "is not an .ini"),
+        ("core_clock=1\n", "is not a valid .ini"),
+        (SYSTEM + SYSTEM + MODES, "is not a valid .ini"),
     ],
 )  # fmt: skip
 def test_that_what_is_missing_or_wrong_is_said_with_its_section_and_a_hint(text, words):

@@ -1,4 +1,4 @@
-"""How good the quantized model is, and how exactly the integer program follows it."""
+"""The Accuracy panel: quality of the quantized model and of the integer program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.accuracy.comparison_view import ComparisonView, TokenTableModel, pages_of
+from ui.features.accuracy.comparison_view import ComparisonView, TokenTableModel
 from ui.shared.figure_cards import FigureCards
 from ui.shared.figure_table import FigureView
 from ui.shared.forms import WrappedLabel
@@ -30,9 +30,11 @@ from ui.shared.quality_cards import (
     quality_origin,
 )
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.errors import Place
+from workbench.ids import StageId
 from workbench.results import (
     EXAMPLE_ONLY,
     ConvertResult,
@@ -41,30 +43,25 @@ from workbench.results import (
     VerifyResult,
 )
 
-NO_QUALITY = (
-    "How far the quantized model is from the float one appears here once it has been evaluated."
-)
-NO_VERIFY = (
-    "How exactly the program that is handed on follows the model appears here once it has been "
-    "verified."
-)
+NO_QUALITY = "Run Evaluate to compare the quantized model with the float model."
+NO_VERIFY = "Run Verify to compare the compiled program with the quantized model."
 Key = tuple[Path, bool]
 _SQNR = 1
 
 
-class NumericsPanel(ResultPanel):
-    """Evaluate at the left, Verify at the right, tensors below."""
+class AccuracyPanel(ResultPanel):
+    """Shows results of Evaluate at the left, of Verify at the right, and tensors below."""
 
-    panel_id = "numerics"
+    panel_id = "accuracy"
 
     def build_frames(self) -> None:
         self._tensors: tuple[TensorQuality, ...] = ()
         self._order: list[int] = []
-        self._keys: dict[str, Key | None] = {"evaluate": None, "verify": None}
+        self._keys: dict[StageId, Key | None] = {"evaluate": None, "verify": None}
         self.frames["evaluate"] = StageFrame("Quality", NO_QUALITY, self._make_quality, self)
         self.frames["verify"] = StageFrame("Comparison", NO_VERIFY, self._make_verify, self)
         split = QSplitter(Qt.Orientation.Horizontal, self)
-        for number, stage in enumerate(("evaluate", "verify")):
+        for number, stage in enumerate(self.frames):
             split.addWidget(self.frames[stage])
             split.setStretchFactor(number, 5 - 2 * number)
             split.setCollapsible(number, False)
@@ -96,7 +93,7 @@ class NumericsPanel(ResultPanel):
     def render_selection(self, selected: Selected) -> None:
         if not self.has("evaluate"):
             return
-        nodes = chosen_nodes(selected, self.context.outline)
+        nodes = chosen_nodes(selected, self.context.model_index)
         places = [i for i, tensor in enumerate(self._tensors) if tensor.origin in nodes]
         at = {place: bar for bar, place in enumerate(self._order)}
         self.bars.choose(at[place] for place in places)
@@ -110,7 +107,7 @@ class NumericsPanel(ResultPanel):
         self.cards = FigureCards(content)
         self.data_note = WrappedLabel(parent=content)
         self.readings = ReadingTableModel(self)
-        self.reading_table = FigureView("Readings side by side", self.readings, content)
+        self.reading_table = FigureView("Arithmetic models", self.readings, content)
         self.outputs = OutputTableModel(self)
         self.output_table = FigureView("Quality of the outputs", self.outputs, content)
         self.bars = BarPlot("SQNR of the tensors", "tensors", "SQNR [dB]", self._describe, content)
@@ -122,12 +119,12 @@ class NumericsPanel(ResultPanel):
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.samples = SampleTableModel(self)
         self.sample_table = FigureView("Worst samples", self.samples, content)
-        self.sample_table.setToolTip("Double-click a row to look at that sample.")
+        self.sample_table.setToolTip("Double-click a row to show the sample.")
         self.sample_table.activated.connect(lambda index: self._look_at(index.row()))
         top = QVBoxLayout(content)
         top.setContentsMargins(8, 6, 8, 0)
         top.setSpacing(6)
-        top.addWidget(_heading("Float against quantized", content))
+        top.addWidget(_heading("Quantized vs. float", content))
         top.addWidget(self.data_note)
         top.addWidget(self.cards)
         top.addWidget(self._built_tensors(content), 1)
@@ -146,9 +143,10 @@ class NumericsPanel(ResultPanel):
         layout.addWidget(self.bars, 1)
         split = QSplitter(Qt.Orientation.Vertical, parent)
         self.tokens = TokenTableModel(self)
-        self.token_table = FigureView("Tokens of the text", self.tokens, split)
-        self.pages = pages_of(
-            split, ("Tensors", self.table), ("Worst samples", self.sample_table),
+        self.token_table = FigureView("Tokens", self.tokens, split)
+        self.pages = Tabs(split)
+        self.pages.add_pages(
+            ("Tensors", self.table), ("Worst samples", self.sample_table),
             ("Tokens", self.token_table),
         )  # fmt: skip
         parts = (self.reading_table, self.output_table, bars, self.pages)
@@ -168,7 +166,7 @@ class NumericsPanel(ResultPanel):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.comparison)
 
-    def _is_news(self, stage: str, folder: Path, current: bool) -> bool:
+    def _is_news(self, stage: StageId, folder: Path, current: bool) -> bool:
         before, self._keys[stage] = self._keys[stage], (folder, current)
         return before != self._keys[stage]
 
@@ -183,7 +181,7 @@ class NumericsPanel(ResultPanel):
         self.cards.render_cards(cards, theme, stale=not shown.current)
         note = f"{_samples(value.samples)} of {value.data}, calibrated on {value.calibrated_on}."
         if EXAMPLE_ONLY in {value.calibrated_on, value.data}:
-            note += " Figures from the example input only say little about real data."
+            note += " Evaluated on the example input only; results on real data may differ."
         self.data_note.setText(" ".join((note, *value.warnings)))
         is_weak = EXAMPLE_ONLY in note or bool(value.warnings)
         self.data_note.setStyleSheet(f"color: {theme.warning if is_weak else theme.muted};")
@@ -208,7 +206,7 @@ class NumericsPanel(ResultPanel):
         self._order = list(range(figures.size))
         if self.worst_first.isChecked():
             self._order = np.argsort(figures, kind="stable").tolist()
-        order = "worst first" if self.worst_first.isChecked() else "in the order of the program"
+        order = "worst first" if self.worst_first.isChecked() else "in program order"
         self.bars.set_label("bottom", f"tensors, {order}")
         self.bars.render_bars([self._tensors[i].tensor for i in self._order], figures[self._order])
         self.render_selection(self.context.selection.value)

@@ -1,11 +1,11 @@
-"""A program against a reference: integers against the quantized model, or a file against float."""
+"""Comparison of a program with a reference model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QCheckBox, QLabel, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QLabel, QVBoxLayout, QWidget
 
 from ui.shared.figure_cards import FigureCards
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
@@ -18,17 +18,18 @@ from ui.shared.quality_cards import (
     divergence_text,
     verify_cards,
 )
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from workbench.results import VerifyResult
 from workbench.results.quality import TokenStep
 
-CHANCE = "Probability that it gives to the token that follows"
-DIVERGENCE = "KL divergence of its probabilities from the float model's, in nats"
+CHANCE = "Probability of the next token"
+DIVERGENCE = "KL divergence from the float model [nats]"
 
 _TOKENS: tuple[Column[TokenStep], ...] = (
-    Column("Step", lambda r: str(r.sample), lambda r: r.sample, "Its number in the text"),
+    Column("Step", lambda r: str(r.sample), lambda r: r.sample, "Position in the text"),
     Column("Token", lambda r: r.token),
-    Column("Follows", lambda r: r.follows, None, "The token that follows in the text"),
+    Column("Next token", lambda r: r.follows, None, "The next token of the text"),
 )
 _CHANCES: tuple[Column[TokenStep], ...] = (
     Column("Float", lambda r: percent(r.chance_float), lambda r: r.chance_float, CHANCE),
@@ -43,9 +44,9 @@ READ_COLUMNS: tuple[Column[TokenStep], ...] = (
 VERIFIED_COLUMNS: tuple[Column[TokenStep], ...] = (
     *_TOKENS,
     Column("KL", lambda r: figure(r.kl_integer), lambda r: r.kl_integer,
-           "KL divergence of the integer program's probabilities from the float model's, in nats"),
+           "KL divergence of the integer program from the float model [nats]"),
     Column("Max LSB", lambda r: DASH if r.max_lsb is None else str(r.max_lsb),
-           lambda r: r.max_lsb, "Greatest difference from the quantized model"),
+           lambda r: r.max_lsb, "Maximum difference from the quantized model"),
     *_CHANCES,
     Column("Integer", lambda r: percent(r.chance_integer), lambda r: r.chance_integer, CHANCE),
 )  # fmt: skip
@@ -56,18 +57,18 @@ def _tip(row: TokenStep) -> str:
 
 
 class TokenTableModel(FigureTableModel[TokenStep]):
-    """The steps of a text, with the integer program or without."""
+    """The tokens of a text, with or without the integer program."""
 
     def __init__(self, parent: QObject | None = None, *, verified: bool = False) -> None:
         super().__init__(VERIFIED_COLUMNS if verified else READ_COLUMNS, _tip, parent)
 
 
-AGAINST_QUANTIZED = "Integer program against quantized"
-EXPORTED_FILE = "Exported file against float"
+AGAINST_QUANTIZED = "Integer program vs. quantized model"
+EXPORTED_FILE = "Exported file vs. float model"
 
 
 class ComparisonView(QWidget):
-    """Cards, then what differs where; of an exported file the readings over the same samples.
+    """Cards and tables of a comparison. Exported files also have a table of arithmetic models.
 
     Signals:
         nodes_chosen: operations of the exported graph.
@@ -83,19 +84,21 @@ class ComparisonView(QWidget):
         self.note.setObjectName("Hint")
         self.cards = FigureCards(self)
         self.readings = ReadingTableModel(self)
-        self.reading_table = FigureView("Readings over the same samples", self.readings, self)
+        self.reading_table = FigureView(
+            "Arithmetic models over the same samples", self.readings, self
+        )
         self.outputs = OutputTableModel(self)
-        self.output_table = FigureView("Outputs of the program", self.outputs, self)
+        self.output_table = FigureView("Program outputs", self.outputs, self)
         self.integers = IntegerTableModel(self)
-        self.integer_table = FigureView("Tensors of the program", self.integers, self)
+        self.integer_table = FigureView("Program tensors", self.integers, self)
         self.integer_table.rows_chosen.connect(self._on_integers_chosen)
         self.tokens = TokenTableModel(self, verified=True)
-        self.token_table = FigureView("Tokens of the text, by the program", self.tokens, self)
+        self.token_table = FigureView("Program tokens", self.tokens, self)
         self.divergence = WrappedLabel(parent=self)
         self._arrange()
 
     def render_comparison(self, value: VerifyResult, theme: Theme, *, stale: bool) -> None:
-        """Show another comparison."""
+        """Show a comparison."""
         is_file = bool(value.runtime)
         self.heading.setText(EXPORTED_FILE if is_file else AGAINST_QUANTIZED)
         self.cards.render_cards(verify_cards(value), theme, stale=stale)
@@ -119,7 +122,7 @@ class ComparisonView(QWidget):
             table.set_look(theme, stale=stale)
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.differences.set_theme(theme)
 
     def _arrange(self) -> None:
@@ -128,8 +131,9 @@ class ComparisonView(QWidget):
         self.differences = DifferencePlot("quantized model", self)
         self.log = QCheckBox("Logarithmic counts", self)
         self.log.clicked.connect(self.differences.set_log)
-        self.pages = pages_of(
-            self, ("Tensors", self.integer_table), ("Outputs", self.output_table),
+        self.pages = Tabs(self)
+        self.pages.add_pages(
+            ("Tensors", self.integer_table), ("Outputs", self.output_table),
             ("Tokens", self.token_table),
         )  # fmt: skip
         layout = QVBoxLayout(self)
@@ -146,12 +150,3 @@ class ComparisonView(QWidget):
     def _on_integers_chosen(self, rows: Sequence[int]) -> None:
         found = [self.integers.row_at(row) for row in rows]
         self.nodes_chosen.emit([t.origin for t in found if t and t.origin])
-
-
-def pages_of(parent: QWidget, *pages: tuple[str, QWidget]) -> QTabWidget:
-    """Return pages behind tabs."""
-    made = QTabWidget(parent)
-    made.setDocumentMode(True)
-    for title, page in pages:
-        made.addTab(page, title)
-    return made

@@ -1,4 +1,4 @@
-"""What the program will take on the device, what runs where, and what to hand on."""
+"""The Cost panel: estimated cost, operations, CPU operators and deliverables."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QPushButton,
     QSplitter,
-    QTabWidget,
     QVBoxLayout,
     QWidget,
 )
 
-from ui.features.cost.cpu_fallback_view import PlacesView
+from ui.features.cost.cpu_fallback_view import CpuFallbackView
 from ui.features.cost.deliverables_view import DeliverablesView
 from ui.shared.cost_table import (
     DELEGATE,
@@ -37,24 +36,26 @@ from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import BarDelegate, Column, FigureTableModel, FigureView, Role
 from ui.shared.figures import DASH, count, milliseconds, percent, size
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from ui.state.selection import Selected
+from workbench.ids import StageId
 from workbench.results import ExportedModel, ExportedProduct, LowerResult, PackageResult
 
 PRODUCT_COLUMNS: tuple[Column[ExportedProduct], ...] = (
     Column("Product", lambda r: r.origin or r.node),
     Column("Operation", lambda r: r.op),
     Column("int8", lambda r: "yes" if r.quantized else "no", lambda r: int(r.quantized),
-           "Predicted from the compiler's sources"),
-    Column("Why it is not", lambda r: r.reason or DASH),
+           "Predicted from the compiler's source code"),
+    Column("Reason", lambda r: r.reason or DASH),
     Column("Module", lambda r: r.module or DASH),
     Column("Name in the file", lambda r: r.node),
 )  # fmt: skip
 
 
 class ProductTableModel(FigureTableModel[ExportedProduct]):
-    """All matrix products of an exported model."""
+    """The matrix products of an exported model."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(PRODUCT_COLUMNS, lambda r: f"{r.node}\n{r.reason}".strip(), parent)
@@ -64,7 +65,7 @@ _REASON_PX = 420
 
 
 class ExportView(QWidget):
-    """A table of products above, command lines below.
+    """Shows matrix products above and compiler commands below.
 
     Signals:
         nodes_chosen: operations of the exported graph.
@@ -79,7 +80,7 @@ class ExportView(QWidget):
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.commands = QPlainTextEdit(self)
         self.commands.setReadOnly(True)
-        self.commands.setAccessibleName("Command lines of the compiler")
+        self.commands.setAccessibleName("Compiler commands")
         self.commands.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self.copy = QPushButton("Copy command", self)
         self.copy.clicked.connect(self._on_copy)
@@ -87,7 +88,7 @@ class ExportView(QWidget):
         below = QWidget(self)
         layout = QVBoxLayout(below)
         layout.setContentsMargins(0, 6, 0, 0)
-        layout.addWidget(QLabel("How to compile it", below))
+        layout.addWidget(QLabel("Compile commands", below))
         layout.addWidget(self.commands, 1)
         layout.addWidget(self.copy, 0, Qt.AlignmentFlag.AlignLeft)
         split = QSplitter(Qt.Orientation.Vertical, self)
@@ -100,7 +101,7 @@ class ExportView(QWidget):
         whole.addWidget(split)
 
     def render_export(self, value: ExportedModel, theme: Theme, *, stale: bool) -> None:
-        """Show another exported model."""
+        """Show an exported model."""
         self.products.set_rows(value.products)
         self.table.set_look(theme, stale=stale)
         self._command = value.commands[0][1] if value.commands else ""
@@ -108,7 +109,7 @@ class ExportView(QWidget):
         self.commands.setPlainText("\n\n".join([*parts, *(f"# {note}" for note in value.notes)]))
 
     def choose(self, nodes: frozenset[str], *, ours: bool) -> None:
-        """Mark the rows of some operations; ``ours`` if the choice was made here."""
+        """Select the rows of operations. ``ours`` is whether this panel selected them."""
         rows = [
             row for row in range(self.products.rowCount())
             if (product := self.products.row_at(row)) and product.origin in nodes
@@ -128,30 +129,30 @@ def export_cards(value: ExportedModel) -> list[Card]:
     """Return the cards of an exported model."""
     check, total = value.check, len(value.products)
     asked = DASH if check.quantized is None else str(check.quantized)
-    by = check.compiler or "not asked"
+    by = check.compiler or "off"
     return [
         Card("int8 products", f"{value.quantized} of {total}", "predicted",
-             "Matrix products that the compiler quantizes, by its sources"),
-        Card("By the compiler", asked, by, check.sentence),
+             "Matrix products that the compiler quantizes, according to its source code"),
+        Card("Compiler", asked, by, check.sentence),
         Card("Rewritten", count(value.rewritten), "counted",
-             "Gemms whose weight stands transposed in the file now"),
+             "Gemm nodes whose weight is now transposed in the file"),
         Card("Model", size(value.bytes), "measured: the file",
              f"ONNX opset {value.opset}, IR {value.ir_version}, {value.nodes} operations"),
     ]  # fmt: skip
 
 
-NO_COST = "What the program costs on the device appears here once it has been compiled."
-NO_PACKAGE = "The files for the firmware engineer appear here once they have been packed."
+NO_COST = "Run Lower to estimate the cost of the program on the device."
+NO_PACKAGE = "Run Package to create the deliverables."
 _MOST_BARS = 24
 _EVERY = "every module"
 OPERATIONS, PLACES, PRODUCTS, DELIVERABLES = range(4)
 
 
 class CostPanel(ResultPanel):
-    """Cards above; operations, CPU nodes and deliverables in tabs.
+    """Shows cards above, and tabs with operations, CPU operators and deliverables.
 
     Signals:
-        deliver_asked: the deliverables are wanted in a folder, and no action offers it.
+        deliver_asked: the deliverables are to be exported to a folder.
     """
 
     panel_id = "cost"
@@ -190,7 +191,7 @@ class CostPanel(ResultPanel):
     def render_selection(self, selected: Selected) -> None:
         if not self.has("lower"):
             return
-        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
         places = [
             r.place for r in self._rows
             if r.operation.module and inside(r.operation.module, modules)
@@ -200,13 +201,13 @@ class CostPanel(ResultPanel):
         if not ours or set(rows) != set(table.chosen_rows()):
             table.choose_rows(rows, reveal=not ours)
         self.places.choose(selected.nodes, ours=ours)
-        self.export.choose(chosen_nodes(selected, self.context.outline), ours=ours)
+        self.export.choose(chosen_nodes(selected, self.context.model_index), ours=ours)
         self.bars.choose(
             i for i, m in enumerate(self._modules) if _touches(m.module, modules)
         )  # fmt: skip
 
-    def show_level(self, stage: str) -> None:
-        """Bring what a stage has made to the front."""
+    def show_level(self, stage: StageId) -> None:
+        """Show the tab with the result of a stage."""
         if self.has("lower"):
             first = OPERATIONS if self.tabs.isTabVisible(OPERATIONS) else PRODUCTS
             self.tabs.setCurrentIndex(DELIVERABLES if stage == "package" else first)
@@ -216,15 +217,14 @@ class CostPanel(ResultPanel):
         self.origin.setObjectName("Hint")
         self.origin.setWordWrap(True)
         self.cards = FigureCards(content)
-        self.tabs = QTabWidget(content)
-        self.tabs.setDocumentMode(True)
+        self.tabs = Tabs(content)
         self.tabs.addTab(self._built_operations(), "Operations")
-        self.places = PlacesView(self.context, self)
+        self.places = CpuFallbackView(self.context, self)
         self.places.nodes_chosen.connect(self._on_nodes_chosen)
-        self.tabs.addTab(self.places, "What runs where")
+        self.tabs.addTab(self.places, "CPU operators")
         self.export = ExportView(self)
         self.export.nodes_chosen.connect(self._on_nodes_chosen)
-        self.tabs.addTab(self.export, "Products and commands")
+        self.tabs.addTab(self.export, "Export")
         self.tabs.addTab(self.frames["package"], "Deliverables")
         layout = QVBoxLayout(content)
         layout.setContentsMargins(8, 6, 8, 0)
@@ -237,7 +237,7 @@ class CostPanel(ResultPanel):
         from ui.shared.bar_plot import ModuleBars
 
         self.depth_box = QComboBox(self)
-        self.depth_box.setAccessibleName("Depth of the modules")
+        self.depth_box.setAccessibleName("Module depth")
         self.depth_box.setMinimumContentsLength(len(_EVERY) + 2)
         self.depth_box.activated.connect(self._on_depth_chosen)
         self.bars = ModuleBars(
@@ -277,7 +277,7 @@ class CostPanel(ResultPanel):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.deliverables)
 
-    def _is_news(self, stage: str, folder: Path, current: bool) -> bool:
+    def _is_news(self, stage: StageId, folder: Path, current: bool) -> bool:
         before, self._keys[stage] = self._keys.get(stage), (folder, current)
         return before != self._keys[stage]
 
@@ -293,7 +293,7 @@ class CostPanel(ResultPanel):
         notes = (f"Estimated by Vela {value.vela_version} for {for_what}.", *value.warnings)
         self.origin.setText(" ".join(notes))
         self.cards.render_cards(cost_cards(value), theme, stale=not shown.current)
-        snapshot = self.context.outline.snapshot
+        snapshot = self.context.model_index.snapshot
         self._rows = operation_rows(value, snapshot.nodes_by_id if snapshot else None)
         self.operations.set_rows(self._rows)
         self.operation_table.setColumnHidden(DELEGATE, len(value.vela) < 2)
@@ -312,7 +312,7 @@ class CostPanel(ResultPanel):
         deepest, kept = depths(self._rows), self.depth_box.currentIndex()
         if self.depth_box.count() != deepest:
             self.depth_box.clear()
-            self.depth_box.addItems([f"to depth {d}" for d in range(1, deepest)] + [_EVERY])
+            self.depth_box.addItems([f"depth {d}" for d in range(1, deepest)] + [_EVERY])
             readable = [d for d in range(deepest) if len(roll_up(self._rows, d + 1)) <= _MOST_BARS]
             kept = max(readable, default=0)
         self.depth_box.setCurrentIndex(kept)
@@ -323,7 +323,7 @@ class CostPanel(ResultPanel):
         cycles = np.asarray([m.cycles for m in self._modules], np.float64)
         self.bars.render_bars([m.name for m in self._modules], cycles)
         number = len(self._modules)
-        self.bars_note.setText(f"{number} bars; turn the wheel to see all" if number > 8 else "")
+        self.bars_note.setText(f"{number} modules; scroll to see all" if number > 8 else "")
         self.render_selection(self.context.selection.value)
 
     def _on_bar_chosen(self, bar: int) -> None:
@@ -354,29 +354,29 @@ def cost_cards(value: LowerResult) -> list[Card]:
     """Return the cards of a compiled program."""
     vela, origin = value.vela, f"estimated (Vela {value.vela_version})"
     if not vela:
-        return [Card("On the NPU", "nothing", "counted", "No operator was delegated"),
+        return [Card("On the NPU", "nothing", "counted", "No delegated operators"),
                 Card("Program", size(value.pte_bytes), "measured: the file")]  # fmt: skip
     most = " of the largest delegate" if len(vela) > 1 else ""
     where = f"{value.delegated_nodes} NPU, {len(value.cpu_nodes)} CPU"
     return [
-        Card("Cycles", count(sum(r.cycles_total for r in vela)), origin, "All delegates together"),
-        Card("Time", milliseconds(sum(r.inference_ms for r in vela)), origin, "One inference"),
+        Card("Cycles", count(sum(r.cycles_total for r in vela)), origin, "All delegates"),
+        Card("Time", milliseconds(sum(r.inference_ms for r in vela)), origin, "Per inference"),
         Card("SRAM", size(max(r.sram_bytes for r in vela)), origin, f"Peak{most}"),
         Card("Constants", size(sum(r.flash_bytes for r in vela)), origin,
-             "Weights and commands, in flash or DRAM"),
+             "Weights and commands in flash or DRAM"),
         Card("MACs", count(sum(r.macs for r in vela)), origin, "Multiply-accumulates"),
-        Card("Operators", where, "counted", "Where the operators of the program run"),
-        Card("Delegates", str(value.delegates), "counted", "Parts that run on the NPU as one"),
-        Card("Program", size(value.pte_bytes), "measured: the file", "The .pte as compiled"),
+        Card("Operators", where, "counted", "Operators by processor"),
+        Card("Delegates", str(value.delegates), "counted", "Subgraphs that run on the NPU"),
+        Card("Program", size(value.pte_bytes), "measured: the file", "Size of the .pte file"),
     ]  # fmt: skip
 
 
 def _module_text(cost: ModuleCost) -> str:
     return "\n".join((cost.name, f"{count(cost.cycles)} cycles, {percent(cost.share)} of all",
-                      f"operations: {cost.operations}, estimated by Vela"))  # fmt: skip
+                      f"{cost.operations} operations, estimated by Vela"))  # fmt: skip
 
 
 def _touches(module: str, modules: frozenset[str]) -> bool:
-    """Tell whether a module lies in one of these, or one of these in it."""
+    """Return whether a module contains or is inside one of these."""
     around = any(inside(each, frozenset({module})) for each in modules)
     return bool(module) and (around or inside(module, modules))

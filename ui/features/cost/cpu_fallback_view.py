@@ -1,4 +1,4 @@
-"""The tab What runs where: the operators on the CPU, and cards with what can be done about them."""
+"""The tab CPU operators: a table of operators on the CPU, and suggestions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
 
-from ui.features.cost.suggestion_cards import Suggesting, SuggestionCards
+from ui.features.cost.suggestion_cards import SuggestionCards, SuggestionController
 from ui.shared.cost_table import CpuTableModel
 from ui.shared.figure_table import FigureView
 from ui.shared.panel import PanelContext
@@ -16,16 +16,16 @@ from ui.shared.result_panel import Shown
 from workbench.results import LowerResult
 from workbench.suggestions import Suggestion
 
-NO_SUGGESTION = "No change is known that would bring more to the NPU."
-STALE = "Suggestions for the present configuration appear once it has been compiled."
+NO_SUGGESTION = "No suggestions for running more operators on the NPU."
+STALE = "Run Lower to get suggestions for the present configuration."
 _REASON_PX = 900
 
 
-class PlacesView(QWidget):
-    """A table above, cards below. Suggestions are looked for only while it is seen.
+class CpuFallbackView(QWidget):
+    """A table above, suggestions below. Suggestions are computed only while it is visible.
 
     Signals:
-        nodes_chosen: these operators on the CPU were chosen.
+        nodes_chosen: the selected operators.
     """
 
     nodes_chosen = Signal(object)
@@ -36,11 +36,11 @@ class PlacesView(QWidget):
         self._shown: Shown[LowerResult] | None = None
         self._nodes: list[str] = []
         self._due = False
-        self.suggesting = Suggesting(context, self)
+        self.suggesting = SuggestionController(context, self)
         self.note = QLabel(self)
         self.note.setWordWrap(True)
         self.cpu = CpuTableModel(self)
-        self.table = FigureView("Operators on the CPU", self.cpu, self, widest_px=_REASON_PX)
+        self.table = FigureView("CPU operators", self.cpu, self, widest_px=_REASON_PX)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.cards = SuggestionCards(self)
         self.cards.apply_asked.connect(self.suggesting.apply)
@@ -67,7 +67,7 @@ class PlacesView(QWidget):
             self._suggest()
 
     def choose(self, nodes: Collection[str], *, ours: bool) -> None:
-        """Mark the rows of some operators; ``ours`` if the choice was made here."""
+        """Select the rows of operators. ``ours`` is whether this view selected them."""
         places = [i for i, node in enumerate(self._nodes) if node in nodes]
         rows = [self.cpu.shown_at(place) for place in places]
         if not ours or set(rows) != set(self.table.chosen_rows()):
@@ -99,8 +99,8 @@ class PlacesView(QWidget):
 
 def _summary(value: LowerResult) -> str:
     number = len(value.cpu_nodes)
-    parts = "one delegate" if value.delegates == 1 else f"{value.delegates} delegates"
+    parts = "1 delegate" if value.delegates == 1 else f"{value.delegates} delegates"
     npu = f"{value.delegated_nodes} operators run on the NPU in {parts}."
-    stay = "stays" if number == 1 else "stay"
-    rest = f"{number} {stay} on the CPU:" if number else "None stay on the CPU."
+    run = "runs" if number == 1 else "run"
+    rest = f"{number} {run} on the CPU:" if number else "None run on the CPU."
     return f"{npu} {rest}"

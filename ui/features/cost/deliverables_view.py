@@ -1,4 +1,4 @@
-"""What goes to the firmware engineer: files, memory pools, kernels."""
+"""The deliverables: files, memory pools and kernels."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ COUNTED = "computed from the program"
 
 
 class DeliverablesView(QWidget):
-    """Cards for the pools, a table of files, the list of kernels.
+    """Shows cards of the pools, a table of files and the list of kernels.
 
     Signals:
-        deliver_asked: the user wants the files in a folder.
+        deliver_asked: the files are to be exported to a folder.
     """
 
     deliver_asked = Signal()
@@ -29,7 +29,7 @@ class DeliverablesView(QWidget):
         self.cards = FigureCards(self)
         self.files = FigureView("Deliverables", files, self)
         self.kernels = QListWidget(self)
-        self.kernels.setAccessibleName("Kernels the runtime must have")
+        self.kernels.setAccessibleName("Required kernels")
         self.kernel_note = QLabel(self)
         self.kernel_note.setWordWrap(True)
         self.copy = QPushButton("Copy kernels", self)
@@ -51,30 +51,30 @@ class DeliverablesView(QWidget):
             layout.addWidget(view, stretch)
 
     def render_package(self, package: PackageResult, theme: Theme, *, stale: bool) -> None:
-        """Show other deliverables; the files' model is filled by its owner."""
+        """Show deliverables. The owner fills the file model."""
         self.cards.setVisible(not package.note)
         planned = " + ".join(size(b) for b in package.planned_bytes) or size(0)
         self.cards.render_cards(
             (
                 Card("Method pool", size(package.method_pool_bytes), COUNTED,
-                     f"{count(package.method_pool_bytes)} bytes for the method's own structures"),
+                     f"{count(package.method_pool_bytes)} bytes for method structures"),
                 Card("Scratch pool", size(package.scratch_pool_bytes), COUNTED,
-                     f"{count(package.scratch_pool_bytes)} bytes for the NPU's scratch"),
+                     f"{count(package.scratch_pool_bytes)} bytes for NPU scratch memory"),
                 Card("Planned buffers", planned, COUNTED,
-                     "Activations that the memory plan places, one number per memory"),
+                     "Planned activations per memory"),
             ),
             theme, stale=stale,
         )  # fmt: skip
         self.kernels.clear()
         self.kernels.addItems(package.kernels)
         number = len(package.kernels)
-        needed = f"Kernels the runtime must have ({number})"
-        none = "The runtime needs no kernels: everything runs on the NPU."
+        needed = f"Required kernels ({number})"
+        none = "No kernels required; everything runs on the NPU."
         self.kernel_note.setText(package.note or (needed if number else none))
         self.kernels.setVisible(bool(number))
         self.copy.setVisible(bool(number))
         self.deliver.setEnabled(not stale)
-        self.deliver.setToolTip("Run Package first" if stale else "Copy all files into a folder")
+        self.deliver.setToolTip("Run Package first" if stale else "Copy all files to a folder")
         self.files.set_look(theme, stale=stale)
 
     def _on_copy(self) -> None:

@@ -1,4 +1,4 @@
-"""Cards with what can be done about the CPU, and with what following a suggestion has gained."""
+"""Cards of suggestions against CPU operators, and of the gains of applied suggestions."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from PySide6.QtWidgets import (
 
 from ui.shared.panel import PanelContext
 from workbench.errors import WorkbenchError
-from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.model import Project
 from workbench.results import GRAPH_FILE, LowerResult, PrepareResult
 from workbench.suggestions import Gain, Suggestion, Written, suggest
 
 
 class SuggestionCards(QScrollArea):
-    """A column of cards that scrolls.
+    """A scrolling column of suggestion cards.
 
     Signals:
-        apply_asked: the ``Suggestion`` is to be made a step of the project.
+        apply_asked: the ``Suggestion`` is to be applied.
         show_asked: the operators of a ``Suggestion`` are to be shown.
     """
 
@@ -49,13 +48,13 @@ class SuggestionCards(QScrollArea):
     def render_cards(
         self, suggestions: Sequence[Suggestion], gains: Sequence[tuple[str, str]], empty: str
     ) -> None:
-        """Show gains, then suggestions; ``empty`` where there is no suggestion."""
+        """Show gains, then suggestions; ``empty`` is the text without suggestions."""
         page = QWidget()
         column = QVBoxLayout(page)
         column.setContentsMargins(0, 2, 6, 2)
         column.setSpacing(6)
-        self.cards = [_gain_card(*each, page) for each in gains]
-        self.cards += [self._card(each, page) for each in suggestions]
+        self.cards = [_gain_card(*applied, page) for applied in gains]
+        self.cards += [self._card(suggestion, page) for suggestion in suggestions]
         for card in self.cards:
             column.addWidget(card)
         self.note = _text("" if suggestions else empty, page)
@@ -63,26 +62,26 @@ class SuggestionCards(QScrollArea):
         column.addWidget(self.note)
         column.addStretch(1)
         if (former := self.takeWidget()) is not None:
-            # One of its buttons may be the one that was clicked.
+            # Deleted later, because one of its buttons may have been clicked.
             former.deleteLater()
         self.setWidget(page)
         page.setAutoFillBackground(False)
 
     def texts(self) -> list[str]:
-        """Return what the cards say, for a reader who does not see."""
+        """Return the accessible text of the cards."""
         return [card.accessibleName() for card in self.cards]
 
     def _card(self, suggestion: Suggestion, parent: QWidget) -> QFrame:
         buttons = []
         if suggestion.nodes:
             show = QPushButton("Show", parent)
-            show.setToolTip("Choose its operators in the table and the graph")
+            show.setToolTip("Select its operators in the table and the graph")
             show.clicked.connect(lambda: self.show_asked.emit(suggestion))
             buttons.append(show)
         if suggestion.edit is not None:
             apply = QPushButton("Apply", parent)
             apply.setAccessibleName(f"Apply: {suggestion.title}")
-            apply.setToolTip("One step, which Undo takes back")
+            apply.setToolTip("One undo step")
             apply.clicked.connect(lambda: self.apply_asked.emit(suggestion))
             buttons.append(apply)
         card, column = _frame(suggestion.title, buttons, parent)
@@ -92,8 +91,8 @@ class SuggestionCards(QScrollArea):
         expected = _text(f"Expected: {suggestion.expected}", card)
         expected.setObjectName("Hint")
         column.addWidget(expected)
-        said = f"{suggestion.title}. {suggestion.evidence} Expected: {suggestion.expected}"
-        card.setAccessibleName(said)
+        text = f"{suggestion.title}. {suggestion.evidence} Expected: {suggestion.expected}"
+        card.setAccessibleName(text)
         return card
 
 
@@ -123,7 +122,7 @@ def _frame(
 
 
 def _line(line: Written, parent: QWidget) -> QHBoxLayout:
-    """Return a line of source as it is and as it could be, with a button that copies it."""
+    """Return a widget with the present and the suggested source line, and a Copy button."""
     code = _text("\n".join(part for part in (line.now, line.instead) if part), parent)
     if line.now:
         code.setText(f"\u2212 {line.now}\n+ {line.instead}")
@@ -133,7 +132,7 @@ def _line(line: Written, parent: QWidget) -> QHBoxLayout:
     place.setObjectName("Hint")
     place.setWordWrap(False)
     copy = QPushButton("Copy", parent)
-    copy.setToolTip("Copy the new line")
+    copy.setToolTip("Copy the suggested line")
     copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(line.instead))
     row = QHBoxLayout()
     row.setSpacing(10)
@@ -150,17 +149,17 @@ def _text(text: str, parent: QWidget) -> QLabel:
     return label
 
 
-UNKNOWN = "Other changes came before it was compiled, so its gain alone is not known."
-WAITING = "Run Lower to see what it gained."
-# What decides the compiled program, besides files.
+UNKNOWN = "Gain unknown: the project changed again before it was compiled."
+WAITING = "Run Lower to see the gain."
+# Project fields that change the compiled program.
 _DECISIVE = ("model", "rules", "improvers", "ranges", "range_methods", "target")
 
 
 @dataclass
 class Applied:
-    """A suggestion that was followed: the project before and after, the program before and after.
+    """An applied suggestion: the project and the program before and after.
 
-    ``compiled`` is None until the project has been compiled with it.
+    ``compiled`` is None until the project has been compiled.
     """
 
     title: str
@@ -171,8 +170,8 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """The last program that was current: where it lies, its project and its suggestions."""
+class _CompiledState:
+    """The last current program: its folder, project and suggestions."""
 
     folder: Path
     project: Project
@@ -180,30 +179,30 @@ class _Seen:
     suggestions: tuple[Suggestion, ...]
 
 
-class Suggesting(QObject):
-    """Suggestions and their gains for the open project."""
+class SuggestionController(QObject):
+    """Computes and applies suggestions, and measures their gains."""
 
     def __init__(self, context: PanelContext, parent: QObject) -> None:
         super().__init__(parent)
         self._context = context
-        self._seen: _Seen | None = None
+        self._seen: _CompiledState | None = None
         self._applied: list[Applied] = []
         context.document.opened.connect(self._forget)
 
     def look_at(self, program: LowerResult, folder: Path) -> tuple[Suggestion, ...]:
-        """Return the suggestions for the current compiled program that lies in ``folder``."""
+        """Return the suggestions for the current compiled program in ``folder``."""
         project, last = self._context.document.project, self._seen
         if project is None:
             return ()
         if last is not None and last.folder == folder and _same(last.project, project):
             return last.suggestions
-        self._seen = _Seen(folder, project, program, self._found(project, program, folder))
+        self._seen = _CompiledState(folder, project, program, self._found(project, program, folder))
         if last is not None and last.folder != folder:
             self._measure(last, self._seen)
         return self._seen.suggestions
 
     def apply(self, suggestion: Suggestion) -> None:
-        """Make a suggestion a step of the project."""
+        """Apply a suggestion as one undo step."""
         seen, before = self._seen, self._context.document.project
         if suggestion.edit is None or seen is None or before is None:
             return
@@ -213,39 +212,39 @@ class Suggesting(QObject):
             self._applied.append(Applied(suggestion.title, before, after, seen.program))
 
     def gains(self) -> list[tuple[str, str]]:
-        """Return what was followed and not taken back, each with what it gained in words."""
+        """Return the applied suggestions that are still in effect, each with its gain."""
         project = self._context.document.project
         if project is None:
             return []
         found = []
-        for each in self._applied:
-            if each.before is not each.after and _same(each.before, project):
+        for applied in self._applied:
+            if applied.before is not applied.after and _same(applied.before, project):
                 continue
-            if each.compiled is not None:
-                said = Gain(each.program, each.compiled).sentence
+            if applied.compiled is not None:
+                text = Gain(applied.program, applied.compiled).sentence
             else:
-                said = WAITING if _same(each.after, project) else UNKNOWN
-            found.append((each.title, said))
+                text = WAITING if _same(applied.after, project) else UNKNOWN
+            found.append((applied.title, text))
         return found
 
     def _found(
         self, project: Project, program: LowerResult, folder: Path
     ) -> tuple[Suggestion, ...]:
-        exported = self._context.outline.snapshot
+        exported = self._context.model_index.snapshot
         if exported is None:
             return ()
         try:
-            edge = GraphSnapshot.load(folder / GRAPH_FILE)
+            edge = self._context.session.parsed.graph(folder / GRAPH_FILE)
         except WorkbenchError:
             return ()
         prepared = self._context.load(PrepareResult, "prepare")
         return suggest(project, program, exported, edge, prepared)
 
-    def _measure(self, last: _Seen, seen: _Seen) -> None:
-        """Give what was followed its figures, changes of the source among them."""
-        for each in self._applied:
-            if each.compiled is None and _same(each.after, seen.project):
-                each.compiled = seen.program
+    def _measure(self, last: _CompiledState, seen: _CompiledState) -> None:
+        """Add the program after compilation to the applied suggestions."""
+        for applied in self._applied:
+            if applied.compiled is None and _same(applied.after, seen.project):
+                applied.compiled = seen.program
         if not _same(last.project, seen.project):
             return
         for gone in _written_away(last.suggestions, seen.suggestions):
@@ -259,9 +258,9 @@ class Suggesting(QObject):
 def _written_away(
     before: Sequence[Suggestion], after: Sequence[Suggestion]
 ) -> list[Suggestion]:  # fmt: skip
-    """Return the changes of the source that are not suggested any more."""
-    still = {each.id for each in after}
-    return [each for each in before if each.edit is None and each.id not in still]
+    """Return the source changes that are no longer suggested."""
+    still = {suggestion.id for suggestion in after}
+    return [s for s in before if s.edit is None and s.id not in still]
 
 
 def _same(one: Project, other: Project) -> bool:

@@ -1,4 +1,4 @@
-"""Points of a sweep as a map: devices downwards, memory across, warmer is more."""
+"""Table and heat map of estimated devices and memory configurations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from workbench.studies.sweep import SweepPoint, remark
 
 @dataclass(frozen=True)
 class DeviceRow:
-    """A point; its time and memory as parts of the largest of all, and whether none beats it."""
+    """A point, its time and memory relative to the largest, and whether it is Pareto-optimal."""
 
     point: SweepPoint
     time_share: float | None = None
@@ -50,7 +50,7 @@ class DeviceRow:
 def device_rows(
     points: Sequence[SweepPoint], best: Sequence[int], present: TargetChoice | None
 ) -> list[DeviceRow]:
-    """Return the rows of a sweep; ``present`` is the project's own choice, with all options."""
+    """Return the rows of a sweep; ``present`` is the project's complete target choice."""
     known = [point.totals for point in points if point.totals is not None]
     slowest = max((t.inference_ms for t in known), default=0.0) or 1.0
     largest = max((t.sram_bytes for t in known), default=0) or 1
@@ -68,7 +68,7 @@ def device_rows(
 
 
 def describe_point(point: SweepPoint) -> str:
-    """Return a point in lines."""
+    """Return the figures of a point, one per line."""
     lines = [point.target.id, option(point, "system_config"), option(point, "memory_mode")]
     if point.totals is None:
         return "\n".join([*lines, point.problem or "not estimated yet"])
@@ -81,7 +81,7 @@ def describe_point(point: SweepPoint) -> str:
 
 
 def option(point: SweepPoint, name: str) -> str:
-    """Return one option of a point in words; a dash where it has none."""
+    """Return an option of a point as text; a dash if it is not set."""
     value = point.target.options.get(name)
     if value is None:
         return DASH
@@ -100,11 +100,11 @@ def _value(read: Callable[[VelaTotals], float]) -> Callable[[DeviceRow], float |
 
 DEVICE_COLUMNS: tuple[Column[DeviceRow], ...] = (
     Column("Best", lambda r: "\u25cf" if r.is_best else "", None,
-           "No other point is as quick, with as little SRAM and as few constants at once"),
-    Column("Device", lambda r: f"{r.point.target.id}{'  (present)' if r.is_present else ''}"),
+           "Pareto-optimal in time, SRAM and constants"),
+    Column("Device", lambda r: f"{r.point.target.id}{'  (current)' if r.is_present else ''}"),
     Column("Memory mode", lambda r: option(r.point, "memory_mode")),
     Column("Time", _text(lambda t: t.inference_ms, milliseconds), _value(lambda t: t.inference_ms),
-           "Cycles over the clock of the system configuration, estimated by Vela",
+           "Cycles divided by the clock of the system configuration, estimated by Vela",
            lambda r: r.time_share),
     Column("SRAM", _text(lambda t: t.sram_bytes, lambda v: size(int(v))),
            _value(lambda t: t.sram_bytes), "Peak, estimated by Vela", lambda r: r.sram_share),
@@ -116,19 +116,19 @@ DEVICE_COLUMNS: tuple[Column[DeviceRow], ...] = (
     Column("Optimise", lambda r: option(r.point, "optimise")),
     Column("System configuration", lambda r: option(r.point, "system_config")),
     Column("Remark", lambda r: r.point.problem or remark(r.point),
-           meaning="Why a point was left out, or what to know about it"),
+           meaning="Reason why a point was skipped, or a remark"),
 )  # fmt: skip
 
 
 class DeviceTableModel(FigureTableModel[DeviceRow]):
-    """All points of a sweep."""
+    """The points of a sweep."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(DEVICE_COLUMNS, lambda row: describe_point(row.point), parent)
 
 
 Figure = Callable[[VelaTotals], float]
-# What a map can show: its title, the figure, and how it is written.
+# Figures of the map: title, value and number format.
 FIGURES: tuple[tuple[str, Figure, Callable[[float], str]], ...] = (
     ("Time", lambda t: t.inference_ms, milliseconds),
     ("SRAM", lambda t: t.sram_bytes, lambda value: size(int(value))),
@@ -138,7 +138,7 @@ _FAINTEST, _STRONGEST = 0.08, 0.62
 
 
 class HeatMapModel(QAbstractTableModel):
-    """Cells of points; ``shown`` is the row of ``FIGURES`` that colours them."""
+    """The cells of the heat map; ``shown`` is the row of ``FIGURES`` that colours them."""
 
     def __init__(self, theme: Callable[[], Theme], parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -151,7 +151,7 @@ class HeatMapModel(QAbstractTableModel):
         self._shown = 0
 
     def set_points(self, points: Sequence[SweepPoint]) -> None:
-        """Show other points; of several in one cell the first."""
+        """Set the points. A cell shows the first of its points."""
         self.beginResetModel()
         self._points = tuple(points)
         varied = _varied(points)
@@ -163,14 +163,14 @@ class HeatMapModel(QAbstractTableModel):
         self.endResetModel()
 
     def show_figure(self, row: int) -> None:
-        """Colour by another figure."""
+        """Set the figure that colours the cells."""
         self.beginResetModel()
         self._shown = row
         self._scale()
         self.endResetModel()
 
     def place(self, index: AnyIndex) -> int | None:
-        """Return which point a cell shows; None for one without."""
+        """Return the index of the point in a cell; None for an empty cell."""
         return self._places.get((self._rows[index.row()], self._columns[index.column()]))
 
     def rowCount(self, parent: AnyIndex = ROOT) -> int:
@@ -212,7 +212,7 @@ class HeatMapModel(QAbstractTableModel):
         self._low, self._high = (min(logs), max(logs)) if logs else (0.0, 1.0)
 
     def _colour(self, value: float | None) -> QColor | None:
-        """Return a colour on a logarithmic scale; none for what is not known."""
+        """Return a colour on a logarithmic scale; None for unknown values."""
         if value is None or value <= 0:
             return None
         part = (math.log(value) - self._low) / (self._high - self._low or 1.0)
@@ -222,7 +222,7 @@ class HeatMapModel(QAbstractTableModel):
 
 
 def _varied(points: Sequence[SweepPoint]) -> set[str]:
-    """Return the options in which points of one device differ, and system configurations."""
+    """Return the options that differ between points of one device, and system configurations."""
     seen: dict[tuple[str, str], set[object]] = {}
     for point in points:
         for name, value in point.target.options.items():
@@ -248,7 +248,7 @@ def _column(point: SweepPoint, varied: set[str]) -> str:
 
 
 class _Cells(QStyledItemDelegate):
-    """Paints the colours of cells, which the stylesheet would paint over."""
+    """Paints cell colours, which the stylesheet would otherwise cover."""
 
     def paint(
         self,
@@ -270,7 +270,7 @@ class _Cells(QStyledItemDelegate):
 
 
 class HeatMap(QWidget):
-    """A table of coloured cells; ``figures`` are the titles of what can colour it.
+    """The heat map view; ``figures`` are the titles of the selectable figures.
 
     Signals:
         figure_chosen: the row of a figure.
@@ -285,11 +285,11 @@ class HeatMap(QWidget):
     ) -> None:
         super().__init__(parent)
         self.figure = QComboBox(self)
-        self.figure.setAccessibleName("Colour of the map")
+        self.figure.setAccessibleName("Heat map figure")
         self.figure.addItems(figures)
         self.figure.activated.connect(self.figure_chosen)
         self.view = QTableView(self)
-        self.view.setAccessibleName("Map of devices and memory modes")
+        self.view.setAccessibleName("Heat map of devices and memory modes")
         self.view.setModel(model)
         self.view.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.view.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)

@@ -1,4 +1,4 @@
-"""Devices: what the quantized program would take on others, with other memory, without lowering."""
+"""The Devices panel: estimated cost on other devices and memory configurations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPushButton,
     QSplitter,
-    QTabWidget,
     QVBoxLayout,
     QWidget,
 )
@@ -30,11 +29,12 @@ from ui.features.devices.device_map import (
     describe_point,
     device_rows,
 )
-from ui.features.devices.operator_support import ForeseenView
+from ui.features.devices.operator_support import OperatorSupportView
 from ui.shared.chart import Chart, wash
 from ui.shared.figure_table import BarDelegate, FigureView, Role
 from ui.shared.panel import Panel
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from workbench.errors import WorkbenchError
 from workbench.project import edits
@@ -56,10 +56,10 @@ class DevicePoint:
 
 
 class DevicePlot(Chart):
-    """Dots; those that no other beats stand out by colour and by shape.
+    """Plot of points. Pareto-optimal points differ in colour and shape.
 
     Signals:
-        dot_chosen: the place of a dot.
+        dot_chosen: index of a dot.
     """
 
     dot_chosen = Signal(int)
@@ -82,7 +82,7 @@ class DevicePlot(Chart):
         self.box.picked.connect(self._on_picked)
 
     def render_points(self, points: Sequence[DevicePoint]) -> None:
-        """Show other points."""
+        """Show points."""
         self.points = tuple(points)
         self.set_empty(empty=not points)
         self._places = np.log10([[p.sram_kib, p.time_ms] for p in points] or np.ones((0, 2)))
@@ -94,7 +94,7 @@ class DevicePlot(Chart):
         self._paint()
 
     def choose(self, places: Iterable[int]) -> None:
-        """Mark what is chosen."""
+        """Mark the selected point."""
         self._chosen = frozenset(places)
         self._paint()
 
@@ -137,8 +137,8 @@ class DevicePlot(Chart):
 
 
 NOTHING = (
-    "The program is lowered once for each form that devices take; then Vela alone estimates every "
-    "device and memory mode, on all cores."
+    "Estimates every device and memory mode with Vela. The program is lowered once per device "
+    "family."
 )
 _FAMILY, _ALL, _PRESENT = "Devices of this family", "All devices", "This device"
 _BARS = (3, 4)
@@ -146,18 +146,18 @@ _SHOWN_LETTERS = 12
 
 
 class DevicesPanel(Panel):
-    """A table and a plot of points; one can be taken over as the project's target."""
+    """Shows estimated points as table, plot and heat map. A point can be set as target."""
 
-    panel_id = "sweep"
+    panel_id = "devices"
 
     def build(self) -> None:
         context = self.context
         self._plotted: list[int] = []
         self._chosen: SweepPoint | None = None
-        self.desk = StudyDesk(
+        self.study = StudyController(
             "sweep", SweepResult, context.document, context.runner, context.session.cache, self
         )
-        self.desk.changed.connect(lambda: self._mark("state"))
+        self.study.changed.connect(lambda: self._mark("state"))
         self.model = DeviceTableModel(self)
         self.table = FigureView("Devices", self.model, self)
         self.table.rows_chosen.connect(self._on_rows_chosen)
@@ -176,15 +176,15 @@ class DevicesPanel(Panel):
         split.addWidget(self.table)
         split.addWidget(self.plot)
         split.setSizes([620, 380])
-        self.views = QTabWidget(self)
+        self.views = Tabs(self)
         self.views.addTab(split, "Table and plot")
         self.views.addTab(self.map, "Heat map")
         self._make_pages()
 
     def refresh(self) -> None:
         self.foreseen.refresh()
-        self.desk.options = self._options() or {}
-        self.desk.look()
+        self.study.options = self._options() or {}
+        self.study.look()
         self._show_found()
 
     def set_theme(self, theme: Theme) -> None:
@@ -193,7 +193,7 @@ class DevicesPanel(Panel):
         self.foreseen.refresh()
 
     def _make_pages(self) -> None:
-        self.foreseen = ForeseenView(self.context, self)
+        self.foreseen = OperatorSupportView(self.context, self)
         self.foreseen.modules_chosen.connect(
             lambda modules: self.context.selection.choose_modules(modules, self.panel_id)
         )
@@ -204,10 +204,9 @@ class DevicesPanel(Panel):
         above.addLayout(self._head)
         above.addWidget(self.note)
         above.addWidget(self.views, 1)
-        self.pages = QTabWidget(self)
-        self.pages.setDocumentMode(True)
-        self.pages.addTab(cost, "What it costs")
-        self.pages.addTab(self.foreseen, "What each takes")
+        self.pages = Tabs(self)
+        self.pages.addTab(cost, "Cost")
+        self.pages.addTab(self.foreseen, "Operator support")
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 2, 8, 4)
         layout.addWidget(self.pages)
@@ -217,13 +216,11 @@ class DevicesPanel(Panel):
         self.start.clicked.connect(self._on_start)
         self.devices = _choices(self, "Devices", (_ALL, _FAMILY, _PRESENT))
         self.modes = _choices(self, "Memory modes", ("All memory modes", "This memory mode"))
-        self.configs = _choices(
-            self, "System configurations", ("Usual configuration", "All system configurations")
-        )
+        self.configs = _choices(self, "System configurations", ("Default config", "All configs"))
         self.limits = QLineEdit(self)
         self.limits.setPlaceholderText("SRAM limits [KiB], e.g. 256 512")
         self.limits.setAccessibleName("SRAM limits in KiB")
-        self.take = QPushButton("Use this device", self)
+        self.take = QPushButton("Use this target", self)
         self.take.clicked.connect(self._on_take)
         self.note = QLabel(self)
         self.note.setObjectName("Hint")
@@ -236,7 +233,7 @@ class DevicesPanel(Panel):
         self._head.setColumnStretch(4, 1)
 
     def _options(self) -> dict[str, JsonValue] | None:
-        """Return what to ask for; None while the limits are no numbers."""
+        """Return the options of the study; None if the SRAM limits are invalid."""
         project = self.context.document.project
         if project is None:
             return {}
@@ -260,7 +257,7 @@ class DevicesPanel(Panel):
         return {"targets": asked[self.devices.currentText()], "axes": axes}
 
     def _show_found(self) -> None:
-        found, job = self.desk.found, self.desk.job
+        found, job = self.study.found, self.study.job
         self.start.setText("Pause" if job else "Estimate")
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
@@ -272,7 +269,7 @@ class DevicesPanel(Panel):
         self.heat.set_points([row.point for row in rows])
         self._plotted = [n for n, row in enumerate(rows) if _can_plot(row.point)]
         self.plot.render_points([_dot(rows[n]) for n in self._plotted])
-        self.plot.set_stale(found is not None and not self.desk.is_current)
+        self.plot.set_stale(found is not None and not self.study.is_current)
         self._show_look()
         self._choose(self._chosen)
 
@@ -280,31 +277,31 @@ class DevicesPanel(Panel):
         return device_rows(found.points, found.front(), self._present()) if found else []
 
     def _present(self) -> TargetChoice | None:
-        """Return the project's own choice, with all options."""
+        """Return the project's complete target choice."""
         project = self.context.document.project
         if project is None:
             return None
         return target_of(project.target.id).complete(project.target, self.context.document.folder)
 
     def _sentence(self, found: SweepResult | None) -> str:
-        job = self.desk.job
+        job = self.study.job
         doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
         if found is None:
             return doing or NOTHING
         done = sum(1 for point in found.points if point.totals is not None or point.problem)
         left_out = sum(1 for point in found.points if point.problem)
-        said = f"{done} of {found.total} points, estimated by {found.tool}"
-        said += f"; {left_out} left out, with the reason at the right." if left_out else "."
-        former = "" if self.desk.is_current else "For a former configuration: "
-        return f"{former}{said} {doing}".strip()
+        text = f"{done} of {found.total} points, estimated by {found.tool}"
+        text += f"; {left_out} skipped, see Remark." if left_out else "."
+        former = "" if self.study.is_current else "Outdated: "
+        return f"{former}{text} {doing}".strip()
 
     def _show_look(self) -> None:
-        stale = self.desk.found is not None and not self.desk.is_current
+        stale = self.study.found is not None and not self.study.is_current
         self.table.set_look(self.context.theme, stale=stale)
 
     def _choose(self, point: SweepPoint | None) -> None:
-        listed = list(self.desk.found.points) if self.desk.found else []
-        targets = [each.target for each in listed]
+        listed = list(self.study.found.points) if self.study.found else []
+        targets = [p.target for p in listed]
         place = targets.index(point.target) if point and point.target in targets else None
         self._chosen = listed[place] if place is not None else None
         shown = [] if place is None else [self.model.shown_at(place)]
@@ -313,10 +310,10 @@ class DevicesPanel(Panel):
         is_other = self._chosen is not None and self._chosen.target != self._present()
         can_take = self._chosen is not None and not self._chosen.problem and is_other
         self.take.setEnabled(can_take)
-        self.take.setToolTip("" if can_take else "Choose another device in the table or the plot")
+        self.take.setToolTip("" if can_take else "Select another device in the table or the plot")
 
     def _describe(self, dot: int) -> str:
-        found = self.desk.found
+        found = self.study.found
         return describe_point(found.points[self._plotted[dot]]) if found else ""
 
     def _on_dot_chosen(self, dot: int) -> None:
@@ -328,8 +325,8 @@ class DevicesPanel(Panel):
             self._on_place_chosen(place)
 
     def _on_place_chosen(self, place: int) -> None:
-        if self.desk.found:
-            self._choose(self.desk.found.points[place])
+        if self.study.found:
+            self._choose(self.study.found.points[place])
             self.table.choose_rows([self.model.shown_at(place)], reveal=True)
 
     def _on_rows_chosen(self, rows: list[int]) -> None:
@@ -337,14 +334,14 @@ class DevicesPanel(Panel):
         self._choose(row.point if row else None)
 
     def _on_start(self) -> None:
-        if self.desk.job is not None:
-            self.desk.pause()
+        if self.study.job is not None:
+            self.study.pause()
             return
         project, options = self.context.document.project, self._options()
         if project is None:
             return
         if options is None:
-            self.context.notices.info("The SRAM limits are not numbers.", "Write KiB: 256 512.")
+            self.context.notices.info("Invalid SRAM limits.", "Enter numbers in KiB, e.g. 256 512.")
             return
         try:
             target = target_of(project.target.id)
@@ -355,8 +352,8 @@ class DevicesPanel(Panel):
         except WorkbenchError as error:
             self.context.notices.error(error)
             return
-        self.desk.options = options
-        self.desk.start()
+        self.study.options = options
+        self.study.start()
 
     def _on_take(self) -> None:
         point = self._chosen

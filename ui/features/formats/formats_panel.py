@@ -1,4 +1,4 @@
-"""Number formats against the values of a tensor: grid, histogram and SQNR while one chooses."""
+"""The Formats panel: grid and predicted SQNR of a number format on a tensor's histogram."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from workbench.targets.formats.parameters import Role
 from workbench.targets.formats.schemes import bits_of
 from workbench.targets.formats.values import Prediction, predict
 
-NOTHING = "A format is looked at against the values that calibration saw."
-NO_TENSOR = "Nothing is quantized, so calibration kept no values: give something a precision."
+NOTHING = "Run Calibrate to evaluate number formats on observed values."
+NO_TENSOR = "No quantized tensors. Assign a precision first."
 _ROLES: dict[str, Role] = {"x": "data", "w": "weight", "b": "bias"}
 
 
 class FormatsPanel(Panel):
-    """A form for a format; beside it a tensor's histogram with the grid of the format."""
+    """Shows a format form beside a tensor's histogram with the format's grid."""
 
-    panel_id = "explorer"
+    panel_id = "formats"
 
     def build(self) -> None:
         self._rows: list[RangeRow] = []
@@ -56,13 +56,13 @@ class FormatsPanel(Panel):
         self.form = FormatForm(self)
         self.form.changed.connect(self._on_changed)
         self.form.save_asked.connect(self._on_save_asked)
-        self.told = QLabel(self)
-        self.told.setWordWrap(True)
-        self.told.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.summary = QLabel(self)
+        self.summary.setWordWrap(True)
+        self.summary.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.apply = QPushButton(self)
         self.apply.clicked.connect(self._on_apply)
-        self.back = QPushButton("Put back", self)
-        self.back.setToolTip("Show the format that the tensor has now")
+        self.back = QPushButton("Reset", self)
+        self.back.setToolTip("Show the present format of the tensor")
         self.back.clicked.connect(self._on_back)
         self.chart = HistogramChart(self)
         self.none = StageNote(NOTHING, self)
@@ -80,7 +80,7 @@ class FormatsPanel(Panel):
         self._show()
 
     def render_selection(self, selected: Selected) -> None:
-        nodes = chosen_nodes(selected, self.context.outline)
+        nodes = chosen_nodes(selected, self.context.model_index)
         places = [
             place for place, row in enumerate(self._rows)
             if {row.node, row.tensor.origin} & nodes
@@ -110,7 +110,7 @@ class FormatsPanel(Panel):
             part.setAutoFillBackground(False)
             part.setStyleSheet("background: transparent;")
         buttons = QHBoxLayout()
-        buttons.addWidget(self.told, 1)
+        buttons.addWidget(self.summary, 1)
         buttons.addWidget(self.back)
         buttons.addWidget(self.apply)
         seen = QWidget(self)
@@ -149,17 +149,19 @@ class FormatsPanel(Panel):
         return self._rows[place] if 0 <= place < len(self._rows) else None
 
     def _role(self, row: RangeRow) -> Role:
-        said = json.loads(row.tensor.format) if row.tensor.format else {}
+        fields = json.loads(row.tensor.format) if row.tensor.format else {}
         usual = "w" if row.tensor.kind == "weight" else "x"
-        return _ROLES.get(said.get("operand", usual), "data")
+        return _ROLES.get(fields.get("operand", usual), "data")
 
     def _take_present(self) -> None:
-        """Show the format that the chosen tensor has, unless one is being tried."""
+        """Show the selected tensor's format unless the form was edited."""
         row = self._row()
         config = FIRST
         if row is not None and row.tensor.format:
-            said = json.loads(row.tensor.format)
-            config = FormatConfig(**{k: said[k] for k in FormatConfig.model_fields if k in said})
+            fields = json.loads(row.tensor.format)
+            config = FormatConfig(
+                **{k: fields[k] for k in FormatConfig.model_fields if k in fields}
+            )
         self._is_own = False
         self.form.render_config(config, self._refusal)
 
@@ -175,30 +177,30 @@ class FormatsPanel(Panel):
         self.chart.setVisible(row is not None)
         if row is None:
             self.chart.render_tensor(None)
-            self.told.clear()
+            self.summary.clear()
             return
         view = tensor_of(row, self.tensor.currentIndex(), self._arrays, {})
         histogram = histogram_of(row.tensor, self._arrays)
         self.chart.render_tensor(view)
         self.chart.set_theme(theme)
         if histogram is None:
-            self.told.setText("Calibration saw no spread of values here.")
+            self.summary.setText("All observed values are equal.")
             return
         config, role = self.form.config, self._role(row)
         try:
             found = predict(histogram, config, role)
             bits = bits_of(config.scheme, config.parameters, role, (found.block,))
         except WorkbenchError as error:
-            self.told.setText(" ".join(info.message for info in error.infos))
+            self.summary.setText(" ".join(info.message for info in error.infos))
             self.chart.show_levels(None)
             return
         self.chart.show_levels(found.levels)
-        self.told.setText(_sentences(config, role, found, bits))
+        self.summary.setText(_sentences(config, role, found, bits))
 
     def _show_apply(self) -> None:
         selected = self.context.selection.value
         chosen = [*selected.nodes, *selected.modules]
-        what = chosen[0] if len(chosen) == 1 else f"{len(chosen)} chosen" if chosen else "all"
+        what = chosen[0] if len(chosen) == 1 else f"{len(chosen)} selected" if chosen else "all"
         self.apply.setText(f"Set {what}")
         config = self.form.config
         reason = self._refusal(config)
@@ -237,16 +239,18 @@ class FormatsPanel(Panel):
 
 
 def _sentences(config: FormatConfig, role: Role, found: Prediction, bits: float) -> str:
-    """Say what a format would do to a tensor."""
+    """Return the predicted figures of a format on a tensor."""
     lines = [
         f"SQNR {decibel(found.sqnr_db)} (predicted) as {role}   {bits:.2f} bits   "
-        f"{count(found.levels.size)} levels among these values"
+        f"{count(found.levels.size)} levels in this range"
     ]
     if found.block > 1:
         lines.append(
-            f"Blocks of {found.block}: the grid is that of a block with the largest value; SQNR "
-            "as if neighbours were independent."
+            f"Block size {found.block}: the grid is that of the block with the largest value; "
+            f"the SQNR assumes independent neighbours."
         )
     if config.mase_compatible:
-        lines.append("Predicted in the textbook's form; running it gives MASE's.")
+        lines.append(
+            "Predicted for the reference definition; Evaluate uses the MASE implementation."
+        )
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Bookmarks and kept searches: the project's notes about the graph, shown and changed here."""
+"""Bookmarks and saved searches of the graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QInputDialog, QMenu
 
-from ui.features.graph.graph_canvas import Place
+from ui.features.graph.graph_places import Place
 from ui.features.graph.picture import Camera
 from workbench.errors import WorkbenchError
 from workbench.graph.query import find
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 NOTHING = GraphNotes()
 
 
-class Keeping(QObject):
-    """Turns what the user keeps and forgets into named, undoable edits.
+class Bookmarks(QObject):
+    """Adds and deletes bookmarks and saved searches as named undo steps.
 
     Signals:
-        place_asked: a bookmark that the user wants to see again.
+        place_asked: a bookmark to go to.
     """
 
     place_asked = Signal(object)
@@ -46,51 +46,51 @@ class Keeping(QObject):
 
     @property
     def notes(self) -> GraphNotes:
-        """What the open project keeps."""
+        """The bookmarks and saved searches of the open project."""
         project = self._document.project
         return project.graph if project is not None else NOTHING
 
     def render(
         self, snapshot: GraphSnapshot | None, numbers: Mapping[str, Mapping[str, float]]
     ) -> None:
-        """Colour what the kept searches find in a graph, and say how much it is."""
+        """Colour and count the hits of the saved searches in a graph."""
         hits: dict[str, tuple[int, ...]] = {}
         counts = []
         for number, query in enumerate(self.notes.queries):
             try:
                 found = find(query.text, snapshot, numbers) if snapshot else ()
             except WorkbenchError:
-                counts.append("no such number here")
+                counts.append("unknown number")
                 continue
             counts.append(f"{len(found):,}")
             for node_id in found if query.shown else ():
                 hits[node_id] = (*hits.get(node_id, ()), number)
         self._bar.kept.show_queries(self.notes.queries, counts)
-        if hits != self._view.marks.found:
-            self._view.set_hits(hits)
+        if hits != self._view.surface.marks.found:
+            self._view.surface.set_hits(hits)
 
     def keep_query(self, text: str) -> None:
-        """Keep a search; what it finds is coloured from now on."""
+        """Save a search; its hits are coloured."""
         if text:
-            self._document.apply(
-                f"Keep the search {text}", partial(graph_notes.keep_query, text=text)
-            )
+            self._document.apply(f"Save search {text}", partial(graph_notes.keep_query, text=text))
 
     def bookmark(self, name: str, level: str) -> None:
-        """Keep the place that shows under a name."""
+        """Bookmark the present place under a name."""
         name = name.strip()
         if not name:
             return
         kept = here(self._view, name, level)
-        self._document.apply(f"Bookmark {name}", partial(graph_notes.keep_bookmark, bookmark=kept))
+        self._document.apply(
+            f"Add bookmark {name}", partial(graph_notes.keep_bookmark, bookmark=kept)
+        )
 
     def ask_name(self, level: str) -> None:
-        """Ask what to call the place that shows."""
+        """Ask for a name and bookmark the present place."""
         dialog = QInputDialog(self._bar)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setWindowTitle("Bookmark")
-        dialog.setLabelText("Name of this place")
-        dialog.setTextValue(f"Place {len(self.notes.bookmarks) + 1}")
+        dialog.setLabelText("Bookmark name")
+        dialog.setTextValue(f"Bookmark {len(self.notes.bookmarks) + 1}")
         dialog.textValueSelected.connect(lambda name: self.bookmark(name, level))
         dialog.open()
 
@@ -98,8 +98,8 @@ class Keeping(QObject):
         menu = self._bar.menus["bookmark"]
         menu.clear()
         level = self._bar.level
-        keep = menu.addAction("Keep this place\u2026")
-        keep.setEnabled(self._view.scene is not None)
+        keep = menu.addAction("Add bookmark\u2026")
+        keep.setEnabled(self._view.surface.scene is not None)
         keep.triggered.connect(lambda: self.ask_name(level))
         kept = self.notes.bookmarks
         if not kept:
@@ -109,7 +109,7 @@ class Keeping(QObject):
             go = menu.addAction(bookmark.name)
             go.triggered.connect(partial(self._go, bookmark))
         menu.addSeparator()
-        below = QMenu("Forget", menu)
+        below = QMenu("Delete", menu)
         menu.addMenu(below)
         for bookmark in kept:
             forget = below.addAction(bookmark.name)
@@ -119,34 +119,34 @@ class Keeping(QObject):
         self.place_asked.emit(bookmark)
 
     def forget(self, name: str, _checked: bool = False) -> None:
-        """Forget a bookmark."""
+        """Delete a bookmark."""
         edit = partial(graph_notes.forget_bookmark, name=name)
-        self._document.apply(f"Forget the bookmark {name}", edit)
+        self._document.apply(f"Delete bookmark {name}", edit)
 
     def _show_query(self, text: str, shown: bool) -> None:
         edit = partial(graph_notes.show_query, text=text, shown=shown)
-        self._document.apply(f"{'Show' if shown else 'Hide'} the search {text}", edit)
+        self._document.apply(f"{'Show' if shown else 'Hide'} search {text}", edit)
 
     def _forget_query(self, text: str) -> None:
         edit = partial(graph_notes.forget_query, text=text)
-        self._document.apply(f"Forget the search {text}", edit)
+        self._document.apply(f"Delete search {text}", edit)
 
 
 def here(view: GraphView, name: str, level: str) -> Bookmark:
-    """Return the place that a view shows, held by the item next to its middle."""
-    place, middle = view.place(), view.picture_middle()
-    anchor = view.item_near(middle)
+    """Return the present place of a view as a bookmark, anchored to the item near its middle."""
+    place, middle = view.places.here(), view.surface.middle()
+    anchor = view.places.item_near(middle)
     dx, dy = middle.x(), middle.y()
-    if anchor and view.scene is not None:
-        corner = view.scene.rect(anchor).topLeft()
+    if anchor and view.surface.scene is not None:
+        corner = view.surface.scene.rect(anchor).topLeft()
         dx, dy = dx - corner.x(), dy - corner.y()
     return Bookmark(
-        name=name, level=level, shape=view.shape, expanded=tuple(sorted(place.expanded)),
+        name=name, level=level, shape=view.groups.shape, expanded=tuple(sorted(place.expanded)),
         scale=place.camera.scale, anchor=anchor, dx=dx, dy=dy,
     )  # fmt: skip
 
 
 def place_of(bookmark: Bookmark) -> Place:
-    """Return a bookmark's place, held by its anchor."""
+    """Return the place of a bookmark."""
     camera = Camera(bookmark.scale, bookmark.dx, bookmark.dy)
     return Place(frozenset(bookmark.expanded), camera, bookmark.shape, bookmark.anchor)

@@ -1,17 +1,27 @@
-"""Everything above the graph: its levels, its tools, the search, the overlay, what is kept."""
+"""The bar above the graph: levels, tools, search, overlay and saved searches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QActionGroup, QColor, QIcon, QKeyEvent, QPainter, QPixmap
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QActionGroup,
+    QColor,
+    QIcon,
+    QKeyEvent,
+    QPainter,
+    QPixmap,
+    QResizeEvent,
+    QShowEvent,
+)
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QLabel,
     QLineEdit,
     QMenu,
+    QSizePolicy,
     QTabBar,
     QToolButton,
     QVBoxLayout,
@@ -20,6 +30,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.graph.graph_results import LEVELS
 from ui.features.graph.palette import HITS, LETTERS, ink_on
+from ui.shared.tabs import name_scroll_buttons
 from ui.shared.theme import Theme, icon
 from workbench.errors import WorkbenchError
 from workbench.graph.labels import elide
@@ -29,15 +40,16 @@ from workbench.project.model import SavedQuery
 
 TEXT_LENGTH = 28
 _PX = 14
+_SPACING = 4
 
 
-class KeptQueries(QWidget):
-    """A button for each kept search, hidden while there is none.
+class SavedSearches(QWidget):
+    """A button for each saved search; hidden if there is none.
 
     Signals:
-        shown_asked: the text of a search and whether it is to colour the graph.
-        forget_asked: the text of a search that is no longer wanted.
-        find_asked: the text of a search to be put into the box.
+        shown_asked: the text of a search and whether its hits are to be coloured.
+        forget_asked: the text of a search to delete.
+        find_asked: the text of a search to put into the box.
     """
 
     shown_asked = Signal(str, bool)
@@ -52,14 +64,14 @@ class KeptQueries(QWidget):
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(6, 0, 6, 2)
         self._row.setSpacing(4)
-        label = QLabel("Coloured:", self)
+        label = QLabel("Saved searches:", self)
         label.setObjectName("Hint")
         self._row.addWidget(label)
         self._row.addStretch(1)
         self.hide()
 
     def show_queries(self, queries: Sequence[SavedQuery], counts: Sequence[str]) -> None:
-        """Show the searches, and how many operations each finds, or why it cannot say."""
+        """Show the searches with their counts of hits, or the reason why there is none."""
         if (tuple(queries), tuple(counts)) == (self._queries, self._counts):
             return
         self._queries, self._counts = tuple(queries), tuple(counts)
@@ -78,13 +90,13 @@ class KeptQueries(QWidget):
         button.setText(f"{elide(query.text, TEXT_LENGTH)}  {self._counts[number]}")
         button.setCheckable(True)
         button.setChecked(query.shown)
-        button.setToolTip(f"{query.text}\nClick to show or hide its colour.")
-        button.setAccessibleName(f"Kept search {LETTERS[number]}: {query.text}")
+        button.setToolTip(f"{query.text}\nClick to show or hide its colour")
+        button.setAccessibleName(f"Saved search {LETTERS[number]}: {query.text}")
         button.clicked.connect(lambda on, text=query.text: self.shown_asked.emit(text, on))
         menu = QMenu(button)
-        find = menu.addAction("Find it again")
+        find = menu.addAction("Search again")
         find.triggered.connect(lambda _=False, text=query.text: self.find_asked.emit(text))
-        forget = menu.addAction("Forget it")
+        forget = menu.addAction("Delete")
         forget.triggered.connect(lambda _=False, text=query.text: self.forget_asked.emit(text))
         button.setMenu(menu)
         button.setPopupMode(QToolButton.ToolButtonPopupMode.MenuButtonPopup)
@@ -92,7 +104,7 @@ class KeptQueries(QWidget):
 
 
 def letter_icon(number: int) -> QIcon:
-    """Return the sign of a kept search: its letter on its colour."""
+    """Return the icon of a saved search: its letter on its colour."""
     pixmap = QPixmap(2 * _PX, 2 * _PX)
     pixmap.setDevicePixelRatio(2)
     colour = QColor(HITS[number % len(HITS)])
@@ -108,10 +120,10 @@ PLAIN = "No overlay"
 
 
 class OverlayBar(QWidget):
-    """A choice of numbers.
+    """Selects the number that colours the graph.
 
     Signals:
-        changed: another number, or another scale, was chosen.
+        changed: the number or the scale changed.
     """
 
     changed = Signal()
@@ -121,15 +133,15 @@ class OverlayBar(QWidget):
         self._logs: dict[str, bool] = {}
         self._wanted = ""
         self.combo = QComboBox(self)
-        self.combo.setAccessibleName("Number that colours the graph")
-        self.combo.setToolTip("Colour the operations by a number")
+        self.combo.setAccessibleName("Overlay")
+        self.combo.setToolTip("Overlay: colour operations by a number")
         self.combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.combo.addItem(PLAIN, "")
         self.combo.activated.connect(self._on_activated)
         self.log = QToolButton(self)
         self.log.setText("log")
         self.log.setCheckable(True)
-        self.log.setToolTip("Spread small values: logarithmic colours")
+        self.log.setToolTip("Logarithmic colour scale")
         self.log.setAccessibleName("Logarithmic colours")
         self.log.clicked.connect(self._on_log)
         self.log.hide()
@@ -141,19 +153,19 @@ class OverlayBar(QWidget):
 
     @property
     def chosen(self) -> str:
-        """The id of the chosen number; empty for none."""
+        """The id of the selected number; "" for none."""
         return str(self.combo.currentData() or "")
 
     @property
     def is_log(self) -> bool:
-        """Whether the chosen number's scale is logarithmic."""
+        """Whether the scale of the selected number is logarithmic."""
         return self._logs.get(self.chosen, False)
 
     def offer(self, choices: Sequence[tuple[str, str, str, bool | None]]) -> None:
-        """Offer numbers: id, title, how they came about, and the scale to begin with.
+        """Set the numbers: id, title, origin, and whether the initial scale is logarithmic.
 
-        The scale is None where a logarithm says nothing. A number that was chosen stays chosen
-        while it is away for the time of a new run.
+        The scale is None if a logarithmic scale makes no sense. The selected number stays selected
+        while it is missing during a new run.
         """
         ids = [choice[0] for choice in choices]
         if ids != [self.combo.itemData(i) for i in range(1, self.combo.count())]:
@@ -170,7 +182,7 @@ class OverlayBar(QWidget):
         self._show_log()
 
     def prefer(self, title: str) -> None:
-        """Choose a number by its id as soon as it is offered."""
+        """Select a number by its id as soon as it is offered."""
         self._wanted = title
 
     def _on_activated(self, index: int) -> None:
@@ -188,23 +200,23 @@ class OverlayBar(QWidget):
 
 
 SYNTAX = """<table cellspacing="3">
-<tr><td><b>conv</b></td><td>in a name, operator, module, kind or type</td></tr>
-<tr><td><b>"conv2d"</b></td><td>exactly this name or part of a dotted one</td></tr>
+<tr><td><b>conv</b></td><td>in a name, operator, module, kind or dtype</td></tr>
+<tr><td><b>"conv2d"</b></td><td>exactly this name or part of a dotted name</td></tr>
 <tr><td><b>op:</b>add <b>module:</b>enc.* <b>dtype:</b>int8</td><td>one field; also
   kind:, name:, source:; * is anything</td></tr>
 <tr><td><b>1,3,224,224</b></td><td>a shape; * is any size</td></tr>
-<tr><td><b>sqnr&lt;20</b> <b>cycles&gt;1e5</b></td><td>a number, after the run: %s</td></tr>
-<tr><td><b>-relu</b></td><td>without these; all words must match</td></tr>
-</table>Enter and F3 go to the next, with Shift to the one before."""
+<tr><td><b>sqnr&lt;20</b> <b>cycles&gt;1e5</b></td><td>a number (available: %s)</td></tr>
+<tr><td><b>-relu</b></td><td>exclude; all terms must match</td></tr>
+</table>Enter or F3: next hit. Shift: previous hit."""
 
 
 class GraphSearch(QWidget):
-    """Finds operations in a graph.
+    """Searches operations of a graph.
 
     Signals:
         chosen: the ids of operations to select, as a frozenset.
-        left: Esc was pressed; the keyboard goes back to the graph.
-        keep_asked: the text of a search that is to colour the graph from now on.
+        left: Esc was pressed; the focus goes back to the graph.
+        keep_asked: the text of a search to save.
     """
 
     chosen = Signal(object)
@@ -233,27 +245,27 @@ class GraphSearch(QWidget):
         row.setSpacing(3)
         row.addWidget(self.box, 1)
         row.addWidget(self.count)
-        self._add("up", "The one before (Shift+Enter)", lambda: self.step(-1))
-        self._add("down", "The next (Enter, F3)", lambda: self.step(1))
-        words = "Keep this search: what it finds is coloured from now on"
+        self._add("up", "Previous (Shift+Enter)", lambda: self.step(-1))
+        self._add("down", "Next (Enter, F3)", lambda: self.step(1))
+        words = "Save this search and colour its hits"
         self._add("keep", words, lambda: self.keep_asked.emit(self.box.text().strip()))
         self._all = QToolButton(self)
         self._all.setText("Select all")
-        self._all.setToolTip("Select everything found, to give it a precision with the keys 1 to 9")
+        self._all.setToolTip("Select all hits")
         self._all.clicked.connect(self.choose_all)
         row.addWidget(self._all)
         self._show_hint()
         self._render()
 
     def set_theme(self, theme: Theme) -> None:
-        """Draw the buttons in the colours of a theme."""
+        """Apply the colours of a theme."""
         for name, button in self._buttons.items():
             button.setIcon(icon(name, theme.text))
 
     def set_ground(
         self, snapshot: GraphSnapshot | None, numbers: Mapping[str, Mapping[str, float]]
     ) -> None:
-        """Search this graph, with these numbers per operation."""
+        """Set the graph to search, and its numbers per operation."""
         if snapshot is self._snapshot and numbers == self._numbers:
             return
         self._snapshot, self._numbers = snapshot, numbers
@@ -262,18 +274,18 @@ class GraphSearch(QWidget):
             self._search()
 
     def ask(self) -> None:
-        """Take the keyboard, with the old query ready to be overwritten."""
+        """Focus the search box and select its text."""
         self.box.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.box.selectAll()
 
     def look_for(self, text: str) -> None:
-        """Search for a text as if it had been typed."""
+        """Search for a text."""
         self.box.setText(text)
         self._search()
         self.box.setFocus()
 
     def step(self, direction: int) -> None:
-        """Choose the next or the former operation; after the last comes the first."""
+        """Select the next or the previous hit, cyclically."""
         if not self._found:
             return
         if self._position < 0:
@@ -284,7 +296,7 @@ class GraphSearch(QWidget):
         self.chosen.emit(frozenset({self._found[self._position]}))
 
     def choose_all(self) -> None:
-        """Choose everything that was found."""
+        """Select all hits."""
         if self._found:
             self._position = -1
             self._render()
@@ -318,7 +330,7 @@ class GraphSearch(QWidget):
         self._search()
 
     def _on_changed(self, text: str) -> None:
-        # The button that clears the box is no edit for Qt.
+        # The clear button does not emit textEdited.
         if not text:
             self._search()
 
@@ -341,31 +353,127 @@ class GraphSearch(QWidget):
         elif self._position >= 0:
             self.count.setText(f"{self._position + 1} of {total:,}")
         else:
-            self.count.setText(f"{total:,} found" if total else "nothing found")
+            self.count.setText(f"{total:,} found" if total else "no hits")
         self.count.setToolTip(problem)
         for widget in (*self._buttons.values(), self._all):
             widget.setVisible(total > 0)
 
     def _show_hint(self) -> None:
-        self.box.setToolTip(SYNTAX % (", ".join(sorted(self._numbers)) or "none yet"))
+        self.box.setToolTip(SYNTAX % (", ".join(sorted(self._numbers)) or "none"))
+
+
+class ToolRow(QWidget):
+    """Tool buttons at the right of a row. Buttons without space move into the menu "More".
+
+    Attributes:
+        more: The button of the menu; visible if at least one tool does not fit.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._tools: list[QToolButton] = []
+        self.more = self._button("More tools")
+        self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self._menu = QMenu(self.more)
+        self._menu.aboutToShow.connect(self._fill_menu)
+        self.more.setMenu(self._menu)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def add_tool(self, text: str) -> QToolButton:
+        """Append a button with this tooltip."""
+        button = self._button(text)
+        self._tools.append(button)
+        self.updateGeometry()
+        return button
+
+    def add_menu(self, text: str) -> tuple[QToolButton, QMenu]:
+        """Append a button that opens a menu."""
+        button = self.add_tool(text)
+        menu = QMenu(text, button)
+        button.setMenu(menu)
+        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        return button, menu
+
+    def sizeHint(self) -> QSize:
+        widths = [tool.sizeHint().width() for tool in self._tools]
+        return QSize(sum(widths) + _SPACING * len(widths), self._height())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(self.more.sizeHint().width(), self._height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        count = len(self._tools)
+        if self.sizeHint().width() > self.width():
+            free = self.width() - self.more.sizeHint().width()
+            count = 0
+            for tool in self._tools:
+                free -= tool.sizeHint().width() + _SPACING
+                if free < 0:
+                    break
+                count += 1
+        self.more.setVisible(count < len(self._tools))
+        right = self.width()
+        shown = [*self._tools[:count], *([self.more] if count < len(self._tools) else [])]
+        for button in reversed(shown):
+            size = button.sizeHint()
+            right -= size.width()
+            button.setGeometry(right, (self.height() - size.height()) // 2,
+                               size.width(), size.height())  # fmt: skip
+            right -= _SPACING
+        for number, tool in enumerate(self._tools):
+            tool.setVisible(number < count)
+
+    def _fill_menu(self) -> None:
+        self._menu.clear()
+        for tool in self._tools:
+            if tool.isVisible():
+                continue
+            if tool.menu() is not None:
+                self._menu.addMenu(tool.menu())
+            else:
+                action = self._menu.addAction(tool.icon(), tool.toolTip())
+                action.triggered.connect(tool.click)
+
+    def _height(self) -> int:
+        return max((tool.sizeHint().height() for tool in self._tools), default=0)
+
+    def _button(self, text: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setToolTip(text)
+        button.setAccessibleName(text)
+        return button
 
 
 TOOLS = (
-    ("back", "Back to the place before (Alt+Left)"),
-    ("forward", "Forward again (Alt+Right)"),
-    ("fit", "Show everything (F)"),
+    ("back", "Back (Alt+Left)"),
+    ("forward", "Forward (Alt+Right)"),
+    ("fit", "Fit (F)"),
     ("expand", "Open all groups"),
     ("collapse", "Close all groups"),
 )
+MENUS = (
+    ("nest", "Grouping"),
+    ("beside", "Compare side by side"),
+    ("bookmark", "Bookmarks"),
+    ("save", "Save image"),
+)
 SHAPES = (
-    ("modules", "Groups by module"),
-    ("folded", "Groups, repeated blocks folded"),
-    ("flat", "No groups"),
+    ("modules", "Group by module"),
+    ("folded", "Group by module, fold repeated blocks"),
+    ("flat", "No grouping"),
 )
 
 
 class GraphBar(QWidget):
-    """Three rows: levels and tools, search and overlay, and the kept searches if there are any.
+    """Three rows: levels and tools, search and overlay, and saved searches if there are any.
 
     Signals:
         picture_asked: ``png`` or ``svg``.
@@ -378,47 +486,45 @@ class GraphBar(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.tabs = QTabBar(self)
-        self.tabs.setAccessibleName("Level of the graph")
+        self.tabs.setAccessibleName("Graph level")
         self.tabs.setExpanding(False)
         self.tabs.setDrawBase(False)
-        self.tabs.setUsesScrollButtons(False)
+        # Tabs keep their full width; the tools beside them make room.
+        self.tabs.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        name_scroll_buttons(self.tabs)
         for level in LEVELS:
             self.tabs.addTab(level.title)
-            self.tabs.setTabToolTip(self.tabs.count() - 1, f"The program {level.words}")
+            self.tabs.setTabToolTip(self.tabs.count() - 1, level.words)
         self.search = GraphSearch(self)
         self.overlay = OverlayBar(self)
-        self.tools = {name: self._tool(words) for name, words in TOOLS}
-        self.menus = {
-            name: self._menu_button(name, words)
-            for name, words in (
-                ("nest", "Groups, folded or none"), ("beside", "Show something beside it"),
-                ("bookmark", "Bookmarks"), ("save", "Save the picture"),
-            )
-        }  # fmt: skip
+        self.tool_row = ToolRow(self)
+        self.tools = {name: self.tool_row.add_tool(text) for name, text in TOOLS}
+        self.menus: dict[str, QMenu] = {}
+        for name, text in MENUS:
+            self.tools[name], self.menus[name] = self.tool_row.add_menu(text)
         self._fill_menus()
-        self.kept = KeptQueries(self)
+        self.kept = SavedSearches(self)
         self._arrange()
 
     @property
     def level(self) -> str:
-        """The level that is chosen."""
+        """The id of the selected level."""
         return LEVELS[self.tabs.currentIndex()].id
 
     def set_theme(self, theme: Theme) -> None:
-        """Draw the icons in the colours of a theme."""
+        """Apply the colours of a theme."""
         self.search.set_theme(theme)
         for name, button in self.tools.items():
             button.setIcon(icon(name, theme.text))
+        self.tool_row.more.setIcon(icon("more", theme.text))
 
     def _arrange(self) -> None:
         first, second = QHBoxLayout(), QHBoxLayout()
         for row in (first, second):
             row.setContentsMargins(6, 2, 6, 2)
-            row.setSpacing(4)
+            row.setSpacing(_SPACING)
         first.addWidget(self.tabs)
-        first.addStretch(1)
-        for button in self.tools.values():
-            first.addWidget(button)
+        first.addWidget(self.tool_row, 1)
         second.addWidget(self.search, 1)
         second.addSpacing(8)
         second.addWidget(self.overlay)
@@ -428,19 +534,6 @@ class GraphBar(QWidget):
         rows.addLayout(first)
         rows.addLayout(second)
         rows.addWidget(self.kept)
-
-    def _tool(self, words: str) -> QToolButton:
-        button = QToolButton(self)
-        button.setToolTip(words)
-        button.setAccessibleName(words)
-        return button
-
-    def _menu_button(self, name: str, words: str) -> QMenu:
-        button = self.tools[name] = self._tool(words)
-        menu = QMenu(button)
-        button.setMenu(menu)
-        button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        return menu
 
     def _fill_menus(self) -> None:
         for suffix in ("png", "svg"):
@@ -456,6 +549,6 @@ class GraphBar(QWidget):
             self.menus["nest"].addAction(action)
 
     def render_shape(self, shape: str) -> None:
-        """Show which way of grouping is on."""
+        """Check the action of the present grouping."""
         for action in self.menus["nest"].actions():
             action.setChecked(action.data() == shape)

@@ -1,4 +1,4 @@
-"""Two levels of a program, or two runs of one level, side by side with one selection."""
+"""Side-by-side comparison of two levels, or of two runs of one level."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     from PySide6.QtWidgets import QMenu, QSplitter
 
-    from ui.features.graph.graph_results import Surveyor
-    from ui.shared.background import Background
+    from ui.features.graph.graph_results import OverlayLoader
     from ui.shared.theme import Theme
+    from ui.state.background import Background
 
 
-class BesidePane(QFrame):
-    """A view of its own under a line of words.
+class ComparisonPane(QFrame):
+    """The right pane: a graph view under a header.
 
     Signals:
-        close_asked: the pane is no longer wanted.
-        step_asked: go to the next (1) or the former (-1) difference.
+        close_asked: the pane is to be closed.
+        step_asked: go to the next (1) or the previous (-1) difference.
     """
 
     close_asked = Signal()
@@ -41,15 +41,15 @@ class BesidePane(QFrame):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.view = GraphView(theme, self)
-        self.view.setAccessibleName("Graph beside")
+        self.view.setAccessibleName("Compared graph")
         self.title = QLabel(self)
         self.counts = QLabel(self)
         self.counts.setObjectName("Hint")
         self._buttons = {
             name: self._button(name, words)
             for name, words in (
-                ("up", "The difference before"), ("down", "The next difference"),
-                ("close", "Close this pane"),
+                ("up", "Previous difference"), ("down", "Next difference"),
+                ("close", "Close comparison"),
             )
         }  # fmt: skip
         self._buttons["up"].clicked.connect(lambda: self.step_asked.emit(-1))
@@ -70,24 +70,24 @@ class BesidePane(QFrame):
         self.set_theme(theme)
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
-        self.view.set_theme(theme)
+        """Apply the colours of a theme."""
+        self.view.surface.set_theme(theme)
         for name, button in self._buttons.items():
             button.setIcon(icon(name, theme.text))
 
     def show_pairing(self, title: str, pairing: Pairing | None) -> None:
-        """Say what is beside, and count what is not the same."""
+        """Show the title and the numbers of differences."""
         self.title.setText(title)
         if pairing is None:
             self.counts.setText("comparing\u2026")
             return
         counts = (
-            (SIGNS["added"], len(pairing.added), "only here"),
-            (SIGNS["removed"], len(pairing.removed), "only on the left"),
+            (SIGNS["added"], len(pairing.added), "only right"),
+            (SIGNS["removed"], len(pairing.removed), "only left"),
             (SIGNS["changed"], len(pairing.changed), "changed"),
         )
         parts = [f"{sign} {count:,} {words}" for sign, count, words in counts if count]
-        self.counts.setText("   ".join(parts) or "no difference")
+        self.counts.setText("   ".join(parts) or "no differences")
         for name in ("up", "down"):
             self._buttons[name].setEnabled(bool(parts))
 
@@ -103,8 +103,8 @@ TOPIC = "beside"
 
 
 @dataclass(frozen=True)
-class Other:
-    """What is to stand beside: what to call it, where its graph is, and its stages' results."""
+class ComparedGraph:
+    """The graph to compare with: its title, its file, and the results of its stages."""
 
     title: str
     path: Path
@@ -112,19 +112,19 @@ class Other:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _ComparisonResult:
     right: GraphSnapshot | None
     pairing: Pairing | None
     problem: WorkbenchError | None = None
 
 
 class Comparison(QObject):
-    """Holds the pane beside the view; the view has no part in it but its marks and selection.
+    """Controls the right pane, and marks the differences in both views.
 
     Signals:
-        failed: the error of a graph that cannot be shown beside.
-        chosen: the operations of the left graph that the user meant on the right.
-        changed: something else is to stand beside, or nothing.
+        failed: the error of a graph that cannot be shown.
+        chosen: the left operations that match the selection in the right pane.
+        changed: another graph is compared, or none.
     """
 
     failed = Signal(object)
@@ -132,25 +132,27 @@ class Comparison(QObject):
     changed = Signal()
 
     def __init__(
-        self, view: GraphView, splitter: QSplitter, background: Background, surveyor: Surveyor
+        self, view: GraphView, splitter: QSplitter, background: Background, loader: OverlayLoader
     ) -> None:
         super().__init__(splitter)
-        self._view, self._splitter, self._theme = view, splitter, view.theme
-        self._background, self._surveyor = background, surveyor
-        self.pane: BesidePane | None = None
+        self._view, self._splitter, self._theme = view, splitter, view.surface.theme
+        self._background, self._loader = background, loader
+        self.pane: ComparisonPane | None = None
         self.pairing: Pairing | None = None
-        self._other: Other | None = None
+        self._other: ComparedGraph | None = None
         self._place = -1
         self._is_leading = False
         background.done.connect(self._on_done)
 
     @property
-    def other(self) -> Other | None:
-        """What stands beside; None for nothing."""
+    def other(self) -> ComparedGraph | None:
+        """The compared graph; None for none."""
         return self._other
 
-    def offer(self, menu: QMenu, levels: Sequence[Other], past: Sequence[Other]) -> None:
-        """Fill a menu with what may stand beside: other levels, and earlier runs of this one."""
+    def offer(
+        self, menu: QMenu, levels: Sequence[ComparedGraph], past: Sequence[ComparedGraph]
+    ) -> None:
+        """Fill a menu with other levels, and earlier runs of this level."""
         menu.clear()
         for other in levels:
             menu.addAction(other.title).triggered.connect(partial(self._on_asked, other))
@@ -158,22 +160,22 @@ class Comparison(QObject):
         for other in past:
             menu.addAction(other.title).triggered.connect(partial(self._on_asked, other))
         if not past:
-            menu.addAction("No earlier run of this level yet").setEnabled(False)
+            menu.addAction("No earlier runs of this level").setEnabled(False)
         if self._other is not None:
             menu.addSeparator()
-            menu.addAction("Nothing").triggered.connect(self.close)
+            menu.addAction("None").triggered.connect(self.close)
 
-    def _on_asked(self, other: Other, _checked: bool = False) -> None:
+    def _on_asked(self, other: ComparedGraph, _checked: bool = False) -> None:
         self.open(other)
 
-    def open(self, other: Other) -> None:
-        """Show something beside the view."""
+    def open(self, other: ComparedGraph) -> None:
+        """Show a graph in the right pane."""
         self._other = other
         if self.pane is None:
-            self.pane = BesidePane(self._theme, self._splitter)
+            self.pane = ComparisonPane(self._theme, self._splitter)
             self.pane.close_asked.connect(self.close)
             self.pane.step_asked.connect(self.step)
-            self.pane.view.selection_changed.connect(self._on_right_chosen)
+            self.pane.view.selection.changed.connect(self._on_right_chosen)
             self._splitter.addWidget(self.pane)
             half = self._splitter.width() // 2
             self._splitter.setSizes([half, half])
@@ -181,51 +183,51 @@ class Comparison(QObject):
         self.changed.emit()
 
     def close(self, _checked: bool = False) -> None:
-        """Show the view alone."""
+        """Close the right pane."""
         self._other, self.pairing, self._place = None, None, -1
         if self.pane is not None:
-            self.pane.view.stop()
+            self.pane.view.groups.stop()
             self.pane.hide()
             self.pane.deleteLater()
             self.pane = None
-        self._view.set_differences({}, {})
+        self._view.surface.set_differences({}, {})
         self.changed.emit()
 
     def stop(self) -> None:
-        """End what runs beside the window."""
+        """Stop background work."""
         if self.pane is not None:
-            self.pane.view.stop()
+            self.pane.view.groups.stop()
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self._theme = theme
         if self.pane is not None:
             self.pane.set_theme(theme)
 
     def compare(self, first: GraphSnapshot | None, left: GraphSnapshot | None) -> None:
-        """Work out what differs between what the view shows and what is beside."""
+        """Compute the differences between both graphs."""
         other = self._other
         if other is None or first is None or left is None:
             return
 
         def work(_outdated: Callable[[], bool]) -> object:
-            read = self._surveyor.snapshot(other.path)
+            read = self._loader.snapshot(other.path)
             if isinstance(read, WorkbenchError):
-                return _Answer(None, None, read)
+                return _ComparisonResult(None, None, read)
             known = self.pairing
             if known is not None and known.left is left and known.right is read:
-                return _Answer(read, known)
-            return _Answer(read, Pairing(first, left, read))
+                return _ComparisonResult(read, known)
+            return _ComparisonResult(read, Pairing(first, left, read))
 
         self._background.submit(TOPIC, work)
 
     def select(self, node_ids: frozenset[str]) -> None:
-        """Follow the selection of the view."""
+        """Select the matching operations in the right pane."""
         if self.pane is not None and self.pairing is not None and not self._is_leading:
-            self.pane.view.select(self.pairing.to_right(node_ids), reveal=True)
+            self.pane.view.selection.select(self.pairing.to_right(node_ids), reveal=True)
 
     def step(self, direction: int) -> None:
-        """Go to the next difference, in the order of execution, and around."""
+        """Go to the next difference in execution order, cyclically."""
         found = self._differences()
         if not found or self.pane is None or self.pairing is None:
             return
@@ -234,7 +236,7 @@ class Comparison(QObject):
         side, node_id = found[self._place]
         chosen = frozenset((node_id,))
         if side == "right":
-            self.pane.view.select(chosen, reveal=True)
+            self.pane.view.selection.select(chosen, reveal=True)
             self._on_right_chosen(chosen)
         else:
             self.chosen.emit(chosen)
@@ -248,23 +250,23 @@ class Comparison(QObject):
         return found + [("right", node.id) for node in right if node.id in self.pairing.added]
 
     def _on_done(self, topic: str, answer: object) -> None:
-        if topic != TOPIC or not isinstance(answer, _Answer) or self.pane is None:
+        if topic != TOPIC or not isinstance(answer, _ComparisonResult) or self.pane is None:
             return
         if answer.problem is not None or answer.pairing is None:
             self.close()
             self.failed.emit(answer.problem)
             return
         self.pairing, self._place = answer.pairing, -1
-        self.pane.view.render_snapshot(answer.right)
+        self.pane.view.groups.render_snapshot(answer.right)
         pairing = answer.pairing
         mine: dict[str, Difference] = dict.fromkeys(pairing.removed, "removed")
         mine.update(dict.fromkeys(pairing.changed, "changed"))
         theirs: dict[str, Difference] = dict.fromkeys(pairing.added, "added")
         theirs.update(dict.fromkeys(pairing.changed_right, "changed"))
-        self._view.set_differences(mine, pairing.changed)
-        self.pane.view.set_differences(theirs, pairing.changed_right)
+        self._view.surface.set_differences(mine, pairing.changed)
+        self.pane.view.surface.set_differences(theirs, pairing.changed_right)
         self.pane.show_pairing(self._other.title if self._other else "", pairing)
-        self.select(self._view.selected)
+        self.select(self._view.surface.selected)
 
     def _on_right_chosen(self, node_ids: frozenset[str]) -> None:
         if self.pairing is not None:

@@ -1,4 +1,4 @@
-"""The program as a graph, at every level it exists, alone or beside another."""
+"""The Graph panel: the program as a graph at every level."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.graph.annotations import Telling
-from ui.features.graph.bookmarks import Keeping, place_of
+from ui.features.graph.annotations import Annotations
+from ui.features.graph.bookmarks import Bookmarks, place_of
 from ui.features.graph.graph_bar import GraphBar
-from ui.features.graph.graph_comparison import Comparison, Other
-from ui.features.graph.graph_results import FLOAT, LEVELS, LEVELS_BY_ID, Surveyor
-from ui.features.graph.graph_sources import Reading, Runs
+from ui.features.graph.graph_comparison import ComparedGraph, Comparison
+from ui.features.graph.graph_results import FLOAT, LEVELS, LEVELS_BY_ID, OverlayLoader
+from ui.features.graph.graph_sources import GraphFiles, SnapshotLoader
 from ui.features.graph.graph_view import GraphView
 from ui.features.graph.lineage_rail import SOURCE, LineageRail, stops
-from ui.shared.background import Background
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
 from ui.shared.result_panel import StageNote
 from ui.shared.theme import Theme
+from ui.state.background import Background
 from ui.state.selection import Selected
 from workbench.errors import WorkbenchError
 from workbench.graph.numbers_file import SUFFIXES, read_numbers
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from workbench.project.model import Bookmark
 
 
-class NumbersDrop(QObject):
-    """Lets a widget take JSON and CSV files; all other files go on to the window.
+class NumbersDropFilter(QObject):
+    """Accepts drops of JSON and CSV files on a widget; other files go to the window.
 
     Signals:
         dropped: the ``NumbersFile``.
-        failed: the ``WorkbenchError`` of a file that has no numbers.
+        failed: the ``WorkbenchError`` of a file without numbers.
     """
 
     dropped = Signal(object)
@@ -73,7 +73,7 @@ class NumbersDrop(QObject):
         return super().eventFilter(watched, event)
 
     def take(self, path: Path) -> None:
-        """Read a file and tell what it holds."""
+        """Read a file and emit its numbers or the error."""
         try:
             numbers = read_numbers(path)
         except WorkbenchError as error:
@@ -93,8 +93,8 @@ def _numbers_file(event: QDropEvent) -> Path | None:
 def ask_picture_file(
     view: GraphView, folder: Path, name: str, failed: Callable[[WorkbenchError], object]
 ) -> None:
-    """Ask for a file and write what the view shows; the name's suffix says in which form."""
-    dialog = QFileDialog(view, "Save the picture", str(folder))
+    """Ask for a file and save the view as SVG or PNG, by the suffix of ``name``."""
+    dialog = QFileDialog(view, "Save image", str(folder))
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setDefaultSuffix(Path(name).suffix.removeprefix("."))
@@ -104,8 +104,8 @@ def ask_picture_file(
 
 
 def save_picture(view: GraphView, path: Path, failed: Callable[[WorkbenchError], object]) -> None:
-    """Write what the view shows as SVG or PNG; tell what went wrong."""
-    export = view.export_svg if path.suffix.lower() == ".svg" else view.export_png
+    """Save the view as SVG or PNG; ``failed`` receives an error."""
+    export = view.surface.export_svg if path.suffix.lower() == ".svg" else view.surface.export_png
     try:
         export(path)
     except WorkbenchError as error:
@@ -113,10 +113,10 @@ def save_picture(view: GraphView, path: Path, failed: Callable[[WorkbenchError],
 
 
 class GraphNote(QFrame):
-    """Hidden while there is nothing to say.
+    """The banner above the graph; hidden if it has no text.
 
     Signals:
-        whole_asked: the whole graph is to show again.
+        whole_asked: the whole graph is to be shown.
     """
 
     whole_asked = Signal()
@@ -125,46 +125,43 @@ class GraphNote(QFrame):
         super().__init__(parent)
         self.setObjectName("Banner")
         self.label = QLabel(self)
-        self._whole = QPushButton("Show all", self)
-        self._whole.clicked.connect(self.whole_asked)
+        self.show_all = QPushButton("Show all", self)
+        self.show_all.clicked.connect(self.whole_asked)
         self._former = ""
         self._isolated = False
         row = QHBoxLayout(self)
         row.setContentsMargins(10, 4, 10, 4)
         row.addWidget(self.label, 1)
-        row.addWidget(self._whole)
+        row.addWidget(self.show_all)
         self._render()
 
     def show_former(self, title: str) -> None:
-        """Say that the graph called so is of a former configuration; nothing if empty."""
+        """Show that the graph with this title is outdated; "" hides the text."""
         self._former = title
         self._render()
 
     def show_isolation(self, isolated: bool) -> None:
-        """Say whether only a part of the graph shows."""
+        """Show whether only a part of the graph is shown."""
         self._isolated = isolated
         self._render()
 
     def _render(self) -> None:
         texts = []
         if self._isolated:
-            texts.append("Only a part of the graph shows.")
+            texts.append("Showing selection only.")
         if self._former:
-            texts.append(
-                f"{self._former} graph of a former configuration. Run again to see the present one."
-            )
+            texts.append(f"The {self._former} graph is outdated. Run again to update it.")
         self.label.setText(" ".join(texts))
-        self._whole.setVisible(self._isolated)
+        self.show_all.setVisible(self._isolated)
         self.setVisible(bool(texts))
 
 
-EMPTY_TEXT = "The graph appears here once the model has been exported."
+EMPTY_TEXT = "Run Export to see the graph."
 IDS = [level.id for level in LEVELS]
-SURVEY = "survey"
 
 
 class GraphPanel(Panel):
-    """Levels, search and overlay above the view, the lineage of what is chosen below it."""
+    """Shows the bar, the graph view and the lineage of the selection."""
 
     panel_id = "graph"
 
@@ -179,22 +176,26 @@ class GraphPanel(Panel):
         self.bar = GraphBar(self)
         self.tabs, self.search, self.overlay = self.bar.tabs, self.bar.search, self.bar.overlay
         self.rail = LineageRail(self)
-        self._note = GraphNote(self)
-        self._surveyor = Surveyor()
+        self.note = GraphNote(self)
+        self._loader = OverlayLoader(context.session.parsed)
         # The application owns the thread, so that it outlives the panel until it has ended.
         self._background = Background(QCoreApplication.instance())
         self.destroyed.connect(self._background.retire)
         self._arrange()
-        self.runs = Runs(context.document, context.session, context.history)
-        self.reading = Reading(
-            self.runs, lambda: context.outline.snapshot, self._background, self._surveyor, self
+        self.graph_files = GraphFiles(context.document, context.session, context.history)
+        self.snapshots = SnapshotLoader(
+            self.graph_files,
+            lambda: context.model_index.snapshot,
+            self._background,
+            self._loader,
+            self,
         )
-        self.beside = Comparison(self.view, self._splitter, self._background, self._surveyor)
-        self.keeping = Keeping(context.document, self.view, self.bar)
-        self.telling = Telling(
-            context, self.view, self.bar, self.keeping, self._background, self._surveyor
+        self.comparison = Comparison(self.view, self._splitter, self._background, self._loader)
+        self.bookmarks = Bookmarks(context.document, self.view, self.bar)
+        self.annotations = Annotations(
+            context, self.view, self.bar, self.bookmarks, self._background, self._loader
         )
-        self.drop = NumbersDrop(self)
+        self.drop = NumbersDropFilter(self)
         self._precisions = PrecisionMenu(context, self)
         self._connect()
 
@@ -203,7 +204,7 @@ class GraphPanel(Panel):
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(0)
         layout.addWidget(self.bar)
-        layout.addWidget(self._note)
+        layout.addWidget(self.note)
         empty = StageNote(EMPTY_TEXT, self)
         empty.run_asked.connect(self.context.run_to)
         empty.follow(self.context.session, "export")
@@ -211,42 +212,42 @@ class GraphPanel(Panel):
         self._splitter = QSplitter(Qt.Orientation.Horizontal, body)
         self._splitter.setChildrenCollapsible(False)
         self._splitter.addWidget(self.view)
-        self._pages = QStackedLayout(body)
-        self._pages.addWidget(empty)
-        self._pages.addWidget(self._splitter)
+        self.pages = QStackedLayout(body)
+        self.pages.addWidget(empty)
+        self.pages.addWidget(self._splitter)
         layout.addWidget(body, 1)
         layout.addWidget(self.rail)
 
     def _connect(self) -> None:
         view, bar = self.view, self.bar
-        self.telling.told.connect(self._on_told)
-        view.selection_changed.connect(self._on_nodes_chosen)
-        view.groups_selected.connect(self._on_groups_chosen)
+        self.annotations.shown.connect(self._on_annotated)
+        view.selection.changed.connect(self._on_nodes_chosen)
+        view.selection.groups_chosen.connect(self._on_groups_chosen)
         view.preset_key_pressed.connect(self._on_preset_key)
         view.menu_asked.connect(self._precisions.add_to)
         view.search_requested.connect(self.search.ask)
-        view.isolation_changed.connect(self._note.show_isolation)
-        view.laid_out.connect(lambda: bar.render_shape(view.shape))
-        self._note.whole_asked.connect(view.show_all)
+        view.groups.isolation_changed.connect(self.note.show_isolation)
+        view.groups.laid_out.connect(lambda: bar.render_shape(view.groups.shape))
+        self.note.whole_asked.connect(view.groups.show_all)
         self.tabs.tabBarClicked.connect(self._on_tab_clicked)
         self.tabs.currentChanged.connect(self._on_level_changed)
         self.search.chosen.connect(self._on_found)
         self.search.left.connect(view.setFocus)
         self.rail.asked.connect(self._on_stop_asked)
-        self.beside.chosen.connect(self._on_found)
-        self.beside.changed.connect(self._compare)
-        self.reading.arrived.connect(self._show_level)
-        self.keeping.place_asked.connect(self._on_place_asked)
+        self.comparison.chosen.connect(self._on_found)
+        self.comparison.changed.connect(self._compare)
+        self.snapshots.arrived.connect(self._show_level)
+        self.bookmarks.place_asked.connect(self._on_place_asked)
         self.drop.dropped.connect(self._on_numbers)
-        for part in (self.beside, self.reading, self.drop):
+        for part in (self.comparison, self.snapshots, self.drop):
             part.failed.connect(self.context.notices.error)
         for name, act in (
-            ("back", view.go_back), ("forward", view.go_forward), ("fit", view.fit),
-            ("expand", view.expand_all), ("collapse", view.collapse_all),
+            ("back", view.places.back), ("forward", view.places.forward), ("fit", view.places.fit),
+            ("expand", view.groups.expand_all), ("collapse", view.groups.collapse_all),
         ):  # fmt: skip
             bar.tools[name].clicked.connect(act)
         bar.picture_asked.connect(self._ask_file)
-        bar.shape_asked.connect(view.set_shape)
+        bar.shape_asked.connect(view.groups.set_shape)
         bar.menus["beside"].aboutToShow.connect(self._fill_beside)
         for keys, act in (
             (QKeySequence(QKeySequence.StandardKey.Find), self.search.ask),
@@ -259,13 +260,13 @@ class GraphPanel(Panel):
 
     @property
     def level(self) -> str:
-        """The level that shows."""
+        """The id of the shown level."""
         return self.bar.level
 
     def refresh(self) -> None:
-        self.runs.note()
+        self.graph_files.note()
         for number, level in enumerate(IDS):
-            self.tabs.setTabEnabled(number, level in self.runs.files)
+            self.tabs.setTabEnabled(number, level in self.graph_files.files)
         if not self.tabs.isTabEnabled(self.tabs.currentIndex()):
             self.tabs.setCurrentIndex(0)
         self._show_level()
@@ -273,35 +274,35 @@ class GraphPanel(Panel):
     def render_selection(self, selected: Selected) -> None:
         if selected.origin == self.panel_id:
             return
-        nodes = selected.nodes or self.context.outline.nodes_of(selected.modules - {""})
+        nodes = selected.nodes or self.context.model_index.nodes_of(selected.modules - {""})
         level: str | None = FLOAT
         if selected.nodes and not (self._shown and nodes & self._shown.nodes_by_id.keys()):
-            level = self.telling.survey.lineage.level_of(nodes, self._drawn)
+            level = self.annotations.data.lineage.level_of(nodes, self._drawn)
         elif selected.nodes:
             level = self._drawn
         self._chosen = (level or self._drawn, nodes)
         self._show_chosen()
 
     def set_theme(self, theme: Theme) -> None:
-        self.view.set_theme(theme)
+        self.view.surface.set_theme(theme)
         self.bar.set_theme(theme)
-        self.beside.set_theme(theme)
+        self.comparison.set_theme(theme)
 
     def stop(self) -> None:
-        self.view.stop()
-        self.beside.stop()
+        self.view.groups.stop()
+        self.comparison.stop()
         self._background.stop()
 
     def show_level(self, level: str) -> bool:
-        """Show a level, named as the stage that leaves it; return whether it is there."""
+        """Show a level; return whether it exists."""
         if level in IDS and self.tabs.isTabEnabled(IDS.index(level)):
             self.tabs.setCurrentIndex(IDS.index(level))
             return True
         return False
 
     def show_node(self, node_id: str) -> None:
-        """Show a level that has this node, the present one if it does; as soon as that is known."""
-        level = self.telling.survey.lineage.level_of([node_id], self.level)
+        """Show a level with this node, preferably the present one, when the lineage is known."""
+        level = self.annotations.data.lineage.level_of([node_id], self.level)
         if level is not None:
             self.show_level(level)
         elif node_id != self._sought:
@@ -309,30 +310,30 @@ class GraphPanel(Panel):
             self.annotate()
 
     def annotate(self) -> None:
-        self.telling.ask(self.level, self.runs.files, self.beside.other)
+        self.annotations.ask(self.level, self.graph_files.files, self.comparison.other)
 
     def _show_level(self) -> None:
         level, session = LEVELS_BY_ID[self.level], self.context.session
-        if not self.reading.is_due(level.id):
-            self._show_snapshot(self.reading.snapshot(level.id))
+        if not self.snapshots.is_due(level.id):
+            self._show_snapshot(self.snapshots.snapshot(level.id))
         is_current = session.former(level.stage) == session.result(level.stage)
-        self._note.show_former("" if is_current else level.title)
+        self.note.show_former("" if is_current else level.title)
 
     def _show_snapshot(self, snapshot: GraphSnapshot | None) -> None:
         if snapshot is not self._shown:
             self._shown, self._drawn = snapshot, self.level
-            self.view.render_snapshot(snapshot)
+            self.view.groups.render_snapshot(snapshot)
             self._show_chosen()
-            self.beside.compare(self.context.outline.snapshot, snapshot)
+            self.comparison.compare(self.context.model_index.snapshot, snapshot)
             if self._wanted is not None and self._wanted.level == self.level:
-                self.view.go_to(place_of(self._wanted))
+                self.view.places.go_to(place_of(self._wanted))
                 self._wanted = None
-        self._pages.setCurrentIndex(0 if snapshot is None else 1)
+        self.pages.setCurrentIndex(0 if snapshot is None else 1)
         if self.level == FLOAT:
-            self.telling.show_configs()
+            self.annotations.show_configs()
 
-    def _on_told(self) -> None:
-        """Catch up with what had to wait for the lineage."""
+    def _on_annotated(self) -> None:
+        """Handle requests that waited for the lineage."""
         if self._sought:
             self.show_node(self._sought)
             self._sought = ""
@@ -341,37 +342,37 @@ class GraphPanel(Panel):
     def _show_chosen(self) -> None:
         level, nodes = self._chosen
         if nodes and level != self._drawn:
-            nodes = self.telling.survey.lineage.translate(level, nodes, self._drawn)
-        self.view.select(nodes, reveal=True)
-        self.beside.select(nodes)
+            nodes = self.annotations.data.lineage.translate(level, nodes, self._drawn)
+        self.view.selection.select(nodes, reveal=True)
+        self.comparison.select(nodes)
         self._show_rail()
 
     def _show_rail(self) -> None:
         level, nodes = self._chosen
         titles = [(row.id, row.title) for row in LEVELS]
-        survey = self.telling.survey
-        self.rail.show_stops(stops(survey.lineage, level, nodes, titles, survey.rows, self.level))
+        data = self.annotations.data
+        self.rail.show_stops(stops(data.lineage, level, nodes, titles, data.rows, self.level))
 
     def _on_tab_clicked(self, number: int) -> None:
         if number >= 0 and not self.tabs.isTabEnabled(number):
             title = LEVELS[number].title
-            self.context.notices.info(f"There is no {title} graph yet.", "Run that far.")
+            self.context.notices.info(f"No {title} graph yet.", "Run the stage that creates it.")
 
     def _on_level_changed(self) -> None:
         self._show_level()
         self.annotate()
 
     def _on_nodes_chosen(self, nodes: frozenset[str]) -> None:
-        """Tell everybody, by the float program's names if it has them: rules speak of those."""
+        """Set the shared selection, translated to nodes of the float graph if they exist."""
         self._chosen = (self._drawn, nodes)
-        lineage = self.telling.survey.lineage
+        lineage = self.annotations.data.lineage
         known = lineage.translate(self._drawn, nodes, FLOAT) if lineage.levels else nodes
         self.context.selection.choose_nodes(known or nodes, self.panel_id)
-        self.beside.select(nodes)
+        self.comparison.select(nodes)
         self._show_rail()
 
     def _on_found(self, nodes: frozenset[str]) -> None:
-        self.view.select(nodes, reveal=True)
+        self.view.selection.select(nodes, reveal=True)
         self._on_nodes_chosen(nodes)
 
     def _on_groups_chosen(self, modules: frozenset[str]) -> None:
@@ -392,25 +393,27 @@ class GraphPanel(Panel):
             self.show_level(target)
 
     def _on_place_asked(self, bookmark: Bookmark) -> None:
-        """Go to a bookmark, at its level if there is that level."""
+        """Go to a bookmark, at its level if that exists."""
         self._wanted = bookmark if bookmark.level != self._drawn else None
         if self._wanted is None or not self.show_level(bookmark.level):
             self._wanted = None
-            self.view.go_to(place_of(bookmark))
+            self.view.places.go_to(place_of(bookmark))
 
     def _on_numbers(self, numbers: NumbersFile) -> None:
-        self.telling.take(numbers)
+        self.annotations.take(numbers)
         self.annotate()
 
     def _fill_beside(self) -> None:
-        """Offer the other levels, and this level as earlier runs left it."""
-        files = self.runs.files
-        offers = [Other(f"{row.title} level", files[row.id]) for row in LEVELS if row.id in files]
+        """List the other levels, and earlier runs of this level."""
+        files = self.graph_files.files
+        offers = [
+            ComparedGraph(f"{row.title} level", files[row.id]) for row in LEVELS if row.id in files
+        ]
         others = [other for other in offers if other.path != files.get(self.level)]
-        self.beside.offer(self.bar.menus["beside"], others, self.runs.past(self.level))
+        self.comparison.offer(self.bar.menus["beside"], others, self.graph_files.past(self.level))
 
     def _compare(self) -> None:
-        self.beside.compare(self.context.outline.snapshot, self._shown)
+        self.comparison.compare(self.context.model_index.snapshot, self._shown)
         self.annotate()
 
     def _ask_file(self, suffix: str) -> None:

@@ -1,4 +1,4 @@
-"""What results tell about the levels of a program, worked out away from the window's thread."""
+"""Overlay data of the graph levels, computed from results in a worker thread."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ui.shared.explanations import why
 from workbench.errors import Cancelled, WorkbenchError
 from workbench.graph.lineage import Lineage, attribute
 from workbench.graph.snapshot import GraphSnapshot
+from workbench.ids import StageId
 from workbench.project.frozen import Frozen
 from workbench.results import DEVICE_GRAPH_FILE, GRAPH_FILE
 from workbench.targets import macs_per_cycle
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ui.features.graph.marks import Merge
+    from ui.state.results import ResultCache
     from workbench.graph.numbers_file import NumbersFile
     from workbench.project.model import Rule
     from workbench.project.rules import Effective
@@ -34,21 +36,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Level:
-    """One level: the stage and the file that has it, and how it is called."""
+    """One graph level: its stage, its file, its title and its description."""
 
     id: str
-    stage: str
+    stage: StageId
     file: str
     title: str
     words: str
 
 
 LEVELS = (
-    Level("export", "export", GRAPH_FILE, "Float", "as exported"),
-    Level("prepare", "prepare", GRAPH_FILE, "Prepared", "with observers"),
-    Level("convert", "convert", GRAPH_FILE, "Quantized", "with quantize and dequantize"),
-    Level("lower", "lower", GRAPH_FILE, "Edge", "as it goes to the device, delegates as groups"),
-    Level("device", "lower", DEVICE_GRAPH_FILE, "TOSA", "of the delegates, as Vela reads it"),
+    Level("export", "export", GRAPH_FILE, "Float", "The exported program"),
+    Level("prepare", "prepare", GRAPH_FILE, "Prepared", "The program with observers"),
+    Level(
+        "convert",
+        "convert",
+        GRAPH_FILE,
+        "Quantized",
+        "The program with quantize and dequantize operators",
+    ),
+    Level("lower", "lower", GRAPH_FILE, "Edge", "The lowered program, delegates as groups"),
+    Level("device", "lower", DEVICE_GRAPH_FILE, "TOSA", "The delegates as TOSA, the input of Vela"),
 )
 LEVELS_BY_ID = {level.id: level for level in LEVELS}
 FLOAT, PREPARED, QUANTIZED, EDGE, DEVICE = (level.id for level in LEVELS)
@@ -56,12 +64,12 @@ FLOAT, PREPARED, QUANTIZED, EDGE, DEVICE = (level.id for level in LEVELS)
 
 @dataclass(frozen=True)
 class Measure:
-    """A number per operation of one level.
+    """A number per operation of one level, for overlays and searches.
 
-    ``how`` says how it came about; ``log`` is None where a logarithmic scale says nothing, else
-    whether to begin with one; ``told`` is the part of the whole that operations could be told for.
-    ``middle`` is the value that a diverging scale turns at; ``exact`` has the values of levels
-    that the numbers need not be carried to.
+    ``how`` is its origin. ``log`` is None if a logarithmic scale makes no sense, else
+    whether the initial scale is logarithmic. ``assigned`` is the assigned fraction of the total.
+    ``middle`` is the centre of a diverging scale. ``exact`` has values by level that need no
+    translation.
     """
 
     id: str
@@ -71,25 +79,25 @@ class Measure:
     level: str
     merge: Merge
     log: bool | None = None
-    told: float = 1.0
+    assigned: float = 1.0
     middle: float | None = None
     exact: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def legend(self) -> str:
         """The title of the legend."""
-        part = "" if self.told > 0.995 else f", {math.floor(self.told * 100)} % assigned"
+        part = "" if self.assigned > 0.995 else f", {math.floor(self.assigned * 100)} % assigned"
         return f"{self.title}, {self.how}{part}"
 
     def at(self, level: str, lineage: Lineage) -> dict[str, float]:
-        """Return the values by the operations of another level."""
+        """Return the values translated to the operations of another level."""
         if level in self.exact:
             return dict(self.exact[level])
         return lineage.carry(self.values, self.level, level)
 
 
 def quality(result: EvaluateResult, lineage: Lineage) -> list[Measure]:
-    """Return what an evaluation measured at each tensor; tensors without an error have infinity."""
+    """Return the SQNR and the maximum error of each tensor; SQNR is infinite without an error."""
     level = lineage.level_of([t.tensor for t in result.tensors], QUANTIZED) or lineage.first
     sqnr = {t.tensor: math.inf if t.sqnr_db is None else t.sqnr_db for t in result.tensors}
     error = {t.tensor: t.max_abs_error for t in result.tensors if t.max_abs_error is not None}
@@ -101,7 +109,7 @@ def quality(result: EvaluateResult, lineage: Lineage) -> list[Measure]:
 
 @dataclass(frozen=True)
 class CompiledRow:
-    """A row of the compiler's table: the float operation and the device's operator it is of."""
+    """A row of Vela's table, with its float operation and its TOSA operator."""
 
     row: VelaOperation
     owner: str | None
@@ -111,11 +119,11 @@ class CompiledRow:
 def compiled_rows(
     result: LowerResult | None, lineage: Lineage, *, by_name: bool = True
 ) -> tuple[CompiledRow, ...] | None:
-    """Return the compiler's rows for all delegates; None if nothing was compiled.
+    """Return Vela's rows of all delegates; None if not compiled.
 
-    A row bears the name of a tensor of its delegate's TOSA program, whose operator has the float
-    operation on record. Rows without are told by their module, and so are all if not ``by_name``,
-    because the TOSA program at hand is not the one of the rows.
+    A row has the name of a tensor of its delegate's TOSA program, whose operator records the
+    float operation. Rows without are matched by module, and so are all rows without ``by_name``,
+    because they belong to another TOSA program.
     """
     if result is None:
         return None
@@ -132,9 +140,9 @@ def compiled_rows(
 
 
 def cost(rows: Sequence[CompiledRow], level: str, peak: int = 0) -> list[Measure]:
-    """Return what the compiler estimates, summed over the rows of each operation.
+    """Return Vela's estimates, summed over the rows of each operation.
 
-    ``peak`` is the most multiply-accumulates of the device in a cycle, 0 if unknown.
+    ``peak`` is the peak MACs per cycle of the device; 0 if unknown.
     """
     found = []
     for name, title, how in (
@@ -154,7 +162,7 @@ def cost(rows: Sequence[CompiledRow], level: str, peak: int = 0) -> list[Measure
 
 
 def traced(result: SimulationResult, rows: Sequence[CompiledRow], level: str) -> list[Measure]:
-    """Return what a simulator measured of each operation, and how far the estimate was off."""
+    """Return the measured cycles of each operation, and their excess over the estimate."""
     pairs = [
         (row, found) for row, found in zip(rows, result.traced, strict=False)
         if (row.row.name, row.row.operator) == (found.name, found.operator)
@@ -181,7 +189,7 @@ def traced(result: SimulationResult, rows: Sequence[CompiledRow], level: str) ->
 
 
 def _utilisation(found: Sequence[Measure], peak: int) -> list[Measure]:
-    """Return what part of the device's multiply-accumulates each operation uses [%].
+    """Return the MAC utilisation of each operation [%].
 
     MACs / (cycles x MACs of the device per cycle), both from Vela's rows; MACs per cycle where the
     device is unknown.
@@ -207,7 +215,7 @@ def _ratio(
 
 
 def differences(mine: Sequence[Measure], others: Sequence[Measure]) -> list[Measure]:
-    """Return how much more each number is than in another run, on a scale that turns at zero."""
+    """Return the differences from the numbers of another run, on a scale around zero."""
     known = {measure.id: measure for measure in others}
     found = []
     for measure in mine:
@@ -220,7 +228,7 @@ def differences(mine: Sequence[Measure], others: Sequence[Measure]) -> list[Meas
             if math.isfinite(value) and math.isfinite(other.values.get(name, math.nan))
         }
         if values:
-            title = f"{measure.title}, more than beside"
+            title = f"{measure.title}, difference"
             found.append(
                 Measure(f"{measure.id}_more", title, measure.how, values, measure.level, "farthest",
                         middle=0.0)
@@ -237,14 +245,14 @@ def _summed(names: Sequence[str | None], amounts: Sequence[float]) -> dict[str, 
 
 
 def owners(rows: Sequence[VelaOperation], lineage: Lineage) -> tuple[str | None, ...]:
-    """Return the float operation that each row belongs to, as its module and operator tell."""
+    """Return the float operation of each row, matched by module and operator."""
     if lineage.first not in lineage.levels:
         return (None,) * len(rows)
     return attribute([(row.module, row.operator) for row in rows], lineage.levels[lineage.first])
 
 
 def chips(lineage: Lineage, level: str, nodes: Mapping[str, Effective]) -> dict[str, Effective]:
-    """Return the config of every operation of a level, told by the float operation it was."""
+    """Return the config of every operation of a level, from its float operation."""
     snapshot = lineage.levels.get(level)
     found: dict[str, Effective] = {}
     for node in snapshot.nodes if snapshot else ():
@@ -261,9 +269,9 @@ def reasons(
     level: str,
     nodes: Mapping[str, Effective],
 ) -> dict[str, str]:
-    """Return why operations of a level are not as they were wanted.
+    """Return why operations of a level are not quantized or run on the CPU.
 
-    They were left in float although a rule asks for more, or they stay on the CPU.
+    Only operations that a rule quantizes are listed as not quantized.
     """
     found: dict[str, str] = {}
     for note in prepared.annotations if prepared else ():
@@ -283,16 +291,15 @@ def _same(lineage: Lineage, source: str, node_id: str, level: str) -> frozenset[
 
 
 Result = TypeVar("Result", bound=Frozen)
-READINGS_KEPT = 12
 
 
 @dataclass(frozen=True)
-class Inquiry:
-    """What is asked: the level that shows, and all that is known to answer from.
+class OverlayRequest:
+    """A request for overlay data: the shown level, and its sources.
 
-    ``files`` has the graph of every level there is, ``results`` the folder of every stage's
-    current result, ``first`` the float program, which is read elsewhere already. ``against`` has
-    the results of a run that stands beside.
+    ``files`` has the graph file of every level, ``results`` the folder of every stage's
+    current result, ``first`` the float graph, which is already loaded. ``against`` has
+    the results of the compared run.
     """
 
     level: str
@@ -306,10 +313,10 @@ class Inquiry:
 
 
 @dataclass(frozen=True)
-class Survey:
-    """The answer: how levels relate, and what is told about the operations of the one that shows.
+class OverlayData:
+    """Overlay data: the lineage of all levels, and annotations of the shown level.
 
-    ``chips`` and ``tips`` are the config of each operation, short and in words; ``numbers`` has
+    ``chips`` and ``tips`` are the config label and description of operations; ``numbers`` has
     the values of each measure.
     """
 
@@ -323,84 +330,77 @@ class Survey:
     numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
-class Surveyor:
-    """Answers inquiries. Files are read once; used from one thread at a time."""
+class OverlayLoader:
+    """Computes overlay data. Reads files once. Used by one thread at a time."""
 
-    def __init__(self) -> None:
-        self._read: dict[tuple[Path, int], GraphSnapshot | WorkbenchError] = {}
-        self._results: dict[Path, Frozen | None] = {}
+    def __init__(self, parsed: ResultCache) -> None:
+        self._parsed = parsed
         self._lineage = Lineage({})
 
     def snapshot(self, path: Path) -> GraphSnapshot | WorkbenchError:
-        """Return the graph of a file, or why it cannot be had."""
-        # A damaged result is computed anew in the same folder.
-        key = (path, path.stat().st_mtime_ns if path.is_file() else 0)
-        if key not in self._read:
-            while len(self._read) >= READINGS_KEPT:
-                del self._read[next(iter(self._read))]
-            try:
-                self._read[key] = GraphSnapshot.load(path)
-            except WorkbenchError as error:
-                self._read[key] = error
-        return self._read[key]
+        """Return the graph of a file, or the error."""
+        try:
+            return self._parsed.graph(path)
+        except WorkbenchError as error:
+            return error
 
-    def answer(self, inquiry: Inquiry, outdated: Callable[[], bool]) -> Survey:
-        """Return what results tell.
+    def answer(self, request: OverlayRequest, outdated: Callable[[], bool]) -> OverlayData:
+        """Return the overlay data of a request.
 
         Raises:
-            Cancelled: a newer inquiry waits.
+            Cancelled: a newer request is waiting.
         """
         from workbench.results import EvaluateResult, LowerResult, PrepareResult, SimulationResult
 
-        level, lineage = inquiry.level, self._relate(inquiry, outdated)
-        lowered = self._result(LowerResult, inquiry.results, "lower")
-        prepared = self._result(PrepareResult, inquiry.results, "prepare")
-        evaluated = self._result(EvaluateResult, inquiry.results, "evaluate")
+        level, lineage = request.level, self._relate(request, outdated)
+        lowered = self._result(LowerResult, request.results, "lower")
+        prepared = self._result(PrepareResult, request.results, "prepare")
+        evaluated = self._result(EvaluateResult, request.results, "evaluate")
         _stop_if(outdated)
         rows = compiled_rows(lowered, lineage)
         found = quality(evaluated, lineage) if evaluated else []
         found += cost(rows or (), lineage.first, _peak(lowered))
-        simulated = self._result(SimulationResult, inquiry.results, "run")
+        simulated = self._result(SimulationResult, request.results, "run")
         if simulated is not None:
             found += traced(simulated, rows or (), lineage.first)
-        if inquiry.against:
-            found += differences(found, self._against(inquiry, lineage))
-        found += [m for numbers in inquiry.dropped for m in numbers_of(numbers, lineage, level)]
+        if request.against:
+            found += differences(found, self._against(request, lineage))
+        found += [m for numbers in request.dropped for m in numbers_of(numbers, lineage, level)]
         _stop_if(outdated)
-        mine = self._configs(inquiry, lineage)
+        mine = self._configs(request, lineage)
         known = lineage.levels[level].nodes_by_id if level in lineage.levels else {}
-        tips = {i: why(e, inquiry.rules, known[i].module) for i, e in mine.items() if i in known}
-        return Survey(
+        tips = {i: why(e, request.rules, known[i].module) for i, e in mine.items() if i in known}
+        return OverlayData(
             level, lineage, {i: e.chip for i, e in mine.items()}, tips,
-            reasons(prepared, lowered, lineage, level, inquiry.nodes), rows,
+            reasons(prepared, lowered, lineage, level, request.nodes), rows,
             {m.id: m for m in found}, {m.id: m.at(level, lineage) for m in found},
         )  # fmt: skip
 
-    def _against(self, inquiry: Inquiry, lineage: Lineage) -> list[Measure]:
-        """Return the numbers of the run beside, told by module: its TOSA is another program."""
+    def _against(self, request: OverlayRequest, lineage: Lineage) -> list[Measure]:
+        """Return the numbers of the compared run, matched by module."""
         from workbench.results import EvaluateResult, LowerResult
 
-        lowered = self._result(LowerResult, inquiry.against, "lower")
-        evaluated = self._result(EvaluateResult, inquiry.against, "evaluate")
+        lowered = self._result(LowerResult, request.against, "lower")
+        evaluated = self._result(EvaluateResult, request.against, "evaluate")
         rows = compiled_rows(lowered, lineage, by_name=False)
         return [
             *(quality(evaluated, lineage) if evaluated else ()),
             *cost(rows or (), lineage.first, _peak(lowered)),
         ]
 
-    def _configs(self, inquiry: Inquiry, lineage: Lineage) -> Mapping[str, Effective]:
-        if inquiry.level != FLOAT:
-            return chips(lineage, inquiry.level, inquiry.nodes)
-        return float_configs(inquiry.first, inquiry.nodes)
+    def _configs(self, request: OverlayRequest, lineage: Lineage) -> Mapping[str, Effective]:
+        if request.level != FLOAT:
+            return chips(lineage, request.level, request.nodes)
+        return float_configs(request.first, request.nodes)
 
-    def _relate(self, inquiry: Inquiry, outdated: Callable[[], bool]) -> Lineage:
-        """Return how the levels relate; what cannot be read is left out."""
+    def _relate(self, request: OverlayRequest, outdated: Callable[[], bool]) -> Lineage:
+        """Return the lineage of the levels; unreadable levels are skipped."""
         levels: dict[str, GraphSnapshot] = {}
         for level in LEVELS_BY_ID:
             _stop_if(outdated)
-            read: object = inquiry.first if level == FLOAT else None
-            if level != FLOAT and level in inquiry.files and inquiry.first is not None:
-                read = self.snapshot(inquiry.files[level])
+            read: object = request.first if level == FLOAT else None
+            if level != FLOAT and level in request.files and request.first is not None:
+                read = self.snapshot(request.files[level])
             if isinstance(read, GraphSnapshot):
                 levels[level] = read
         known = self._lineage.levels
@@ -408,33 +408,28 @@ class Surveyor:
             self._lineage = Lineage(levels)
         return self._lineage
 
-    def _result(self, kind: type[Result], folders: Mapping[str, Path], stage: str) -> Result | None:
-        from workbench.results import load_result
-
+    def _result(
+        self, kind: type[Result], folders: Mapping[str, Path], stage: StageId
+    ) -> Result | None:
         folder = folders.get(stage)
         if folder is None:
             return None
-        if folder not in self._results:
-            while len(self._results) >= READINGS_KEPT:
-                del self._results[next(iter(self._results))]
-            try:
-                self._results[folder] = load_result(kind, folder)
-            except WorkbenchError:
-                return None
-        found = self._results[folder]
-        return found if isinstance(found, kind) else None
+        try:
+            return self._parsed.load(kind, folder)
+        except WorkbenchError:
+            return None
 
 
 def float_configs(
     snapshot: GraphSnapshot | None, nodes: Mapping[str, Effective]
 ) -> dict[str, Effective]:
-    """Return the config of every operation of the float program."""
+    """Return the config of every operation of the float graph."""
     calls = [n.id for n in snapshot.nodes if n.kind == "call"] if snapshot else []
     return {node_id: nodes[node_id] for node_id in calls if node_id in nodes}
 
 
 def numbers_of(numbers: NumbersFile, lineage: Lineage, level: str) -> list[Measure]:
-    """Return the columns of a file that was dropped, by the level whose operations it names."""
+    """Return the columns of a dropped file, at the level whose operations it names."""
     found = []
     for title, values in numbers.columns.items():
         at = lineage.level_of(values, level) or level
@@ -450,7 +445,7 @@ def numbers_of(numbers: NumbersFile, lineage: Lineage, level: str) -> list[Measu
 
 
 def measure_id(title: str) -> str:
-    """Return the name by which a column can be searched, e.g. ``latency_ms``."""
+    """Return the search name of a column, e.g. ``latency_ms``."""
     return re.sub(r"\W+", "_", title.strip().lower()).strip("_") or "number"
 
 
@@ -460,5 +455,5 @@ def _stop_if(outdated: Callable[[], bool]) -> None:
 
 
 def _peak(lowered: LowerResult | None) -> int:
-    """Return how much the device that was compiled for can do in a cycle."""
+    """Return the peak MACs per cycle of the compiled device."""
     return macs_per_cycle(lowered.target) if lowered is not None else 0

@@ -1,4 +1,4 @@
-"""Trees, layouts and scenes are made here, off the window's thread; stale ones are dropped."""
+"""The layout thread: computes hierarchies, layouts and scenes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QRectF, Signal
 
 from ui.features.graph.scene import Scene
-from ui.shared.background import OrderThread, give_way
+from ui.state.background import OrderThread, give_way
 from workbench.errors import Cancelled
 from workbench.graph.hierarchy import Hierarchy
 from workbench.graph.layout import Layout
@@ -26,9 +26,9 @@ KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to draw. ``expanded`` None opens the graph at a readable depth.
+    """A layout request. ``expanded`` None opens groups to a readable depth.
 
-    ``everything`` opens all groups. ``area`` is what shows now; it is made ready to paint.
+    ``everything`` opens all groups. ``area`` is the visible area, which is prepared first.
     ``shape`` is how operations are grouped.
     """
 
@@ -40,7 +40,7 @@ class Order:
 
 
 class LayoutThread(OrderThread[Order]):
-    """Runs while there is something to lay out. A newer order cancels the older one."""
+    """Computes one layout at a time. A newer order cancels the older one."""
 
     finished_scene = Signal(object, object)
 
@@ -48,16 +48,16 @@ class LayoutThread(OrderThread[Order]):
         super().__init__(parent)
         self._order: Order | None = None
         self._running: Order | None = None
-        # Taking a large scene apart takes long: the last ones are kept here, not to die elsewhere.
+        # Freeing a large scene is slow, so the last scenes are kept and freed by this thread.
         self._made: list[Scene] = []
         self._layouts: OrderedDict[tuple[int, Shape], Layout] = OrderedDict()
 
     def submit(self, order: Order) -> None:
-        """Lay this out next; forget what was asked for before."""
+        """Compute this layout next; cancel the former order."""
         self._accept(partial(setattr, self, "_order", order))
 
     def cancel(self) -> None:
-        """Forget the order that waits or runs."""
+        """Cancel the waiting or running order."""
         with self._lock:
             self._forget()
 
@@ -79,7 +79,7 @@ class LayoutThread(OrderThread[Order]):
                 scene.prepare(self._has_order)
 
     def _take(self, order: Order) -> bool:
-        """Tell whether an order is still wanted, and call it done."""
+        """Return whether an order is still current, and mark it as done."""
         with self._lock:
             is_current = self._order is order
             if is_current:

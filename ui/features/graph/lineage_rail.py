@@ -1,4 +1,4 @@
-"""Where an operation comes from and what became of it: one row, level after level."""
+"""The lineage rail: the selected operation at every level, in one row."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from workbench.graph.lineage import How, Lineage
 
 ARROW = "\u2192"
 HERE = "LineageHere"
-# How much of the chain shows beside the stop that one is at [px].
+# Visible part of the chain beside the present stop [px].
 AROUND_PX = 220
 
 
 @dataclass(frozen=True)
 class Stop:
-    """One place on the rail. ``target`` is what is emitted on a click; empty cannot be clicked."""
+    """One stop of the rail. ``target`` is emitted on a click; "" is not clickable."""
 
     title: str
     text: str
@@ -31,7 +31,7 @@ class Stop:
 
 
 class LineageRail(QScrollArea):
-    """A chain of stops.
+    """Shows a chain of stops.
 
     Signals:
         asked: the target of the stop that was clicked.
@@ -42,7 +42,7 @@ class LineageRail(QScrollArea):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("LineageRail")
-        self.setAccessibleName("Lineage of the selected operation")
+        self.setAccessibleName("Lineage of the selection")
         self.setFrameShape(QScrollArea.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -51,7 +51,7 @@ class LineageRail(QScrollArea):
         self.show_stops(())
 
     def show_stops(self, stops: Sequence[Stop]) -> None:
-        """Show a chain; nothing for an empty one."""
+        """Show a chain of stops; an empty chain hides the rail."""
         if self._stops == tuple(stops):
             return
         self._stops = tuple(stops)
@@ -76,13 +76,13 @@ class LineageRail(QScrollArea):
             QTimer.singleShot(0, here, lambda: self.ensureWidgetVisible(here, AROUND_PX, 0))
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Move along the chain, whichever way the wheel turns."""
+        """Scroll along the chain, with either wheel direction."""
         turn = event.angleDelta()
         bar = self.horizontalScrollBar()
         bar.setValue(bar.value() - (turn.x() or turn.y()))
 
     def texts(self) -> list[str]:
-        """Return what the rail says, stop by stop."""
+        """Return the text of each stop."""
         return [f"{stop.title} {stop.text}".strip() for stop in self._stops or ()]
 
     def _add(self, row: QHBoxLayout, body: QWidget, stop: Stop) -> None:
@@ -117,15 +117,13 @@ _NAMES_SHOWN = 2
 _WEIGHTS = {"parameter", "constant"}
 _HOW: dict[How, str] = {
     "same": "chosen",
-    "origin": "told by the origin that the exporter recorded",
-    "name": "told by its name, operator and module",
-    "order": "told by its module, its operator and its place among them",
-    "owner": "exists only at other levels: this is the operation that it belongs to",
-    "inside": "the operations inside of the delegate",
+    "origin": "matched by the recorded origin",
+    "name": "matched by name, operator and module",
+    "order": "matched by module, operator and position",
+    "owner": "exists only at other levels; this is its parent operation",
+    "inside": "the operations inside the delegate",
 }
-_UNMATCHED = (
-    "Nothing at this level has it as its origin: it was fused into another operation, or removed."
-)
+_UNMATCHED = "No counterpart at this level: fused into another operation, or removed."
 
 
 def stops(
@@ -136,19 +134,19 @@ def stops(
     rows: Sequence[CompiledRow] | None,
     here: str = "",
 ) -> list[Stop]:
-    """Return the chain of the chosen operations; empty if nothing is chosen, or far too much.
+    """Return the chain of the selected operations; empty if none or too many are selected.
 
     Args:
-        lineage: The levels there are.
-        level: The level that the choice was made at.
+        lineage: The lineage of all levels.
+        level: The level of the selection.
         chosen: Ids of operations of that level.
-        titles: Every level and what to call it.
-        rows: The compiled program; None if there is none yet.
-        here: The level that shows now.
+        titles: Id and title of every level.
+        rows: Vela's rows; None if not compiled.
+        here: The shown level.
     """
     if not chosen or len(chosen) > MANY or level not in lineage.levels:
         return []
-    # A module's weights are not what became of it.
+    # Weights of the module are skipped.
     known = lineage.levels[level].nodes_by_id
     chosen = [n for n in chosen if n not in known or known[n].kind not in _WEIGHTS] or chosen
     found = [_stop(lineage, level, chosen, other, title) for other, title in titles]
@@ -161,7 +159,7 @@ def stops(
 
 def _stop(lineage: Lineage, level: str, chosen: Collection[str], other: str, title: str) -> Stop:
     if other not in lineage.levels:
-        return Stop(title, "not yet", "Run that far.")
+        return Stop(title, "not run", "Run the stage that creates it.")
     matches = [lineage.counterparts(level, node_id, other) for node_id in sorted(chosen)]
     nodes = tuple(dict.fromkeys(node for match in matches for node in match.nodes))
     lost = sum(not match.nodes for match in matches)
@@ -182,17 +180,19 @@ def _stop(lineage: Lineage, level: str, chosen: Collection[str], other: str, tit
 def _compiled(
     roots: Collection[str], chosen: Collection[str], rows: Sequence[CompiledRow] | None
 ) -> Stop:
-    """Return what Vela made of it: of chosen operators of the device these rows alone."""
+    """Return Vela's rows of the selected operations."""
     if rows is None:
-        return Stop("Vela", "not yet", "Lower the program first.")
+        return Stop("Vela", "not run", "Run Lower first.")
     mine = [row for row in rows if row.device in chosen] if chosen else []
-    how = "named as the TOSA operator" if mine else "told by their TOSA operators or their module"
+    how = (
+        "matched by the name of the TOSA operator"
+        if mine
+        else ("matched by TOSA operator or module")
+    )
     mine = mine or [row for row in rows if row.owner in roots]
     if not mine:
-        tip = (
-            "No row of the compiler's table can be told to be of it: fused, removed or on the CPU."
-        )
-        return Stop("Vela", "none of its own", tip)
+        tip = "No row in Vela's table: fused, removed or on the CPU."
+        return Stop("Vela", "none", tip)
     cycles = sum(row.row.cycles for row in mine)
     named = ", ".join(row.row.operator for row in mine)
     text = named if len(mine) <= _NAMES_SHOWN else f"{len(mine)} operations"
@@ -209,6 +209,6 @@ def _source(lineage: Lineage, roots: Collection[str]) -> Iterator[Stop]:
         more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
         yield Stop(
             "", first.partition(" ")[0] + more,
-            "\n".join(list(lines)[:12]) + "\nA click copies the line's place.",
+            "\n".join(list(lines)[:12]) + "\nClick to copy the location",
             f"{SOURCE}:{first.partition(' ')[0]}",
         )  # fmt: skip

@@ -1,6 +1,6 @@
-"""What is told about operations besides the drawing: chips, reasons, overlay, differences, texts.
+"""Marks of operations: chips, reasons, overlay, differences and tooltips.
 
-Marks are given per operation; a closed group answers for all operations inside of it.
+Marks are set per operation. A closed group shows the merged marks of its operations.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 Merge = Literal["sum", "lowest", "highest", "farthest"]
-# Perceptually even and legible to colour-blind readers: five stops of cividis (Nuñez et al. 2018),
-# and for scales that turn at a middle ColorBrewer's PuOr (Harrower and Brewer 2003).
+# Perceptually uniform and safe for colour-blind users: five stops of cividis (Nuñez et al. 2018),
+# and for diverging scales ColorBrewer's PuOr (Harrower and Brewer 2003).
 _STOPS = ("#00224e", "#434e6c", "#7d7c78", "#bcae6c", "#fee838")
 _TURNING = ("#5e3c99", "#b2abd2", "#f7f7f7", "#fdb863", "#e66101")
 
@@ -30,11 +30,11 @@ _TURNING = ("#5e3c99", "#b2abd2", "#f7f7f7", "#fdb863", "#e66101")
 class Overlay:
     """A number per operation, drawn as colour. ``is_log`` spreads small values.
 
-    ``merge`` says what a closed group shows: the sum of what is inside, as a share of the whole,
-    the lowest or highest of it, or what is farthest from zero. Where the lowest is the worst, it
+    ``merge`` is how a closed group combines values: their sum as a fraction of the total,
+    the lowest, the highest, or the value farthest from zero. With "lowest", the lowest value
     has the brightest colour.
-    With a ``middle`` the scale goes two ways from there, as far as the value farthest from it.
-    ``brush`` is the part of the scale, between 0 and 1, that alone has colours.
+    With ``middle`` the scale is diverging and symmetric around it.
+    ``brush`` is the coloured part of the scale in [0, 1].
     """
 
     values: dict[str, float]
@@ -61,7 +61,7 @@ class Overlay:
         object.__setattr__(self, "total", sum(abs(v) for v in finite))
 
     def level(self, value: float) -> float:
-        """Return where a value stands between the lowest (0) and the highest (1)."""
+        """Return the position of a value between the lowest (0) and the highest (1)."""
         low, high = self.low, self.high
         if self.is_log and low > 0:
             low, high, value = math.log(low), math.log(high), math.log(max(value, self.low))
@@ -70,21 +70,21 @@ class Overlay:
         return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.5
 
     def value(self, level: float) -> float:
-        """Return the value at a level: what ``level`` undoes."""
+        """Return the value at a position: the inverse of ``level``."""
         if self.is_log and self.low > 0:
             return float(self.low * (self.high / self.low) ** level)
         return self.low + (self.high - self.low) * level
 
     def brushed(self, brush: tuple[float, float] | None) -> Overlay:
-        """Return the overlay with another part of its scale brushed; None for the whole."""
+        """Return the overlay with another brush; None is the whole scale."""
         return replace(self, brush=brush)
 
     def is_brushed(self, value: float) -> bool:
-        """Tell whether a value has a colour: everything has while nothing is brushed."""
+        """Return whether a value is in the brush; True without a brush."""
         return self.brush is None or self.brush[0] <= self.level(value) <= self.brush[1]
 
     def brushed_operations(self) -> frozenset[str]:
-        """Return the operations in the brushed part of the scale."""
+        """Return the operations with values in the brush."""
         return frozenset(name for name, value in self.values.items() if self.is_brushed(value))
 
     def colour(self, value: float) -> QColor:
@@ -92,14 +92,14 @@ class Overlay:
         return self.ramp(self.level(value))
 
     def ramp(self, level: float) -> QColor:
-        """Return the colour of a level between the lowest (0) and the highest (1)."""
+        """Return the colour of a position between the lowest (0) and the highest (1)."""
         if self.middle is not None:
             return ramp(level, _TURNING)
         return ramp(1.0 - level if self.merge == "lowest" else level)
 
 
 def ramp(level: float, stops: tuple[str, ...] = _STOPS) -> QColor:
-    """Return the colour of a level between 0 and 1."""
+    """Return the colour of a position in [0, 1]."""
     place = min(max(level, 0.0), 1.0) * (len(stops) - 1)
     index = min(int(place), len(stops) - 2)
     low, high, part = QColor(stops[index]), QColor(stops[index + 1]), place - index
@@ -122,20 +122,20 @@ def number_text(value: float) -> str:
 
 MIXED = "mixed"
 TIMES = "\u00d7"
-# How a difference is written: never by its colour alone.
+# Signs of differences, shown in addition to their colours.
 SIGNS: dict[Difference, str] = {"added": "+", "removed": "\u2212", "changed": "\u2260"}
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A config on an item: the label it has a colour for, and the text to write."""
+    """The config chip of an item: its label, which sets the colour, and its text."""
 
     label: str
     text: str
 
 
 class Marks:
-    """All marks of one view. Answers for groups are remembered until a mark changes."""
+    """All marks of one view. Merged marks of groups are cached until a mark changes."""
 
     def __init__(self) -> None:
         self.chips: Mapping[str, str] = {}
@@ -152,7 +152,7 @@ class Marks:
         self._hits: dict[str, tuple[int, ...]] = {}
 
     def changed(self) -> None:
-        """Forget what was worked out from earlier marks."""
+        """Clear the cache of merged marks."""
         self.version += 1
         for known in (self._chips, self._amounts, self._differences, self._hits):
             known.clear()
@@ -186,7 +186,7 @@ class Marks:
         return self._amounts[item]
 
     def share(self, item: str, hierarchy: Hierarchy) -> float | None:
-        """Return what part of the overlay's total an item has, between 0 and 1."""
+        """Return an item's fraction of the overlay's total, in [0, 1]."""
         amount = self.amount(item, hierarchy)
         if amount is None or self.overlay is None or self.overlay.total <= 0:
             return None
@@ -195,7 +195,7 @@ class Marks:
         return abs(amount) / self.overlay.total
 
     def colour(self, item: str, hierarchy: Hierarchy) -> QColor | None:
-        """Return the overlay's colour of an item: of its value, or of a group's share."""
+        """Return the overlay colour of an item: of its value, or of a group's fraction."""
         if self.overlay is None:
             return None
         if item in hierarchy.groups and self.overlay.merge == "sum":
@@ -207,7 +207,7 @@ class Marks:
         return self.overlay.colour(value)
 
     def difference(self, item: str, hierarchy: Hierarchy) -> str:
-        """Return what became of an item, e.g. ``+``; of a group all of it, e.g. ``+2``."""
+        """Return the difference sign of an item, e.g. ``+``; of a group e.g. ``+2``."""
         if not self.differences:
             return ""
         if item not in self._differences:
@@ -223,7 +223,7 @@ class Marks:
         return self._differences[item]
 
     def hits(self, item: str, hierarchy: Hierarchy) -> tuple[int, ...]:
-        """Return the saved queries that mean an item, or anything in a group, by their places."""
+        """Return the indices of saved searches that match an item, or anything in a group."""
         if not self.found:
             return ()
         if item not in self._hits:
@@ -232,7 +232,7 @@ class Marks:
         return self._hits[item]
 
     def reason(self, item: str, hierarchy: Hierarchy) -> str | None:
-        """Return why an item stays outside; of a group only if all of it does."""
+        """Return the reason of an item; of a group only if all its operations have one."""
         if item not in hierarchy.groups:
             return self.reasons.get(item)
         if not self.reasons:

@@ -1,4 +1,4 @@
-"""Where the arrow keys lead, and which pairs of items a selection joins."""
+"""Functions over scenes: arrow keys, traces, connections and tooltips."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ JOINTS_SHOWN = 400
 
 
 def walk(scene: Scene, current: str | None, key: Qt.Key) -> str | None:
-    """Return the item that an arrow key leads to.
+    """Return the item that an arrow key moves to.
 
-    Down and up follow edges; down on an open group enters it, and up from its first child leaves
-    it. Left and right go to the neighbours in the same row of the same group.
+    Down and up follow edges. Down on an open group enters it; up from its first child leaves
+    it. Left and right move to neighbours in the same row and group.
     """
     if current is None or not scene.has(current):
         return next(iter(scene.hierarchy.groups[ROOT].children), None)
@@ -40,7 +40,7 @@ def walk(scene: Scene, current: str | None, key: Qt.Key) -> str | None:
 
 
 def _follow(scene: Scene, current: str, *, forwards: bool) -> str | None:
-    """Return the first item at the other end of an edge; leave the group if there is none."""
+    """Return the item at the other end of the first edge; if there is none, leave the group."""
     item: str | None = current
     while item is not None and scene.has(item):
         for route in scene.routes_of(item):
@@ -68,7 +68,7 @@ def _neighbour(scene: Scene, current: str, direction: int) -> str | None:
 
 
 def joints(scene: Scene, selected: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of visible items between which selected operations' tensors flow."""
+    """Return the pairs of visible items that edges of selected operations connect."""
     hierarchy, expanded = scene.hierarchy, scene.placement.insides
     snapshot = hierarchy.snapshot
     found: dict[tuple[str, str], None] = {}
@@ -87,7 +87,7 @@ def joints(scene: Scene, selected: frozenset[str]) -> tuple[tuple[str, str], ...
 
 
 def trace(scene: Scene, selected: frozenset[str], *, forwards: bool) -> frozenset[str]:
-    """Return a selection with all it is made from, or with all that is made from it."""
+    """Return a selection with all its descendants, or with all its ancestors."""
     snapshot = scene.hierarchy.snapshot
     edges = snapshot.outputs_of if forwards else snapshot.inputs_of
     found, waiting = set(selected), list(selected)
@@ -107,7 +107,7 @@ _HIDDEN = ("origin", "debug_handle", "target")
 
 
 def grid_text(grid: QParams) -> str:
-    """Return a quantization grid in words, e.g. ``8 bit, scale 0.0078, zero point -3``."""
+    """Return a quantization grid as text, e.g. ``8 bit, scale 0.0078, zero point -3``."""
     if len(grid.scale) == 1:
         steps = f"scale {grid.scale[0]:.4g}, zero point {grid.zero_point[0]}"
     else:
@@ -123,14 +123,14 @@ def tensor_line(info: TensorInfo) -> str:
 
 
 def lines(item: str, hierarchy: Hierarchy, marks: Marks) -> list[str]:
-    """Return everything there is to say about an item, most important first."""
+    """Return the tooltip lines of an item, most important first."""
     node = hierarchy.node(item)
     if node is None:
         group = hierarchy.groups[item]
         found = [f"{group.label}: {hierarchy.subtitle(item)}"]
         found += [f"module {group.module}"] if group.module else []
         twins = len(hierarchy.twins(item))
-        found += [f"one of {twins} blocks of the same structure"] if twins > 1 else []
+        found += [f"one of {twins} equal blocks"] if twins > 1 else []
     else:
         found = [f"{node.op} ({node.id})"]
         found += [f"module {node.module}"] if node.module else []
@@ -148,13 +148,13 @@ def lines(item: str, hierarchy: Hierarchy, marks: Marks) -> list[str]:
         found.append(f"{marks.overlay.title}: {number_text(amount)}")
     if sign := marks.difference(item, hierarchy):
         kind = marks.differences.get(item)
-        found.append(marks.words.get(item) or f"{kind or sign} against the graph beside")
+        found.append(marks.words.get(item) or f"{kind or sign} compared with the other graph")
     reason = marks.reason(item, hierarchy)
     found += [reason] if reason else []
     return [line if len(line) <= LONGEST else line[:LONGEST] + "…" for line in found]
 
 
 def tooltip(item: str, hierarchy: Hierarchy, marks: Marks) -> str:
-    """Return the tooltip as rich text; nothing of the model is taken for markup."""
+    """Return the tooltip of an item as rich text, with names from the model escaped."""
     first, *others = (escape(line) for line in lines(item, hierarchy, marks))
     return f"<b>{first}</b>" + "".join(f"<br>{line}" for line in others)

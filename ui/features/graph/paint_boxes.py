@@ -1,4 +1,4 @@
-"""Operations and groups: a patch of colour from afar, a card with words from nearby."""
+"""Paints operations and groups: colour patches when zoomed out, cards with text when zoomed in."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAG_SIZE = 22.0
 
 
 def paint_tags(painter: QPainter, palette: Palette, picture: Picture, item: str) -> None:
-    """Write the sign of a difference at the lower right, letters of searches at the upper left."""
+    """Paint the difference sign at the lower right and search letters at the upper left."""
     hierarchy, marks, rect = picture.scene.hierarchy, picture.marks, picture.rect(item)
     if sign := marks.difference(item, hierarchy):
         width = palette.static_text(sign, is_title=True).size().width() + 10
@@ -39,7 +39,7 @@ def paint_tags(painter: QPainter, palette: Palette, picture: Picture, item: str)
 
 
 def paint_patches(painter: QPainter, palette: Palette, picture: Picture, item: str) -> None:
-    """Draw the same from further away, as patches of colour with a large sign."""
+    """Paint difference signs and search letters when zoomed out."""
     hierarchy, marks, rect = picture.scene.hierarchy, picture.marks, picture.rect(item)
     painter.setFont(palette.title_font)
     if sign := marks.difference(item, hierarchy):
@@ -83,7 +83,7 @@ class BoxPainter:
         self._palette = palette
 
     def paint_frames(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
-        """Draw open groups, the outer ones first."""
+        """Paint open groups, outer groups first."""
         scene, area = picture.scene, picture.area
         shown = list({name for cell in cells for name in cell.frames})
         if picture.camera.scale < TINY:
@@ -97,13 +97,13 @@ class BoxPainter:
                 ground = max(ground, depth) if rect.contains(area) else ground
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
         painter.setPen(self._palette.border)
-        # What lies under a group that fills the window cannot be seen.
+        # Groups under a group that fills the view are hidden.
         for depth in sorted(depth for depth in by_depth if depth >= ground):
             painter.setBrush(self._palette.shades[depth % 2])
             painter.drawRects(by_depth[depth])
 
     def paint_far(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
-        """Draw all boxes of the cells, one call per colour and cell."""
+        """Paint all boxes of the cells, with one call per colour and cell."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
         painter.setPen(Qt.PenStyle.NoPen)
         key = hash((picture.marks.version, self._palette.theme.name))
@@ -122,7 +122,7 @@ class BoxPainter:
         return found
 
     def far_colour(self, scene: Scene, marks: Marks, item: str) -> str:
-        """Return the one colour that stands for a box: overlay, else precision, else family."""
+        """Return the colour of a zoomed-out box: overlay, else precision, else operator family."""
         hierarchy = scene.hierarchy
         if marks.overlay is not None:
             shade = marks.colour(item, hierarchy)
@@ -138,14 +138,14 @@ class BoxPainter:
         return self._palette.family_name(family(node))
 
     def _tagged_colour(self, marks: Marks, item: str, hierarchy: Hierarchy) -> str:
-        """Return the colour of what differs or is found; all else steps back."""
+        """Return the colour of a difference or a hit; other boxes are muted."""
         if sign := marks.difference(item, hierarchy):
             return self._palette.difference(sign).name()
         hits = marks.hits(item, hierarchy)
         return HITS[hits[0]] if hits else self._palette.theme.border
 
     def paint_near(self, painter: QPainter, picture: Picture, items: list[str]) -> None:
-        """Draw boxes one by one, without their words."""
+        """Paint boxes one by one, without text."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
         for item in items:
             rect = picture.rect(item)
@@ -159,7 +159,7 @@ class BoxPainter:
                 painter.drawRoundedRect(rect, RADIUS, RADIUS)
 
     def paint_words(self, painter: QPainter, picture: Picture, items: list[str]) -> None:
-        """Write on boxes if it can be read; precision shows as a patch before that."""
+        """Paint the text of boxes if it is legible; else the precision as a patch."""
         for item in items:
             if picture.camera.scale >= CLOSE:
                 self._words(painter, picture, item, picture.rect(item))
@@ -242,7 +242,7 @@ class BoxPainter:
         self._badge(painter, picture, item, rect)
 
     def _badge(self, painter: QPainter, picture: Picture, item: str, rect: QRectF) -> None:
-        """Draw the overlay's number, or else the precision chip, at the upper right."""
+        """Paint the overlay value, or else the precision chip, at the upper right."""
         hierarchy, marks = picture.scene.hierarchy, picture.marks
         amount = marks.amount(item, hierarchy)
         if amount is not None:
@@ -258,7 +258,7 @@ class BoxPainter:
     def _chip(self, painter: QPainter, rect: QRectF, text: str, colour: QColor) -> None:
         static = self._palette.static_text(text, is_title=False)
         width = static.size().width() + 10
-        # The chip sits on the border, so that it hides no word of a narrow box.
+        # The chip is on the border, so that it covers no text of a narrow box.
         body = QRectF(rect.right() - width + 6, rect.y() - 6, width, CHIP_HEIGHT)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(colour)
@@ -268,7 +268,7 @@ class BoxPainter:
         painter.drawStaticText(QPointF(body.x() + 5, body.y() - 0.5), static)
 
     def paint_outlines(self, painter: QPainter, picture: Picture, shown: list[str]) -> None:
-        """Outline what is selected."""
+        """Outline the selected items."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         room = 2.0 / picture.camera.scale if picture.camera.scale < 1 else 2.0
@@ -279,7 +279,7 @@ class BoxPainter:
                     outline(painter, picture.rect(item), room)
 
     def paint_pointers(self, painter: QPainter, picture: Picture) -> None:
-        """Outline what is under the mouse and under the keyboard."""
+        """Outline the items under the mouse and with the keyboard focus."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         room = 2.0 / picture.camera.scale if picture.camera.scale < 1 else 2.0
@@ -293,12 +293,12 @@ class BoxPainter:
                 outline(painter, picture.rect(marked), room + 1)
                 is_box = not picture.scene.is_open(marked)
                 if is_box and picture.camera.scale >= CLOSE:
-                    # Chips sit on the border: the line goes behind them.
+                    # Chips are on the border; the line is behind them.
                     if picture.rect(marked).height() > PILL_HEIGHT:
                         self._badge(painter, picture, marked, picture.rect(marked))
                     paint_tags(painter, self._palette, picture, marked)
 
 
 def outline(painter: QPainter, rect: QRectF, room: float) -> None:
-    """Draw a rounded line around a box."""
+    """Paint a rounded line around a box."""
     painter.drawRoundedRect(rect.adjusted(-room, -room, room, room), RADIUS + 2, RADIUS + 2)

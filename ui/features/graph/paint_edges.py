@@ -1,4 +1,4 @@
-"""Lines between boxes: plain from afar, curved with shapes and arrows from nearby."""
+"""Paints edges: straight lines when zoomed out, curves with arrows and shapes when zoomed in."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from workbench.graph.layout import Route
 
 LABELS_FROM = 0.7
-# Lines from row to row of this length fill the gap between two boxes from afar [px].
+# Shorter lines between rows are invisible when zoomed out [px].
 SEEN_PX = 2.5
 ARROW = 4.0
-# How far arrow heads and words reach out of the ends of lines [px of the drawing].
+# Margin of arrow heads and text around line ends [scene px].
 NEAR = 24.0
 
 
 class _Ways:
-    """Pieces of lines, each one once: edges of one tensor share most of their way."""
+    """Distinct pieces of lines. Edges of one tensor share most of their route."""
 
     def __init__(self) -> None:
         self.lines: list[QLineF] = []
@@ -36,7 +36,7 @@ class _Ways:
         self._seen: set[tuple[float, float, float, float]] = set()
 
     def add(self, piece: Piece) -> None:
-        """Add a piece, unless it is there."""
+        """Add a piece unless it exists."""
         if piece.key in self._seen:
             return
         self._seen.add(piece.key)
@@ -55,7 +55,7 @@ class EdgePainter:
         self._palette = palette
 
     def paint_far(self, painter: QPainter, cells: list[Cell], scale: float) -> None:
-        """Draw the line pieces of the cells as they are, but for those too short to be seen."""
+        """Paint the line pieces of the cells, except very short ones."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
         painter.setPen(self._palette.faint_edge)
         for cell in cells:
@@ -65,7 +65,7 @@ class EdgePainter:
                 painter.drawLines(cell.short_lines)
 
     def paint_near(self, painter: QPainter, picture: Picture, cells: list[Cell]) -> None:
-        """Draw curves, with arrow heads and shapes where they can be read."""
+        """Paint curves, with arrow heads and shapes if legible."""
         area, still = picture.area, picture.progress >= 1.0
         north, south = area.top(), area.bottom()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
@@ -116,7 +116,7 @@ class EdgePainter:
     def _labels(
         self, painter: QPainter, picture: Picture, starts: list[tuple[Route, list[QPointF]]]
     ) -> None:
-        """Write shapes and types of tensors beside the places where they leave their boxes."""
+        """Paint shapes and dtypes of tensors where lines leave their boxes."""
         found: list[tuple[QPointF, QStaticText]] = []
         for route, points in starts:
             text = tensor_text(picture.scene, route)
@@ -139,7 +139,7 @@ class EdgePainter:
     def _stub(
         self, painter: QPainter, picture: Picture, route: Route, points: list[QPointF]
     ) -> None:
-        """Draw the two loose ends of a line that is too long to follow."""
+        """Paint the two stubs of a line that is too long to draw."""
         start, end = points[0], points[-1]
         painter.drawLine(start, QPointF(start.x(), start.y() + STUB_LENGTH))
         painter.drawLine(QPointF(end.x() - 10, end.y() - STUB_LENGTH), end)
@@ -156,19 +156,19 @@ class EdgePainter:
     def _beginnings(
         self, painter: QPainter, picture: Picture, stubs: dict[str, list[QPointF]]
     ) -> None:
-        """Say where the loose ends below boxes lead to."""
+        """Paint the labels of stubs below boxes."""
         painter.setFont(self._palette.small_font)
         painter.setPen(self._palette.muted)
         for source, places in stubs.items():
             targets = [r.target for r in picture.scene.routes_of(source) if r.is_stub]
             targets = [target for target in targets if target != source]
             title = elide(picture.scene.hierarchy.title(targets[0]), 16)
-            text = f"to {title}" if len(targets) == 1 else f"to {len(targets)} places"
+            text = f"to {title}" if len(targets) == 1 else f"to {len(targets)} operations"
             static = self._palette.static_text(text, is_title=False)
             painter.drawStaticText(places[0] + QPointF(6, STUB_LENGTH - 4), static)
 
     def paint_joints(self, painter: QPainter, picture: Picture) -> None:
-        """Draw what the selection reads and writes over everything else, across borders."""
+        """Paint the edges of the selection on top, across group borders."""
         if not picture.joints:
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
@@ -185,7 +185,7 @@ class EdgePainter:
 
 
 def tensor_text(scene: Scene, route: Route) -> str:
-    """Return ``1x3x8x8 f32`` for the tensor of a route, and how many more go along."""
+    """Return ``1x3x8x8 f32`` for the tensor of a route, and the number of further tensors."""
     key = (route.source, route.target)
     if key not in scene.tensor_texts:
         scene.tensor_texts[key] = _tensor_text(scene.hierarchy, route)
@@ -209,7 +209,7 @@ def _tensor_text(hierarchy: Hierarchy, route: Route) -> str:
 
 
 def _lines(cells: list[Cell], area: QRectF | None) -> list[Line]:
-    """Return the lines of cells, each one once; with an area those that may show there."""
+    """Return the distinct lines of cells; with ``area`` only lines that may be visible in it."""
     found = {id(line.route): line for cell in cells for line in cell.routes}
     if area is None:
         return list(found.values())

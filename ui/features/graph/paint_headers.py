@@ -1,4 +1,4 @@
-"""The names of open groups, with the sign that closes them and what crosses their border."""
+"""Paints the headers of open groups: name, toggle sign and number of tensors in and out."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ PORTS_COUNTED = 400
 
 
 def header_rects(scene: Scene, area: QRectF, frames: Iterable[str]) -> dict[str, QRectF]:
-    """Return where the headers of open groups show in a part of the drawing.
+    """Return the rectangles of the headers of open groups in an area of the scene.
 
-    A header whose own place is above stays at the upper edge, under those of the groups around
-    it, until its group has gone by.
+    A header above the area sticks to its upper edge, below the headers of the groups around
+    it, while its group is visible.
     """
     found: dict[str, QRectF] = {}
     held: dict[str, int] = {}
@@ -50,12 +50,12 @@ def header_rects(scene: Scene, area: QRectF, frames: Iterable[str]) -> dict[str,
 
 
 def shows_ports(scene: Scene, item: str, strip: QRectF) -> bool:
-    """Tell whether a header has room to say how many tensors cross the group's border."""
+    """Return whether a header has space for the number of tensors in and out."""
     return strip.width() >= PORTS_FROM and scene.hierarchy.groups[item].size <= PORTS_COUNTED
 
 
 def hit_header(scene: Scene, area: QRectF, point: QPointF, scale: float) -> tuple[str, Part] | None:
-    """Return what the mouse means on a header, the innermost first; None if it is on none."""
+    """Return the innermost header at a position and its part; None if there is none."""
     if scale < READABLE:
         return None
     around = QRectF(point.x() - 1, area.top(), 2, area.height())
@@ -81,7 +81,7 @@ class HeaderPainter:
         self._palette = palette
 
     def paint(self, painter: QPainter, picture: Picture) -> None:
-        """Write the names of open groups; one whose top is out of sight keeps it in view."""
+        """Paint the headers of open groups, sticky at the upper edge."""
         scene, area = picture.scene, picture.area
         frames = scene.frames_in(area)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
@@ -95,7 +95,7 @@ class HeaderPainter:
             self._header(painter, picture, item, strip)
 
     def _ground(self, painter: QPainter, picture: Picture, item: str, strip: QRectF) -> None:
-        """Cover what scrolls by under a header that is held."""
+        """Cover the scene behind a sticky header."""
         depth = picture.scene.hierarchy.depth[item]
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
         painter.setPen(self._palette.border)
@@ -131,7 +131,7 @@ class HeaderPainter:
 
 
 def sign(painter: QPainter, colour: QColor, middle: QPointF, *, is_open: bool) -> None:
-    """Draw a minus on an open group and a plus on a closed one."""
+    """Paint a minus on an open group and a plus on a closed one."""
     pen = QPen(colour, 1.4)
     painter.setPen(pen)
     painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -1,4 +1,4 @@
-"""What lies over the drawing and does not zoom: the overlay's legend and the small map."""
+"""Paints the legend of the overlay and the minimap, which do not zoom."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEGEND = QSizeF(230.0, 53.0)
 
 
 def map_rect(scene: Scene, size: QSizeF) -> QRectF:
-    """Return where the small map lies in a window: at the right, upright for tall drawings."""
+    """Return the rectangle of the minimap: at the right, portrait for tall scenes."""
     bounds = scene.bounds
     longest = min(MAP_LONGEST * 1.6, size.height() * 0.6)
     aspect = max(bounds.width(), 1.0) / max(bounds.height(), 1.0)
@@ -33,7 +33,7 @@ def map_rect(scene: Scene, size: QSizeF) -> QRectF:
 
 
 def map_to_scene(scene: Scene, size: QSizeF, point: QPointF) -> QPointF:
-    """Return the place of the drawing under a place of the small map."""
+    """Return the scene position at a minimap position."""
     rect = map_rect(scene, size)
     return QPointF(
         (point.x() - rect.x()) / rect.width() * scene.bounds.width(),
@@ -42,13 +42,13 @@ def map_to_scene(scene: Scene, size: QSizeF, point: QPointF) -> QPointF:
 
 
 def legend_bar(size: QSizeF) -> QRectF:
-    """Return where the colours of the legend lie in a window."""
+    """Return the rectangle of the legend's colour bar."""
     top = size.height() - LEGEND.height() - MARGIN
     return QRectF(MARGIN + 10, top + 22, LEGEND.width() - 20, 8)
 
 
 class ChromePainter:
-    """Paints the legend and the map; the map's picture is kept until something changes."""
+    """Paints the legend and the minimap. The minimap image is cached."""
 
     def __init__(self, palette: Palette, boxes: BoxPainter) -> None:
         self._palette = palette
@@ -57,7 +57,7 @@ class ChromePainter:
         self._key: tuple[int, int, float, float] | None = None
 
     def paint_legend(self, painter: QPainter, picture: Picture) -> None:
-        """Show what the overlay's colours mean."""
+        """Paint the legend of the overlay."""
         overlay = picture.marks.overlay
         if overlay is None:
             return
@@ -91,7 +91,7 @@ class ChromePainter:
             painter.drawText(line, Qt.AlignmentFlag.AlignHCenter, number_text(overlay.middle))
 
     def _brush(self, painter: QPainter, bar: QRectF, part: tuple[float, float]) -> None:
-        """Veil the part of the scale that has no colours, and outline the other."""
+        """Dim the scale outside the brush, and outline the brush."""
         left, right = (bar.x() + bar.width() * level for level in part)
         veil = QColor(self._palette.theme.surface)
         veil.setAlpha(200)
@@ -102,13 +102,13 @@ class ChromePainter:
         painter.drawRect(QRectF(left, bar.y() - 2, right - left, bar.height() + 4))
 
     def paint_map(self, painter: QPainter, picture: Picture) -> None:
-        """Show where the window is in the whole drawing, unless all of it shows."""
+        """Paint the minimap, unless the whole scene is visible."""
         scene = picture.scene
         if picture.area.contains(scene.bounds):
             return
         rect = map_rect(scene, picture.size)
         key = (scene.number, picture.marks.version, rect.width(), rect.height())
-        # While boxes are on their way the map of before serves.
+        # During an animation the former image is used.
         if self._map is None or (key != self._key and picture.progress >= 1.0):
             self._map, self._key = self._draw_map(picture, rect.size()), key
         painter.setOpacity(0.92)
@@ -135,7 +135,7 @@ class ChromePainter:
             rect = scene.rect(item)
             colour = QColor(self._boxes.far_colour(scene, picture.marks, item))
             if scene.is_open(item):
-                # What is in it has no room here.
+                # Its children are too small here.
                 colour = QColor(self._palette.theme.border)
             small = QRectF(
                 rect.x() * across, rect.y() * down,
@@ -149,7 +149,7 @@ class ChromePainter:
 
 
 def _outline(scene: Scene) -> list[str]:
-    """Return the boxes of the map: open groups dissolve, level by level, while there is room."""
+    """Return the boxes of the minimap: open groups are replaced by their children up to a limit."""
     level = list(scene.hierarchy.groups[ROOT].children)
     while True:
         opened = [

@@ -1,4 +1,4 @@
-"""One painting of a graph, on a window, an image or a drawing file."""
+"""Paints a graph on a widget, a PNG or an SVG."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class GraphPainter:
-    """Paints pictures in one theme."""
+    """Paints a ``Picture`` in one theme."""
 
     def __init__(self, theme: Theme) -> None:
         self.palette = Palette(theme)
@@ -37,12 +37,12 @@ class GraphPainter:
         self._chrome = ChromePainter(self.palette, self._boxes)
 
     def paint(self, painter: QPainter, picture: Picture, *, with_map: bool = True) -> None:
-        """Paint everything: ground, open groups, lines, boxes, headers, legend and map."""
+        """Paint everything: background, open groups, edges, boxes, headers, legend and minimap."""
         self.paint_scene(painter, picture)
         self.paint_over(painter, picture, with_map=with_map)
 
     def paint_scene(self, painter: QPainter, picture: Picture) -> bool:
-        """Paint what moves with the camera; return whether it was painted as from afar."""
+        """Paint everything that moves with the camera; return whether it was painted zoomed out."""
         whole = QRectF(0, 0, picture.size.width(), picture.size.height())
         painter.fillRect(whole, QColor(self.palette.theme.background))
         painter.save()
@@ -52,7 +52,7 @@ class GraphPainter:
         return is_far
 
     def paint_over(self, painter: QPainter, picture: Picture, *, with_map: bool = True) -> None:
-        """Paint what stays in the window or follows the mouse: headers, outlines, legend, map."""
+        """Paint headers, outlines, legend and minimap."""
         painter.save()
         _through(painter, picture)
         if picture.camera.scale >= READABLE:
@@ -64,11 +64,11 @@ class GraphPainter:
             self._chrome.paint_map(painter, picture)
 
     def paint_empty(self, painter: QPainter, rect: QRect, *, is_waiting: bool) -> None:
-        """Paint the ground alone, and say so if a drawing is on its way."""
+        """Paint the background, with a text while a layout is being computed."""
         painter.fillRect(rect, QColor(self.palette.theme.background))
         if is_waiting:
             painter.setPen(self.palette.muted)
-            painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, "Drawing the graph …")
+            painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, "Computing layout…")
 
     def _paint_scene(self, painter: QPainter, picture: Picture) -> bool:
         scene, area = picture.scene, picture.area
@@ -81,7 +81,7 @@ class GraphPainter:
         shown: list[str] = []
         still = picture.progress >= 1.0
         if not is_far:
-            # A box may stand elsewhere while it moves.
+            # A box is elsewhere during an animation.
             shown = [
                 item
                 for cell in cells
@@ -105,25 +105,25 @@ class GraphPainter:
 
 
 def _through(painter: QPainter, picture: Picture) -> None:
-    """Let a painter paint in places of the drawing."""
+    """Set a painter to scene coordinates."""
     painter.scale(picture.camera.scale, picture.camera.scale)
     painter.translate(-picture.camera.x, -picture.camera.y)
 
 
 def has_room(picture: Picture) -> bool:
-    """Tell whether few enough items show that moving them one by one stays smooth."""
+    """Return whether the visible items are few enough to be animated."""
     return len(picture.scene.items_in(picture.area)) <= MANY // 2
 
 
 SLOW_S = 0.004
-# How far words and tags reach out of boxes and lines, but for a few [px of the drawing].
+# Margin of text and tags around boxes and lines [scene px].
 ACROSS, DOWN = 140.0, 40.0
 EXACT_PX = 0.02
 LEAST_SHARE, LARGEST_ZOOM = 0.3, 4.0
 
 
 class Backing:
-    """Keeps one painting of the scene. ``is_due`` tells that a better one is, given time."""
+    """Caches the painted scene. ``is_due`` is whether the cached image needs a repaint."""
 
     def __init__(self, graph: GraphPainter) -> None:
         self._graph = graph
@@ -139,9 +139,9 @@ class Backing:
         """Paint the scene of a picture.
 
         Args:
-            painter: Of the window.
-            picture: What shows.
-            ratio: Pixels of the screen for each of the window's.
+            painter: Painter of the widget.
+            picture: The picture to paint.
+            ratio: Device pixels per logical pixel.
         """
         key = (
             picture.scene.number, picture.marks.version, picture.selected, picture.joints,
@@ -163,11 +163,11 @@ class Backing:
         painter.drawPixmap(QPointF(0, 0), self._image)
 
     def refine(self) -> None:
-        """Paint all of it at the next frame."""
+        """Repaint everything in the next frame."""
         self._key, self.is_due = None, False
 
     def _may_be_rough(self, picture: Picture) -> bool:
-        """Tell whether what is there serves for a moment: it is near, and painting takes long."""
+        """Return whether to scale the cached image for now: it overlaps and painting is slow."""
         if self._camera is None or self._cost < SLOW_S:
             return False
         known, wanted = self._camera.shown(picture.size), picture.area
@@ -176,7 +176,7 @@ class Backing:
         return share >= LEAST_SHARE and wanted.width() * LARGEST_ZOOM >= known.width()
 
     def _shift(self, camera: Camera, ratio: float) -> tuple[int, int] | None:
-        """Return how far the drawing moved, in whole pixels of the screen; None if not just so."""
+        """Return the camera shift in device pixels; None if it is not a whole number."""
         old = self._camera
         if old is None or old.scale != camera.scale or self._is_rough:
             return None
@@ -228,7 +228,7 @@ class Backing:
         painter.restore()
 
     def _show_rough(self, painter: QPainter, picture: Picture) -> None:
-        """Show what was painted at another scale, where it belongs now."""
+        """Paint the cached image, scaled and moved to the present camera."""
         old, now = self._camera or picture.camera, picture.camera
         whole = QRectF(0, 0, picture.size.width(), picture.size.height())
         painter.fillRect(whole, QColor(self._graph.palette.theme.background))
@@ -244,7 +244,7 @@ SHARPNESS = 2
 
 
 def _still(picture: Picture) -> Picture:
-    """Return the picture without what is only there for the mouse."""
+    """Return the picture without hover, focus and animation."""
     return replace(picture, hovered=None, current=None, origins={}, progress=1.0)
 
 
@@ -287,4 +287,9 @@ def write_svg(graph: GraphPainter, picture: Picture, path: Path) -> None:
 
 def _unwritable(path: Path) -> Exception:
     place = Place(kind="file", id=path.name)
-    return failure(f"'{path.name}' cannot be written.", "Choose a folder you may write to.", place)
+    return failure(
+        f"'{path.name}' cannot be written.",
+        "Choose a folder you may write to.",
+        place,
+        code="picture-not-writable",
+    )

@@ -1,4 +1,4 @@
-"""Pens, brushes, fonts and family colours of the drawing, made once per theme."""
+"""Pens, brushes, fonts and colours of the graph, created once per theme."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 TITLE_SIZE, SMALL_SIZE, LARGE_SIZE = 12, 11, 22
 TEXTS_KEPT = 20_000
 
-# The signs of kept searches, a letter and a colour each; the colours are Okabe and Ito's, for
-# colour-blind readers (2008).
+# Letters and colours of saved searches; the colours are Okabe and Ito's for
+# colour-blind users (2008).
 HITS = (
     "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999",
 )  # fmt: skip
@@ -34,12 +34,12 @@ _FAMILIES = {
     "add": "arithmetic", "mul": "arithmetic", "sub": "arithmetic", "div": "arithmetic",
     "sum": "arithmetic", "cat": "arithmetic", "sqrt": "arithmetic", "pow": "arithmetic",
 }  # fmt: skip
-# Muted hues: the loud ones are left to precision and to overlays.
+# Muted colours: saturated ones are used for precision and overlays.
 _HUES = {"product": 215, "norm": 275, "activation": 35, "pool": 165, "arithmetic": 95}
 
 
 def family(node: Node) -> str:
-    """Return the kind of work that an operation does, for its colour."""
+    """Return the family of an operation, which sets its colour."""
     return node.kind if node.kind != "call" else _family_of(node.op)
 
 
@@ -50,7 +50,7 @@ def _family_of(op: str) -> str:
 
 
 class Palette:
-    """Everything a painter needs that depends on the theme alone."""
+    """The pens, brushes and fonts of a theme."""
 
     def __init__(self, theme: Theme) -> None:
         self.theme = theme
@@ -90,7 +90,7 @@ class Palette:
         return self._families[name]
 
     def difference(self, sign: str) -> QColor:
-        """Return the colour of a difference by its sign; the sign is always written too."""
+        """Return the colour of a difference sign."""
         theme = self.theme
         named = {"+": theme.good, "\u2212": theme.bad}
         return QColor(named.get(sign[:1], theme.warning) if " " not in sign else theme.warning)
@@ -108,11 +108,11 @@ class Palette:
         return QColor(named.get(name, theme.muted))
 
     def static_text(self, text: str, *, is_title: bool) -> QStaticText:
-        """Return a laid-out text; the same object for the same words."""
+        """Return a static text; cached by its string."""
         return self._static(text, self.title_font if is_title else self.small_font)
 
     def fitting_text(self, text: str, room: float, *, is_title: bool) -> QStaticText:
-        """Return a text cut to a width [px], for scripts wider than their number of letters."""
+        """Return a static text elided to a width [px]."""
         found = self.static_text(text, is_title=is_title)
         if found.size().width() <= room:
             return found
@@ -121,7 +121,7 @@ class Palette:
         return self.static_text(cut, is_title=is_title)
 
     def large_text(self, text: str) -> QStaticText:
-        """Return a text laid out to be read from further away."""
+        """Return a static text in a large font."""
         return self._static(text, self.large_font)
 
     def _static(self, text: str, font: QFont) -> QStaticText:
@@ -137,7 +137,7 @@ class Palette:
 
 
 def ink_on(colour: QColor) -> QColor:
-    """Return black or white, whichever reads better on a colour."""
+    """Return black or white, whichever has more contrast on a colour."""
     light = 0.299 * colour.red() + 0.587 * colour.green() + 0.114 * colour.blue()
     return QColor("#0d1117") if light > 140 else QColor("#ffffff")
 

@@ -1,4 +1,4 @@
-"""All that one painting of the graph depends on."""
+"""The inputs of one paint of the graph: ``Picture`` and ``Camera``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MANY = 700
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A scene through a camera, with marks, selection and what moves.
+    """A scene with camera, marks, selection and animation state.
 
-    ``joints`` are pairs of items that a selected operation reads from or writes to.
-    ``progress`` is 1.0 when everything stands where the scene has it; below that, items in
-    ``origins`` are on their way from there. ``part`` is the piece of the drawing to be painted, all
-    that shows if None; ``is_far`` says how, if that is decided already.
+    ``joints`` are pairs of items that edges of the selection connect.
+    ``progress`` is 1.0 without an animation; below that, items in
+    ``origins`` move from there. ``part`` is the area to paint, None is the visible
+    area. ``is_far`` is whether to paint zoomed out; None decides by scale and count.
     """
 
     scene: Scene
@@ -41,11 +41,11 @@ class Picture:
 
     @property
     def area(self) -> QRectF:
-        """The part of the drawing that shows, or is to be painted."""
+        """The area to paint, in scene coordinates."""
         return self.camera.shown(self.size) if self.part is None else self.part
 
     def rect(self, item: str) -> QRectF:
-        """Return where an item is at this moment."""
+        """Return the present rectangle of an item."""
         rect = self.scene.rect(item)
         origin = self.origins.get(item)
         if self.progress >= 1.0 or origin is None:
@@ -59,7 +59,7 @@ class Picture:
         )
 
     def is_selected(self, item: str) -> bool:
-        """Tell whether an operation, or anything in a closed group, is selected."""
+        """Return whether an operation, or anything in a closed group, is selected."""
         if item not in self.scene.hierarchy.groups:
             return item in self.selected
         return bool(self.selected) and any(
@@ -68,12 +68,12 @@ class Picture:
 
 
 def bottom_middle(rect: QRectF) -> QPointF:
-    """Return where lines leave a box."""
+    """Return the point where lines leave a box."""
     return QPointF(rect.center().x(), rect.bottom())
 
 
 def top_middle(rect: QRectF) -> QPointF:
-    """Return where lines enter a box."""
+    """Return the point where lines enter a box."""
     return QPointF(rect.center().x(), rect.top())
 
 
@@ -84,36 +84,36 @@ READABLE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """Scale, and the point of the drawing at the window's upper left corner."""
+    """The scale, and the scene position at the upper left corner of the widget."""
 
     scale: float = 1.0
     x: float = 0.0
     y: float = 0.0
 
     def to_scene(self, point: QPointF) -> QPointF:
-        """Return the place in the drawing under a place in the window."""
+        """Return the scene position at a widget position."""
         return QPointF(point.x() / self.scale + self.x, point.y() / self.scale + self.y)
 
     def to_window(self, point: QPointF) -> QPointF:
-        """Return the place in the window where a place of the drawing shows."""
+        """Return the widget position of a scene position."""
         return QPointF((point.x() - self.x) * self.scale, (point.y() - self.y) * self.scale)
 
     def shown(self, size: QSizeF) -> QRectF:
-        """Return the part of the drawing that a window of that size shows."""
+        """Return the visible area of a widget of that size."""
         return QRectF(self.x, self.y, size.width() / self.scale, size.height() / self.scale)
 
     def zoomed(self, factor: float, anchor: QPointF) -> Camera:
-        """Return the camera after zooming, with what is under ``anchor`` left in place."""
+        """Return the camera zoomed around the widget position ``anchor``."""
         scale = min(max(self.scale * factor, SMALLEST), LARGEST)
         place = self.to_scene(anchor)
         return Camera(scale, place.x() - anchor.x() / scale, place.y() - anchor.y() / scale)
 
     def panned(self, dx: float, dy: float) -> Camera:
-        """Return the camera after the drawing was pushed by that many window pixels."""
+        """Return the camera panned by widget pixels."""
         return Camera(self.scale, self.x - dx / self.scale, self.y - dy / self.scale)
 
     def centred(self, rect: QRectF, size: QSizeF) -> Camera:
-        """Return the camera with the middle of ``rect`` in the middle of the window."""
+        """Return the camera centred on ``rect``."""
         middle = rect.center()
         return Camera(
             self.scale,
@@ -123,7 +123,7 @@ class Camera:
 
 
 def fit(rect: QRectF, size: QSizeF, smallest: float = SMALLEST) -> Camera:
-    """Return the camera that shows all of ``rect``, or its top if that would be too small."""
+    """Return the camera that shows all of ``rect``, or its top if the scale would be too small."""
     width, height = max(rect.width(), 1.0), max(rect.height(), 1.0)
     room = QSizeF(size.width() - 2 * FIT_MARGIN, size.height() - 2 * FIT_MARGIN)
     scale = min(room.width() / width, room.height() / height, 1.25)

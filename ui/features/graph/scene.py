@@ -1,7 +1,7 @@
-"""A placement made ready for painting and for the mouse.
+"""A graph placement in absolute coordinates, indexed for painting and hit tests.
 
-The drawing is divided into square cells. A cell is filled when it is first looked at, so that a
-change of the layout costs only what shows.
+The scene is divided into square cells. A cell is filled on first access, so that a
+new layout costs only the visible part.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ STRAIGHT = 0.5
 
 
 class Piece:
-    """One way. ``key`` tells it from others; ``north`` and ``south`` are its reach downwards.
+    """One segment of a route. ``north`` and ``south`` are its vertical extent.
 
-    A straight one has a ``line``, a bowed one the four points of a Bezier ``curve``.
+    A straight segment has a ``line``, a curved one the four points of a Bezier ``curve``.
     """
 
     __slots__ = ("curve", "key", "line", "north", "south")
@@ -50,12 +50,12 @@ class Piece:
 
 
 def pieces(points: list[QPointF]) -> list[Piece]:
-    """Return the ways between corners."""
+    """Return the segments between corners."""
     return [Piece(start, end) for start, end in pairwise(points)]
 
 
 def curve(points: list[QPointF]) -> QPainterPath:
-    """Return a smooth way through corners: vertical where it leaves and enters a row."""
+    """Return a smooth path through corners, vertical at each row."""
     path = QPainterPath(points[0])
     for piece in pieces(points):
         if piece.curve is None:
@@ -66,7 +66,7 @@ def curve(points: list[QPointF]) -> QPainterPath:
 
 
 class Line:
-    """A route, the corner of the drawing that it is relative to, and the room that it takes."""
+    """A route, the scene position it is relative to, and its bounding box."""
 
     __slots__ = ("_pieces", "_points", "east", "left", "north", "route", "south", "top", "west")
 
@@ -84,19 +84,19 @@ class Line:
         self.west, self.east = left + x - SIDE, left + to_x + SIDE
 
     def points(self) -> list[QPointF]:
-        """Return the corners of the route in the drawing."""
+        """Return the corners of the route in scene coordinates."""
         if self._points is None:
             self._points = [QPointF(self.left + x, self.top + y) for x, y in self.route.points]
         return self._points
 
     def pieces(self) -> list[Piece]:
-        """Return the ways from corner to corner, as they are drawn from nearby."""
+        """Return the segments from corner to corner."""
         if self._pieces is None:
             self._pieces = pieces(self.points())
         return self._pieces
 
     def crosses(self, area: QRectF) -> bool:
-        """Tell, cheaply, whether the route may show in a part of the drawing."""
+        """Return whether the bounding box of the route touches an area."""
         return (
             self.south >= area.top()
             and self.north <= area.bottom()
@@ -108,7 +108,7 @@ class Line:
 CELL = 2000.0
 SHORT = 45.0
 TOGGLE = 26.0
-# Where the loose ends of a line and their words are, against the line's own ends.
+# Offsets of stubs and their labels from the ends of a line.
 STUB_ABOVE = QRectF(-130, -STUB_LENGTH - 10, 134, STUB_LENGTH + 8)
 STUB_BELOW = QRectF(-4, 2, 134, STUB_LENGTH + 10)
 
@@ -120,7 +120,7 @@ _NUMBERS = count()
 
 @dataclass(slots=True)
 class Cell:
-    """What stands in one square: boxes and line pieces once, open groups wherever they reach."""
+    """The content of one cell: boxes and segments once, open groups in every cell they touch."""
 
     items: list[tuple[str, QRectF]] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
@@ -132,16 +132,16 @@ class Cell:
 
 
 def is_direct(points: tuple[Point, ...]) -> bool:
-    """Tell whether a line has no bends between its own two rows."""
+    """Return whether a line has no bends between its two rows."""
     if len(points) > 4:
         return False
     return len(points) < 4 or (points[0][0] == points[1][0] and points[2][0] == points[3][0])
 
 
 class Scene:
-    """One placement in absolute coordinates, as far as somebody looks.
+    """One placement in absolute coordinates, computed on demand.
 
-    ``number`` tells it from other scenes without holding it.
+    ``number`` identifies the scene without a reference to it.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -154,20 +154,20 @@ class Scene:
         self._rects: dict[str, QRectF] = {ROOT: QRectF(self.bounds)}
 
     def has(self, item: str | None) -> bool:
-        """Tell whether an item is drawn."""
+        """Return whether an item is drawn."""
         return item is not None and self.placement.shows(item)
 
     def is_open(self, item: str) -> bool:
-        """Tell whether an item is an open group."""
+        """Return whether an item is an open group."""
         return item in self.placement.insides
 
     @property
     def expanded(self) -> frozenset[str]:
-        """The open groups, without the whole graph."""
+        """The open groups, without the root."""
         return frozenset(self.placement.insides) - {ROOT}
 
     def rect(self, item: str) -> QRectF:
-        """Return where an item is drawn."""
+        """Return the rectangle of an item."""
         found = self._rects.get(item)
         if found is None:
             parent = self.hierarchy.parent[item]
@@ -193,7 +193,7 @@ class Scene:
         return None
 
     def visible_cells(self, area: QRectF) -> list[Cell]:
-        """Return the cells that may show in a part of the drawing."""
+        """Return the cells that touch an area."""
         wide = area.adjusted(-CELL / 4, -CELL / 4, CELL / 4, CELL / 4).intersected(self.bounds)
         if wide.isEmpty():
             return []
@@ -220,12 +220,12 @@ class Scene:
                     line = Line(route, left, top)
                     if line.crosses(bounds):
                         _add_line(cell, line, bounds)
-        # Only a full cell is put where another thread may find it.
+        # A cell is published to other threads only when it is complete.
         self._cells[column, row] = cell
         return cell
 
     def prepare(self, cancelled: Callable[[], bool]) -> None:
-        """Fill all cells ahead of time, until told to stop."""
+        """Fill all cells in advance, until ``stop`` returns True."""
         for row in range(int(self.bounds.bottom() // CELL) + 1):
             for column in range(int(self.bounds.right() // CELL) + 1):
                 if cancelled():
@@ -233,9 +233,9 @@ class Scene:
                 self._cell(column, row)
 
     def forget(self) -> None:
-        """Take apart bit by bit what was made ready; who looks after all makes it again.
+        """Free the cells step by step. Later accesses fill them again.
 
-        To let go of a large scene at once would hold up every thread.
+        Freeing a large scene at once would block all threads.
         """
         for cell in list(self._cells):
             self._cells.pop(cell, None)
@@ -265,7 +265,7 @@ class Scene:
                 cell.items.append((item, QRectF(left + x, top + y, width, height)))
 
     def items_in(self, area: QRectF) -> list[str]:
-        """Return the boxes, operations and closed groups, that a rectangle touches."""
+        """Return the operations and closed groups that touch an area."""
         return [
             item
             for cell in self.visible_cells(area)
@@ -274,13 +274,13 @@ class Scene:
         ]
 
     def frames_in(self, area: QRectF) -> list[str]:
-        """Return the open groups that a rectangle touches, the outer ones first."""
+        """Return the open groups that touch an area, outer groups first."""
         names = {name for cell in self.visible_cells(area) for name in cell.frames}
         shown = [name for name in names if self.rect(name).intersects(area)]
         return sorted(shown, key=self.hierarchy.depth.__getitem__)
 
     def stub_at(self, point: QPointF) -> tuple[str, tuple[str, ...]] | None:
-        """Return the loose end at a place: the item it is of, and those its line leads to."""
+        """Return the stub at a position: its item, and the items at the other end."""
         starts: dict[str, list[str]] = {}
         for cell in self.visible_cells(QRectF(point.x() - 1, point.y() - 1, 2, 2)):
             for line in cell.routes:
@@ -295,7 +295,7 @@ class Scene:
         return (found[0], tuple(dict.fromkeys(found[1]))) if found else None
 
     def hit(self, point: QPointF) -> tuple[str, Part] | None:
-        """Return what the mouse means at a place of the drawing; None for empty ground."""
+        """Return the item at a scene position and its part; None for the background."""
         around = QRectF(point.x() - 1, point.y() - 1, 2, 2)
         for item in self.items_in(around):
             rect = self.rect(item)
@@ -313,7 +313,7 @@ class Scene:
 
 
 def _add_line(cell: Cell, line: Line, bounds: QRectF) -> None:
-    """Add a route to a cell, and those of its pieces that lie there."""
+    """Add a route and its segments to a cell."""
     cell.routes.append(line)
     if line.route.is_stub:
         return
@@ -334,7 +334,7 @@ def _add_line(cell: Cell, line: Line, bounds: QRectF) -> None:
 
 
 def _clipped(x: float, y: float, to_x: float, to_y: float, bounds: QRectF) -> QLineF | None:
-    """Return the part of a long line that belongs to a cell, cut along its longer side."""
+    """Return the part of a long line in a cell, cut along its longer side."""
     across, down = to_x - x, to_y - y
     if abs(down) >= abs(across):
         ends = ((bounds.top() - y) / down, (bounds.bottom() - y) / down)

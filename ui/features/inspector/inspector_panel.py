@@ -1,4 +1,4 @@
-"""The inspector: everything known about what is chosen, and why it is as it is."""
+"""The Inspector panel: facts about the selection."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from workbench.targets import target_of
 Facts = list[tuple[str, str]]
 
 _NARROWEST_PX = 220
-# A place where a line may break, without width.
+# Zero-width space, where a line may break.
 _BREAK = "\u200b"
-# Tags, which stay as they are, and words too long for a line.
+# Matches HTML tags, and words too long for a line.
 _LONG = re.compile(r"<[^>]*>|[^\s<>]{19,}")
 _JOINTS = re.compile(r"([_./])(?=[A-Za-z])")
 
 
 class _Page(QTextBrowser):
-    """Text whose long names may break at their joints; what is copied has no marks of that."""
+    """A text browser that can break long names. Copied text has no zero-width spaces."""
 
     def createMimeDataFromSelection(self) -> QMimeData:
         data = super().createMimeDataFromSelection()
@@ -40,7 +40,7 @@ class _Page(QTextBrowser):
 
 
 class InspectorPanel(Panel):
-    """A page of facts; names are links that choose what they name."""
+    """Shows a page of facts. Names are links that select what they name."""
 
     panel_id = "inspector"
 
@@ -65,7 +65,7 @@ class InspectorPanel(Panel):
         project = self.context.document.project
         parts: list[str] = []
         if project is None:
-            parts = ["<p>Nothing is open.</p>"]
+            parts = ["<p>No project is open.</p>"]
         elif selected.rule:
             parts = list(self._rule(project, selected.rule))
         elif len(selected.nodes) == 1 and not selected.modules:
@@ -95,12 +95,12 @@ class InspectorPanel(Panel):
         yield f"<h3>{escape(project.name)}</h3>"
         facts: Facts = [("Model", escape(project.model.spec))]
         data = project.calibration
-        facts.append(("Calibration", escape(data.spec) if data else "the example input only"))
+        facts.append(("Calibration", escape(data.spec) if data else "example input"))
         own = project.evaluation.data
-        facts.append(("Evaluation", escape(own.spec) if own else "as calibration"))
+        facts.append(("Evaluation", escape(own.spec) if own else "calibration data"))
         if project.evaluation.metric:
             facts.append(("Metric", escape(project.evaluation.metric)))
-        snapshot = self.context.outline.snapshot
+        snapshot = self.context.model_index.snapshot
         if snapshot is not None and snapshot.modules:
             facts.append(("Modules", str(len(snapshot.modules))))
             facts.append(("Operations", str(sum(n.kind == "call" for n in snapshot.nodes))))
@@ -131,63 +131,63 @@ class InspectorPanel(Panel):
         return facts
 
     def _module(self, project: Project, path: str) -> Iterator[str]:
-        snapshot = self.context.outline.snapshot
+        snapshot = self.context.model_index.snapshot
         module = snapshot.modules_by_path.get(path) if snapshot else None
         yield f"<h3>{escape(path or 'whole model')}</h3>"
         if module is None or snapshot is None:
-            yield "<p>The exported model has no such module.</p>"
+            yield "<p>The exported model does not contain this module.</p>"
             return
-        inside = self.context.outline.nodes_of(frozenset([path]))
+        inside = self.context.model_index.nodes_of(frozenset([path]))
         calls = sum(node.id in inside and node.kind == "call" for node in snapshot.nodes)
         yield _table([
             ("Type", escape(module.type_name)),
             ("Parameters", f"{module.parameters:,}"),
             ("Operations", str(calls)),
         ])  # fmt: skip
-        effective = self.context.outline.effective(path)
+        effective = self.context.model_index.effective(path)
         if effective is not None:
             yield "<h4>Precision</h4>"
             yield f"<p>{escape(why(effective, project.rules, path))}</p>"
             yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
-        if (group := self.context.outline.groups.get(path)) is not None:
+        if (group := self.context.model_index.groups.get(path)) is not None:
             links = ", ".join(_link("module", member) for member in group.members)
-            yield f"<h4>Fused group</h4><p>{links} become one operator.</p>"
+            yield f"<h4>Fused group</h4><p>{links} are fused into one operator.</p>"
 
     def _node(self, project: Project, node_id: str) -> Iterator[str]:
-        snapshot = self.context.outline.snapshot
+        snapshot = self.context.model_index.snapshot
         node = snapshot.nodes_by_id.get(node_id) if snapshot else None
         yield f"<h3>{escape(node_id)}</h3>"
         if node is None or snapshot is None:
-            yield "<p>An operation that exists only after quantization or lowering.</p>"
+            yield "<p>This operation exists only after quantization or lowering.</p>"
             return
         facts: Facts = [("Operator", escape(node.op))]
         if node.module:
             facts.append(("Module", _link("module", node.module)))
         if node.source:
-            facts.append(("Line", escape(node.source)))
+            facts.append(("Source", escape(node.source)))
         facts += [("Output", _tensor(tensor)) for tensor in node.outputs]
         facts += [(escape(k), escape(v)) for k, v in node.attrs.items()]
         yield _table(facts)
-        effective = self.context.outline.resolution.nodes.get(node_id)
+        effective = self.context.model_index.resolution.nodes.get(node_id)
         if effective is not None and node.kind == "call":
             yield f"<h4>Precision</h4><p>{escape(why(effective, project.rules, node.module))}</p>"
             yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
         yield from self._truth(node)
         for title, others in (
-            ("Reads", snapshot.producers(node_id)), ("Read by", snapshot.consumers(node_id)),
+            ("Inputs", snapshot.producers(node_id)), ("Consumers", snapshot.consumers(node_id)),
         ):  # fmt: skip
             links = ", ".join(_link("node", other.id) for other in others[:12])
             if links:
                 yield f"<h4>{title}</h4><p>{links}</p>"
 
     def _truth(self, node: Node) -> Iterator[str]:
-        """Yield what the quantizer and the compiler did with a node."""
+        """Yield the results of quantizer, evaluation and compiler for a node."""
         from workbench.results import EvaluateResult, LowerResult, PrepareResult
 
         prepared = self.context.load(PrepareResult, "prepare")
         for note in prepared.annotations if prepared else ():
             if note.origin == node.id:
-                done = f"quantized as {note.config}" if note.quantized else "left in float"
+                done = f"quantized with {note.config}" if note.quantized else "not quantized"
                 reason = f": {note.reason}" if note.reason else ""
                 yield f"<h4>Quantizer</h4><p>{escape(done + reason)}</p>"
         evaluated = self.context.load(EvaluateResult, "evaluate")
@@ -202,26 +202,28 @@ class InspectorPanel(Panel):
     def _rule(self, project: Project, rule_id: str) -> Iterator[str]:
         rule = next((r for r in project.rules if r.id == rule_id), None)
         if rule is None:
-            yield "<p>The rule is gone.</p>"
+            yield "<p>Rule deleted.</p>"
             return
         yield f"<h3>{escape(call_text(rule, project.label_of(rule)))}</h3>"
-        count = self.context.outline.resolution.counts.get(rule_id)
-        facts: Facts = [("Switched", "on" if rule.enabled else "off")]
+        count = self.context.model_index.resolution.counts.get(rule_id)
+        facts: Facts = [("Enabled", "on" if rule.enabled else "off")]
         if count is not None:
-            facts.append(("Wins", str(count.wins)))
-            facts.append(("Loses to stronger rules", str(count.loses)))
+            facts.append(("Applies to", str(count.wins)))
+            facts.append(("Overridden by stronger rules", str(count.loses)))
         yield _table(facts)
         config = project.config_of(rule)
         yield "<h4>Config</h4>"
-        yield _table(_config_facts(config)) if config else "<p>float: not quantized</p>"
-        won = [p for p, e in self.context.outline.resolution.modules.items() if e.rule == rule_id]
+        yield _table(_config_facts(config)) if config else "<p>float (not quantized)</p>"
+        won = [
+            p for p, e in self.context.model_index.resolution.modules.items() if e.rule == rule_id
+        ]
         if won:
             links = ", ".join(_link("module", path) for path in won[:30])
             more = f" and {len(won) - 30} more" if len(won) > 30 else ""
             yield f"<h4>Decides</h4><p>{links}{more}</p>"
 
     def _mixture(self, selected: Selected) -> Iterator[str]:
-        resolution = self.context.outline.resolution
+        resolution = self.context.model_index.resolution
         known = resolution.nodes if selected.nodes else resolution.modules
         labels: dict[str, int] = {}
         for name in selected.nodes or selected.modules:
@@ -271,18 +273,18 @@ def _tensor(tensor: TensorInfo) -> str:
 
 def _config_facts(config: AnyConfig) -> Facts:
     if isinstance(config, PluginConfig):
-        return [("From a plug-in", escape(config.reference))]
+        return [("Plug-in", escape(config.reference))]
     if isinstance(config, DynamicConfig):
         return [("Weights", config.dynamic), ("Activations", f"{config.dynamic}, range per call")]
     if not isinstance(config, QuantConfig):
-        form = "as MASE computes it" if config.mase_compatible else "textbook"
+        form = "MASE implementation" if config.mase_compatible else "textbook"
         given = ((escape(name), escape(str(v))) for name, v in config.parameters.items())
-        return [("Number format", escape(config.scheme)), ("Form", form), *given]
+        return [("Number format", escape(config.scheme)), ("Variant", form), *given]
     activation, weight = config.activation, config.weight
     return [
         ("Activations", activation.dtype),
         ("Zero point", "0 (symmetric)" if activation.symmetric else "any (affine)"),
-        ("Range from", activation.observer.kind.replace("_", " ")),
+        ("Observer", activation.observer.kind.replace("_", " ")),
         ("Weights", f"{weight.bits} bit"),
-        ("Weight scales", "one per channel" if weight.per_channel else "one per tensor"),
+        ("Weight scales", "per channel" if weight.per_channel else "per tensor"),
     ]

@@ -1,4 +1,4 @@
-"""Jobs: what runs, how far it is, how long it will take; each can be cancelled."""
+"""The Jobs panel: running, queued and finished jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ui.state.jobs import Job
 
 
 class _ProgressDelegate(QStyledItemDelegate):
-    """Paints a bar for a running job, text for others."""
+    """Paints a progress bar for a running job, and text for others."""
 
     def __init__(self, context: PanelContext, parent: QTableView) -> None:
         super().__init__(parent)
@@ -51,7 +51,7 @@ class _ProgressDelegate(QStyledItemDelegate):
 
 
 class JobsPanel(Panel):
-    """Table of jobs with Cancel, and what the engines do."""
+    """Shows the jobs with a Cancel button, and the state of the engines."""
 
     panel_id = "jobs"
 
@@ -110,7 +110,7 @@ class JobsPanel(Panel):
         job = self._chosen()
         can_cancel = job is not None and not job.over
         self.cancel.setEnabled(can_cancel)
-        self.cancel.setToolTip("" if can_cancel else "Choose a job that runs or waits")
+        self.cancel.setToolTip("" if can_cancel else "Select a running or queued job")
 
     def _chosen(self) -> Job | None:
         rows = self.table.selectionModel().selectedRows()

@@ -1,4 +1,4 @@
-"""The log: what the engines and their tools say, line by line."""
+"""The Log panel: output of the engines and their tools."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class _LevelFilter(QSortFilterProxyModel):
-    """Keeps lines at or above a level that hold a text."""
+    """Filters lines by level and text."""
 
     def __init__(self, parent: Panel) -> None:
         super().__init__(parent)
         self._least = 0
 
     def set_least(self, level: int) -> None:
-        """Keep lines of this level and above."""
+        """Set the minimum level."""
         self.beginFilterChange()
         self._least = level
         self.endFilterChange()
@@ -42,7 +42,7 @@ class _LevelFilter(QSortFilterProxyModel):
 
 
 class LogPanel(Panel):
-    """List of lines that follows the newest one until it is paused."""
+    """Shows the log lines with filters."""
 
     panel_id = "log"
 
@@ -73,20 +73,20 @@ class LogPanel(Panel):
 
     def _build_bar(self) -> None:
         self.filter = QLineEdit(self)
-        self.filter.setPlaceholderText("Filter the log")
-        self.filter.setAccessibleName("Filter the log")
+        self.filter.setPlaceholderText("Filter log")
+        self.filter.setAccessibleName("Filter log")
         self.filter.setClearButtonEnabled(True)
         self.filter.textEdited.connect(self._proxy.setFilterFixedString)
         self.level = QComboBox(self)
-        self.level.setAccessibleName("Least level shown")
-        self.level.addItems(["Everything", "Information", "Warnings", "Errors"])
+        self.level.setAccessibleName("Minimum level")
+        self.level.addItems(["All levels", "Info and above", "Warnings and errors", "Errors"])
         self.level.activated.connect(self._proxy.set_least)
-        self.follow = self._tool("Follow the newest line", lambda: None)
+        self.follow = self._tool("Scroll to new lines", lambda: None)
         self.follow.setCheckable(True)
         self.follow.setChecked(True)
         self.follow.clicked.connect(self._on_follow_clicked)
-        self.copy = self._tool("Copy the chosen lines, or all", self._on_copy)
-        self.clear = self._tool("Forget all lines", self.context.log.clear)
+        self.copy = self._tool("Copy the selected lines, or all", self._on_copy)
+        self.clear = self._tool("Clear the log", self.context.log.clear)
         row = QHBoxLayout()
         row.setContentsMargins(6, 4, 6, 4)
         row.setSpacing(6)

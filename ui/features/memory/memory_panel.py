@@ -1,4 +1,4 @@
-"""Memory: what lies where and when on the device, what makes the peak, what a runtime must give."""
+"""The Memory panel: tensor allocation, peak usage and memory that the runtime needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ui.shared.figures import DASH, size
 from ui.shared.forms import WrappedLabel
 from ui.shared.memory_plot import MemoryPlot
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from ui.state.selection import Selected
@@ -32,17 +32,17 @@ from workbench.targets import target_of
 
 
 class BoardFit(QLabel):
-    """A few lines; hidden where there is no board."""
+    """Shows whether the program fits the board; hidden without a board."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWordWrap(True)
         self.setTextFormat(Qt.TextFormat.RichText)
-        self.setAccessibleName("Fits the board")
+        self.setAccessibleName("Board fit")
         self.hide()
 
     def render_fit(self, fit: Fit | None, theme: Theme) -> None:
-        """Show another verdict; None is no board."""
+        """Show a result; None is no board."""
         self.setVisible(fit is not None)
         if fit is None:
             return
@@ -58,21 +58,21 @@ class BoardFit(QLabel):
 
 
 def _line(filling: Filling) -> str:
-    room = "size not known" if filling.bytes is None else size(filling.bytes)
+    room = "size unknown" if filling.bytes is None else size(filling.bytes)
     doubt = " (not confirmed)" if filling.bytes is not None and not filling.confirmed else ""
     what = ", ".join(f"{d.what} {size(d.bytes)}" for d in filling.demands)
     return f"{filling.name}: {size(filling.used)} of {room}{doubt}{f' ({what})' if what else ''}"
 
 
 _USAGES = {
-    "OpLocal": "activation", "OpBuffering": "weights, copied ahead", "GraphInput": "input",
+    "OpLocal": "activation", "OpBuffering": "prefetched weights", "GraphInput": "input",
     "GraphOutput": "output", "Constant": "constant",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class LiveRow:
-    """A tensor, its part of the largest one, and whether it is there when most is taken."""
+    """A tensor, its size relative to the largest one, and whether it is live at the peak."""
 
     tensor: LiveRange
     share: float
@@ -80,13 +80,13 @@ class LiveRow:
 
 
 def usage(tensor: LiveRange) -> str:
-    """Return what a tensor is for, in words."""
+    """Return the purpose of a tensor as text."""
     return _USAGES.get(tensor.usage, tensor.usage)
 
 
 def describe_tensor(tensor: LiveRange) -> str:
-    """Return a tensor in lines."""
-    where = f"in {tensor.module}" if tensor.module else "of no module"
+    """Return the figures of a tensor, one per line."""
+    where = f"in {tensor.module}" if tensor.module else "no module"
     return "\n".join((
         tensor.name, f"{usage(tensor)}, {where}", f"{size(tensor.bytes)} at {tensor.address:#x}",
         f"steps {tensor.start} to {tensor.end}",
@@ -95,12 +95,12 @@ def describe_tensor(tensor: LiveRange) -> str:
 
 LIVE_COLUMNS: tuple[Column[LiveRow], ...] = (
     Column("At peak", lambda r: "\u25cf" if r.at_peak else "", None,
-           "There while most of the memory is taken"),
+           "Live at peak usage"),
     Column("Size", lambda r: size(r.tensor.bytes), lambda r: r.tensor.bytes,
            "Estimated by Vela", lambda r: r.share),
     Column("Tensor", lambda r: r.tensor.name),
     Column("Module", lambda r: r.tensor.module),
-    Column("For", lambda r: usage(r.tensor)),
+    Column("Purpose", lambda r: usage(r.tensor)),
     Column("From step", lambda r: str(r.tensor.start), lambda r: r.tensor.start),
     Column("To step", lambda r: str(r.tensor.end), lambda r: r.tensor.end),
     Column("Address", lambda r: f"{r.tensor.address:#x}", lambda r: r.tensor.address),
@@ -108,18 +108,18 @@ LIVE_COLUMNS: tuple[Column[LiveRow], ...] = (
 
 
 class LiveTableModel(FigureTableModel[LiveRow]):
-    """All tensors of one memory."""
+    """The tensors of one memory."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(LIVE_COLUMNS, lambda row: describe_tensor(row.tensor), parent)
 
 
-NO_MEMORY = "Where tensors lie on the device, and when, appears here once it has been compiled."
+NO_MEMORY = "Run Lower to see the memory allocation on the device."
 _SHARE = 1
 
 
 class MemoryPanel(ResultPanel):
-    """A picture of one memory of one delegate, its tensors in a table, figures above."""
+    """Shows figures, an allocation plot and a tensor table of one memory of one delegate."""
 
     panel_id = "memory"
 
@@ -129,10 +129,10 @@ class MemoryPanel(ResultPanel):
         self._key: tuple[Path, bool] | None = None
         self._fitted: tuple[tuple[Path, str, TargetChoice] | None, Fit | None] = (None, None)
         context = self.context
-        self.desk = StudyDesk(
+        self.study = StudyController(
             "budget", SweepResult, context.document, context.runner, context.session.cache, self
         )
-        self.desk.changed.connect(lambda: self._mark("state"))
+        self.study.changed.connect(lambda: self._mark("state"))
         self.frames["lower"] = StageFrame("Estimates", NO_MEMORY, self._make, self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
@@ -160,7 +160,7 @@ class MemoryPanel(ResultPanel):
     def render_selection(self, selected: Selected) -> None:
         if not self.has("lower"):
             return
-        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
         places = [n for n, t in enumerate(self._shown) if inside(t.module, modules)]
         self.plot.choose(places)
         shown = [self.model.shown_at(place) for place in places]
@@ -212,20 +212,20 @@ class MemoryPanel(ResultPanel):
         self.cards.render_cards(
             [
                 Card("Peak SRAM", size(_most(lowered.value)), origin,
-                     "Of the delegate that takes most"),
-                Card("Scratch", size(most), origin, "What the program asks for at run time"),
+                     "Of the delegate with the highest peak"),
+                Card("Scratch", size(most), origin, "Requested by the program at run time"),
                 Card("Constants", size(sum(r.flash_bytes for r in lowered.value.vela)), origin,
                      "Weights, biases and commands"),
                 Card("Method pool", size(needs.method_pool_bytes) if needs else DASH,
-                     "of the program", "Planned buffers and structures that the runtime loads"),
+                     "from the program", "Planned buffers and runtime structures"),
                 Card("Scratch pool", size(needs.scratch_pool_bytes) if needs else DASH,
-                     "of the program", "What the runtime must give for scratch"),
+                     "from the program", "Scratch memory that the runtime must provide"),
             ],
             self.context.theme, stale=not lowered.current,
         )  # fmt: skip
 
     def _fit(self, lowered: Shown[LowerResult]) -> Fit | None:
-        """Return how the program fits the project's board; None while it is out of date."""
+        """Return how the program fits the project's board; None if the result is outdated."""
         project, folder = self.context.document.project, self.context.document.folder
         if project is None or not project.board or not lowered.current:
             return None
@@ -238,15 +238,15 @@ class MemoryPanel(ResultPanel):
         return self._fitted[1]
 
     def _show_budget(self) -> None:
-        """Show what is known of programs with less SRAM on the project's device."""
+        """Show the estimates with less SRAM on the project's device."""
         project, folder = self.context.document.project, self.context.document.folder
         if project is None:
             return
         present = target_of(project.target.id).complete(project.target, folder)
-        self.desk.options = asked(present)
-        self.desk.look()
-        found = self.desk.found if self.desk.is_current else None
-        job = self.desk.job
+        self.study.options = asked(present)
+        self.study.look()
+        found = self.study.found if self.study.is_current else None
+        job = self.study.job
         working = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
         points = positions(found.points, present) if found and not job else []
         tool = found.tool if found else ""
@@ -254,14 +254,14 @@ class MemoryPanel(ResultPanel):
         self.budget.render_points(points, present, tool, working=working, problem=problem)
 
     def _on_estimate_asked(self) -> None:
-        if self.desk.job is not None:
-            self.desk.pause()
+        if self.study.job is not None:
+            self.study.pause()
         else:
-            self.desk.start()
+            self.study.start()
 
     def _on_budget_chosen(self, choice: TargetChoice) -> None:
         limit = choice.options.get("arena_cache_bytes")
-        what = "Take the SRAM limit away"
+        what = "Remove SRAM limit"
         if choice.options["optimise"] == "Size":
             what = "Optimise for size"
         elif isinstance(limit, int):
@@ -310,11 +310,8 @@ def _rows(tensors: Sequence[LiveRange], fullest: int) -> list[LiveRow]:
 
 def _sentence(tensors: Sequence[LiveRange], fullest: int) -> str:
     if not tensors:
-        return "Vela put no tensor in a memory."
+        return "Vela allocated no tensors."
     top = max(t.address + t.bytes for t in tensors)
     there = sorted((t for t in tensors if t.start <= fullest <= t.end), key=lambda t: -t.bytes)
     named = ", ".join(f"{t.module or t.name} ({size(t.bytes)})" for t in there[:3])
-    return (
-        f"Peak {size(top)}. Most is taken at step {fullest}, by {named}. Orange: weights copied "
-        "ahead of their use."
-    )
+    return f"Peak {size(top)} at step {fullest}; largest: {named}. Orange: prefetched weights."

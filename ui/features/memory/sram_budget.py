@@ -1,4 +1,4 @@
-"""What less SRAM costs: a slider through the programs that Vela could make, and one to use."""
+"""SRAM budget: a slider over Vela's estimates with less SRAM."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from workbench.project.model import TargetChoice
 from workbench.studies.sweep import SweepPoint
 
 _SLIDER_PX = 220
-_HINT = "Vela alone estimates this program with less SRAM; nothing is lowered again."
+_HINT = "Estimate this program with less SRAM (Vela only, without lowering again)"
 
 
 class SramBudget(QWidget):
-    """A row: estimate, a slider from least to most SRAM, its figures, and Use.
+    """A row with Estimate, a slider from least to most SRAM, its figures and Apply.
 
     Signals:
-        estimate_asked: the positions are wanted, or no longer.
-        chosen: the ``TargetChoice`` of the position to be used.
+        estimate_asked: the estimates are to be started or stopped.
+        chosen: the ``TargetChoice`` of the position to apply.
     """
 
     estimate_asked = Signal()
@@ -31,7 +31,7 @@ class SramBudget(QWidget):
         self._points: list[SweepPoint] = []
         self._present: TargetChoice | None = None
         self._tool = ""
-        self.estimate = QPushButton("What if less SRAM?", self)
+        self.estimate = QPushButton("Estimate less SRAM", self)
         self.estimate.setToolTip(_HINT)
         self.estimate.clicked.connect(self.estimate_asked)
         self.caption = QLabel("SRAM budget", self)
@@ -43,7 +43,7 @@ class SramBudget(QWidget):
         self.slider.valueChanged.connect(self._show_position)
         self.figures = QLabel(self)
         self.figures.setWordWrap(True)
-        self.take = QPushButton("Use it", self)
+        self.take = QPushButton("Apply", self)
         self.take.clicked.connect(self._on_take)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -57,26 +57,26 @@ class SramBudget(QWidget):
 
     @property
     def point(self) -> SweepPoint | None:
-        """The position on show."""
+        """The shown position."""
         return self._points[self.slider.value()] if self._points else None
 
     def render_points(
         self, points: Sequence[SweepPoint], present: TargetChoice | None, tool: str, *,
         working: str = "", problem: str = "",
     ) -> None:  # fmt: skip
-        """Show positions by SRAM.
+        """Show the positions in order of SRAM.
 
         Args:
-            points: Each with its estimate; the last takes the most SRAM.
+            points: The estimated points; the last one uses the most SRAM.
             present: The project's complete choice.
-            tool: Who estimated.
-            working: What is being done meanwhile; "" is nothing.
-            problem: Why there are no positions.
+            tool: Name and version of the estimator.
+            working: Progress text while estimating; "" otherwise.
+            problem: Reason why there are no positions.
         """
         moved = list(points) != self._points
         before = self.point
         self._points, self._present, self._tool = list(points), present, tool
-        self.estimate.setText("Stop" if working else "What if less SRAM?")
+        self.estimate.setText("Stop" if working else "Estimate less SRAM")
         self.estimate.setVisible(bool(working) or not points)
         for widget in (self.caption, self.slider, self.take):
             widget.setVisible(bool(points))
@@ -105,8 +105,8 @@ class SramBudget(QWidget):
         is_present = point.target == self._present
         self.figures.setText(
             f"SRAM {size(totals.sram_bytes)}, {milliseconds(totals.inference_ms)} "
-            f"({f'+{more:.1%} cycles' if more else 'the quickest'}), {way}"
-            f"{', as now' if is_present else ''}; estimated ({self._tool})"
+            f"({f'+{more:.1%} cycles' if more else 'fastest'}), {way}"
+            f"{', current' if is_present else ''}; estimated ({self._tool})"
         )
         self.take.setEnabled(not is_present)
 

@@ -1,4 +1,4 @@
-"""The module tree: what each module is, what it gets and why; the place to assign precision."""
+"""The Modules panel: the module tree with the effective config of each module."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from ui.shared.result_panel import StageNote
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 
-EMPTY_TEXT = "The modules appear here once the model has been exported."
+EMPTY_TEXT = "Run Export to see the modules."
 _LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 58, Column.PARAMETERS: 58}
 _PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 16, 170, 120, 14
 
 
 class ModuleTree(QTreeView):
-    """A tree that tells which preset key was pressed.
+    """A tree view with the preset keys 1 to 9.
 
     Signals:
         preset_key_pressed: a number from 1 to 9.
-        menu_asked: a context menu is wanted at a global position.
+        menu_asked: a context menu is requested at a global position.
     """
 
     preset_key_pressed = Signal(int)
@@ -64,12 +64,12 @@ class ModuleTree(QTreeView):
         self._share_width()
 
     def set_widths(self, wanted: Mapping[Column, float]) -> None:
-        """Say how wide the texts of the columns are [px]."""
+        """Set the widths of the column texts [px]."""
         self._wanted = {column: int(width) + _PAD_PX for column, width in wanted.items()}
         self._share_width()
 
     def _share_width(self) -> None:
-        """Give every column its text; where room lacks, shorten types, then names, then configs."""
+        """Fit columns to their texts. If space is short, elide types, then names, then configs."""
         given = {c: min(max(w, _LEAST_PX[c]), _WIDEST_PX) for c, w in self._wanted.items()}
         room = self.viewport().width()
         for column in (Column.TYPE, Column.MODULE, Column.CONFIG) if given else ():
@@ -81,18 +81,18 @@ class ModuleTree(QTreeView):
 
 
 class ModulesPanel(Panel):
-    """Tree, filter and the button that assigns."""
+    """Shows the tree, a filter and the button Set precision."""
 
     panel_id = "modules"
 
     def build(self) -> None:
         self.model = ModuleTreeModel(self)
-        self._proxy = QSortFilterProxyModel(self)
-        self._proxy.setSourceModel(self.model)
-        self._proxy.setRecursiveFilteringEnabled(True)
-        self._proxy.setAutoAcceptChildRows(True)
-        self._proxy.setFilterRole(Role.PATH)
-        self._proxy.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
+        self.proxy = QSortFilterProxyModel(self)
+        self.proxy.setSourceModel(self.model)
+        self.proxy.setRecursiveFilteringEnabled(True)
+        self.proxy.setAutoAcceptChildRows(True)
+        self.proxy.setFilterRole(Role.PATH)
+        self.proxy.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self.filter = QLineEdit(self)
         self.filter.setPlaceholderText("Filter modules")
         self.filter.setAccessibleName("Filter modules")
@@ -104,8 +104,8 @@ class ModulesPanel(Panel):
         self._empty.run_asked.connect(self.context.run_to)
         self._empty.follow(self.context.session, "export")
         self.assign = QPushButton("Set precision", self)
-        self.assign.setAccessibleName("Set precision of the chosen modules")
-        self.assign.setToolTip("Or press 1 to 9 in the tree")
+        self.assign.setAccessibleName("Set precision of the selected modules")
+        self.assign.setToolTip("Shortcut: 1 to 9 in the tree")
         self.assign.setMenu(QMenu(self.assign))
         self.assign.menu().aboutToShow.connect(lambda: self._fill_menu(self.assign.menu()))
         self._arrange()
@@ -114,24 +114,24 @@ class ModulesPanel(Panel):
         self._differing: dict[str, str] = {}
 
     def refresh(self) -> None:
-        modules = self.context.outline.modules
+        modules = self.context.model_index.modules
         if self._shown != modules:
             self._shown = modules
             self.model.set_modules(modules)
             self._measure_modules()
             self.tree.expandToDepth(1)
-        self._stack.setCurrentIndex(1 if modules else 0)
+        self.pages.setCurrentIndex(1 if modules else 0)
         self._show_configs()
 
     def render_selection(self, selected: Selected) -> None:
-        paths = selected.modules or self.context.outline.modules_of(selected.nodes)
+        paths = selected.modules or self.context.model_index.modules_of(selected.nodes)
         self.assign.setEnabled(bool(paths))
         if selected.origin == self.panel_id:
             return
         items = QItemSelection()
         first = None
         for path in sorted(paths):
-            index = self._proxy.mapFromSource(self.model.index_of(path))
+            index = self.proxy.mapFromSource(self.model.index_of(path))
             if index.isValid():
                 items.select(index, index)
                 first = first or index
@@ -148,13 +148,13 @@ class ModulesPanel(Panel):
         self.tree.viewport().update()
 
     def chosen(self) -> list[str]:
-        """Return the modules chosen in the tree or elsewhere."""
+        """Return the selected modules."""
         selected = self.context.selection.value
-        return sorted(selected.modules or self.context.outline.modules_of(selected.nodes))
+        return sorted(selected.modules or self.context.model_index.modules_of(selected.nodes))
 
     def _build_tree(self) -> None:
         self.tree = ModuleTree(self)
-        self.tree.setModel(self._proxy)
+        self.tree.setModel(self.proxy)
         self.tree.setAccessibleName("Modules")
         self.tree.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.tree.setUniformRowHeights(True)
@@ -171,9 +171,9 @@ class ModulesPanel(Panel):
 
     def _arrange(self) -> None:
         body = QWidget(self)
-        self._stack = QStackedLayout(body)
-        self._stack.addWidget(self._empty)
-        self._stack.addWidget(self.tree)
+        self.pages = QStackedLayout(body)
+        self.pages.addWidget(self._empty)
+        self.pages.addWidget(self.tree)
         row = QHBoxLayout()
         row.setContentsMargins(6, 6, 6, 6)
         row.setSpacing(6)
@@ -189,23 +189,23 @@ class ModulesPanel(Panel):
         from workbench.results import PrepareResult
 
         prepared = self.context.load(PrepareResult, "prepare")
-        nodes = self.context.outline.resolution.nodes
+        nodes = self.context.model_index.resolution.nodes
         self._differing = differences(prepared.annotations, nodes) if prepared else {}
         self._show_configs()
 
     def _show_configs(self) -> None:
         project = self.context.document.project
-        resolution = self.context.outline.resolution
+        resolution = self.context.model_index.resolution
         rules = project.rules if project else ()
         reasons = {path: why(e, rules, path) for path, e in resolution.modules.items()}
         self.model.set_configs(resolution.modules, reasons, self._differing)
         self._fit_columns()
 
     def _measure_modules(self) -> None:
-        """Measure names, types and parameters, which stay while configs change."""
+        """Measure the columns that do not depend on configs."""
         metrics = self.tree.fontMetrics()
         self._widths = dict.fromkeys(Column, 0.0)
-        for module in self.context.outline.modules:
+        for module in self.context.model_index.modules:
             first = self.model.index_of(module.path)
             for column in (Column.MODULE, Column.TYPE, Column.PARAMETERS):
                 text = str(first.siblingAtColumn(column).data() or "")
@@ -214,23 +214,23 @@ class ModulesPanel(Panel):
                 self._widths[column] = max(self._widths[column], width)
 
     def _fit_columns(self) -> None:
-        """Make room for the chips that there are, beside everything else."""
-        paths = self.context.outline.resolution.modules
+        """Fit the columns, with the present chips."""
+        paths = self.context.model_index.resolution.modules
         chips = {self.model.index_of(p).siblingAtColumn(Column.CONFIG).data() for p in paths}
         wide = (chip_width(str(chip or ""), self.tree.font()) for chip in chips)
-        # Names deep down, below closed parents, leave types their room.
+        # Names below collapsed parents do not count.
         names = min(self._widths[Column.MODULE], _NAMES_PX)
         config = max(wide, default=0.0)
         self.tree.set_widths({**self._widths, Column.MODULE: names, Column.CONFIG: config})
 
     def _on_filter_edited(self, text: str) -> None:
-        self._proxy.setFilterFixedString(text)
+        self.proxy.setFilterFixedString(text)
         if text:
             self.tree.expandAll()
 
     def _on_selection_changed(self) -> None:
         rows = self.tree.selectionModel().selectedRows()
-        paths = [self.model.path_of(self._proxy.mapToSource(row)) for row in rows]
+        paths = [self.model.path_of(self.proxy.mapToSource(row)) for row in rows]
         self.context.selection.choose_modules([p for p in paths if p is not None], self.panel_id)
 
     def _on_preset_key(self, number: int) -> None:
@@ -247,21 +247,21 @@ class ModulesPanel(Panel):
         menu.clear()
         paths = self.chosen()
         if self.context.document.project is None or not paths:
-            menu.addAction("Choose modules first").setEnabled(False)
+            menu.addAction("Select modules first").setEnabled(False)
             return
         self._precisions.fill(menu, Selected(modules=frozenset(paths)))
         if len(paths) == 1:
             self._fill_single(menu, paths[0])
 
     def _fill_single(self, menu: QMenu, path: str) -> None:
-        group = self.context.outline.groups.get(path)
+        group = self.context.model_index.groups.get(path)
         if group is not None:
             menu.addSeparator()
-            choose = menu.addAction(f"Choose the fused group {group.name}")
+            choose = menu.addAction(f"Select fused group {group.name}")
             choose.triggered.connect(lambda: self.context.selection.choose_modules(group.matches))
-        module = next((m for m in self.context.outline.modules if m.path == path), None)
+        module = next((m for m in self.context.model_index.modules if m.path == path), None)
         if module is None:
             return
         menu.addSeparator()
         name = module.type_name.rpartition(".")[2]
-        self._precisions.fill_type(menu.addMenu(f"Set every {name}"), module.type_name)
+        self._precisions.fill_type(menu.addMenu(f"Set all {name}"), module.type_name)

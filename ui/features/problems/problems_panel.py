@@ -1,4 +1,4 @@
-"""Problems: everything that is wrong, each with its place; a click goes there."""
+"""The Problems panel: all problems with their places."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ui.shared.theme import Theme, icon
 
 
 class _WithIcons(QIdentityProxyModel):
-    """Adds the mark of a problem's severity."""
+    """Adds an icon for the severity."""
 
     def __init__(self, parent: ProblemsPanel) -> None:
         super().__init__(parent)
         self._icons: dict[str, QIcon] = {}
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self._icons = {
             "error": icon("error", theme.bad), "warning": icon("warning", theme.warning)
         }  # fmt: skip
@@ -33,7 +33,7 @@ class _WithIcons(QIdentityProxyModel):
 
 
 class ProblemsPanel(Panel):
-    """Table of problems."""
+    """Shows the problems. Double-click goes to the place."""
 
     panel_id = "problems"
 

@@ -1,4 +1,4 @@
-"""The NPU's commands of one delegate: a table to search, and the tensors to jump to."""
+"""The NPU commands of one delegate, with search and a list of tensors."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from ui.features.program_viewer.program_tables import (
     describe_command,
     describe_tensor,
 )
-from ui.shared.background import Background
 from ui.shared.figure_table import FigureTableModel, FigureView
 from ui.shared.figures import count
 from ui.shared.theme import Theme
+from ui.state.background import Background
 from workbench.errors import WorkbenchError
 from workbench.pte.npu_commands import NpuTensor
 from workbench.pte.program import Delegate
 
-NO_COMMANDS = "This method has no delegate with commands for an Ethos-U."
+NO_COMMANDS = "This method has no Ethos-U delegate."
 _TYPING_MS = 120
 _VALUE, _WIDEST_VALUE = 2, "0x000000000000"
 
 
 class CommandsView(QWidget):
-    """Commands are decoded beside the window, when the view is first seen."""
+    """Shows NPU commands, which are decoded in a worker thread on first use."""
 
     def __init__(self, background: Background, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -54,7 +54,7 @@ class CommandsView(QWidget):
         self._typing.timeout.connect(self._show_found)
 
     def render_delegates(self, delegates: Sequence[Delegate]) -> None:
-        """Offer the delegates of a method."""
+        """Set the delegates of a method."""
         self._delegates = tuple(delegates)
         self._asked = None
         self.which.clear()
@@ -65,7 +65,7 @@ class CommandsView(QWidget):
             self._ask()
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         for table in (self.table, self.tensor_table):
             table.set_look(theme, stale=False)
 
@@ -86,7 +86,7 @@ class CommandsView(QWidget):
         self.which.setAccessibleName("Delegate")
         self.which.activated.connect(lambda _index: self._ask())
         self.search = QLineEdit(self)
-        self.search.setPlaceholderText("Search: conv, IFM_BASE0, 0x1c0, depthwise")
+        self.search.setPlaceholderText("Search, e.g. conv, IFM_BASE0, 0x1c0")
         self.search.setAccessibleName("Search the commands")
         self.search.setClearButtonEnabled(True)
         self.search.textChanged.connect(lambda _text: self._typing.start())
@@ -97,10 +97,12 @@ class CommandsView(QWidget):
         self.commands = FigureTableModel(COMMAND_COLUMNS, describe_command, self)
         self.table = FigureView("NPU commands", self.commands, self, widest_px=700)
         self.tensors = FigureTableModel(NPU_TENSOR_COLUMNS, describe_tensor, self)
-        self.tensor_table = FigureView("Tensors of the NPU", self.tensors, self)
+        self.tensor_table = FigureView("NPU tensors", self.tensors, self)
         self.tensor_table.rows_chosen.connect(self._on_tensors_chosen)
         self.tensor_table.activated.connect(lambda _index: self._jump())
-        self.tensor_note = QLabel("Tensors: choose one to jump to what touches it", self)
+        self.tensor_note = QLabel(
+            "Tensors: select one to go to the operations that access it", self
+        )
         self.tensor_note.setObjectName("Hint")
         head = QHBoxLayout()
         for widget, stretch in ((self.which, 0), (self.search, 1), (self.only, 0)):
@@ -131,7 +133,7 @@ class CommandsView(QWidget):
             return
         delegate = self._delegates[index]
         self._asked = (index, delegate)
-        self._clear("Reading the commands\u2026")
+        self._clear("Decoding commands\u2026")
         self._background.submit("commands", lambda _outdated: (delegate, npu_code(delegate)))
 
     def _on_done(self, topic: str, value: object) -> None:
@@ -145,7 +147,7 @@ class CommandsView(QWidget):
         elif isinstance(code, WorkbenchError):
             self._clear(code.infos[0].message)
         else:
-            self._clear(f"{delegate.backend} has no commands for an Ethos-U here.")
+            self._clear(f"{delegate.backend} has no Ethos-U commands.")
 
     def _clear(self, note: str) -> None:
         self._rows, self._heading = (), note
@@ -176,7 +178,7 @@ class CommandsView(QWidget):
             self._jump()
 
     def _jump(self) -> None:
-        """Go to the next operation that touches the chosen tensor."""
+        """Go to the next operation that accesses the selected tensor."""
         uses, turn = self._uses
         if not uses:
             return
@@ -190,7 +192,7 @@ class CommandsView(QWidget):
                 self.table.choose_rows([place], reveal=True)
         self._uses = (uses, turn + 1)
         self.tensor_note.setText(
-            f"Operation {turn % len(uses) + 1} of {len(uses)} that touch it; Enter: the next"
+            f"Operation {turn % len(uses) + 1} of {len(uses)} that access it (Enter: next)"
         )
 
     def _shown(self) -> list[CommandRow]:

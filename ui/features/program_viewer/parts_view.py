@@ -1,4 +1,4 @@
-"""A program's parts as a tree: inputs, outputs, delegates with what Vela packed, named data."""
+"""The parts of a program as a tree: inputs, outputs, delegates and named data."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from workbench.pte.npu_commands import region_name
 from workbench.pte.program import Delegate, Method, Value
 
 _MOST = 500
-# With more delegates their parts stay folded.
+# With more delegates their parts are collapsed at first.
 _OPENED = 3
 _BLOCKS = {
-    "cmd_data": "commands of the NPU", "weight_data": "weights and biases, as Vela encoded them",
-    "scratch_size": "size of the scratch, as a number", "inputs": "where the inputs lie",
-    "outputs": "where the outputs lie",
+    "cmd_data": "NPU commands", "weight_data": "weights and biases, encoded by Vela",
+    "scratch_size": "size of the scratch memory", "inputs": "input locations",
+    "outputs": "output locations",
 }  # fmt: skip
 Row = tuple[str, str, str]
 
 
 class PartsView(QTreeWidget):
-    """Read-only; every branch tells at most a few hundred parts and how many more there are."""
+    """A read-only tree. Every branch lists at most a few hundred parts."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setAccessibleName("Parts of the program")
-        self.setHeaderLabels(["Part", "Size", "What it is"])
+        self.setAccessibleName("Program parts")
+        self.setHeaderLabels(["Part", "Size", "Description"])
         self.setUniformRowHeights(True)
         self.setEditTriggers(QTreeWidget.EditTrigger.NoEditTriggers)
         header = self.header()
@@ -42,12 +42,12 @@ class PartsView(QTreeWidget):
         header.setSectionsMovable(False)
 
     def render_method(self, contents: Contents, method: Method) -> None:
-        """Show the parts of one method, and the data that all methods share."""
+        """Show the parts of one method, and the data shared by all methods."""
         self.clear()
         for title, indices in (("Inputs", method.inputs), ("Outputs", method.outputs)):
             self._branch(title, [_value_row(n, v) for n, v in enumerate(method.tensors(indices))])
         title = f"Delegates ({len(method.delegates)})" if method.delegates else "Delegates"
-        delegates = self._add(None, (title, "", "" if method.delegates else "none: all on the CPU"))
+        delegates = self._add(None, (title, "", "" if method.delegates else "none (CPU only)"))
         for number, delegate in enumerate(method.delegates[:_MOST]):
             self._add_delegate(delegates, number, delegate)
         named = contents.program.named
@@ -91,9 +91,9 @@ def _value_row(number: int, value: Value) -> Row:
 
 
 def _delegate_parts(delegate: Delegate) -> tuple[list[Row], str]:
-    """Return the rows of a delegate, and what it is in a sentence."""
+    """Return the rows of a delegate, and its description."""
     if delegate.backend != vela_stream.ETHOS_U:
-        return [], "for another backend than Ethos-U; its data is not decoded"
+        return [], "other backend than Ethos-U; data not decoded"
     found = vela_stream.blocks(delegate.data)
     rows = [
         (name, size(len(block.data)), _block_words(block))
@@ -106,21 +106,21 @@ def _delegate_parts(delegate: Delegate) -> tuple[list[Row], str]:
             rows.append(
                 (f"{side[:-1]} {number}", size(port.bytes), f"{shape_text(port.shape)} in {place}")
             )
-    rows.append(("scratch", size(vela_stream.scratch_bytes(found)), "asked for at run time"))
+    rows.append(("scratch", size(vela_stream.scratch_bytes(found)), "allocated at run time"))
     return rows, _made_for(vela_stream.commands(found))
 
 
 def _block_words(block: vela_stream.Block) -> str:
     if block.external:
-        return f"lies beside the program as {block.key}"
+        return f"stored in the separate data as {block.key}"
     return _BLOCKS.get(block.name, "")
 
 
 def _made_for(commands: memoryview | None) -> str:
     if commands is None:
-        return "an Ethos-U; its commands lie beside the program"
+        return "Ethos-U; commands in a separate file"
     try:
         head = npu_commands.made_for(commands)
     except WorkbenchError as error:
         return error.infos[0].message
-    return f"{head[0]}-{head[1]}" if head[0] else f"an Ethos-U, {count(len(commands))} bytes"
+    return f"{head[0]}-{head[1]}" if head[0] else f"Ethos-U, {count(len(commands))} bytes"

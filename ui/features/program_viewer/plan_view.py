@@ -1,4 +1,4 @@
-"""Where a method's tensors lie in its planned buffers, and during which instructions."""
+"""The memory plan of a method: tensors in planned buffers by instruction."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from workbench.pte.description import Planned, planned
 from workbench.pte.program import Method
 from workbench.results import LiveRange
 
-NO_PLAN = "The memory plan of this method places no tensor."
+NO_PLAN = "This method has no planned tensors."
 
 
 class PlanView(QWidget):
-    """A picture of one memory, and its tensors in a table."""
+    """Shows an allocation plot and a tensor table of one memory."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -29,13 +29,13 @@ class PlanView(QWidget):
         self._shown: tuple[Planned, ...] = ()
         self._buffers: tuple[int, ...] = ()
         self.memory = QComboBox(self)
-        self.memory.setAccessibleName("Memory of the method")
+        self.memory.setAccessibleName("Method memory")
         self.memory.activated.connect(lambda _index: self._show())
         self.note = QLabel("", self)
         self.note.setObjectName("Hint")
         self.plot = MemoryPlot(
             lambda n: _describe(self._shown[n]), self,
-            step="instruction", origin="of the program",
+            step="instruction", origin="from the program",
         )  # fmt: skip
         self.plot.tensor_chosen.connect(lambda place, _adds: self._choose([place]))
         self.model = FigureTableModel(PLAN_COLUMNS, _describe, self)
@@ -56,23 +56,23 @@ class PlanView(QWidget):
         layout.addWidget(split, 1)
 
     def render_method(self, method: Method) -> None:
-        """Show the plan of another method."""
+        """Show the plan of a method."""
         self._all, self._buffers = tuple(planned(method)), method.planned
         self.memory.clear()
-        for number in sorted({each.memory for each in self._all}):
+        for number in sorted({tensor.memory for tensor in self._all}):
             self.memory.addItem(f"Memory {number}", number)
         self.memory.setVisible(self.memory.count() > 1)
         self._show()
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.plot.set_theme(theme)
         self.table.set_look(theme, stale=False)
 
     def _show(self) -> None:
         number = self.memory.currentData()
-        self._shown = tuple(each for each in self._all if each.memory == number)
-        ranges = [_live(each) for each in self._shown]
+        self._shown = tuple(tensor for tensor in self._all if tensor.memory == number)
+        ranges = [_live(tensor) for tensor in self._shown]
         fullest = fullest_step(ranges)
         self.plot.setVisible(bool(ranges))
         self.plot.render_tensors(ranges, fullest)
@@ -83,8 +83,8 @@ class PlanView(QWidget):
         place = number - 1
         given = self._buffers[place] if 0 <= place < len(self._buffers) else 0
         return (
-            f"A buffer of {size(max(given, 0))} is planned; most of it is taken at instruction "
-            f"{fullest}. Inputs are there from the start, outputs to the end."
+            f"Planned buffer: {size(max(given, 0))}, peak at instruction {fullest}. Inputs are "
+            f"live from the start, outputs until the end."
         )
 
     def _choose(self, places: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""A ``.pte`` as it was read: the file, its digest and the decoded program."""
+"""The contents of a ``.pte`` file: path, digest and decoded program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.pte.program import Delegate, Program, decode
 
 @dataclass(frozen=True)
 class Contents:
-    """A file and what is in it."""
+    """A file and its decoded contents."""
 
     path: Path
     bytes: int
@@ -25,34 +25,37 @@ class Contents:
 
 @dataclass(frozen=True)
 class NpuCode:
-    """What a delegate has the NPU do, and the tensors it touches."""
+    """The NPU commands of a delegate, and the tensors they access."""
 
     stream: CommandStream
     tensors: tuple[NpuTensor, ...]
 
 
 def read(path: Path) -> Contents | WorkbenchError:
-    """Return what is in a file, or why nothing can be told; nothing is raised across threads."""
+    """Return the contents of a file, or the error. Does not raise, because it runs in a thread."""
     where = Place(kind="file", id=str(path))
     try:
         data = path.read_bytes()
         program = decode(data)
-        # What a damaged part makes impossible is said now, not when somebody turns to it.
+        # Decoded now, so that a damaged part is reported when the file is opened.
         for method in (program.method(), *program.methods):
             memory_of(method)
             method.tensors((*method.inputs, *method.outputs))
     except OSError as error:
         return failure(
-            f"{path.name} cannot be read: {error.strerror or error}.", "Choose another file.", where
+            f"{path.name} cannot be read: {error.strerror or error}.",
+            "Choose another file.",
+            where,
+            code="file-unreadable",
         )
     except WorkbenchError as error:
         first = error.infos[0]
-        return failure(f"{path.name}: {first.message}", first.hint, where)
+        return failure(f"{path.name}: {first.message}", first.hint, where, code=first.code)
     return Contents(path, len(data), hashlib.sha256(data).hexdigest(), program)
 
 
 def npu_code(delegate: Delegate) -> NpuCode | WorkbenchError | None:
-    """Return a delegate's commands; None where it has none, or an error where they are damaged."""
+    """Return a delegate's commands; None if it has none, or the error if they are damaged."""
     if delegate.backend != vela_stream.ETHOS_U:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The tables of a program's window: NPU commands and tensors, instructions, constants, kernels."""
+"""Tables of the program viewer: commands, tensors, instructions, constants and kernels."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ _USES_SHOWN = 6
 
 @dataclass(frozen=True)
 class CommandRow:
-    """A command, and the operation that it starts; None for a setting."""
+    """A command, and the operation it starts; None for a register setting."""
 
     command: Command
     operation: Operation | None
 
     @property
     def words(self) -> str:
-        """What it means, where that can be said."""
+        """The meaning of the command, if known."""
         return str(self.operation) if self.operation is not None else ""
 
     def says(self, wanted: str) -> bool:
-        """Return whether its line holds a text in small letters."""
+        """Return whether the row contains a lower-case text."""
         line = f"{self.command.offset:#08x} {self.command.name} {self.command.text} {self.words}"
         return wanted in line.casefold()
 
 
 @dataclass(frozen=True)
 class KernelRow:
-    """A kernel and how often the method calls it."""
+    """A kernel and its number of calls."""
 
     name: str
     calls: int
 
 
 def describe_command(row: CommandRow) -> str:
-    """Return a command in lines."""
+    """Return a command, one fact per line."""
     lines = [row.command.name, f"at {row.command.offset:#x}, value {row.command.value:#x}"]
     if row.operation is not None:
         lines += [row.words]
@@ -49,11 +49,11 @@ def describe_command(row: CommandRow) -> str:
 
 
 def describe_tensor(tensor: NpuTensor) -> str:
-    """Return a tensor of the NPU in lines."""
+    """Return an NPU tensor, one fact per line."""
     return "\n".join((
         tensor.name, f"{size(tensor.area.bytes)} in {tensor.place}",
         f"written by {_offsets(tensor.written)}", f"read by {_offsets(tensor.read)}",
-        "The stream names places: what is written there later is another tensor.",
+        "The command stream has only addresses; a later write to this address is another tensor.",
     ))  # fmt: skip
 
 
@@ -70,36 +70,36 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 COMMAND_COLUMNS: tuple[Column[CommandRow], ...] = (
     Column("Offset", lambda r: f"{r.command.offset:#08x}", lambda r: r.command.offset,
-           "Place in the command stream [bytes]"),
+           "Offset in the command stream [bytes]"),
     Column("Command", lambda r: r.command.name),
     Column("Value", lambda r: r.command.text, lambda r: r.command.value),
-    Column("What the NPU does", lambda r: r.words),
+    Column("Description", lambda r: r.words),
 )  # fmt: skip
 NPU_TENSOR_COLUMNS: tuple[Column[NpuTensor], ...] = (
     Column("Tensor", lambda r: r.name),
-    Column("Place", lambda r: r.place),
+    Column("Address", lambda r: r.place),
     Column("Size", lambda r: size(r.area.bytes), lambda r: r.area.bytes,
-           "Of inputs and outputs their own; of others what their lines or columns span"),
+           "Exact for inputs and outputs; for others the span of their rows or columns"),
     Column("Written", lambda r: count(len(r.written)), lambda r: len(r.written),
            "Operations that write it"),
     Column("Read", lambda r: count(len(r.read)), lambda r: len(r.read), "Operations that read it"),
 )  # fmt: skip
 INSTRUCTION_COLUMNS: tuple[Column[Instruction], ...] = (
-    Column("#", lambda r: str(r.number), lambda r: r.number, "Order in which they run"),
+    Column("#", lambda r: str(r.number), lambda r: r.number, "Execution order"),
     Column("Kind", lambda r: r.kind),
-    Column("What runs", lambda r: r.name or DASH),
+    Column("Name", lambda r: r.name or DASH),
     Column("Values", lambda r: ";  ".join(r.values)),
 )  # fmt: skip
 PLAN_COLUMNS: tuple[Column[Planned], ...] = (
-    Column("Value", lambda r: str(r.index), lambda r: r.index, "Number of the value"),
-    Column("For", lambda r: r.role),
+    Column("Value", lambda r: str(r.index), lambda r: r.index, "Value index"),
+    Column("Role", lambda r: r.role),
     Column("Type", lambda r: r.dtype),
     Column("Shape", lambda r: shape_text(r.shape)),
     Column("Size", lambda r: size(r.bytes), lambda r: r.bytes),
     Column("Memory", lambda r: str(r.memory), lambda r: r.memory),
     Column("Address", lambda r: f"{r.address:#x}", lambda r: r.address),
-    Column("From", lambda r: str(r.first), lambda r: r.first, "First instruction that touches it"),
-    Column("To", lambda r: str(r.last), lambda r: r.last, "Last instruction that touches it"),
+    Column("From", lambda r: str(r.first), lambda r: r.first, "First instruction that accesses it"),
+    Column("To", lambda r: str(r.last), lambda r: r.last, "Last instruction that accesses it"),
 )  # fmt: skip
 CONSTANT_COLUMNS: tuple[Column[Constant], ...] = (
     Column("Buffer", lambda r: str(r.index), lambda r: r.index),
@@ -108,6 +108,6 @@ CONSTANT_COLUMNS: tuple[Column[Constant], ...] = (
     Column("Shape", lambda r: shape_text(r.shape)),
 )  # fmt: skip
 KERNEL_COLUMNS: tuple[Column[KernelRow], ...] = (
-    Column("Kernel the runtime must have", lambda r: r.name),
-    Column("Calls", lambda r: count(r.calls), lambda r: r.calls, "Instructions that call it"),
+    Column("Required kernel", lambda r: r.name),
+    Column("Calls", lambda r: count(r.calls), lambda r: r.calls, "Number of calling instructions"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The window of one ``.pte``: figures above, its parts in tabs. It changes nothing."""
+"""The program viewer: a read-only window for one ``.pte`` file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QShortcut
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ui.features.program_viewer.commands_view import CommandsView
 from ui.features.program_viewer.parts_view import PartsView
@@ -20,11 +20,12 @@ from ui.features.program_viewer.program_tables import (
     shape_text,
 )
 from ui.shared.appearance import Appearance
-from ui.shared.background import Background
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.figure_table import FigureTableModel, FigureView
 from ui.shared.figures import count, size
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
+from ui.state.background import Background
 from workbench.pte import vela_stream
 from workbench.pte.description import (
     Constant,
@@ -37,16 +38,16 @@ from workbench.pte.description import (
 from workbench.pte.program import Method
 
 _SIZE = (1180, 780)
-_OF_FILE = "of the program"
+_OF_FILE = "from the program"
 _COMPUTED = "computed from the program"
 
 
 class ProgramWindow(QWidget):
-    """One program, whose methods are chosen above.
+    """Shows one program: figures above, parts of the selected method in tabs.
 
     Signals:
-        closed: the user has closed it.
-        dropped: paths that were dropped on it.
+        closed: the window was closed.
+        dropped: paths that were dropped on the window.
     """
 
     closed = Signal()
@@ -66,9 +67,9 @@ class ProgramWindow(QWidget):
         self.set_theme(appearance.theme)
 
     def render_contents(self, contents: Contents) -> None:
-        """Show a file, from its first method on."""
+        """Show a file and its first method."""
         self.contents = contents
-        self.setWindowTitle(f"{contents.path.name} \u2013 what is inside")
+        self.setWindowTitle(f"{contents.path.name} \u2013 Program viewer")
         self.about.setText(
             f"{contents.path}   SHA-256 {contents.sha256[:16]}\u2026   "
             f"ExecuTorch program, schema version {contents.program.version}"
@@ -82,7 +83,7 @@ class ProgramWindow(QWidget):
         self._show_method(0)
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         for table in (self.instruction_table, self.constant_table, self.kernel_table):
             table.set_look(theme, stale=False)
         self.commands.set_theme(theme)
@@ -90,7 +91,7 @@ class ProgramWindow(QWidget):
         self._show_cards()
 
     def stop(self) -> None:
-        """End what works beside the window."""
+        """Stop background work."""
         self._background.stop()
 
     def _build(self) -> None:
@@ -111,8 +112,7 @@ class ProgramWindow(QWidget):
         self.constant_table = FigureView("Constants", self.constants, self)
         self.kernels = FigureTableModel(KERNEL_COLUMNS, lambda row: row.name, self)
         self.kernel_table = FigureView("Kernels", self.kernels, self, widest_px=620)
-        self.tabs = QTabWidget(self)
-        self.tabs.setDocumentMode(True)
+        self.tabs = Tabs(self)
         for widget, title in (
             (self.parts, "Parts"), (self.commands, "NPU commands"),
             (self.instruction_table, "Instructions"), (self.plan, "Memory plan"),
@@ -164,12 +164,12 @@ class ProgramWindow(QWidget):
                 Card("File", size(self.contents.bytes), "measured: the file"),
                 Card("Delegates", _backends(self.method), _OF_FILE),
                 Card("Instructions", count(len(self.method.calls)), _OF_FILE),
-                Card("Constants", size(held), _OF_FILE, "Buffers, and what delegates hold"),
-                Card("Planned buffers", planned, _OF_FILE, "One number for each memory"),
+                Card("Constants", size(held), _OF_FILE, "Buffers and delegate data"),
+                Card("Planned buffers", planned, _OF_FILE, "One figure per memory"),
                 Card("Method pool", size(needs.method_pool_bytes), _COMPUTED,
-                     "Planned buffers and structures that the runtime loads"),
+                     "Planned buffers and runtime structures"),
                 Card("Scratch pool", size(needs.scratch_pool_bytes), _COMPUTED,
-                     "What the runtime must give the NPU"),
+                     "Scratch memory for the NPU"),
                 *([Card("Test vectors", count(cases), _OF_FILE)] if cases else []),
             ],
             self._appearance.theme,
@@ -210,5 +210,5 @@ def _instruction_text(row: Instruction) -> str:
 
 
 def _constant_text(row: Constant) -> str:
-    kind = f"{row.dtype} {shape_text(row.shape)}" if row.dtype else "no tensor of this method"
+    kind = f"{row.dtype} {shape_text(row.shape)}" if row.dtype else "not a tensor of this method"
     return f"buffer {row.index}, {size(row.bytes)}\n{kind}"

@@ -1,4 +1,4 @@
-"""Opening programs: one window for each file, beside whatever project is open."""
+"""Opens program viewers, one window per file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from ui.features.program_viewer.program_contents import Contents, read
 from ui.shared.appearance import Appearance
-from ui.shared.background import Background
+from ui.state.background import Background
 from ui.state.notices import Notices
 from workbench.errors import WorkbenchError
 
@@ -18,10 +18,10 @@ SUFFIXES = (".pte", ".bpte")
 
 
 class Programs(QObject):
-    """Reads files beside the window and keeps what shows them.
+    """Reads files in a worker thread and owns the viewer windows.
 
     Signals:
-        dropped: paths that were dropped on a program's window.
+        dropped: paths that were dropped on a viewer window.
     """
 
     dropped = Signal(object)
@@ -34,12 +34,12 @@ class Programs(QObject):
         self.windows: dict[Path, QWidget] = {}
 
     def open(self, path: Path) -> None:
-        """Show what is in a file, or say in a sentence why not."""
+        """Show the contents of a file, or post an error."""
         whole = path.absolute()
         self._background.submit(str(whole), lambda _outdated: read(whole))
 
     def stop(self) -> None:
-        """Close every window."""
+        """Close all viewer windows."""
         self._background.stop()
         for window in tuple(self.windows.values()):
             window.close()

@@ -1,4 +1,4 @@
-"""Takes over a command line of ExecuTorch's aot_arm_compiler as a project."""
+"""Imports an ExecuTorch aot_arm_compiler command as a project."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from workbench.script.aot_arm_compiler import Taken, take_command, write_taken
 _EXAMPLE = "python -m executorch.backends.arm.scripts.aot_arm_compiler -m net.py -d -q"
 
 
-class TakeCommandDialog(QDialog):
-    """A command, a folder and a name; says at once what is wrong or left out.
+class ImportCommandDialog(QDialog):
+    """Dialog with command, folder and name. Shows errors and ignored options at once.
 
     Signals:
-        made: the path of the project that was written.
+        made: path of the new project file.
     """
 
     made = Signal(object)
@@ -36,7 +36,7 @@ class TakeCommandDialog(QDialog):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle("Take over a command line")
+        self.setWindowTitle("Import aot_arm_compiler command")
         self.command = QPlainTextEdit(self)
         self.command.setAccessibleName("Command")
         self.command.setPlaceholderText(_EXAMPLE)
@@ -47,28 +47,28 @@ class TakeCommandDialog(QDialog):
         self.name = QLineEdit("net", self)
         self.name.setAccessibleName("Name")
         self.name.textChanged.connect(self._show)
-        self.told = QLabel(self)
-        self.told.setObjectName("Hint")
-        self.told.setWordWrap(True)
-        self.told.setMinimumHeight(110)
-        self.told.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.summary = QLabel(self)
+        self.summary.setObjectName("Hint")
+        self.summary.setWordWrap(True)
+        self.summary.setMinimumHeight(110)
+        self.summary.setAlignment(Qt.AlignmentFlag.AlignTop)
         kinds = QDialogButtonBox.StandardButton
         self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
         self.ok = self.buttons.button(kinds.Ok)
-        self.ok.setText("Make the project")
+        self.ok.setText("Create project")
         make_primary(self.ok)
         self.buttons.accepted.connect(self._on_accepted)
         self.buttons.rejected.connect(self.reject)
         form = QFormLayout()
         form.setHorizontalSpacing(14)
         form.addRow("Command", self.command)
-        form.addRow("Folder of the model", self.folder)
-        form.addRow("Name of the project", self.name)
+        form.addRow("Model folder", self.folder)
+        form.addRow("Project name", self.name)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(16, 14, 16, 14)
         layout.setSpacing(10)
         layout.addLayout(form)
-        layout.addWidget(self.told, 1)
+        layout.addWidget(self.summary, 1)
         layout.addWidget(self.buttons)
         self.setMinimumWidth(640)
         self._show()
@@ -76,14 +76,14 @@ class TakeCommandDialog(QDialog):
     def _show(self, *_: object) -> None:
         taken, problem = self._read()
         self.ok.setEnabled(taken is not None)
-        self.told.setText("\n".join(taken.notes) if taken is not None else problem)
+        self.summary.setText("\n".join(taken.notes) if taken is not None else problem)
 
     def _read(self) -> tuple[Taken | None, str]:
         command, folder = self.command.toPlainText().strip(), self.folder.text()
         if not command:
-            return None, "Paste the command line; its paths start in the folder of the model."
+            return None, "Paste a command. Its paths are relative to the model folder."
         if not folder or not Path(folder).is_dir():
-            return None, "Name the folder of the model: the project is written there."
+            return None, "Enter the model folder. The project is created there."
         if not self.name.text().strip().isidentifier():
             return None, "The name gives a Python file its name: letters, digits and _."
         try:
@@ -94,13 +94,13 @@ class TakeCommandDialog(QDialog):
     def _on_accepted(self) -> None:
         taken, problem = self._read()
         if taken is None:
-            self.told.setText(problem)
+            self.summary.setText(problem)
             return
         path = Path(self.folder.text()) / f"{self.name.text().strip()}{PROJECT_SUFFIX}"
         try:
             write_taken(taken, path)
         except WorkbenchError as error:
-            self.told.setText(f"{error.infos[0].message} {error.infos[0].hint}")
+            self.summary.setText(f"{error.infos[0].message} {error.infos[0].hint}")
             return
         self.made.emit(path)
         self.accept()

@@ -1,4 +1,4 @@
-"""File, New: a model, its inputs, data, and a target; only valid combinations can be made."""
+"""The dialog New project: model, inputs, data and target."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from workbench.targets import target_of
 
 @dataclass(frozen=True)
 class Draft:
-    """The texts of the form; paths as typed, absolute or relative to ``folder``."""
+    """The texts of the form. Paths are absolute or relative to ``folder``."""
 
     folder: Path
     target: TargetChoice
@@ -68,7 +68,7 @@ class Draft:
 
 
 def callables_of(path: Path) -> list[str]:
-    """Return the functions, then the classes, that a Python file defines; nothing is run."""
+    """Return the functions, then the classes, of a Python file, without running it."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -96,7 +96,7 @@ def build(draft: Draft) -> Project:
     """Return the project that a draft describes.
 
     Raises:
-        WorkbenchError: everything that is wrong with it, each with its field.
+        WorkbenchError: all errors, each with its field.
     """
     problems: list[ErrorInfo] = []
     if not draft.model:
@@ -105,13 +105,15 @@ def build(draft: Draft) -> Project:
         shapes = parse_shapes(draft.shapes)
     except ValueError as error:
         shapes = ()
-        problems.append(_problem("model.input_shapes", f"{error} is not a shape like 1x3x224x224."))
+        problems.append(
+            _problem("model.input_shapes", f"{error} is not a shape, e.g. 1x3x224x224.")
+        )
     preprocess = None
     if draft.size:
         try:
             preprocess = _preprocess(draft)
         except ValueError:
-            message = "Size is e.g. 224x224; mean and standard deviation are numbers."
+            message = "Invalid size, mean or standard deviation. Example size: 224x224."
             problems.append(_problem("calibration.preprocess", message))
     if problems:
         raise WorkbenchError(problems)
@@ -175,7 +177,9 @@ def _relative(text: str, folder: Path) -> str:
 
 
 def _problem(option: str, message: str) -> ErrorInfo:
-    return ErrorInfo(message=message, where=Place(kind="option", id=option))
+    return ErrorInfo(
+        message=message, where=Place(kind="option", id=option), code="new-project-invalid"
+    )
 
 
 FIRST_TARGET = TargetChoice(id="ethos-u55-128")
@@ -184,10 +188,10 @@ DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
 
 
 class NewProjectDialog(QDialog):
-    """Asks for everything a project needs; says at once what is missing.
+    """Dialog for a new project. Shows errors at once.
 
     Signals:
-        made: the ``Project`` and the folder its paths start at.
+        made: the ``Project`` and the folder that its paths are relative to.
     """
 
     made = Signal(object, object)
@@ -208,12 +212,12 @@ class NewProjectDialog(QDialog):
 
     @property
     def folder(self) -> Path:
-        """Where the project's paths start: beside the model, once that is a file."""
+        """The folder that paths are relative to: the folder of the model file, if there is one."""
         path = Path(self.model.text().rpartition(".py:")[0] or self.model.text())
         return path.parent if path.is_absolute() else Path.cwd()
 
     def draft(self) -> Draft:
-        """Return what the form holds."""
+        """Return the texts of the form."""
         return Draft(
             folder=self.folder,
             board=self._board,
@@ -235,33 +239,35 @@ class NewProjectDialog(QDialog):
         )
 
     def _build(self) -> None:
-        self.name = self._line("Name", "as the model's file")
+        self.name = self._line("Name", "default: name of the model file")
         self.model = PathField("Model", MODELS, self)
         self.model.line.setPlaceholderText("FILE.pt2, FILE.py or package.module:callable")
         self.attribute = QComboBox(self)
         self.attribute.setAccessibleName("Callable that returns the model")
         self.attribute.activated.connect(lambda _: self._check())
-        self.shapes = self._line("Input shapes", "e.g. 1x3x224x224; empty if the model says so")
+        self.shapes = self._line(
+            "Input shapes", "e.g. 1x3x224x224; empty if the model defines them"
+        )
         self.weights = PathField("Weights", "Weights (*.safetensors *.pt *.pth)", self)
         self.weights.line.setPlaceholderText("optional")
         self.data = PathField("Calibration data", DATA, self, kind="either")
-        self.data.line.setPlaceholderText("optional; without any, the example input alone")
+        self.data.line.setPlaceholderText("optional; default: the example input")
         self.picture_size = self._line("Picture size", "224x224")
         self.mean, self.std = self._line("Mean", "0"), self._line("Standard deviation", "1")
         self.mean.setText("0")
         self.std.setText("1")
         self.tokenizer = PathField("Tokenizer", "Tokenizers (*.json *.py)", self)
-        self.tokenizer.line.setPlaceholderText("tokenizer.json or FILE.py:callable; else bytes")
+        self.tokenizer.line.setPlaceholderText("tokenizer.json or FILE.py:callable; default: bytes")
         self.length = QSpinBox(self)
-        self.length.setAccessibleName("Tokens in a sequence")
-        self.length.setToolTip("At most the context that the decoder's caches hold")
+        self.length.setAccessibleName("Sequence length [tokens]")
+        self.length.setToolTip("At most the context length of the decoder's caches")
         self.length.setRange(1, 1 << 20)
         self.length.setValue(Tokenization().length)
         self.labels = PathField("Labels", "Labels (*.npy *.npz *.pt)", self)
         self.labels.line.setPlaceholderText("optional, for top-1 and top-5")
         self.quality_metric = self._line("Metric", "optional: FILE.py:callable")
         self.preset = QComboBox(self)
-        self.preset.setAccessibleName("Precision to start with")
+        self.preset.setAccessibleName("Initial precision")
         self.board = BoardBox(self)
         self.board.chosen.connect(self._on_board_chosen)
         self.target = TargetForm(self)
@@ -286,18 +292,18 @@ class NewProjectDialog(QDialog):
         self._pictures = QWidget(self)
         self._pictures.setLayout(pictures)
         pictures.setContentsMargins(0, 0, 0, 0)
-        self._form.addRow("Size, mean, deviation", self._pictures)
+        self._form.addRow("Size, mean, std", self._pictures)
         self._form.addRow("Tokenizer", self.tokenizer)
-        self._form.addRow("Tokens in a sequence", self.length)
+        self._form.addRow("Sequence length [tokens]", self.length)
         self._form.addRow("Labels", self.labels)
         self._form.addRow("Metric", self.quality_metric)
-        self._form.addRow("Start with", self.preset)
+        self._form.addRow("Initial precision", self.preset)
         self._build_bottom()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(18, 16, 18, 14)
         layout.setSpacing(10)
         layout.addWidget(TallForm(self._built_fields(), self), 1)
-        layout.addWidget(self._problems)
+        layout.addWidget(self.problems)
         layout.addWidget(self.buttons)
 
     def _built_fields(self) -> QWidget:
@@ -318,11 +324,11 @@ class NewProjectDialog(QDialog):
         return form
 
     def _build_bottom(self) -> None:
-        self._problems = QLabel(self)
-        self._problems.setObjectName("Reason")
-        self._problems.setWordWrap(True)
-        self._problems.setMinimumHeight(36)
-        self._problems.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.problems = QLabel(self)
+        self.problems.setObjectName("Reason")
+        self.problems.setWordWrap(True)
+        self.problems.setMinimumHeight(36)
+        self.problems.setAlignment(Qt.AlignmentFlag.AlignTop)
         kinds = QDialogButtonBox.StandardButton
         self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
         self.buttons.button(kinds.Ok).setText("Create")
@@ -373,11 +379,11 @@ class NewProjectDialog(QDialog):
             build(self.draft())
         except WorkbenchError as error:
             problem = "\n".join(info.message for info in error.infos)
-        self._problems.setText(problem if self._touched else "")
+        self.problems.setText(problem if self._touched else "")
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not problem)
 
     def _offer_presets(self) -> None:
-        """Offer the configs that the target takes."""
+        """List the presets that the target accepts."""
         choice = self.target.choice or FIRST_TARGET
         names = preset_ids(None, device=choice.id)
         if names != [self.preset.itemData(row) for row in range(self.preset.count())]:
@@ -390,10 +396,10 @@ class NewProjectDialog(QDialog):
         try:
             if name:
                 choice = self.target.choice or FIRST_TARGET
-                made = boards.choice_for(name, load(name, self.folder), self.folder, choice)
-                self.target.render_choice(made, self.folder)
+                result = boards.choice_for(name, load(name, self.folder), self.folder, choice)
+                self.target.render_choice(result, self.folder)
         except WorkbenchError as error:
-            self._problems.setText("\n".join(info.message for info in error.infos))
+            self.problems.setText("\n".join(info.message for info in error.infos))
             return
         self._board = name
         self.board.render_board(name, self.folder)

@@ -1,4 +1,4 @@
-"""Begins a project with a recipe."""
+"""The dialog New from recipe."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from workbench.project.recipes import Recipe, begin, recipes
 
 
 class RecipeDialog(QDialog):
-    """What to begin with, where, and under which name.
+    """Asks for a recipe, its options, a folder and a name.
 
     Signals:
-        made: the path of the project that was written.
+        made: path of the new project file.
     """
 
     made = Signal(object)
@@ -34,14 +34,14 @@ class RecipeDialog(QDialog):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle("New from a recipe")
+        self.setWindowTitle("New from recipe")
         self._recipes = recipes()
         self.recipe = self._choice("Recipe")
         for name, recipe in self._recipes.items():
             self.recipe.addItem(recipe.title, name)
         self.recipe.activated.connect(self._on_recipe_chosen)
         self.mode, self.scope = self._choice("Mode"), self._choice("Scope")
-        self.scope.setToolTip("full: everything is quantized; linear: nn.Linear alone")
+        self.scope.setToolTip("full: all operators; linear: nn.Linear only")
         self.folder = PathField("Folder", "", self, kind="folder")
         self.folder.edited.connect(self._show)
         self.name = QLineEdit(self)
@@ -54,7 +54,7 @@ class RecipeDialog(QDialog):
         kinds = QDialogButtonBox.StandardButton
         self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
         self.ok = self.buttons.button(kinds.Ok)
-        self.ok.setText("Begin")
+        self.ok.setText("Create")
         make_primary(self.ok)
         self.buttons.accepted.connect(self._on_accepted)
         self.buttons.rejected.connect(self.reject)
@@ -95,8 +95,8 @@ class RecipeDialog(QDialog):
             box.addItems(list(offered))
             self._form.setRowVisible(box, bool(offered))
         self.words.setText(
-            f"{self._chosen.description} It runs at once, with {self._chosen.begins_with}; you "
-            "replace them in the files that are written beside it."
+            f"{self._chosen.description} It starts with {self._chosen.begins_with}; replace "
+            f"them in the generated files."
         )
         self._show()
         QTimer.singleShot(0, self, self.adjustSize)
@@ -105,9 +105,9 @@ class RecipeDialog(QDialog):
         folder, name = self.folder.text(), self.name.text().strip()
         problem = ""
         if not folder or not Path(folder).is_dir():
-            problem = "Name a folder that is there."
+            problem = "Enter an existing folder."
         elif not name.isidentifier():
-            problem = "The name gives a Python file its name: letters, digits and _."
+            problem = "Invalid name: use letters, digits and _ only."
         self.problem.setText(problem)
         self.ok.setEnabled(not problem)
 

@@ -1,4 +1,4 @@
-"""What other methods would give a tensor; one of them can be taken for more than one tensor."""
+"""Range methods and range overrides: their views and the edits."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ui.shared.range_table import (
     Arrays,
     ChoiceOfRange,
     ChosenTableModel,
-    Decided,
     MethodTableModel,
+    RangeOverride,
     method_title,
 )
 from ui.shared.theme import Theme
@@ -25,16 +25,16 @@ from workbench.project.model import Project
 from workbench.results import TensorRange
 
 USE = (
-    "Have this method take the ranges, now and whenever data, weights or precision change. "
-    "Narrower choices and ranges fixed by hand stay."
+    "Use this method for the ranges, also after changes of data, weights or precision. "
+    "Overrides with a narrower scope and pinned ranges are kept."
 )
 
 
-class MethodsView(QWidget):
-    """A table of methods, and for what to take the chosen one.
+class RangeMethodsView(QWidget):
+    """Shows the range by every method, and applies a method to a scope.
 
     Signals:
-        previewed: the ``Choice`` that was picked.
+        previewed: the selected ``Choice``.
         method_asked: its method, and "tensor", "module" or "all".
     """
 
@@ -47,8 +47,8 @@ class MethodsView(QWidget):
         self.table = FigureView("Ranges by method", self.model, self)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.scope = QComboBox(self)
-        self.scope.setAccessibleName("Where to use the method")
-        self.use = QPushButton("Use", self)
+        self.scope.setAccessibleName("Scope of the method")
+        self.use = QPushButton("Apply", self)
         self.use.setToolTip(USE)
         self.use.clicked.connect(self._on_use)
         self.why = QLabel(self)
@@ -58,7 +58,7 @@ class MethodsView(QWidget):
         self._offer = QWidget(self)
         row = QHBoxLayout(self._offer)
         row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(QLabel("Use for", self))
+        row.addWidget(QLabel("Apply to", self))
         row.addWidget(self.scope, 1)
         row.addWidget(self.use)
         layout = QVBoxLayout(self)
@@ -70,12 +70,12 @@ class MethodsView(QWidget):
         layout.addStretch(0)
 
     def render_choices(self, offered: Sequence[Choice], module: str, why: str = "") -> None:
-        """Show what the methods give another tensor, and the module it stands in.
+        """Show the ranges of a tensor by method.
 
         Args:
-            offered: A choice for each method.
-            module: Where the tensor stands.
-            why: Why there is nothing to choose from, in words.
+            offered: One choice per method.
+            module: The tensor's module.
+            why: Reason why there are no choices.
         """
         self.why.setText(why)
         self.why.setVisible(bool(why))
@@ -92,7 +92,7 @@ class MethodsView(QWidget):
         self.use.setEnabled(False)
 
     def set_theme(self, theme: Theme, *, stale: bool) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.table.set_look(theme, stale=stale)
 
     def _chosen(self) -> Choice | None:
@@ -111,15 +111,15 @@ class MethodsView(QWidget):
             self.method_asked.emit(choice.method, str(self.scope.currentData()))
 
 
-NOTHING = "Nothing is chosen: all ranges are those that calibration finds."
+NOTHING = "No overrides: all ranges are from calibration."
 
 
-class ChosenView(QWidget):
-    """A table of ranges given in numbers and of methods, the strongest first.
+class RangeOverridesView(QWidget):
+    """Shows pinned ranges and methods, strongest first.
 
     Signals:
         tensor_chosen: a node.
-        free_asked: ``ChoiceOfRange`` values.
+        free_asked: the ``ChoiceOfRange`` values to remove.
     """
 
     tensor_chosen = Signal(str)
@@ -128,14 +128,14 @@ class ChosenView(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.model = ChosenTableModel(self)
-        self.table = FigureView("Choices of ranges", self.model, self)
+        self.table = FigureView("Range overrides", self.model, self)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.empty = QLabel(NOTHING, self)
         self.empty.setObjectName("Hint")
         self.empty.setWordWrap(True)
-        self.free = QPushButton("Free chosen", self)
+        self.free = QPushButton("Unpin selected", self)
         self.free.clicked.connect(lambda: self.free_asked.emit(self._picked()))
-        self.free_all = QPushButton("Free all", self)
+        self.free_all = QPushButton("Unpin all", self)
         self.free_all.clicked.connect(lambda: self.free_asked.emit(self._choices))
         self._choices: list[ChoiceOfRange] = []
         row = QHBoxLayout()
@@ -150,7 +150,7 @@ class ChosenView(QWidget):
         layout.addLayout(row)
 
     def render_project(self, project: Project | None) -> None:
-        """Show what a project chooses."""
+        """Show the overrides of a project."""
         methods = project.range_methods if project is not None else ()
         fixed = project.ranges if project is not None else ()
         ordered = sorted(methods, key=lambda m: m.strength, reverse=True)
@@ -164,7 +164,7 @@ class ChosenView(QWidget):
             part.setVisible(bool(choices))
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.table.set_look(theme, stale=False)
 
     def _picked(self) -> list[ChoiceOfRange]:
@@ -177,11 +177,11 @@ class ChosenView(QWidget):
             self.tensor_chosen.emit(tensor)
 
 
-class RangeDecisions(QObject):
-    """Knows each decided range; a method's search takes some milliseconds a tensor, so it waits.
+class RangeOverrides(QObject):
+    """Computes the range overrides. Searches take milliseconds per tensor and are deferred.
 
     Signals:
-        changed: all that was still searched for is known.
+        changed: all deferred searches have finished.
     """
 
     changed = Signal()
@@ -196,20 +196,21 @@ class RangeDecisions(QObject):
 
     def of(
         self, rows: Sequence[TensorRange], arrays: Arrays, project: Project | None
-    ) -> dict[str, Decided]:
-        """Return what is decided by node; what must be searched for is not known yet."""
+    ) -> dict[str, RangeOverride]:
+        """Return the overrides by node. Ranges that need a search are not known yet."""
         self._due, self._arrays = [], arrays
         self._more.stop()
         if project is None:
             return {}
         found = {
-            tensor: Decided("", "tensor", ends) for tensor, ends in project.fixed_ranges().items()
+            tensor: RangeOverride("", "tensor", ends)
+            for tensor, ends in project.fixed_ranges().items()
         }
         for row, chosen in methods_of(rows, project):
             method = chosen.method
             is_known = self._taker.knows(row, arrays, method)
             ends = self._taker.take(row, arrays, method) if is_known else None
-            found[row.node] = Decided(method, chosen.scope, ends, is_known)
+            found[row.node] = RangeOverride(method, chosen.scope, ends, is_known)
             if not is_known:
                 self._due.append((row, method))
         if self._due:
@@ -225,52 +226,52 @@ class RangeDecisions(QObject):
         self.changed.emit()
 
 
-class RangeVerbs(QObject):
-    """Fixes and frees ranges, chooses methods for them, and leaves samples out."""
+class RangeController(QObject):
+    """Pins ranges, sets range methods, and excludes samples, each as one undo step."""
 
     def __init__(self, document: Document, parent: QObject) -> None:
         super().__init__(parent)
         self._document = document
 
     def fix(self, tensor: str, low: float, high: float) -> None:
-        """Give a tensor a range of its own."""
+        """Pin the range of a tensor."""
         self._document.apply(
-            f"Fix the range of {tensor}", lambda p: edits.fix_range(p, tensor, low, high)
+            f"Pin range of {tensor}", lambda p: edits.fix_range(p, tensor, low, high)
         )
 
     def free(self, tensors: Sequence[str]) -> None:
-        """Give tensors back the range that calibration finds."""
+        """Remove the pinned ranges of tensors."""
         named = tensors[0] if len(tensors) == 1 else f"{len(tensors)} tensors"
-        self._document.apply(f"Free the range of {named}", lambda p: edits.free_ranges(p, tensors))
+        self._document.apply(f"Unpin range of {named}", lambda p: edits.free_ranges(p, tensors))
 
     def take_back(self, choices: Sequence[ChoiceOfRange]) -> None:
-        """Undo choices, in numbers or by method, in one step."""
-        fixed = [each.tensor for each in choices if isinstance(each, FixedRange)]
-        methods = [each for each in choices if isinstance(each, RangeMethod)]
+        """Remove pinned ranges and methods in one step."""
+        fixed = [choice.tensor for choice in choices if isinstance(choice, FixedRange)]
+        methods = [choice for choice in choices if isinstance(choice, RangeMethod)]
         named = [*fixed, *(method.place for method in methods)]
-        many = f"{len(named)} choices" if len(named) != 1 else f"the range of {named[0]}"
+        many = f"{len(named)} overrides" if len(named) != 1 else f"range of {named[0]}"
 
         def edit(project: Project) -> Project:
             kept = tuple(r for r in project.ranges if r.tensor not in fixed)
             return edits.drop_methods(edits.revise(project, ranges=kept), methods)
 
-        self._document.apply(f"Free {many}", edit)
+        self._document.apply(f"Unpin {many}", edit)
 
     def take(self, method: MethodId, scope: MethodScope, chosen: TensorRange) -> None:
-        """Have a method take the range of a tensor, of all in its "module", or of "all"."""
+        """Set the range method of a tensor, of all tensors in its "module", or of "all"."""
         match = {"all": "", "module": chosen.module, "tensor": chosen.node}[scope]
         place = RangeMethod(scope=scope, match=match, method=method).place
         self._document.apply(
-            f"Take the range of {place} by {method_title(method)}",
+            f"Set range method of {place} to {method_title(method)}",
             lambda p: edits.choose_method(p, scope, match, method),
         )
 
     def drop(self, samples: Sequence[int]) -> None:
-        """Leave samples out of calibration."""
+        """Exclude samples from calibration."""
         self._document.apply(
-            f"Leave out sample {samples[0]}", lambda p: edits.drop_samples(p, samples)
+            f"Exclude sample {samples[0]}", lambda p: edits.drop_samples(p, samples)
         )
 
     def restore(self, samples: Sequence[int]) -> None:
-        """Calibrate on samples that were left out."""
-        self._document.apply("Take samples back", lambda p: edits.restore_samples(p, samples))
+        """Include excluded samples again."""
+        self._document.apply("Include samples", lambda p: edits.restore_samples(p, samples))

@@ -1,4 +1,4 @@
-"""Drag the ends of a range and see what follows; apply it when it is right."""
+"""The range editor: drag the ends of a range, see the predicted figures, and pin it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _DIGITS = 6
 
 
 class RangeFields(QWidget):
-    """Minimum and maximum, with a point for decimals in every language.
+    """Fields for minimum and maximum. The decimal separator is a point in every locale.
 
     Signals:
-        typed: both ends, whenever both are numbers.
-        refused: what was typed in place of a number.
+        typed: both ends, if both are numbers.
+        refused: the text that is not a number.
         entered: Return was pressed.
     """
 
@@ -55,13 +55,13 @@ class RangeFields(QWidget):
             layout.addWidget(field, 1)
 
     def show_ends(self, low: float | None, high: float | None) -> None:
-        """Show other ends; a field that is being typed in stays as it is."""
+        """Set both ends. A field that is being edited is not changed."""
         for field, value in ((self.low, low), (self.high, high)):
             if not field.isModified() or not field.hasFocus():
                 field.setText(figure(value, _DIGITS) if value is not None else "")
 
     def forget(self) -> None:
-        """Let the next ends be shown in place of what was typed."""
+        """Discard edits, so that the next ends are shown."""
         for field in (self.low, self.high):
             field.setModified(False)
 
@@ -76,16 +76,16 @@ class RangeFields(QWidget):
         self.typed.emit(*ends)
 
 
-FREE = "Go back to the range that calibration found"
-FREE_WIDER = "The method was chosen for more than this tensor: free it on the page Chosen"
+FREE = "Use the range of calibration"
+FREE_WIDER = "This method covers more tensors. Remove it on the tab Overrides"
 
 
 class RangeEditor(QWidget):
-    """The histogram with its two lines, and the figures of the range between them.
+    """Shows the histogram with two draggable lines, and the figures of the range.
 
     Signals:
-        fix_asked: node, minimum and maximum.
-        free_asked: nodes whose range is to be calibration's again.
+        fix_asked: node, minimum and maximum to pin.
+        free_asked: nodes whose range is to be unpinned.
     """
 
     fix_asked = Signal(str, float, float)
@@ -98,19 +98,19 @@ class RangeEditor(QWidget):
         self.counts_log = QCheckBox("Logarithmic counts", self)
         self.counts_log.setChecked(True)
         self.counts_log.clicked.connect(self.tensor.histogram.set_log)
-        self.told = WrappedLabel(parent=self)
-        self.told.setTextFormat(Qt.TextFormat.PlainText)
+        self.summary = WrappedLabel(parent=self)
+        self.summary.setTextFormat(Qt.TextFormat.PlainText)
         self.fields = RangeFields(self)
         self.fields.typed.connect(self.preview)
         self.fields.refused.connect(self._on_refused)
         self.fields.entered.connect(self._on_entered)
         self.apply = QPushButton("Apply", self)
-        self.apply.setToolTip("Fix this range; calibration is not run again")
+        self.apply.setToolTip("Pin this range (calibration does not run again)")
         self.apply.clicked.connect(self._on_apply)
-        self.back = QPushButton("Put back", self)
-        self.back.setToolTip("Put the lines back where they were")
+        self.back = QPushButton("Reset", self)
+        self.back.setToolTip("Reset the lines")
         self.back.clicked.connect(self._on_back)
-        self.free = QPushButton("Free", self)
+        self.free = QPushButton("Unpin", self)
         self.free.setToolTip(FREE)
         self.free.clicked.connect(self._on_free)
         self._row: RangeRow | None = None
@@ -122,19 +122,19 @@ class RangeEditor(QWidget):
     def render_tensor(
         self, row: RangeRow, view: TensorView | None, histogram: Histogram | None, theme: Theme
     ) -> None:
-        """Show another tensor, or another state of the same."""
+        """Show a tensor."""
         self._row, self._view, self._histogram, self._ends = row, view, histogram, None
         self.tensor.render_tensor(view, theme)
         self.fields.forget()
         self._show(row.effective)
 
     def preview(self, low: float, high: float) -> None:
-        """Show what a range would do, without fixing it."""
+        """Show the figures of a range without pinning it."""
         if self._row is None:
             return
         self._ends = (low, high)
         if fault := range_fault(low, high):
-            self._refuse(f"Impossible: {fault}.")
+            self._refuse(f"Invalid range: {fault}.")
             return
         grid = scheme_of(self._row.tensor).grid(low, high)
         if self._view is not None:
@@ -142,7 +142,7 @@ class RangeEditor(QWidget):
         self._show(grid)
 
     def _refuse(self, why: str) -> None:
-        self.told.setText(why)
+        self.summary.setText(why)
         self._enable(can_apply=False)
 
     def _show(self, grid: Grid | None) -> None:
@@ -150,7 +150,7 @@ class RangeEditor(QWidget):
         self._enable(can_apply=grid is not None and self._ends is not None)
         if row is None or row.refusal or grid is None:
             self.fields.show_ends(None, None)
-            self.told.setText(_without_grid(row) if row is not None else "")
+            self.summary.setText(_without_grid(row) if row is not None else "")
             return
         decided = row.decided
         ends = self._ends or (decided.ends if decided is not None else None)
@@ -158,18 +158,18 @@ class RangeEditor(QWidget):
         self.fields.show_ends(low, high)
         lines = [f"{figure(low)} to {figure(high)}   step {figure(grid.scale)}"]
         if self._ends is None and decided is not None:
-            lines[0] += f"   {'by ' if decided.method else 'fixed by '}{decided.who}"
-        self.told.setText("\n".join([*lines, self._prediction(grid)]))
+            lines[0] += f"   {'by ' if decided.method else 'pinned by '}{decided.who}"
+        self.summary.setText("\n".join([*lines, self._prediction(grid)]))
 
     def _prediction(self, grid: Grid) -> str:
         if self._histogram is None or self._row is None:
-            return "Calibration saw no spread of values here, so nothing can be predicted."
+            return "All observed values are equal; no prediction possible."
         choice = predicted(self._histogram, grid)
-        said = f"clipped {percent(choice.clipped)}   SQNR {decibel(choice.sqnr_db)} (predicted)"
+        text = f"clipped {percent(choice.clipped)}   SQNR {decibel(choice.sqnr_db)} (predicted)"
         if self._ends is not None and self._row.effective is not None:
             now = predicted(self._histogram, self._row.effective)
-            said += f", now {decibel(now.sqnr_db)}"
-        return said
+            text += f", current {decibel(now.sqnr_db)}"
+        return text
 
     def _enable(self, *, can_apply: bool) -> None:
         is_editable = self._row is not None and self._row.is_editable
@@ -193,13 +193,13 @@ class RangeEditor(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(3)
         layout.addWidget(self.tensor, 1)
-        layout.addWidget(self.told)
+        layout.addWidget(self.summary)
         layout.addWidget(self.fields)
         layout.addLayout(tools)
 
     def _on_refused(self, text: str) -> None:
         self._ends = None
-        self._refuse(f"\u201c{text}\u201d is no number." if text else "Both ends are needed.")
+        self._refuse(f"\u201c{text}\u201d is not a number." if text else "Enter both ends.")
         self.back.setEnabled(True)
 
     def _on_entered(self) -> None:
@@ -225,7 +225,7 @@ class RangeEditor(QWidget):
 
 
 def _without_grid(row: RangeRow) -> str:
-    """Say why there is no range to show."""
+    """Show why the tensor has no grid."""
     decided = row.decided
     is_searched = decided is not None and not decided.is_known
-    return f"By {decided.who}: being searched\u2026" if is_searched and decided else row.refusal
+    return f"{decided.who}: searching\u2026" if is_searched and decided else row.refusal

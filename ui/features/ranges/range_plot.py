@@ -1,4 +1,4 @@
-"""All tensors side by side: range, percentile band and grid; weights in a lane of their own."""
+"""The range plot: range, percentile band and grid of all tensors, in two lanes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _BINS = 64
 def outlines(
     series: RangeSeries, places: Iterable[int], scale: ValueScale
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return x [2 N] and y [2 N] of the lines about both sides of lying histograms.
+    """Return x [2 N] and y [2 N] of the outlines of horizontal histograms.
 
-    A bin is as wide as log(1 + its count).
+    The width of a bin is log(1 + count).
 
     Args:
-        series: Its histograms are read; tensors without one give no lines.
+        series: Source of the histograms; tensors without one are skipped.
         places: The tensors to draw.
         scale: The value axis.
     """
@@ -58,7 +58,7 @@ _AXIS_PX = 66
 
 
 class _Lane(Chart):
-    """Bars for some of the tensors, at their places among all."""
+    """One lane: the bars of activations or of weights."""
 
     def __init__(self, name: str, left: str, parent: QWidget | None = None) -> None:
         super().__init__(name, "", left, parent)
@@ -74,27 +74,27 @@ class _Lane(Chart):
         self._channels: list[tuple[str, Any, tuple[Any, Any, Any]]] = []
         self._limits.setZValue(5)
         self._steps.setZValue(4)
-        self._multiples = pg.PlotCurveItem(connect="pairs", skipFiniteCheck=True)
-        self._multiples.setZValue(3)
-        for item in (self._chosen, self._steps, self._limits, self._multiples):
+        self.multiples = pg.PlotCurveItem(connect="pairs", skipFiniteCheck=True)
+        self.multiples.setZValue(3)
+        for item in (self._chosen, self._steps, self._limits, self.multiples):
             self.plot.addItem(item, ignoreBounds=True)
         self.plot.getAxis("left").setWidth(_AXIS_PX)
         self.theme: Theme | None = None
 
     def render_series(self, series: RangeSeries, mine: NDArray[np.intp], scale: ValueScale) -> None:
-        """Show other tensors."""
+        """Show tensors."""
         self.series, self.mine, self.scale = series, mine, scale
         self._rebuild_bars()
         place = scale.place
         ok = mine[np.isfinite(series.grid_low[mine]) & np.isfinite(series.grid_high[mine])]
         ends = np.column_stack([series.grid_low[ok], series.grid_high[ok]]).reshape(-1)
         self._limits.setData(_across(np.repeat(ok, 2), 0.46), np.repeat(place(ends), 2))
-        # One step up from zero: smaller values are all the same to the quantized model.
+        # One step above zero: smaller values are equal in the quantized model.
         self._steps.setData(_across(ok, 0.3), np.repeat(place(series.step[ok]), 2))
         self.fit()
 
     def fit(self) -> None:
-        """Let the tensors in view use the whole height, and draw their channels."""
+        """Scale y to the visible tensors, and draw their channels."""
         left, right, _, _ = self.reach()
         series, inside = self.series, self.mine[(self.mine > left - 1) & (self.mine < right + 1)]
         ends = np.concatenate([series.low[inside], series.high[inside],
@@ -109,10 +109,10 @@ class _Lane(Chart):
             curve.setData(*thinned(*laid, (left, right)))
         few = inside if right - left <= MOST_TENSORS else inside[:0]
         whole = [place for place in few.tolist() if place not in series.channels]
-        self._multiples.setData(*outlines(series, whole, self.scale))
+        self.multiples.setData(*outlines(series, whole, self.scale))
 
     def choose(self, places: NDArray[np.intp]) -> None:
-        """Mark tensors as chosen."""
+        """Mark the selected tensors."""
         _, _, bottom, top = self.reach()
         sides = np.full(places.size, 3 * max(abs(bottom), abs(top)))
         self._chosen.setVisible(bool(places.size))
@@ -124,7 +124,7 @@ class _Lane(Chart):
         self._chosen.setOpts(brush=wash(theme.accent, 0.28), pen=None)
         self._limits.setPen(pen(theme.text))
         self._steps.setPen(pen(theme.bad))
-        self._multiples.setPen(pg.mkPen(wash(theme.text, 0.7), width=1))
+        self.multiples.setPen(pg.mkPen(wash(theme.text, 0.7), width=1))
         for label, curve, _ in self._channels:
             curve.setPen(pen(theme.precision_colour(label)))
         for items, opacity in ((self._wide, 0.35), (self._band, 0.9)):
@@ -171,10 +171,10 @@ class _Lane(Chart):
 
 
 class RangePlot(QWidget):
-    """Two lanes with one x axis.
+    """Two lanes with a shared x axis.
 
     Signals:
-        tensors_chosen: places among the tensors, ascending.
+        tensors_chosen: indices of tensors, ascending.
     """
 
     tensors_chosen = Signal(object)
@@ -187,7 +187,7 @@ class RangePlot(QWidget):
         self._is_log = False
         self.activations = _Lane("Ranges of activations", "activation value", self)
         self.weights = _Lane("Ranges of weights", "weight value", self)
-        self.weights.set_label("bottom", "tensors in the order of the program")
+        self.weights.set_label("bottom", "tensors in program order")
         self.weights.view.setXLink(self.activations.view)
         self._brush = [pg.LinearRegionItem(movable=False, pen=pen("#888888")) for _ in range(2)]
         split = QSplitter(Qt.Orientation.Vertical, self)
@@ -206,7 +206,7 @@ class RangePlot(QWidget):
         self.activations.box.sigXRangeChanged.connect(self._on_moved)
 
     def render_series(self, series: RangeSeries) -> None:
-        """Show other tensors, all of them."""
+        """Show all tensors."""
         self.series = series
         count = max(len(series.names), 1)
         self.activations.set_run(-0.7, count - 0.3)
@@ -214,32 +214,32 @@ class RangePlot(QWidget):
         self.choose(())
 
     def render_channels(self, series: RangeSeries) -> None:
-        """Show the same tensors with their channels; the view stays where it is."""
+        """Add the channels of the tensors. The view does not move."""
         self.series = series
         self._render()
 
     def set_log(self, on: bool) -> None:
-        """Switch between the linear and the symmetric logarithmic axis."""
+        """Switch between a linear and a symmetric logarithmic axis."""
         self._is_log = on
         self._render()
         self.choose(self._chosen)
 
     def choose(self, places: Iterable[int]) -> None:
-        """Mark what is chosen elsewhere."""
+        """Mark the selected tensors."""
         self._chosen = frozenset(places)
         marked = np.asarray(sorted(self._chosen), np.intp)
         for lane in self._lanes():
             lane.choose(marked)
 
     def reveal(self, place: int) -> None:
-        """Bring a tensor into view if it is not."""
+        """Scroll to a tensor if it is not visible."""
         left, right, _, _ = self.activations.reach()
         if not left <= place <= right:
             half = (right - left) / 2
             self.activations.box.setXRange(place - half, place + half, padding=0)
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         for lane, brush in zip(self._lanes(), self._brush, strict=True):
             lane.set_theme(theme)
             brush.setBrush(wash(theme.accent, 0.2))
@@ -247,7 +247,7 @@ class RangePlot(QWidget):
                 line.setPen(pen(theme.accent))
 
     def set_stale(self, stale: bool) -> None:
-        """Fade what belongs to a former configuration."""
+        """Fade the plot if its result is outdated."""
         for lane in self._lanes():
             lane.set_stale(stale)
 

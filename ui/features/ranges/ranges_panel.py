@@ -1,4 +1,4 @@
-"""Calibration's ranges: all tensors at once, one of them large, and all figures in a table."""
+"""The Ranges panel: calibrated ranges of all tensors, and one tensor in detail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.ranges.range_choices import RangeDecisions, RangeVerbs
+from ui.features.ranges.range_choices import RangeController, RangeOverrides
 from ui.shared.figure_table import FigureView
 from ui.shared.range_drawing import legend_of, series_of
 from ui.shared.range_table import (
@@ -35,29 +35,27 @@ from ui.shared.result_panel import ResultPanel, StageFrame, chosen_nodes
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.errors import WorkbenchError
+from workbench.ids import StageId
 from workbench.project.configs import MethodId, MethodScope
 from workbench.results import EXAMPLE_ONLY, CalibrateResult, EvaluateResult
 
-EMPTY_TEXT = "Ranges appear here once calibration has seen data."
-EXAMPLE_TEXT = (
-    "These ranges come from the example input only, so they say little about real data. "
-    "Give the project calibration data, and calibrate again."
-)
-STAGE = "calibrate"
+EMPTY_TEXT = "Run Calibrate to see the ranges."
+EXAMPLE_TEXT = "Calibrated on the example input only. Add calibration data and run Calibrate again."
+STAGE: StageId = "calibrate"
 _SLICE_S = 0.006
 
 
 class RangesPanel(ResultPanel):
-    """Range plot, tensor plot and table over one selection."""
+    """Shows the range plot, a tensor view and the range table."""
 
     panel_id = "ranges"
 
     def build_frames(self) -> None:
-        self.verbs = RangeVerbs(self.context.document, self)
-        self.decisions = RangeDecisions(self)
+        self.verbs = RangeController(self.context.document, self)
+        self.decisions = RangeOverrides(self)
         self.decisions.changed.connect(self._on_decided)
-        self._rows: list[RangeRow] = []
-        self._arrays: Arrays = {}
+        self.rows: list[RangeRow] = []
+        self.arrays: Arrays = {}
         self._channels: Channels = {}
         self._reading: Iterator[Channels] = iter(())
         self._more = QTimer(self, interval=0)
@@ -90,17 +88,17 @@ class RangesPanel(ResultPanel):
         if seen == self._shown:
             return
         if self._shown is None or self._shown[0] != shown.folder:
-            self._arrays = self._read_histograms(shown.folder)
+            self.arrays = self._read_histograms(shown.folder)
         self._shown = seen
-        decided = self.decisions.of(shown.value.ranges, self._arrays, project)
-        self._rows = range_rows(
-            shown.value, self._arrays, quality.value if quality else None, decided
+        decided = self.decisions.of(shown.value.ranges, self.arrays, project)
+        self.rows = range_rows(
+            shown.value, self.arrays, quality.value if quality else None, decided
         )
         self._channels = {}
-        self._reading = read_channels(shown.folder, self._rows)
+        self._reading = read_channels(shown.folder, self.rows)
         self._more.start()
-        self.model.set_rows(self._rows)
-        self.plot.render_series(series_of(self._rows, self._channels, self._arrays))
+        self.model.set_rows(self.rows)
+        self.plot.render_series(series_of(self.rows, self._channels, self.arrays))
         self._show_legend()
         self._large = None
         for part in (self.plot, self.side.editor.tensor):
@@ -113,7 +111,7 @@ class RangesPanel(ResultPanel):
         self.warning.setVisible(on == EXAMPLE_ONLY)
 
     def _show_legend(self) -> None:
-        labels = [row.label for row in self._rows if row.is_known]
+        labels = [row.label for row in self.rows if row.is_known]
         self.legend.setText(legend_of(self.context.theme, labels))
 
     def render_selection(self, selected: Selected) -> None:
@@ -132,10 +130,10 @@ class RangesPanel(ResultPanel):
     def _make_content(self, content: QWidget) -> None:
         from ui.features.ranges.range_plot import RangePlot
 
-        self.plot = RangePlot(lambda place: describe(self._rows[place]), content)
+        self.plot = RangePlot(lambda place: describe(self.rows[place]), content)
         self.plot.tensors_chosen.connect(self._on_tensors_chosen)
         self.model = RangeTableModel(self)
-        self.table = FigureView("Ranges of all tensors", self.model, content)
+        self.table = FigureView("All ranges", self.model, content)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         layout = QVBoxLayout(content)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -161,11 +159,10 @@ class RangesPanel(ResultPanel):
         self.legend = QLabel(parent)
         self.legend.setTextFormat(Qt.TextFormat.RichText)
         self.legend.setToolTip(
-            "Drag to choose tensors, Ctrl+click to add one, turn the wheel to zoom, "
-            "Shift+drag to move"
+            "Drag to select tensors, Ctrl+click to add one, wheel to zoom, Shift+drag to pan"
         )
         self.log = QCheckBox("Logarithmic values", parent)
-        self.log.setToolTip("Logarithmic to both sides of zero")
+        self.log.setToolTip("Symmetric logarithmic axis")
         self.log.clicked.connect(self.plot.set_log)
         rows = QGridLayout()
         rows.setContentsMargins(8, 4, 8, 2)
@@ -211,26 +208,26 @@ class RangesPanel(ResultPanel):
             self.side.render_nothing()
             return
         self.side.render_tensor(
-            self._rows[place], place, self._arrays, self._channels,
+            self.rows[place], place, self.arrays, self._channels,
             self.context.document.project, self.context.theme,
         )  # fmt: skip
 
     def _on_method_asked(self, method: MethodId, scope: MethodScope) -> None:
         if self._large is not None:
-            self.verbs.take(method, scope, self._rows[self._large].tensor)
+            self.verbs.take(method, scope, self.rows[self._large].tensor)
 
     def _on_decided(self) -> None:
-        """Show what methods have found meanwhile."""
+        """Show the finished range searches."""
         if self._shown is not None:
             self._shown = (self._shown[0], None, False, None)
             self.annotate()
 
     def _places(self, selected: Selected) -> list[int]:
-        """Return which tensors are chosen, by themselves or by their nodes and modules."""
-        rows = enumerate(self._rows)
+        """Return the indices of the selected tensors, also via nodes and modules."""
+        rows = enumerate(self.rows)
         if selected.tensors:
             return [place for place, row in rows if row.tensor.id in selected.tensors]
-        nodes = chosen_nodes(selected, self.context.outline)
+        nodes = chosen_nodes(selected, self.context.model_index)
         if not nodes:
             return []
         return [place for place, row in rows if row.tensor.origin in nodes]
@@ -243,7 +240,7 @@ class RangesPanel(ResultPanel):
             return {}
 
     def _on_time_to_read(self) -> None:
-        """Read channels for a few milliseconds; show them when all are there."""
+        """Read channels for a few milliseconds. Show them when all have been read."""
         until = time.perf_counter() + _SLICE_S
         try:
             for some in self._reading:
@@ -251,26 +248,26 @@ class RangesPanel(ResultPanel):
                 if time.perf_counter() > until:
                     return
         except WorkbenchError as error:
-            if self._arrays:
+            if self.arrays:
                 self.context.notices.error(error)
         self._more.stop()
         if self._channels:
             chosen = self._places(self.context.selection.value)
-            self.plot.render_channels(series_of(self._rows, self._channels, self._arrays))
+            self.plot.render_channels(series_of(self.rows, self._channels, self.arrays))
             self.plot.choose(chosen)
             self._large = None
             self._show_large(chosen[0] if chosen else None)
 
     def _on_tensors_chosen(self, places: Sequence[int]) -> None:
-        snapshot = self.context.outline.snapshot
-        tensors = [self._rows[place].tensor for place in places]
+        snapshot = self.context.model_index.snapshot
+        tensors = [self.rows[place].tensor for place in places]
         nodes = {tensor.origin for tensor in tensors}
         nodes &= snapshot.nodes_by_id.keys() if snapshot is not None else nodes - {""}
         ids = [tensor.id for tensor in tensors]
         self.context.selection.choose_tensors(ids, nodes, self.panel_id)
 
     def _on_tensor_named(self, name: str) -> None:
-        self._on_tensors_chosen([place for place, row in enumerate(self._rows) if row.node == name])
+        self._on_tensors_chosen([place for place, row in enumerate(self.rows) if row.node == name])
 
     def _on_rows_chosen(self, shown: Sequence[int]) -> None:
         self._on_tensors_chosen([self.model.place_of(row) for row in shown])

@@ -1,4 +1,4 @@
-"""Which samples made a range what it is, and leaving them out."""
+"""Calibration samples of one tensor, and excluding them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _DOT_PX = 4
 
 
 class CoveragePlot(Chart):
-    """Dots are the extremes of single samples; the lines are the range after each of them."""
+    """Plot of the minimum and maximum by sample, and of the cumulative range."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Range over the samples", "samples seen", "value", parent)
+        super().__init__("Range by sample", "samples", "value", parent)
         self.view_of = SampleView()
         self._lines = [pg.PlotCurveItem() for _ in range(2)]
         self._dots = pg.ScatterPlotItem(size=_DOT_PX, pen=None, pxMode=True)
@@ -30,7 +30,7 @@ class CoveragePlot(Chart):
         self.tell = self._tell
 
     def render_samples(self, view: SampleView) -> None:
-        """Show another tensor's samples."""
+        """Show the samples of a tensor."""
         self.view_of = view
         places = np.arange(view.numbers.size, dtype=np.float64)
         for line, values in zip(self._lines, (view.running_low, view.running_high), strict=True):
@@ -57,11 +57,11 @@ class CoveragePlot(Chart):
         )
 
 
-NOTHING = "Calibration kept no samples of this tensor."
+NOTHING = "No sample data of this tensor."
 
 
 class SamplesView(QWidget):
-    """The range as it grew, who set its ends, and buttons to leave those samples out.
+    """Shows the cumulative range, the samples that set its ends, and buttons to exclude them.
 
     Signals:
         drop_asked: numbers of samples.
@@ -73,42 +73,42 @@ class SamplesView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.told = QLabel(NOTHING, self)
-        self.told.setWordWrap(True)
+        self.summary = QLabel(NOTHING, self)
+        self.summary.setWordWrap(True)
         self.plot = CoveragePlot(self)
         self.drops = [QPushButton(self) for _ in range(2)]
         self._setters: list[int] = []
         for place, button in enumerate(self.drops):
-            button.setToolTip("Leave it out of calibration; undoable")
+            button.setToolTip("Exclude it from calibration")
             button.clicked.connect(lambda _=False, at=place: self._on_drop(at))
         self.dropped = QLabel(self)
         self.dropped.setObjectName("Hint")
         self.dropped.setWordWrap(True)
-        self.restore = QPushButton("Take back", self)
+        self.restore = QPushButton("Include again", self)
         self.restore.clicked.connect(lambda: self.restore_asked.emit(self._out))
         self._out: tuple[int, ...] = ()
         self._arrange()
 
     def render_samples(self, view: SampleView, dropped: Sequence[int], *, can_drop: bool) -> None:
-        """Show another tensor's samples, and those the project leaves out."""
+        """Show the samples of a tensor, and the excluded ones."""
         self._out = tuple(dropped)
         self.plot.setVisible(view.is_known)
         self._setters = (
             sorted({s for s in view.setters() if s is not None}) if view.is_known else []
         )
-        self.told.setText(_sentences(view) if view.is_known else NOTHING)
+        self.summary.setText(_sentences(view) if view.is_known else NOTHING)
         if view.is_known:
             self.plot.render_samples(view)
         for place, button in enumerate(self.drops):
             there = place < len(self._setters)
             button.setVisible(there and can_drop and view.numbers.size > 1)
-            button.setText(f"Leave out sample {self._setters[place]}" if there else "")
-        self.dropped.setText(f"Left out: {', '.join(map(str, dropped))}" if dropped else "")
+            button.setText(f"Exclude sample {self._setters[place]}" if there else "")
+        self.dropped.setText(f"Excluded: {', '.join(map(str, dropped))}" if dropped else "")
         self.dropped.setVisible(bool(dropped))
         self.restore.setVisible(bool(dropped))
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.plot.set_theme(theme)
 
     def _arrange(self) -> None:
@@ -122,7 +122,7 @@ class SamplesView(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 4, 0, 0)
         layout.setSpacing(4)
-        layout.addWidget(self.told)
+        layout.addWidget(self.summary)
         layout.addWidget(self.plot, 1)
         layout.addLayout(row)
         layout.addLayout(out)
@@ -135,17 +135,17 @@ def _sentences(view: SampleView) -> str:
     least, greatest = view.setters()
     low, high = figure(float(view.running_low[-1])), figure(float(view.running_high[-1]))
     if least is not None and least == greatest:
-        first = f"Sample {least} set both ends, {low} and {high}."
+        first = f"Sample {least} has both the minimum {low} and the maximum {high}."
     else:
         first = (
             f"{_setter(least)} the minimum {low}, {_setter(greatest).lower()} the maximum {high}."
         )
     if view.numbers.size < 4:
-        return f"{first} {view.numbers.size} samples say little about others."
+        return f"{first} {view.numbers.size} samples are too few for a trend."
     late = view.widened_late()
     share = "did not widen the range" if late <= 0 else f"widened the range by {percent(late)}"
     return f"{first} The last quarter of the samples {share}."
 
 
 def _setter(sample: int | None) -> str:
-    return "Several samples share" if sample is None else f"Sample {sample} set"
+    return "Several samples have" if sample is None else f"Sample {sample} has"

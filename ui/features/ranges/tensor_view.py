@@ -1,13 +1,13 @@
-"""One tensor large: the editor above, and below what else can be known and done."""
+"""The tensor view: range editor, methods, samples, calls and overrides."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, Qt, QTimer
-from PySide6.QtWidgets import QLabel, QSplitter, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
 
-from ui.features.ranges.range_choices import ChosenView, MethodsView
+from ui.features.ranges.range_choices import RangeMethodsView, RangeOverridesView
 from ui.features.ranges.range_editor import RangeEditor
 from ui.features.ranges.samples_view import SamplesView
 from ui.shared.chart import Chart, pen, wash
@@ -16,6 +16,7 @@ from ui.shared.forms import WrappedLabel
 from ui.shared.range_drawing import samples_of, tensor_of
 from ui.shared.range_table import Arrays, Channels, RangeRow, describe
 from ui.shared.series import SampleView
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from workbench.analysis.histogram import Histogram
 from workbench.analysis.ranges import CallRanges, call_ranges, choices, histogram_of
@@ -27,21 +28,21 @@ _WIDTH = 0.8
 
 
 class CallPlot(Chart):
-    """A bar from the least to the greatest value of each call, sorted by its scale."""
+    """Plot of the range of each call, sorted by scale."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Ranges of the calls", "calls, smallest scale first", "value", parent)
+        super().__init__("Range by call", "calls, sorted by scale", "value", parent)
         self._bars = pg.BarGraphItem(x=[], y0=[], y1=[], width=_WIDTH)
         self.plot.addItem(self._bars, ignoreBounds=True)
-        self._order = np.empty(0, np.intp)
+        self.order = np.empty(0, np.intp)
         self._ranges: CallRanges | None = None
         self.tell = self._tell
 
     def render_calls(self, ranges: CallRanges) -> None:
-        """Show another tensor's calls."""
+        """Show the calls of a tensor."""
         self._ranges = ranges
-        self._order = np.argsort(np.nan_to_num(ranges.scale, nan=-1.0), kind="stable")
-        low, high = ranges.low[self._order], ranges.high[self._order]
+        self.order = np.argsort(np.nan_to_num(ranges.scale, nan=-1.0), kind="stable")
+        low, high = ranges.low[self.order], ranges.high[self.order]
         self._bars.setOpts(x=np.arange(low.size), y0=low, y1=high, width=_WIDTH)
         if low.size:
             self.set_rise(min(float(low.min()), 0.0), max(float(high.max()), 0.0))
@@ -52,33 +53,33 @@ class CallPlot(Chart):
 
     def _tell(self, place: QPointF) -> str:
         at, ranges = round(place.x()), self._ranges
-        if ranges is None or not 0 <= at < self._order.size:
+        if ranges is None or not 0 <= at < self.order.size:
             return ""
-        call = self._order[at]
+        call = self.order[at]
         scale, zero = ranges.scale[call], ranges.zero_point[call]
         grid = f"scale {scale:.4g}, zero point {zero:.0f}" if np.isfinite(scale) else "no range"
         return f"{ranges.low[call]:.4g} to {ranges.high[call]:.4g}\n{grid}"
 
 
 class ScalePlot(Chart):
-    """How many calls have which scale."""
+    """Histogram of the scales of calls."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Scales of the calls", "scale", "calls", parent)
+        super().__init__("Scale by call", "scale", "calls", parent)
         self._bars = pg.BarGraphItem(x0=[], x1=[], height=[])
         self.plot.addItem(self._bars, ignoreBounds=True)
-        self._counts, self._edges = np.zeros(0, np.intp), np.zeros(1)
+        self.counts, self._edges = np.zeros(0, np.intp), np.zeros(1)
         self.tell = self._tell
 
     def render_calls(self, ranges: CallRanges) -> None:
-        """Show another tensor's scales."""
+        """Show the scales of a tensor."""
         known = ranges.scale[np.isfinite(ranges.scale)].astype(np.float64)
         low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
         if low == high:
             low, high = low * 0.95, high * 1.05
-        self._counts, self._edges = np.histogram(known, _BINS, (low, high))
-        self._bars.setOpts(x0=self._edges[:-1], x1=self._edges[1:], height=self._counts)
-        self.set_rise(0.0, max(float(self._counts.max()), 1.0))
+        self.counts, self._edges = np.histogram(known, _BINS, (low, high))
+        self._bars.setOpts(x0=self._edges[:-1], x1=self._edges[1:], height=self.counts)
+        self.set_rise(0.0, max(float(self.counts.max()), 1.0))
         self.set_run(low - (high - low) / 40, high + (high - low) / 40)
 
     def restyle(self, theme: Theme) -> None:
@@ -86,22 +87,22 @@ class ScalePlot(Chart):
 
     def _tell(self, place: QPointF) -> str:
         at = int(np.searchsorted(self._edges, place.x())) - 1
-        if not 0 <= at < self._counts.size:
+        if not 0 <= at < self.counts.size:
             return ""
         ends = f"{self._edges[at]:.4g} to {self._edges[at + 1]:.4g}"
-        return f"scale {ends}\n{self._counts[at]} calls"
+        return f"scale {ends}\n{self.counts[at]} calls"
 
 
-NOTHING = "Calibration kept no samples of this tensor."
+NOTHING = "No sample data of this tensor."
 
 
 class CallsView(QWidget):
-    """A sentence, every call's range, and how the scales spread."""
+    """Shows a summary, the range of every call, and the histogram of scales."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.told = QLabel(NOTHING, self)
-        self.told.setWordWrap(True)
+        self.summary = QLabel(NOTHING, self)
+        self.summary.setWordWrap(True)
         self.calls, self.scales = CallPlot(self), ScalePlot(self)
         split = QSplitter(Qt.Orientation.Horizontal, self)
         for part in (self.calls, self.scales):
@@ -111,18 +112,18 @@ class CallsView(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 4, 0, 0)
         layout.setSpacing(4)
-        layout.addWidget(self.told)
+        layout.addWidget(self.summary)
         layout.addWidget(split, 1)
 
     def render_calls(self, mode: str, view: SampleView) -> None:
-        """Show another tensor's calls; ``mode`` is how they take their range."""
+        """Show the calls of a tensor; ``mode`` is how ranges are computed."""
         ranges = call_ranges(mode, view.low, view.high)
-        self.told.setText(_sentences(ranges))
+        self.summary.setText(_sentences(ranges))
         self.calls.render_calls(ranges)
         self.scales.render_calls(ranges)
 
     def set_theme(self, theme: Theme) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.calls.set_theme(theme)
         self.scales.set_theme(theme)
 
@@ -137,21 +138,21 @@ def _sentences(ranges: CallRanges) -> str:
     points = sorted({int(zeros.min()), int(zeros.max())})
     spread = float(known.max() / known.min())
     return (
-        f"Scale {low} to {high}, median {middle}: the widest call's step is {spread:.3g} times the "
-        f"narrowest's. Zero point {' to '.join(map(str, points))}. {warning}"
+        f"Scale {low} to {high}, median {middle}, ratio {spread:.3g}. "
+        f"Zero point {' to '.join(map(str, points))}. {warning}"
     ).strip()
 
 
-NO_CHOICE = "There is no range to choose here; the reason stands under the histogram."
-NO_SPREAD = "Calibration saw no spread of values here, so all methods would say the same."
+NO_CHOICE = "This range cannot be overridden; the reason is below the histogram."
+NO_SPREAD = "All observed values are equal; all methods give the same range."
 _CALLS = 3
-# How long a selection rests before all methods are searched [ms].
+# Delay after a selection before all methods are searched [ms].
 _REST_MS = 60
-UNCHOSEN_TEXT = "Choose a tensor in the plot or the table to see its histogram."
+UNCHOSEN_TEXT = "Select a tensor in the plot or the table to see its histogram."
 
 
 class TensorSide(QWidget):
-    """Title, editor and three pages about one tensor."""
+    """Title, editor and tabs of one tensor."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -159,13 +160,12 @@ class TensorSide(QWidget):
         self.title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.editor = RangeEditor(self)
         self.methods, self.samples, self.chosen, self.calls = (
-            MethodsView(self), SamplesView(self), ChosenView(self), CallsView(self),
+            RangeMethodsView(self), SamplesView(self), RangeOverridesView(self), CallsView(self),
         )  # fmt: skip
         self.methods.previewed.connect(lambda c: self.editor.preview(c.minimum, c.maximum))
-        self.pages = QTabWidget(self)
-        self.pages.setDocumentMode(True)
+        self.pages = Tabs(self)
         for title, page in (
-            ("Methods", self.methods), ("Samples", self.samples), ("Chosen", self.chosen),
+            ("Methods", self.methods), ("Samples", self.samples), ("Overrides", self.chosen),
             ("Calls", self.calls),
         ):  # fmt: skip
             self.pages.addTab(page, title)
@@ -186,13 +186,13 @@ class TensorSide(QWidget):
         self._later.timeout.connect(self._on_rest)
 
     def render_project(self, project: Project | None) -> None:
-        """Show what the project chooses."""
+        """Show the overrides of the project."""
         self.chosen.render_project(project)
         count = self.chosen.model.rowCount()
-        self.pages.setTabText(2, f"Chosen ({count})" if count else "Chosen")
+        self.pages.setTabText(2, f"Overrides ({count})" if count else "Overrides")
 
     def render_nothing(self, text: str = UNCHOSEN_TEXT) -> None:
-        """Show that no tensor is chosen."""
+        """Show that no tensor is selected."""
         self.title.setText(text)
         self._asked = None
         self.editor.hide()
@@ -227,12 +227,12 @@ class TensorSide(QWidget):
         )  # fmt: skip
 
     def _on_rest(self) -> None:
-        """Search by every method once the selection rests: that takes longer than a frame."""
+        """Search all methods after the selection delay, because that takes longer than a frame."""
         if self._asked is not None:
             self.methods.render_choices(choices(*self._asked), self._asked[0].module)
 
     def set_theme(self, theme: Theme, *, stale: bool) -> None:
-        """Take on the colours of a theme."""
+        """Apply the colours of a theme."""
         self.editor.tensor.set_theme(theme)
         self.methods.set_theme(theme, stale=stale)
         self.samples.set_theme(theme)

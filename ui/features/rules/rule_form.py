@@ -1,4 +1,4 @@
-"""The form that adds a rule of any kind, with names to choose from."""
+"""The form for a new rule."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ui.state.assigner import Offer
 from workbench.project.model import RULE_CALLS, RuleKind
 
 KINDS: tuple[tuple[RuleKind, str, str], ...] = (
-    ("module_name", "Module and all inside it", "features.3"),
-    ("module_type", "Every module of a type", "torch.nn.modules.conv.Conv2d"),
+    ("module_name", "Module", "features.3"),
+    ("module_type", "Module type", "torch.nn.modules.conv.Conv2d"),
     ("global", "Whole model", ""),
     ("io", "Inputs and outputs", ""),
-    ("node_target", "Every node of an operator", "aten.conv2d.default"),
-    ("node_name", "One node of the graph", "conv2d_3"),
-    ("pattern", "Nodes and modules by a pattern", "layers_[0-3].*"),
-    ("finder", "What a plug-in finds", "finders.py:FirstLayers"),
-    ("quantizer", "A plug-in's quantizer", ""),
+    ("node_target", "Operator", "aten.conv2d.default"),
+    ("node_name", "Node", "conv2d_3"),
+    ("pattern", "Name pattern", "layers_[0-3].*"),
+    ("finder", "Plug-in node matcher", "finders.py:FirstLayers"),
+    ("quantizer", "Plug-in quantizer", ""),
 )
 
 
@@ -48,13 +48,13 @@ class RuleForm(QWidget):
         super().__init__(parent)
         self._names: Mapping[RuleKind, Sequence[str]] = {}
         self._offers: Callable[[RuleKind], list[Offer]] = lambda _: []
-        self._words = QStringListModel(self)
+        self.match_names = QStringListModel(self)
         self._build()
         self._on_kind_activated()
 
     @property
     def rule_kind(self) -> RuleKind:
-        """The chosen kind."""
+        """The selected kind."""
         return KINDS[self.kind.currentIndex()][0]
 
     def render_choices(
@@ -62,19 +62,19 @@ class RuleForm(QWidget):
         names: Mapping[RuleKind, Sequence[str]],
         offers: Callable[[RuleKind], list[Offer]],
     ) -> None:
-        """Offer names to match, and for each kind the configs."""
+        """Set the match names and, by kind, the configs."""
         self._names, self._offers = names, offers
         self._show_kind()
 
     def prefill(self, kind: RuleKind, match: str) -> None:
-        """Start a rule for something that was chosen elsewhere."""
+        """Fill in the form for the selection."""
         self.kind.setCurrentIndex([k for k, _, _ in KINDS].index(kind))
         self._on_kind_activated()
         self.match.setText(match)
 
     def _build(self) -> None:
         self.kind = QComboBox(self)
-        self.kind.setAccessibleName("What the rule speaks of")
+        self.kind.setAccessibleName("Rule kind")
         for kind, words, _ in KINDS:
             self.kind.addItem(words)
             row = self.kind.count() - 1
@@ -82,7 +82,7 @@ class RuleForm(QWidget):
         self.kind.activated.connect(self._on_kind_activated)
         self.match = QLineEdit(self)
         self.match.setAccessibleName("Match")
-        completer = QCompleter(self._words, self)
+        completer = QCompleter(self.match_names, self)
         completer.setFilterMode(Qt.MatchFlag.MatchContains)
         completer.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self.match.setCompleter(completer)
@@ -95,13 +95,13 @@ class RuleForm(QWidget):
         self.add = QPushButton("Add rule", self)
         self.add.setProperty("primary", True)
         self.add.clicked.connect(self._on_add)
-        # Long words are for the open list; the field beside wants room too.
+        # Long titles show in the open list; the combo box stays narrow.
         shortest = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         for combo in (self.kind, self.config):
             combo.setSizeAdjustPolicy(shortest)
             combo.setMinimumContentsLength(_SHOWN_LETTERS)
-        self._call = QLabel(self)
-        self._call.setObjectName("Hint")
+        self.call_text = QLabel(self)
+        self.call_text.setObjectName("Hint")
         layout = QGridLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.setSpacing(6)
@@ -109,7 +109,7 @@ class RuleForm(QWidget):
         layout.addWidget(self.match, 0, 1)
         layout.addWidget(self.config, 1, 0)
         layout.addWidget(self.add, 1, 1)
-        layout.addWidget(self._call, 2, 0, 1, 2)
+        layout.addWidget(self.call_text, 2, 0, 1, 2)
         layout.setColumnStretch(0, 1)
         layout.setColumnStretch(1, 1)
 
@@ -119,7 +119,7 @@ class RuleForm(QWidget):
 
     def _show_kind(self) -> None:
         kind, _, example = KINDS[self.kind.currentIndex()]
-        self._words.setStringList(list(self._names.get(kind, ())))
+        self.match_names.setStringList(list(self._names.get(kind, ())))
         self.match.setEnabled(bool(example))
         self.match.setPlaceholderText(f"e.g. {example}" if example else "everything")
         self.match.setToolTip(self.match.placeholderText())
@@ -143,13 +143,13 @@ class RuleForm(QWidget):
         match = self.match.text().strip()
         is_named = bool(match) or not example
         self.add.setEnabled(is_named and self.config.count() > 0)
-        self.add.setToolTip("" if is_named else f"Say what it speaks of, e.g. {example}")
+        self.add.setToolTip("" if is_named else f"Enter a match, e.g. {example}")
         self.config.setToolTip(self.config.currentText())
         if not self.config.count():
-            self._call.setText("No plug-in has a quantizer: Edit, Plug-ins\u2026")
+            self.call_text.setText("No plug-in with a quantizer (see Edit, Plug-ins\u2026)")
             return
         quoted = f'"{match}", ' if match else "\u2026, " if example else ""
-        self._call.setText(f"{RULE_CALLS[kind]}({quoted}\u2026)")
+        self.call_text.setText(f"{RULE_CALLS[kind]}({quoted}\u2026)")
 
     def _on_add(self) -> None:
         if self.add.isEnabled():

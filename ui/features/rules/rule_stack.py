@@ -1,4 +1,4 @@
-"""The rules in order of strength, strongest first; rows can be dragged, switched and named."""
+"""The list of rules, strongest first, with drag and drop and switches."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MIME = "application/x-quantization-workbench-rule"
 
 
 class Role(IntEnum):
-    """What a row tells the delegate."""
+    """Item data roles of a row."""
 
     RULE = Qt.ItemDataRole.UserRole + 1
     LABEL = Qt.ItemDataRole.UserRole + 2
@@ -50,7 +50,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class RuleRow:
-    """One rule as it is shown; ``trouble`` says why it has no effect or is refused."""
+    """One shown rule; ``trouble`` is why it has no effect or is rejected."""
 
     rule: Rule
     number: int
@@ -60,28 +60,28 @@ class RuleRow:
 
     @property
     def count_text(self) -> str:
-        """How much it decides, in words."""
+        """The number of modules it applies to, as text."""
         calls = KEEPING_CALLS if self.rule.keeps_off else RULE_CALLS
         call = calls[self.rule.kind]
         if not self.rule.enabled:
-            return f"{call} \u00b7 switched off"
+            return f"{call} \u00b7 disabled"
         if self.trouble:
             return f"{call} \u00b7 {self.trouble}"
         if self.count is None:
             of_code = self.rule.kind in PLUGIN_KINDS
-            return f"{call} \u00b7 counted at Prepare" if of_code else call
-        loses = f", loses {self.count.loses}" if self.count.loses else ""
-        return f"{call} \u00b7 wins {self.count.wins}{loses}"
+            return f"{call} \u00b7 counted by Prepare" if of_code else call
+        loses = f", overridden {self.count.loses}" if self.count.loses else ""
+        return f"{call} \u00b7 applies to {self.count.wins}{loses}"
 
 
 def shown_order(rules: Sequence[Rule]) -> list[Rule]:
-    """Return all rules, strongest first, disabled ones where they would stand."""
+    """Return all rules, strongest first, including disabled ones."""
     specific = [rule for rule in rules if rule.kind != "global"]
     return specific[::-1] + [rule for rule in rules if rule.kind == "global"][::-1]
 
 
 def call_position(rules: Sequence[Rule], rule_id: str, row: int) -> int:
-    """Return where in the call order a rule goes that is dropped before row ``row``."""
+    """Return the call position of a rule that is dropped before row ``row``."""
     shown = [rule.id for rule in shown_order(rules)]
     below = [other for other in shown[row:] if other != rule_id]
     rest = [rule.id for rule in rules if rule.id != rule_id]
@@ -89,11 +89,11 @@ def call_position(rules: Sequence[Rule], rule_id: str, row: int) -> int:
 
 
 class RuleStackModel(QAbstractListModel):
-    """Rules as rows.
+    """Model of the rule list.
 
     Signals:
         moved: id of the dragged rule and the row it was dropped before.
-        switched: id of a rule and whether the user wants it on.
+        switched: id of a rule and whether it is to be enabled.
     """
 
     moved = Signal(str, int)
@@ -104,7 +104,7 @@ class RuleStackModel(QAbstractListModel):
         self._rows: list[RuleRow] = []
 
     def set_rows(self, rows: Sequence[RuleRow]) -> None:
-        """Show other rules; the same rules in the same order keep the view's selection."""
+        """Set the rules. The selection is kept if rules and order are unchanged."""
         if [r.rule.id for r in rows] == [r.rule.id for r in self._rows]:
             changed = [i for i, row in enumerate(rows) if row != self._rows[i]]
             self._rows = list(rows)
@@ -116,7 +116,7 @@ class RuleStackModel(QAbstractListModel):
         self.endResetModel()
 
     def row_of(self, rule_id: str) -> int:
-        """Return the row of a rule; -1 when it is not there."""
+        """Return the row of a rule; -1 if there is none."""
         ids = [row.rule.id for row in self._rows]
         return ids.index(rule_id) if rule_id in ids else -1
 
@@ -195,7 +195,7 @@ LABEL_ROLE, COUNT_ROLE, TROUBLE_ROLE = _USER + 2, _USER + 3, _USER + 4
 
 
 class RuleDelegate(QStyledItemDelegate):
-    """Paints a rule: switch, what it speaks of, what it does, chip."""
+    """Paints a rule: switch, kind, match, effect and chip."""
 
     def __init__(self, theme: Callable[[], Theme], parent: QWidget) -> None:
         super().__init__(parent)
@@ -271,11 +271,11 @@ class RuleDelegate(QStyledItemDelegate):
 
 
 class RuleView(QListView):
-    """A list that reorders by dragging and deletes by key.
+    """List view with reordering by dragging and deleting by key.
 
     Signals:
         delete_asked: the row of a rule to delete.
-        raise_asked: a row and by how many places the rule goes up (negative: down).
+        raise_asked: a row and the number of positions to move up (negative: down).
     """
 
     delete_asked = Signal(int)

@@ -1,4 +1,4 @@
-"""The rule stack: every assignment visible, in order of strength, with what it wins and loses."""
+"""The Rules panel: all rules in order of strength."""
 
 from __future__ import annotations
 
@@ -35,13 +35,11 @@ from workbench.project.configs import Config, PluginConfig
 from workbench.project.model import Rule, RuleKind
 from workbench.project.plugins import offered
 
-EMPTY_TEXT = (
-    "No rules yet: everything stays in float.\nAdd one below, or choose modules and press 1."
-)
+EMPTY_TEXT = "No rules: nothing is quantized.\nAdd a rule below, or select modules and press 1."
 
 
 class RulesPanel(Panel):
-    """The stack, its buttons and the form for a new rule."""
+    """Shows the rules, their buttons and the form for a new rule."""
 
     panel_id = "rules"
 
@@ -65,8 +63,8 @@ class RulesPanel(Panel):
     def refresh(self) -> None:
         project = self.context.document.project
         rules = project.rules if project else ()
-        counts = self.context.outline.resolution.counts
-        known = bool(self.context.outline.modules)
+        counts = self.context.model_index.resolution.counts
+        known = bool(self.context.model_index.modules)
         numbers = rule_numbers(rules)
         rows = []
         for rule in shown_order(rules):
@@ -74,16 +72,16 @@ class RulesPanel(Panel):
             count = counts.get(rule.id) if known else None
             trouble = refusal(project, rule.kind, rule.config)
             if not trouble and count is not None and rule.enabled and not count.wins:
-                trouble = "matches nothing" if not count.matched else "never wins"
+                trouble = "matches nothing" if not count.matched else "no effect"
             label = project.label_of(rule)
             rows.append(RuleRow(rule, numbers[rule.id], label, count, trouble))
         self.model.set_rows(rows)
         self._stack.setCurrentIndex(1 if rows else 0)
         fixed, methods = (len(project.ranges), len(project.range_methods)) if project else (0, 0)
-        said = [f"{fixed} range{'s' if fixed != 1 else ''} fixed"] if fixed else []
-        said += [f"{methods} method{'s' if methods != 1 else ''} for ranges"] if methods else []
-        self.ranges.setText(f"{', '.join(said)}: see Ranges")
-        self.ranges.setVisible(bool(said))
+        sentences = [f"{fixed} range{'s' if fixed != 1 else ''} pinned"] if fixed else []
+        sentences += [f"{methods} range method{'s' if methods != 1 else ''}"] if methods else []
+        self.ranges.setText(f"{', '.join(sentences)}: see Ranges")
+        self.ranges.setVisible(bool(sentences))
         self.form.setEnabled(project is not None)
         self.form.render_choices(self._names(), self._offers)
         self._show_tools()
@@ -117,9 +115,9 @@ class RulesPanel(Panel):
         hint.setObjectName("Hint")
         bar.addWidget(hint, 1)
         for name, words, act in (
-            ("up", "Make stronger (Alt+Up)", lambda: self._raise_current(1)),
-            ("down", "Make weaker (Alt+Down)", lambda: self._raise_current(-1)),
-            ("delete", "Delete the rule (Del)", self._delete_current),
+            ("up", "Move up: stronger (Alt+Up)", lambda: self._raise_current(1)),
+            ("down", "Move down: weaker (Alt+Down)", lambda: self._raise_current(-1)),
+            ("delete", "Delete rule (Del)", self._delete_current),
         ):
             button = QToolButton(self)
             button.setToolTip(words)
@@ -148,7 +146,7 @@ class RulesPanel(Panel):
         layout.addWidget(self.form)
 
     def _names(self) -> Mapping[RuleKind, Sequence[str]]:
-        document, snapshot = self.context.document, self.context.outline.snapshot
+        document, snapshot = self.context.document, self.context.model_index.snapshot
         found = offered(document.project, document.folder, "finder")
         finders: Mapping[RuleKind, Sequence[str]] = {"finder": [item.reference for item in found]}
         if snapshot is None:
@@ -216,7 +214,7 @@ class RulesPanel(Panel):
         if project is not None:
             name = rule_name(edits.find_rule(project, rule_id))
             self.context.document.apply(
-                f"Switch rule {name} {'on' if on else 'off'}",
+                f"{'Enable' if on else 'Disable'} rule {name}",
                 lambda p: edits.enable_rule(p, rule_id, enabled=on),
             )
 
@@ -249,8 +247,8 @@ class RulesPanel(Panel):
         change = menu.addAction("Change precision\u2026", lambda: self._edit(row))
         if rule.kind == "quantizer":
             change.setEnabled(False)
-            change.setToolTip("A plug-in's quantizer decides precision by itself")
-        words = "Switch off" if rule.enabled else "Switch on"
+            change.setToolTip("The plug-in quantizer sets the precision")
+        words = "Disable" if rule.enabled else "Enable"
         menu.addAction(words).triggered.connect(
             lambda: self._on_switched(rule.id, not rule.enabled)
         )

@@ -1,4 +1,4 @@
-"""Runs: what was evaluated or simulated, as a table and as a trade-off; two compared."""
+"""The Runs panel: evaluated configurations as table and plot, and the diff of two runs."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from workbench.project.edits import DECIDED, restore_rules
 from workbench.project.model import Project
 from workbench.targets import why_unestimated
 
-NO_RUNS = "No run yet. Every configuration that is evaluated or simulated is kept here."
-NO_RESTORE = "Choose one run whose rules are not those of now"
-NO_COST = "Compile a configuration to see its accuracy over its cycles."
+NO_RUNS = "No runs yet. Every evaluated or simulated configuration is listed here."
+NO_RESTORE = "Select one run with other rules than the project"
+NO_COST = "Compile to see accuracy over cycles."
 _KINDS = {"rules": "Rule", "figures": "Figure", "modules": "Module", "layers": "Layer",
           "versions": "Version"}  # fmt: skip
-NO_PAIR = "Choose two runs to compare them."
+NO_PAIR = "Select two runs to compare them."
 
 
 class RunsPanel(Panel):
-    """Table, trade-off and difference of the project's runs."""
+    """Shows the runs, a trade-off plot and the difference of two runs."""
 
     panel_id = "runs"
 
@@ -44,7 +44,7 @@ class RunsPanel(Panel):
         self._runs: tuple[Run, ...] = ()
         self._dots: tuple[int, ...] = ()
         self.note = _hint("", self)
-        self.restore = QPushButton("Restore this run's rules", self)
+        self.restore = QPushButton("Restore rules", self)
         self.restore.clicked.connect(self._on_restore)
         self.model = RunTableModel(self)
         self.table = FigureView("Runs", self.model, self)
@@ -53,7 +53,7 @@ class RunsPanel(Panel):
         self.plot.dot_chosen.connect(self._on_dot_chosen)
         self.plot_note = _hint(NO_COST, self)
         self.changes = ChangeTableModel(self)
-        self.change_table = FigureView("Difference of two runs", self.changes, self)
+        self.change_table = FigureView("Run comparison", self.changes, self)
         self.change_note = _hint(NO_PAIR, self)
         self._lay_out()
         self.context.history.changed.connect(self._on_changed)
@@ -118,7 +118,7 @@ class RunsPanel(Panel):
         unit = f"{name} [dB]" if name == "SQNR" else name
         self.plot.render_dots(dots, f"{unit}, measured on host")
         self.plot.setVisible(bool(dots))
-        text = "Larger dots need more SRAM; the line is the Pareto front. Drag the dashed limits."
+        text = "Dot size: SRAM. Line: Pareto front. Drag the dashed lines to set limits."
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         self.plot_note.setText(text if dots else why or NO_COST)
@@ -165,7 +165,7 @@ class RunsPanel(Panel):
     def _on_restore(self) -> None:
         (run,) = self._chosen()
         self.context.document.apply(
-            f"Restore the rules of run {run.number}",
+            f"Restore rules of run {run.number}",
             lambda project: restore_rules(project, run),
         )
 
@@ -182,8 +182,8 @@ def _hint(text: str, parent: QWidget) -> QLabel:
 
 
 def _stack(parent: QWidget, head: QWidget | QHBoxLayout, body: QWidget) -> QWidget:
-    made = QWidget(parent)
-    layout = QVBoxLayout(made)
+    page = QWidget(parent)
+    layout = QVBoxLayout(page)
     layout.setContentsMargins(8, 6, 8, 4)
     layout.setSpacing(4)
     if isinstance(head, QWidget):
@@ -192,4 +192,4 @@ def _stack(parent: QWidget, head: QWidget | QHBoxLayout, body: QWidget) -> QWidg
         layout.addLayout(head)
     layout.addWidget(body, 1)
     layout.addStretch(0)
-    return made
+    return page

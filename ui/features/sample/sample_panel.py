@@ -1,4 +1,4 @@
-"""One sample at one tensor: float, quantized and integer side by side."""
+"""The Sample panel: one tensor of one sample in float, quantized and integer."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from PySide6.QtWidgets import (
 from ui.shared.chart import Chart, pen
 from ui.shared.figures import decibel, figure
 from ui.shared.panel import Panel
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
+from workbench.ids import StudyId
 from workbench.results import EvaluateResult
 from workbench.studies.documents import study_folder
 from workbench.studies.sample import SampleTensor, load_values
@@ -34,38 +35,38 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-STUDY = "sample"
+STUDY: StudyId = "sample"
 SIDES = ("float", "quantized", "integer")
 TITLES = {
     "float": "Float", "quantized": "Quantized (PyTorch)", "integer": "Integer (TOSA model)",
 }  # fmt: skip
-EMPTY_TEXT = "Choose a tensor in the graph, the tree or a table, and press Show."
+EMPTY_TEXT = "Select a tensor in the graph, the tree or a table, and press Show."
 _MOST_SAMPLES = 1_000_000
 
 
 class SamplePanel(Panel):
-    """Asks the engine for one tensor of one sample, and draws what it finds."""
+    """Computes one tensor of one sample in the engine and shows its values."""
 
     panel_id = "sample"
 
     def build(self) -> None:
 
         context = self.context
-        self.desk = StudyDesk(STUDY, SampleTensor, context.document, context.runner,
+        self.study = StudyController(STUDY, SampleTensor, context.document, context.runner,
                               context.session.cache, self)  # fmt: skip
-        self.desk.changed.connect(lambda: self._mark("state"))
+        self.study.changed.connect(lambda: self._mark("state"))
         self._tensor = ""
         self._values: dict[str, NDArray[Any]] = {}
         self.sample = QSpinBox(self)
         self.sample.setRange(0, _MOST_SAMPLES)
-        self.sample.setAccessibleName("Number of the sample")
+        self.sample.setAccessibleName("Sample index")
         self.channel = QSpinBox(self)
         self.channel.setRange(-1, 0)
         self.channel.setSpecialValueText("all")
         self.channel.setValue(-1)
         self.channel.setAccessibleName("Channel")
         self.channel.valueChanged.connect(self._draw)
-        self.difference = QCheckBox("Difference to float", self)
+        self.difference = QCheckBox("Difference from float", self)
         self.difference.clicked.connect(self._draw)
         self.chosen = QLabel(EMPTY_TEXT, self)
         self.chosen.setWordWrap(True)
@@ -81,20 +82,20 @@ class SamplePanel(Panel):
         self._arrange()
 
     def refresh(self) -> None:
-        if self.desk.options:
-            self.desk.look()
-        job, found = self.desk.job, self.desk.found
+        if self.study.options:
+            self.study.look()
+        job, found = self.study.job, self.study.found
         self._show_ready()
         self.show_button.setText("Running\u2026" if job is not None else "Show")
         if found is None:
             self.note.setText("")
             self._values = {}
         else:
-            folder = study_folder(self.context.session.cache, self.desk.key)
+            folder = study_folder(self.context.session.cache, self.study.key)
             self._values = load_values(folder)
             shape = "\u00d7".join(map(str, found.shape))
             text = f"{found.tensor} of sample {found.sample}, {shape}. {found.note}"
-            former = "" if self.desk.is_current else " Of a former configuration."
+            former = "" if self.study.is_current else " Outdated."
             self.note.setText(text.strip() + former)
             channels = int(np.prod(found.shape[1:-2])) if len(found.shape) > 3 else 1
             self.channel.setRange(-1, max(channels - 1, 0))
@@ -109,27 +110,27 @@ class SamplePanel(Panel):
         self._show_ready()
 
     def _show_ready(self) -> None:
-        self.show_button.setEnabled(bool(self._tensor) and self.desk.job is None)
+        self.show_button.setEnabled(bool(self._tensor) and self.study.job is None)
         self.show_button.setToolTip("" if self._tensor else EMPTY_TEXT)
 
     def _node_of(self, selected: Selected) -> str:
-        """Return the chosen operation, or the last one of the chosen modules; "" for none."""
-        outline = self.context.outline
-        if selected.nodes or outline.snapshot is None:
+        """Return the selected operation, or the last one of the selected modules; "" for none."""
+        model_index = self.context.model_index
+        if selected.nodes or model_index.snapshot is None:
             return min(selected.nodes, default="")
-        inside = outline.nodes_of(selected.modules - {""})
-        calls = (n.id for n in outline.snapshot.nodes if n.id in inside and n.kind == "call")
+        inside = model_index.nodes_of(selected.modules - {""})
+        calls = (n.id for n in model_index.snapshot.nodes if n.id in inside and n.kind == "call")
         return max(enumerate(calls), default=(0, ""))[1]
 
     def _tensor_of(self, node: str) -> str:
-        """Return the tensor that an operation of the float program makes."""
+        """Return the output tensor of an operation of the float graph."""
         measured = self.context.load(EvaluateResult, "evaluate")
         tensors = measured.tensors if measured is not None else ()
         found = [tensor.tensor for tensor in tensors if tensor.origin == node]
         return found[-1] if found else node
 
     def look_at(self, sample: int) -> None:
-        """Show a sample at the chosen tensor, or at the last one compared if none is chosen."""
+        """Show a sample at the selected tensor, or at the last compared one."""
         self.sample.setValue(sample)
         measured = self.context.load(EvaluateResult, "evaluate")
         if not self._tensor and measured is not None and measured.tensors:
@@ -215,22 +216,22 @@ class SamplePanel(Panel):
 
     def _on_show(self) -> None:
         lowered = self.context.result("lower") is not None
-        self.desk.options = {
+        self.study.options = {
             "sample": self.sample.value(), "tensor": self._tensor, "integer": lowered,
         }  # fmt: skip
-        self.desk.start()
+        self.study.start()
         self._mark("state")
 
 
-# Viridis (van der Walt and Smith, 2015) at nine places: even steps of lightness, colour-blind-safe.
+# Viridis (van der Walt and Smith, 2015) at nine positions: perceptually uniform, colour-blind-safe.
 _VIRIDIS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962",
             "#addc30", "#fde725")  # fmt: skip
 
 
 def picture_of(values: NDArray[np.float32], channel: int | None) -> NDArray[np.float32]:
-    """Return rows and columns [H, W] of a tensor; without a channel all of them as a mosaic.
+    """Return a tensor as an image [H, W]; without a channel, all channels as a mosaic.
 
-    The first axis is the batch; a tensor with one axis more is one row, or one row a vector.
+    The first axis is the batch. A vector is one row.
     """
     inner = values[0] if values.ndim > 1 and values.shape[0] == 1 else values
     if inner.ndim < 2:
@@ -251,7 +252,7 @@ def picture_of(values: NDArray[np.float32], channel: int | None) -> NDArray[np.f
 
 
 class HeatMap(Chart):
-    """A picture with its own colours; ``limits`` are the values of the two ends."""
+    """An image with a colour scale; ``limits`` are the values at its ends."""
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(name, "", "", parent)
@@ -268,7 +269,7 @@ class HeatMap(Chart):
     def render_values(
         self, values: NDArray[np.float32], limits: tuple[float, float], *, is_square: bool
     ) -> None:
-        """Show other values [H, W]."""
+        """Show values [H, W]."""
         self.values = values
         low, high = limits
         self._image.setImage(values, levels=(low, high if high > low else low + 1.0))
@@ -292,7 +293,7 @@ BINS = 128
 
 
 class SidesPlot(Chart):
-    """One outline a side, in the side's colour."""
+    """Histograms of all sides as outlines."""
 
     def __init__(self, sides: tuple[str, ...], parent: QWidget | None = None) -> None:
         super().__init__("Values by side", "value", "elements, log10(1 + n)", parent)
@@ -304,7 +305,7 @@ class SidesPlot(Chart):
     def render_sides(
         self, values: Mapping[str, NDArray[np.float32]], limits: tuple[float, float]
     ) -> None:
-        """Show other values."""
+        """Show values."""
         low, high = limits if limits[1] > limits[0] else (limits[0] - 0.5, limits[0] + 0.5)
         most = 1.0
         for side, curve in self._curves.items():

@@ -1,4 +1,4 @@
-"""Search: precisions for every module under limits, the front to move along, one step to apply."""
+"""The Search panel: search for module precisions under limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.figures import count, size
 from ui.shared.panel import Panel
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.shared.tradeoff_plot import Dot, TradeoffPlot
 from workbench.studies.search import DEFAULT_TRIALS, Candidate, SearchResult, with_choices
@@ -32,7 +32,7 @@ _FIELD_PX = 74
 
 
 class LimitForm(QWidget):
-    """Limits, and below them how much to try; an empty limit asks for nothing."""
+    """The limits and the size of the search. An empty field is no limit."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -40,16 +40,18 @@ class LimitForm(QWidget):
         rows.setContentsMargins(0, 0, 0, 0)
         self._row = QHBoxLayout()
         rows.addLayout(self._row)
-        self.accuracy = self._field("Accuracy \u2265", "Metric, else top-1 from 0 to 1, else dB")
+        self.accuracy = self._field(
+            "Accuracy \u2265", "Custom metric, else top-1 in [0, 1], else SQNR in dB"
+        )
         self.cycles = self._field("Cycles \u2264", "Estimated by Vela")
         self.sram = self._field("SRAM [KiB] \u2264", "Peak, estimated by Vela")
         self._row.addStretch(1)
         self._row = QHBoxLayout()
         rows.addLayout(self._row)
-        self.trials = self._spin(("trial", "trials"), 1, 10_000, DEFAULT_TRIALS)
+        self.trials = self._spin(("preview", "trials"), 1, 10_000, DEFAULT_TRIALS)
         cores = os.cpu_count() or 1
         self.workers = self._spin(("process", "processes"), 1, cores, 1)
-        self.workers.setToolTip(f"Engines that evaluate at once; {cores} cores here")
+        self.workers.setToolTip(f"Parallel engines; this machine has {cores} cores")
         self._row.addStretch(1)
 
     def options(self) -> dict[str, JsonValue]:
@@ -93,13 +95,13 @@ def _number(field: QLineEdit) -> float | None:
 
 
 NOTHING = (
-    "Each candidate is quantized, measured and compiled: first the most sensitive modules one "
-    "after the other, then what Optuna proposes."
+    "Quantizes, evaluates and compiles each candidate: first the most sensitive modules in "
+    "turn, then candidates of Optuna."
 )
 
 
 class SearchPanel(Panel):
-    """Candidates over cycles; a slider moves along the Pareto front."""
+    """Shows candidates over cycles, and a slider along the Pareto front."""
 
     panel_id = "search"
 
@@ -109,10 +111,10 @@ class SearchPanel(Panel):
         self._front: list[Candidate] = []
         self._chosen: Candidate | None = None
         self._kept: set[tuple[str, int]] = set()
-        self.desk = StudyDesk(
+        self.study = StudyController(
             "search", SearchResult, context.document, context.runner, context.session.cache, self
         )
-        self.desk.changed.connect(self._on_found)
+        self.study.changed.connect(self._on_found)
         context.document.opened.connect(self._kept.clear)
         self.limits = LimitForm(self)
         self.start = QPushButton("Search", self)
@@ -121,13 +123,13 @@ class SearchPanel(Panel):
         self.plot = TradeoffPlot("Candidates over cycles", self._describe, self, has_limits=False)
         self.plot.dot_chosen.connect(lambda dot, _adds: self._choose(self._dots[dot]))
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
-        self.slider.setAccessibleName("Along the Pareto front")
+        self.slider.setAccessibleName("Position on the Pareto front")
         self.slider.valueChanged.connect(self._on_moved)
         self._lay_out()
 
     def refresh(self) -> None:
-        self.desk.options = self.limits.options()
-        self.desk.look()
+        self.study.options = self.limits.options()
+        self.study.look()
         self._keep()
         self._show_found()
 
@@ -144,7 +146,7 @@ class SearchPanel(Panel):
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(self.plot, 1)
         along = QHBoxLayout()
-        for text in ("quick", "accurate"):
+        for text in ("fast", "accurate"):
             label = QLabel(text, left)
             label.setObjectName("Hint")
             along.addWidget(label)
@@ -177,19 +179,23 @@ class SearchPanel(Panel):
         self._mark("state")
 
     def _keep(self) -> None:
-        """Have every candidate that came since stand among the runs, however many came at once."""
-        found, project, key = self.desk.found, self.desk.studied, self.desk.key
+        """Record all new candidates as runs."""
+        found, project, key = self.study.found, self.study.studied, self.study.key
         if found is None or project is None:
             return
-        new = [each for each in found.candidates if (key, each.number) not in self._kept]
+        new = [
+            candidate for candidate in found.candidates if (key, candidate.number) not in self._kept
+        ]
         if new:
-            self._kept.update((key, each.number) for each in new)
-            made = [with_choices(project, found.units, each.choices) for each in new]
-            self.context.history.keep(made, self.context.document.folder, "search")
+            self._kept.update((key, candidate.number) for candidate in new)
+            projects = [with_choices(project, found.units, candidate.choices) for candidate in new]
+            self.context.history.keep(projects, self.context.document.folder, "search")
 
     def _show_found(self) -> None:
-        found, job = self.desk.found, self.desk.job
-        self.start.setText("Pause" if job else "Go on" if found and found.candidates else "Search")
+        found, job = self.study.found, self.study.job
+        self.start.setText(
+            "Pause" if job else "Continue" if found and found.candidates else "Search"
+        )
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         self.start.setEnabled(not why)
@@ -197,7 +203,7 @@ class SearchPanel(Panel):
         self.note.setText(why or self._sentence(found))
         self._dots = found.measured() if found is not None else []
         self._front = found.front() if found is not None else []
-        numbers = {each.number for each in self._front}
+        numbers = {candidate.number for candidate in self._front}
         name = self._dots[0].accuracy_name if self._dots else "accuracy"
         dots = [
             Dot(c.accuracy or 0.0, float(c.cycles or 0), float(c.sram_bytes or 0),
@@ -206,7 +212,7 @@ class SearchPanel(Panel):
         ]  # fmt: skip
         self.plot.render_dots(dots, f"{name}, measured on host")
         self.plot.render_trail([i for i, c in enumerate(self._dots) if c.origin == "staircase"])
-        self.plot.set_stale(found is not None and not self.desk.is_current)
+        self.plot.set_stale(found is not None and not self.study.is_current)
         self.slider.setRange(0, max(len(self._front) - 1, 0))
         self.slider.setEnabled(len(self._front) > 1)
         kept = {c.number: c for c in self._dots}
@@ -214,48 +220,48 @@ class SearchPanel(Panel):
         self._choose(chosen or (found.best() if found is not None else None))
 
     def _sentence(self, found: SearchResult | None) -> str:
-        job = self.desk.job
+        job = self.study.job
         if found is None:
             doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}" if job else ""
             return doing or NOTHING
         failed = len(found.candidates) - len(found.measured())
-        said = f"{len(found.candidates)} of {found.total} candidates"
-        said += f", {failed} could not be made" if failed else ""
+        summary = f"{len(found.candidates)} of {found.total} candidates"
+        summary += f", {failed} failed" if failed else ""
         best = found.best()
-        text = f"best within limits: candidate {best.number}" if best else "none keeps the limits"
-        former = "" if self.desk.is_current else "For a former configuration: "
+        text = f"best within limits: candidate {best.number}" if best else "none within limits"
+        former = "" if self.study.is_current else "Outdated: "
         return (
-            f"{former}{said}; {text}. The dashed trail gives up the worst "
-            "modules one by one; faint dots break a limit."
+            f"{former}{summary}; {text}. Dashed line: modules set to float one by one. Faint dots "
+            f"exceed a limit."
         )
 
     def _choose(self, candidate: Candidate | None) -> None:
         self._chosen = candidate
         self.plot.choose([i for i, c in enumerate(self._dots) if c is candidate])
-        numbers = [each.number for each in self._front]
+        numbers = [front.number for front in self._front]
         if candidate is not None and candidate.number in numbers:
             self.slider.blockSignals(True)
             self.slider.setValue(numbers.index(candidate.number))
             self.slider.blockSignals(False)
-        self.title.setText(f"Candidate {candidate.number}" if candidate else "No candidate yet")
+        self.title.setText(f"Candidate {candidate.number}" if candidate else "No candidates yet")
         self.about.setText("\n".join(self._lines(candidate)) if candidate else "")
-        can_apply = candidate is not None and self.desk.is_current
+        can_apply = candidate is not None and self.study.is_current
         self.apply.setEnabled(can_apply)
-        former = candidate is not None and not self.desk.is_current
-        why = "Found for a former configuration: search again" if former else "Search first"
+        former = candidate is not None and not self.study.is_current
+        why = "Outdated; search again" if former else "Run a search first"
         self.apply.setToolTip("" if can_apply else why)
 
     def _lines(self, candidate: Candidate) -> list[str]:
-        labels = self.context.outline.resolution.modules
+        labels = self.context.model_index.resolution.modules
         lines = [
             f"{candidate.accuracy_name} {candidate.accuracy or 0:.4g}, measured on host",
             f"{count(candidate.cycles)} cycles, SRAM {size(candidate.sram_bytes)}, estimated",
-            f"{candidate.cpu_nodes} operators on the CPU, which no cycle counts",
-            "keeps all limits" if candidate.is_within else "breaks a limit",
+            f"{candidate.cpu_nodes} CPU operators (not in the cycle estimate)",
+            "within all limits" if candidate.is_within else "exceeds a limit",
             "",
-            "Differs from the rules now:",
+            "Changes to the present rules:",
         ]
-        found = self.desk.found
+        found = self.study.found
         units = {unit.name: unit for unit in found.units} if found else {}
         changed = []
         for name, config in candidate.choices.items():
@@ -273,14 +279,14 @@ class SearchPanel(Panel):
             self._choose(self._front[place])
 
     def _on_start(self) -> None:
-        if self.desk.job is not None:
-            self.desk.pause()
+        if self.study.job is not None:
+            self.study.pause()
             return
-        self.desk.options = self.limits.options()
-        self.desk.start()
+        self.study.options = self.limits.options()
+        self.study.start()
 
     def _on_apply(self) -> None:
-        found, candidate = self.desk.found, self._chosen
+        found, candidate = self.study.found, self._chosen
         if found is not None and candidate is not None:
             self.context.document.apply(
                 f"Apply candidate {candidate.number}",

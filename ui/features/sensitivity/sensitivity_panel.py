@@ -1,4 +1,4 @@
-"""Sensitivity: what each module costs in quality, worst first, and what sparing it would take."""
+"""The Sensitivity panel: quality loss by module, and a preview of other precisions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.bar_plot import ModuleBars
-from ui.shared.candidate_preview import Trial
+from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.figures import count, decibel, percent
 from ui.shared.panel import Panel
 from ui.shared.quality_cards import quality_origin
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.assigner import preset_ids
 from ui.state.selection import Selected
@@ -32,14 +32,16 @@ from workbench.studies.sensitivity import (
 )
 from workbench.text import plural
 
-NOTHING = "Every module is measured alone quantized and alone in float, on one converted program."
+NOTHING = (
+    "Measures every module with only this module quantized, and with only this module in float."
+)
 CHOICES = ("a16w8", "float", "a8w8", "a8w4")
-VIEWS = ("Gain when it alone is float", "Noise when it alone is quantized")
+VIEWS = ("Gain if only this module stays float", "Noise if only this module is quantized")
 _FLOOR_DB = 100.0
 
 
 class SensitivityPanel(Panel):
-    """Bars of modules; the chosen one can be tried in another precision and turned into a rule."""
+    """Shows modules as bars. The selected one can be previewed in another precision."""
 
     panel_id = "sensitivity"
 
@@ -47,13 +49,13 @@ class SensitivityPanel(Panel):
         context = self.context
         self._shown: list[UnitSensitivity] = []
         self._chosen: UnitSensitivity | None = None
-        self.desk = StudyDesk(
+        self.study = StudyController(
             "sensitivity", SensitivityResult, context.document, context.runner,
             context.session.cache, self,
         )  # fmt: skip
-        self.trial = Trial(context.document, context.runner, context.history, self)
-        self.desk.changed.connect(lambda: self._mark("state"))
-        self.trial.changed.connect(self._show_trial)
+        self.preview = CandidatePreview(context.document, context.runner, context.history, self)
+        self.study.changed.connect(lambda: self._mark("state"))
+        self.preview.changed.connect(self._show_preview)
         self._make_head()
         self.bars = ModuleBars("Sensitivity of modules", "gain [dB]", self._describe, self)
         self.bars.bar_chosen.connect(self._on_bar_chosen)
@@ -72,12 +74,12 @@ class SensitivityPanel(Panel):
 
     def refresh(self) -> None:
         self._offer_configs()
-        self.desk.options = {"samples": self.samples.value()}
-        self.desk.look()
+        self.study.options = {"samples": self.samples.value()}
+        self.study.look()
         self._show_found()
 
     def _offer_configs(self) -> None:
-        """Offer what the target takes, what is tried most first."""
+        """List the configs that the target accepts, most common first."""
         project = self.context.document.project
         known = preset_ids(project)
         wanted = [name for name in CHOICES if name in known]
@@ -104,10 +106,10 @@ class SensitivityPanel(Panel):
         self.samples.setRange(1, 100_000)
         self.samples.setValue(DEFAULT_SAMPLES)
         self.samples.setSuffix(" samples")
-        self.samples.setAccessibleName("Samples to measure on")
+        self.samples.setAccessibleName("Number of samples")
         self.view = QComboBox(self)
         self.view.addItems(VIEWS)
-        self.view.setAccessibleName("What the bars show")
+        self.view.setAccessibleName("Bar values")
         self.view.activated.connect(lambda _index: self._show_found())
         self.note = QLabel(self)
         self.note.setObjectName("Hint")
@@ -119,18 +121,20 @@ class SensitivityPanel(Panel):
 
     def _built_side(self) -> QWidget:
         side = QWidget(self)
-        self.title = QLabel("Choose a module", side)
+        self.title = QLabel("Select a module", side)
         self.title.setObjectName("Subheading")
         self.title.setWordWrap(True)
         self.about = _lines(side)
         self.config = QComboBox(side)
-        self.config.setAccessibleName("Precision to try")
-        self.attempt = QPushButton("Try it", side)
-        self.attempt.setToolTip("Quantize, measure and compile a copy; the project stays as it is")
-        self.attempt.clicked.connect(self._on_try)
+        self.config.setAccessibleName("Precision to preview")
+        self.attempt = QPushButton("Preview", side)
+        self.attempt.setToolTip(
+            "Quantize, evaluate and compile a copy; the project does not change"
+        )
+        self.attempt.clicked.connect(self._on_preview)
         self.outcome = _lines(side)
-        self.make_rule = QPushButton("Make it a rule", side)
-        self.make_rule.clicked.connect(self.trial.apply)
+        self.make_rule = QPushButton("Add rule", side)
+        self.make_rule.clicked.connect(self.preview.apply)
         row = QHBoxLayout()
         row.addWidget(self.config, 1)
         row.addWidget(self.attempt)
@@ -146,34 +150,34 @@ class SensitivityPanel(Panel):
         return side
 
     def _show_found(self) -> None:
-        found, job = self.desk.found, self.desk.job
-        has_more = found is not None and self.desk.is_current and found.samples > 0
-        self.measure.setText("Pause" if job else "Go on" if has_more else "Measure")
+        found, job = self.study.found, self.study.job
+        has_more = found is not None and self.study.is_current and found.samples > 0
+        self.measure.setText("Pause" if job else "Continue" if has_more else "Measure")
         is_done = has_more and found is not None and found.samples >= self.samples.value()
         self.measure.setEnabled(bool(job) or not is_done)
-        self.measure.setToolTip("Measured; ask for more samples to go on" if is_done else "")
+        self.measure.setToolTip("Finished; increase the samples to continue" if is_done else "")
         self.note.setText(self._sentence(found))
         if found is None:
             self._shown = []
             self.bars.render_bars([], np.zeros(0))
         else:
             self._show_bars(found)
-        self.bars.set_stale(found is not None and not self.desk.is_current)
+        self.bars.set_stale(found is not None and not self.study.is_current)
         self._show_unit()
 
     def _sentence(self, found: SensitivityResult | None) -> str:
-        job = self.desk.job
+        job = self.study.job
         doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
         if found is None:
             return doing or NOTHING
-        said = (
+        text = (
             f"Whole model {decibel(found.quantized.sqnr_db)} over "
             f"{plural(found.samples, 'sample')} of {found.data}, "
             f"{quality_origin(self.context.document.project)}."
         )
-        if not self.desk.is_current:
-            said = f"For a former configuration: {said[0].lower()}{said[1:]}"
-        return f"{said} {doing}".strip()
+        if not self.study.is_current:
+            text = f"Outdated: {text[0].lower()}{text[1:]}"
+        return f"{text} {doing}".strip()
 
     def _show_bars(self, found: SensitivityResult) -> None:
         gains = self.view.currentIndex() == 0
@@ -194,18 +198,18 @@ class SensitivityPanel(Panel):
         return "\n".join((self._shown[row].unit.name, *self._about(self._shown[row])))
 
     def _about(self, unit: UnitSensitivity) -> list[str]:
-        found = self.desk.found
+        found = self.study.found
         assert found is not None
         lines = [
-            f"alone quantized: {decibel(unit.only.sqnr_db)}",
-            f"alone in float: {decibel(unit.without.sqnr_db)} "
+            f"only this quantized: {decibel(unit.only.sqnr_db)}",
+            f"only this in float: {decibel(unit.without.sqnr_db)} "
             f"(gain {decibel(found.gain_db(unit))})",
         ]
         if found.labelled and found.samples:
             share = found.samples
             lines.append(
-                f"top-1 alone quantized {percent(unit.only.hits / share)}, "
-                f"alone in float {percent(unit.without.hits / share)}"
+                f"top-1 only this quantized {percent(unit.only.hits / share)}, only this in "
+                f"float {percent(unit.without.hits / share)}"
             )
         return [*lines, f"{count(unit.unit.weights)} weights"]
 
@@ -213,26 +217,26 @@ class SensitivityPanel(Panel):
         unit = self._chosen
         current = {u.unit.name: u for u in self._shown}
         unit = self._chosen = current.get(unit.unit.name) if unit is not None else None
-        self.title.setText(unit.unit.name if unit else "Choose a module")
+        self.title.setText(unit.unit.name if unit else "Select a module")
         self.about.setText("\n".join(self._about(unit)) if unit else "")
-        self._show_trial()
+        self._show_preview()
 
-    def _show_trial(self) -> None:
+    def _show_preview(self) -> None:
         unit = self._chosen
-        self.attempt.setEnabled(unit is not None and not self.trial.is_running)
-        self.outcome.setText(self.trial.sentence())
-        candidate = self.trial.candidate
-        self.make_rule.setText(candidate.label if candidate else "Make it a rule")
-        fits = self.trial.fits and not self.trial.is_running
+        self.attempt.setEnabled(unit is not None and not self.preview.is_running)
+        self.outcome.setText(self.preview.sentence())
+        candidate = self.preview.candidate
+        self.make_rule.setText(candidate.label if candidate else "Add rule")
+        fits = self.preview.fits and not self.preview.is_running
         self.make_rule.setEnabled(fits)
-        self.make_rule.setToolTip("" if fits else "Try a precision first")
+        self.make_rule.setToolTip("" if fits else "Preview a precision first")
 
     def _on_measure(self) -> None:
-        if self.desk.job is not None:
-            self.desk.pause()
+        if self.study.job is not None:
+            self.study.pause()
             return
-        self.desk.options = {"samples": self.samples.value()}
-        self.desk.start()
+        self.study.options = {"samples": self.samples.value()}
+        self.study.start()
 
     def _on_bar_chosen(self, row: int) -> None:
         self._chosen = self._shown[row]
@@ -243,12 +247,14 @@ class SensitivityPanel(Panel):
             self.context.selection.choose_nodes(self._chosen.unit.matches, self.panel_id)
         self.render_selection(self.context.selection.value)
 
-    def _on_try(self) -> None:
+    def _on_preview(self) -> None:
         project, unit, config = (
             self.context.document.project, self._chosen, self.config.currentText(),
         )  # fmt: skip
         if project is not None and unit is not None:
-            self.trial.begin(f"Set {unit.unit.name} to {config}", give(project, unit.unit, config))
+            self.preview.begin(
+                f"Set {unit.unit.name} to {config}", give(project, unit.unit, config)
+            )
 
 
 def _lines(parent: QWidget) -> QLabel:

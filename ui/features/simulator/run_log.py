@@ -1,4 +1,4 @@
-"""The lines of a text file of any length: found once, read when they are looked at."""
+"""Model of a large text file: lines are indexed once and read on demand."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LONGEST = 2000
 
 
 class TextFileModel(QAbstractListModel):
-    """One row a line. ``level`` tells how loud a line is.
+    """One row per line. ``level`` returns the level of a line.
 
-    A file that cannot be read has no lines. Eight bytes a line are kept, and no text.
+    A file that cannot be read has no lines. Memory use is 8 bytes per line.
     """
 
     def __init__(self, level: Callable[[str], str], parent: QObject | None = None) -> None:
@@ -30,20 +30,20 @@ class TextFileModel(QAbstractListModel):
         self._starts: NDArray[np.int64] = np.zeros(1, np.int64)
 
     def open(self, path: Path) -> None:
-        """Show another file; the one before is closed."""
+        """Open a file and close the former one."""
         self.beginResetModel()
         self._close()
         try:
             with path.open("rb") as file:
                 self._text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError):
-            # An empty file cannot be mapped.
+            # An empty file cannot be memory-mapped.
             self._text = b""
         self._starts = _line_starts(self._text)
         self.endResetModel()
 
     def close(self) -> None:
-        """Show nothing."""
+        """Close the file."""
         self.beginResetModel()
         self._close()
         self.endResetModel()
@@ -72,7 +72,7 @@ class TextFileModel(QAbstractListModel):
 
 
 def _line_starts(text: mmap.mmap | bytes) -> NDArray[np.int64]:
-    """Return where each line begins, and the end of the last one."""
+    """Return the start offset of each line, and the end of the last one."""
     found = [np.zeros(1, np.int64)]
     for at in range(0, len(text), _CHUNK):
         piece = np.frombuffer(text[at : at + _CHUNK], np.uint8)

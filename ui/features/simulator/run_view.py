@@ -1,4 +1,4 @@
-"""What a run on a simulator told, in tabs: sentences, outputs, operations, events."""
+"""Result of a simulation in tabs: summary, outputs, operations and events."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.bar_plot import DifferencePlot
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.figures import DASH, count, percent
+from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from workbench.results import RuntimeEvent, SimulationResult, TracedOperation
 
 
 def excess(row: TracedOperation) -> float | None:
-    """Return how much longer than estimated it took, as part of the estimate."""
+    """Return the excess of the measured over the estimated cycles, relative to the estimate."""
     more = row.difference
     return None if more is None or not row.estimated else more / row.estimated
 
@@ -36,7 +37,7 @@ def _describe(row: TracedOperation) -> str:
         row.module or "not matched to a module",
         f"{count(row.estimated)} cycles estimated (Vela)",
         f"{count(row.cycles)} cycles measured (FVP)" if row.cycles is not None
-        else "not measured: its commands were read together with those of another operation",
+        else "not measured: its commands were read together with another operation",
     )  # fmt: skip
     return "\n".join(lines)
 
@@ -45,13 +46,13 @@ TRACED_COLUMNS: tuple[Column[TracedOperation], ...] = (
     Column("Operator", lambda r: r.operator),
     Column("Module", lambda r: r.module or DASH),
     Column("Estimated", lambda r: count(r.estimated), lambda r: r.estimated,
-           "Cycles of one inference, estimated by Vela"),
+           "Cycles per inference, estimated by Vela"),
     Column("Measured", lambda r: count(r.cycles) if r.cycles is not None else DASH,
-           lambda r: r.cycles, "Cycles of one inference on the simulator, a mean"),
+           lambda r: r.cycles, "Mean cycles per inference on the simulator"),
     Column("Difference", lambda r: _signed(r.difference), lambda r: r.difference,
-           "Measured less estimated"),
-    Column("Part", lambda r: _signed_percent(excess(r)), excess,
-           "The difference as part of the estimate"),
+           "Measured - estimated"),
+    Column("Relative", lambda r: _signed_percent(excess(r)), excess,
+           "(Measured - estimated) / estimated"),
     Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
     Column("Name", lambda r: r.name),
 )  # fmt: skip
@@ -62,13 +63,13 @@ EVENT_COLUMNS: tuple[Column[RuntimeEvent], ...] = (
     Column("Event", lambda r: r.name),
     Column("Where", lambda r: _KINDS.get(r.kind, r.kind)),
     Column("CPU cycles", lambda r: count(r.cycles), lambda r: r.cycles,
-           "Of one call, a mean; a delegate's with the wait for the NPU"),
+           "Mean per call; for a delegate including the wait for the NPU"),
     Column("Calls", lambda r: count(r.calls), lambda r: r.calls),
 )  # fmt: skip
 
 
 class EventTableModel(FigureTableModel[RuntimeEvent]):
-    """What the runtime recorded."""
+    """The events that the runtime recorded."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(EVENT_COLUMNS, lambda r: f"{r.name}\nmeasured (FVP, ETDump)", parent)
@@ -76,7 +77,7 @@ class EventTableModel(FigureTableModel[RuntimeEvent]):
 
 @dataclass(frozen=True)
 class SampleRow:
-    """One sample: how far its outputs are off [LSB], and whether the greatest is the same."""
+    """One sample: maximum output differences [LSB], and whether the arg-max is equal."""
 
     number: int
     to_reference: int
@@ -85,7 +86,7 @@ class SampleRow:
 
 
 def sample_rows(result: SimulationResult) -> list[SampleRow]:
-    """Return a row for each sample whose outputs were compared."""
+    """Return a row per compared sample."""
     reference, quantized = result.against_reference, result.against_quantized
     return [
         SampleRow(number, *figures)
@@ -99,52 +100,51 @@ def sample_rows(result: SimulationResult) -> list[SampleRow]:
 SAMPLE_COLUMNS: tuple[Column[SampleRow], ...] = (
     Column("Sample", lambda r: str(r.number), lambda r: r.number),
     Column("TOSA", lambda r: str(r.to_reference), lambda r: r.to_reference,
-           "Largest difference to the TOSA reference model [LSB of the output]"),
+           "Maximum difference from the TOSA reference model [LSB of the output]"),
     Column("Quantized", lambda r: str(r.to_quantized), lambda r: r.to_quantized,
-           "Largest difference to the quantized model [LSB of the output]"),
+           "Maximum difference from the quantized model [LSB of the output]"),
     Column("Arg-max", lambda r: "same" if r.same_argmax else "other", None,
-           "Whether the greatest output is the quantized model's"),
+           "Whether the arg-max equals the quantized model's"),
 )  # fmt: skip
 
 
 class SampleTableModel(FigureTableModel[SampleRow]):
-    """All samples that were run."""
+    """The simulated samples."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(SAMPLE_COLUMNS, lambda r: f"Sample {r.number}\nmeasured (FVP)", parent)
 
 
 class TracedTableModel(FigureTableModel[TracedOperation]):
-    """All operations that were traced."""
+    """The traced operations."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(TRACED_COLUMNS, _describe, parent)
 
 
 _DIFFERENCE, _DELEGATE = 4, 6
-TOLD, OUTPUTS, OPERATIONS, EVENTS = range(4)
+SUMMARY, OUTPUTS, OPERATIONS, EVENTS = range(4)
 
 
-class SimulationView(QTabWidget):
-    """Four tabs; those with nothing in them are hidden.
+class SimulationView(Tabs):
+    """Shows a simulation in four tabs. Empty tabs are hidden.
 
     Signals:
-        modules_chosen: the modules of the operations that were chosen.
+        modules_chosen: the modules of the selected operations.
     """
 
     modules_chosen = Signal(list)
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.setDocumentMode(True)
         self.text = QLabel()
         self.traced = TracedTableModel(self)
-        self.traced_table = FigureView("Cycles of each operation", self.traced, self)
+        self.traced_table = FigureView("Cycles by operation", self.traced, self)
         self.traced_table.rows_chosen.connect(self._on_operations_chosen)
         self.traced_table.sortByColumn(_DIFFERENCE, Qt.SortOrder.DescendingOrder)
         self.events = EventTableModel(self)
         self.event_table = FigureView("Recorded events", self.events, self)
-        self.addTab(self._told(), "What it told")
+        self.addTab(self._summary_page(), "Summary")
         self.addTab(self._outputs(), "Outputs")
         self.addTab(self.traced_table, "Estimated and measured")
         self.addTab(self.event_table, "Recorded events")
@@ -152,7 +152,7 @@ class SimulationView(QTabWidget):
     def render_result(
         self, value: SimulationResult, text: str, theme: Theme, *, stale: bool
     ) -> None:
-        """Show a run; ``text`` are its sentences."""
+        """Show a simulation; ``text`` is its summary."""
         self.text.setText(text)
         self.traced.set_rows(value.traced)
         self.events.set_rows(value.events)
@@ -173,14 +173,14 @@ class SimulationView(QTabWidget):
         self.traced_table.setColumnHidden(_DELEGATE, not several)
 
     def choose_modules(self, modules: frozenset[str]) -> None:
-        """Mark the operations of modules."""
+        """Select the operations of modules."""
         rows = [
             shown for shown in range(self.traced.rowCount())
             if (row := self.traced.row_at(shown)) and row.module and inside(row.module, modules)
         ]  # fmt: skip
         self.traced_table.choose_rows(rows, reveal=True)
 
-    def _told(self) -> QScrollArea:
+    def _summary_page(self) -> QScrollArea:
         self.text.setWordWrap(True)
         self.text.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -200,8 +200,8 @@ class SimulationView(QTabWidget):
         split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(self.sample_table)
         for title, plot in (
-            ("Differences to the TOSA reference model", self.to_reference),
-            ("Differences to the quantized model", self.to_quantized),
+            ("Differences from the TOSA reference model", self.to_reference),
+            ("Differences from the quantized model", self.to_quantized),
         ):
             page = QWidget(split)
             layout = QVBoxLayout(page)

@@ -1,4 +1,4 @@
-"""Asks what a runner is to be built for, and from which checkout."""
+"""The dialog Build a runner."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ui.shared.forms import PathField, make_primary
 from workbench.deploy.simulators.runner_build import SCRIPT, SETUP
 
 _PLACEMENTS = (
-    ("semihosting", "From a file, when it runs: for any program (semihosting)"),
-    ("embedded", "Built in: for this program alone"),
+    ("semihosting", "From a file at run time, for any program (semihosting)"),
+    ("embedded", "Built in, for this program only"),
     ("address", "At an address in memory"),
 )
 _SETUP_MISSING = (
-    "Its tools were not set up: run examples/arm/setup.sh in it and accept Arm's licence yourself."
+    "The tools are not set up. Run examples/arm/setup.sh in the checkout and accept Arm's licence."
 )
 
 
 class RunnerDialog(QDialog):
-    """A short form.
+    """Asks for the options of a runner build.
 
     Signals:
         wanted: the options of the study ``runner``.
@@ -71,15 +71,15 @@ class RunnerDialog(QDialog):
         title = QLabel(f"{target}, {memory_mode}", self)
         title.setObjectName("Subheading")
         words = QLabel(
-            "ExecuTorch's own script builds it in the background, with memory pools computed from "
-            "the compiled program. It takes some minutes the first time.", self,
+            "Builds with ExecuTorch's script in the background. Memory pools are sized for the "
+            "compiled program. The first build takes several minutes.", self,
         )  # fmt: skip
         words.setWordWrap(True)
         self.form = QFormLayout()
         self.form.setHorizontalSpacing(14)
         self.form.setVerticalSpacing(8)
         self.form.addRow("ExecuTorch checkout", self.checkout)
-        self.form.addRow("The program comes", self.placement)
+        self.form.addRow("Program source", self.placement)
         self.form.addRow("Address", self.address)
         self.form.addRow("", self.etdump)
         layout = QVBoxLayout(self)
@@ -97,7 +97,7 @@ class RunnerDialog(QDialog):
         self.form.setRowVisible(self.address, is_address)
         problem = _problem(self.checkout.text())
         if is_address and not problem and not _is_address(self.address.text()):
-            problem = "An address is written as 0x62000000."
+            problem = "Enter an address, e.g. 0x62000000."
         self.state.setText(problem)
         self.state.setVisible(bool(problem))
         self.build.setEnabled(not problem)
@@ -115,10 +115,10 @@ class RunnerDialog(QDialog):
 
 def _problem(checkout: str) -> str:
     if not checkout:
-        return "Name the folder of an ExecuTorch checkout (git clone, tag v1.5.1)."
+        return "Enter the folder of an ExecuTorch checkout (git clone, tag v1.5.1)."
     folder = Path(checkout).expanduser()
     if not (folder / SCRIPT).is_file():
-        return f"This is no ExecuTorch checkout: {SCRIPT} is missing."
+        return f"Not an ExecuTorch checkout: {SCRIPT} is missing."
     return "" if (folder / SETUP).is_file() else _SETUP_MISSING
 
 

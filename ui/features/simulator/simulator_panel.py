@@ -1,4 +1,4 @@
-"""Simulator: what this machine has to run programs with, the run as it goes, and what it gave."""
+"""The Simulator panel: simulator and runner of this machine, and the result of a simulation."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ from workbench.results import SimulationResult
 from workbench.targets import target_of
 
 
-class MachineBar(QWidget):
-    """Two lines with a path each, and a switch.
+class SimulatorFiles(QWidget):
+    """Path fields for simulator and runner, and the simulation switches.
 
     Signals:
         simulator_chosen: path of a simulator.
         runner_chosen: path of a runner.
-        fast_switched: whether cycles are given up for speed.
+        fast_switched: whether to simulate without cycle counts.
         build_asked: a runner is to be built.
-        build_stopped: the build that runs is not wanted any more.
+        build_stopped: the running build is to be cancelled.
         trace_switched: whether the cycles of each operation are traced.
     """
 
@@ -81,7 +81,7 @@ class MachineBar(QWidget):
         self.simulator, self.choose_simulator = self._line(grid, 0, "Simulator")
         self.runner, self.choose_runner = self._line(grid, 1, "Runner")
         self.build = QPushButton("Build\u2026", self)
-        self.build.setToolTip("Build one from an ExecuTorch checkout")
+        self.build.setToolTip("Build a runner from an ExecuTorch checkout")
         self.build.clicked.connect(self._on_build_clicked)
         grid.addWidget(self.build, 1, 3)
         self._is_building = False
@@ -91,9 +91,9 @@ class MachineBar(QWidget):
         self.choose_runner.clicked.connect(
             lambda: self._ask("Runner (arm_executor_runner)", self.runner_chosen.emit)
         )
-        self.fast = QCheckBox("Functional only: quicker, no cycles", self)
+        self.fast = QCheckBox("Functional only (faster, no cycles)", self)
         self.fast.clicked.connect(self.fast_switched)
-        self.trace = QCheckBox("Cycles of each operation (PMU trace)", self)
+        self.trace = QCheckBox("Cycles by operation (PMU trace)", self)
         self.trace.clicked.connect(self.trace_switched)
         switches = QHBoxLayout()
         switches.setSpacing(18)
@@ -114,20 +114,20 @@ class MachineBar(QWidget):
     def render_machine(
         self, simulator: Path | None, runner: Path | None, hint: str, *, fast: bool, trace: bool
     ) -> None:
-        """Show what there is; None is what is missing."""
+        """Show the paths; None is not found."""
         self.simulator.setText(_short(simulator) or "not found")
         self.simulator.setToolTip(str(simulator or ""))
-        self.runner.setText(_short(runner) or "none named for this target")
+        self.runner.setText(_short(runner) or "not set for this target")
         self.runner.setToolTip(str(runner or ""))
         self.fast.setChecked(fast)
         self.trace.setChecked(trace and not fast)
         self.trace.setEnabled(not fast)
-        self.trace.setToolTip("A functional run has no cycles to trace" if fast else "")
+        self.trace.setToolTip("Not available in functional mode" if fast else "")
         self.hint.setText(hint)
         self.hint.setVisible(bool(hint))
 
     def render_build(self, share: float | None) -> None:
-        """Show how far a build is, in [0, 1]; None when none runs."""
+        """Show the progress of a build in [0, 1]; None if no build is running."""
         self._is_building = share is not None
         self.build.setText("Stop" if self._is_building else "Build\u2026")
         self.build.setAccessibleName("Stop building" if self._is_building else "Build a runner")
@@ -156,26 +156,26 @@ class MachineBar(QWidget):
 
 
 def _short(path: Path | None) -> str:
-    """Return the end of a path: runners all have the same name, their folders tell them apart."""
+    """Return the last parts of a path. Runners have equal names in different folders."""
     if path is None:
         return ""
     return str(path) if len(path.parts) <= 3 else f"\u2026/{'/'.join(path.parts[-2:])}"
 
 
 NOTHING = (
-    "The program runs on Arm's simulator here: its outputs are compared with the quantized model "
-    "and the TOSA reference model, its cycles with Vela's estimate."
+    "Run Simulate to compare outputs with the quantized model and the TOSA reference model, and "
+    "cycles with Vela's estimate."
 )
 LOG_FILE = "uart.log"
 
 
 class SimulatorPanel(ResultPanel):
-    """The machine above, figures and sentences in the middle, the serial port below."""
+    """Shows the files above, results in the middle and the serial output below."""
 
     panel_id = "simulator"
 
     def build_frames(self) -> None:
-        self.machine = MachineBar(self)
+        self.machine = SimulatorFiles(self)
         self.machine.simulator_chosen.connect(self._on_simulator_chosen)
         self.machine.runner_chosen.connect(self._on_runner_chosen)
         self.machine.fast_switched.connect(
@@ -216,7 +216,7 @@ class SimulatorPanel(ResultPanel):
             return
         cards = simulation_cards(shown.value)
         self.cards.render_cards(cards, self.context.theme, stale=not shown.current)
-        log = f"Everything that was printed: {shown.folder / LOG_FILE}"
+        log = f"Full output: {shown.folder / LOG_FILE}"
         self._show_printed(shown.folder / LOG_FILE)
         text = f"{simulation_text(shown.value)}\n{log}"
         self.view.render_result(
@@ -224,7 +224,7 @@ class SimulatorPanel(ResultPanel):
         )  # fmt: skip
 
     def _show_printed(self, log: Path) -> None:
-        """Show all that a finished run printed; while one runs, what comes in."""
+        """Show the output of a finished simulation, or the live output."""
         if self._running or log == self._shown_log:
             return
         self._shown_log = log
@@ -239,7 +239,7 @@ class SimulatorPanel(ResultPanel):
     def render_selection(self, selected: Selected) -> None:
         if not self.has("run") or selected.origin == self.panel_id:
             return
-        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
         self.view.choose_modules(modules)
 
     def _make(self, content: QWidget) -> None:
@@ -262,7 +262,7 @@ class SimulatorPanel(ResultPanel):
         self._printed = TextFileModel(level_of, self)
         self.log = QListView(self)
         self.log.setModel(self._live)
-        self.log.setAccessibleName("Serial port of the simulator")
+        self.log.setAccessibleName("Serial output")
         self.log.setUniformItemSizes(True)
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
         font.setPixelSize(12)
@@ -348,7 +348,7 @@ class SimulatorPanel(ResultPanel):
                 self._machine_changed()
 
     def _change(self, edit: Callable[[MachineSettings], MachineSettings]) -> None:
-        """Change what is remembered of this machine, and plan again."""
+        """Change the machine settings, and plan again."""
         try:
             save_settings(edit(load_settings()))
         except WorkbenchError as error:

@@ -1,4 +1,4 @@
-"""Timeline: one inference on CPU, NPU and memories, and the sums of any stretch of it."""
+"""The Timeline panel: one inference on CPU, NPU and memories."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ _MOST_LINES = 12
 
 
 def origin_sentence(lowered: LowerResult, shown: Timeline, origin: str) -> str:
-    """Return what the lanes show and what nobody knows.
+    """Return the source of the figures and what is not known.
 
-    ``origin`` is how the cycles came about, e.g. ``estimated (Vela 5.1.0)``.
+    ``origin`` is the origin of the cycles, e.g. ``estimated (Vela 5.1.0)``.
     """
     where = f"{lowered.target}, {lowered.system_config}, {lowered.memory_mode}"
-    said = [f"{origin[:1].upper()}{origin[1:]} for {where}."]
+    sentences = [f"{origin[:1].upper()}{origin[1:]} for {where}."]
     if shown.is_measured:
-        said.append("A mean over the inferences. Memories are not measured by operation.")
+        sentences.append("Mean over all inferences. Memory cycles are not measured by operation.")
         without = sum(1 for span in shown.spans if span.measured is None)
         if without:
             without_length = plural(without, "operation")
-            said.append(f"Not measured by itself, so without a length here: {without_length}.")
+            sentences.append(f"Without own measurement: {without_length}.")
     elif shown.spans:
-        said.append(
-            "Darker: computing. When in an operation a memory is busy is not known: it is drawn "
-            "from the start."
+        sentences.append(
+            "Dark: computing. Memory access times within an operation are unknown and drawn "
+            "from its start."
         )
     else:
-        said.append("Nothing runs on the NPU.")
+        sentences.append("Nothing runs on the NPU.")
     if shown.stops:
-        said.append("\u25c6 operators on the CPU: Vela does not say how long they take.")
+        sentences.append("\u25c6 CPU operators (not in the cycle estimate).")
     if shown.unplaced:
         number = len(shown.unplaced)
-        said.append(f"Of {count(number)} on the CPU it is not known when they run.")
-    return " ".join(said)
+        sentences.append(f"{count(number)} CPU operators have no known position.")
+    return " ".join(sentences)
 
 
 def sums_sentence(shown: Timeline, places: Sequence[int], nodes: Sequence[CpuNode]) -> str:
-    """Return the figures of operations, and how many operators on the CPU; "" for nothing."""
-    said = []
+    """Return the sums of the selected operations and CPU operators; "" for no selection."""
+    sentences = []
     if places:
         sums = shown.sums(places)
         kind = "measured" if shown.is_measured else "estimated"
@@ -72,16 +72,16 @@ def sums_sentence(shown: Timeline, places: Sequence[int], nodes: Sequence[CpuNod
         most_first = sorted(sums.bounds.items(), key=lambda pair: -pair[1])
         if most_first:
             parts.append("bound by " + ", ".join(f"{what} ({count(n)})" for what, n in most_first))
-        said.append("; ".join(parts) + ".")
+        sentences.append("; ".join(parts) + ".")
     if nodes:
         names = ", ".join(dict.fromkeys(operator_name(node.op) for node in nodes[:_MOST_LINES]))
-        said.append(f"{plural(len(nodes), 'operator')} on the CPU, length unknown: {names}.")
-    return " ".join(said)
+        sentences.append(f"{plural(len(nodes), 'operator')} on the CPU, duration unknown: {names}.")
+    return " ".join(sentences)
 
 
 def describe_stop(stop: CpuStop) -> str:
-    """Return what the CPU does at a stop, in lines."""
-    lines = [f"{plural(len(stop.nodes), 'operator')} on the CPU, length unknown"]
+    """Return the operators of a CPU stop, one per line."""
+    lines = [f"{plural(len(stop.nodes), 'operator')} on the CPU, duration unknown"]
     for node in stop.nodes[:_MOST_LINES]:
         lines.append(f"{operator_name(node.op)}  {node.module}".rstrip())
         if node.reason:
@@ -91,16 +91,13 @@ def describe_stop(stop: CpuStop) -> str:
     return "\n".join(lines)
 
 
-NO_TIMELINE = "When everything runs on the device appears here once it has been compiled."
-KEYS = (
-    "Drag for the sums of a stretch; click for an operation. W S zoom at the pointer, A D move, "
-    "F shows all."
-)
+NO_TIMELINE = "Compile to see the timeline."
+KEYS = "Drag to sum a range, click to select an operation. W/S: zoom, A/D: pan, F: fit."
 ESTIMATED, MEASURED = range(2)
 
 
 class TimelinePanel(ResultPanel):
-    """Where the figures come from, the lanes, and the sums of what is chosen."""
+    """Shows the lanes of the timeline and the sums of the selection."""
 
     panel_id = "timeline"
 
@@ -142,7 +139,7 @@ class TimelinePanel(ResultPanel):
     def render_selection(self, selected: Selected) -> None:
         if not self.has("lower") or selected.origin == self.panel_id:
             return
-        modules = selected.modules or self.context.outline.modules_of(selected.nodes)
+        modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
         places = [
             r.place for r in self._rows
             if r.operation.module and inside(r.operation.module, modules)
@@ -191,7 +188,7 @@ class TimelinePanel(ResultPanel):
     def _show_program(self, lowered: Shown[LowerResult]) -> None:
         self._rows = operation_rows(lowered.value)
         try:
-            self._program = GraphSnapshot.load(lowered.folder / GRAPH_FILE)
+            self._program = self.context.session.parsed.graph(lowered.folder / GRAPH_FILE)
         except WorkbenchError:
             self._program = None
         self.plot.set_stale(not lowered.current)
@@ -215,8 +212,8 @@ class TimelinePanel(ResultPanel):
         self.plot.mark(self._chosen)
         shown: Timeline = self.plot.timeline
         nodes = [node for number in self._stops for node in shown.stops[number].nodes]
-        said = sums_sentence(shown, self._chosen, nodes)
-        self.sums.setText(said or KEYS)
+        text = sums_sentence(shown, self._chosen, nodes)
+        self.sums.setText(text or KEYS)
 
     def _choose(self, places: Sequence[int], stops: Sequence[int] = ()) -> None:
         self._sum_up(places, stops)
@@ -243,12 +240,12 @@ class TimelinePanel(ResultPanel):
 
     def _describe_span(self, place: int) -> str:
         span = self.plot.timeline.spans[place]
-        told = describe_operation(self._rows[place])
+        text = describe_operation(self._rows[place])
         if not self.plot.timeline.is_measured:
-            return told
+            return text
         if span.measured is None:
-            return f"{told}\nno measurement of its own"
-        return f"{told}\n{count(span.measured)} cycles {self.cycles.currentText()}"
+            return f"{text}\nno own measurement"
+        return f"{text}\n{count(span.measured)} cycles {self.cycles.currentText()}"
 
     def _describe_stop(self, number: int) -> str:
         return describe_stop(self.plot.timeline.stops[number])

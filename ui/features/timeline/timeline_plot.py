@@ -1,4 +1,4 @@
-"""One inference along time: a lane each for CPU, NPU, SRAM and external memory."""
+"""The timeline plot: lanes for CPU, NPU, SRAM and external memory over time."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ui.shared.theme import Theme
 from workbench.analysis.timeline import Timeline
 from workbench.graph.labels import operator_name
 
-# Less than this of a column is rounding.
+# Smaller coverage of a pixel column is rounding error.
 _NOTHING = 1e-6
 
 
 class LaneBars(pg.GraphicsObject):  # type: ignore[misc]
-    """Bars of one colour in one lane; ascending along x, none over another.
+    """Bars of one colour in one lane, ascending along x without overlap.
 
-    ``is_solid`` paints every column that has any of a bar as if it were covered.
+    ``is_solid`` paints every partly covered pixel column as fully covered.
     """
 
     def __init__(self, lane: tuple[float, float], *, is_solid: bool = False) -> None:
@@ -34,17 +34,17 @@ class LaneBars(pg.GraphicsObject):  # type: ignore[misc]
         self._places, self._busy = np.zeros(0), np.zeros(0)
 
     def set_bars(self, edges: NDArray[np.float64]) -> None:
-        """Show other bars: ``edges`` [bars, 2] are their starts and ends."""
+        """Set the bars; ``edges`` [bars, 2] are their starts and ends."""
         self.prepareGeometryChange()
         self._places = edges.reshape(-1)
         lengths = edges[:, 1] - edges[:, 0]
         ends = np.cumsum(lengths)
-        # How much lies covered up to each start and each end; straight in between.
+        # Covered length up to each start and end; linear in between.
         self._busy = np.stack([ends - lengths, ends], axis=1).reshape(-1)
         self.update()
 
     def set_colour(self, colour: QColor) -> None:
-        """Paint in another colour."""
+        """Set the colour."""
         self._colour = colour
         self.update()
 
@@ -73,25 +73,25 @@ class LaneBars(pg.GraphicsObject):  # type: ignore[misc]
 
 
 def _row(covered: NDArray[np.float64], colour: QColor) -> QImage:
-    """Return one row of pixels, as opaque as they are covered [0..1]."""
+    """Return one row of pixels whose alpha is the coverage [0..1]."""
     alpha = np.clip(covered, 0.0, 1.0) * colour.alphaF()
-    # Little-endian ARGB32 with colours multiplied by alpha: blue, green, red, alpha.
+    # Premultiplied ARGB32, little-endian: blue, green, red, alpha.
     parts = np.asarray([colour.blueF(), colour.greenF(), colour.redF(), 1.0])
     pixels = np.ascontiguousarray(np.rint(255 * alpha[:, None] * parts).astype(np.uint8))
-    made = QImage(
+    result = QImage(
         pixels.data, len(pixels), 1, 4 * len(pixels), QImage.Format.Format_ARGB32_Premultiplied
     )
-    return made.copy()
+    return result.copy()
 
 
 _FONT_PX, _PAD_PX, _LEAST_PX = 11, 4.0, 34.0
 
 
 class LaneNames(pg.GraphicsObject):  # type: ignore[misc]
-    """Operator and module of each bar; bars are ascending along x and lie in one lane.
+    """Operator and module names of the bars of one lane, ascending along x.
 
-    With ``follows`` a bar that begins left of what is shown has its name where it can be read;
-    else its name goes with its begin.
+    With ``follows``, the name of a bar that starts left of the view stays visible;
+    otherwise the name moves with the start of the bar.
     """
 
     def __init__(self, *, follows: bool) -> None:
@@ -108,13 +108,13 @@ class LaneNames(pg.GraphicsObject):  # type: ignore[misc]
         self, edges: NDArray[np.float64], texts: tuple[tuple[str, ...], ...],
         lane: tuple[float, float],
     ) -> None:  # fmt: skip
-        """Name other bars: ``edges`` [bars, 2] along x, their two lines, the lane's ends."""
+        """Set the bars: ``edges`` [bars, 2] along x, two lines of text each, and the lane's y."""
         self.prepareGeometryChange()
         self._edges, self._texts, self._lane = edges, texts, lane
         self.update()
 
     def set_colour(self, colour: QColor) -> None:
-        """Write in another colour."""
+        """Set the text colour."""
         self._colour = colour
         self.update()
 
@@ -155,14 +155,14 @@ def _write(painter: QPainter, metrics: QFontMetricsF, room: QRectF, lines: tuple
         below = (number + 1) * height
         if below > room.height():
             return
-        # Modules differ at their ends, operators at their beginnings.
+        # Module names differ at the end, operator names at the start.
         side = Qt.TextElideMode.ElideLeft if number else Qt.TextElideMode.ElideRight
         text = metrics.elidedText(line, side, room.width())
         place = QPointF(room.left(), room.top() + below - metrics.descent())
         painter.drawText(place, text)
 
 
-# Both ends of each lane, upwards; what is measured is known of the upper two alone.
+# y range of each lane, upwards. Measurements exist only for the upper two.
 EXTERNAL, SRAM, NPU, CPU = (0.0, 1.0), (1.35, 2.35), (2.7, 4.7), (5.05, 6.05)
 _ABOVE = (2.45, 6.3)
 _ALL = (-0.25, 6.3)
@@ -174,12 +174,12 @@ _UNITS = ((1e6, 1e-6, "million cycles"), (1e4, 1e-3, "thousand cycles"), (0.0, 1
 
 
 class TimelinePlot(Chart):
-    """Bars of operations, places where the CPU works, and what is chosen.
+    """Bars of operations, CPU stops and the selection.
 
     Signals:
-        span_chosen: place of an operation, and whether it adds to what is chosen.
-        stop_chosen: place of a stop of the CPU.
-        stretch_chosen: cycles from and to, and whether the drag is over.
+        span_chosen: index of an operation, and whether it extends the selection.
+        stop_chosen: index of a CPU stop.
+        stretch_chosen: start and end cycle, and whether the drag has ended.
     """
 
     span_chosen = Signal(int, bool)
@@ -213,7 +213,7 @@ class TimelinePlot(Chart):
         self._stops.sigClicked.connect(self._on_stop_clicked)
 
     def render_timeline(self, timeline: Timeline, origin: str) -> None:
-        """Show another inference; ``origin`` says how its cycles came about."""
+        """Show a timeline; ``origin`` is the origin of its cycles."""
         self.timeline = timeline
         self._draw_spans()
         self._draw_stops()
@@ -230,13 +230,13 @@ class TimelinePlot(Chart):
         self._drag.hide()
 
     def mark(self, places: Iterable[int]) -> None:
-        """Mark operations."""
+        """Mark the selected operations."""
         found = np.asarray(self.timeline.stretches(places), np.float64).reshape(-1, 2)
         for kind in ("chosen", "rim"):
             self._bars[kind].set_bars(found)
 
     def leave_stretch(self) -> None:
-        """Take the box of the last drag away."""
+        """Remove the box of the last drag."""
         self._drag.hide()
 
     def restyle(self, theme: Theme) -> None:
@@ -268,7 +268,7 @@ class TimelinePlot(Chart):
             (s.operation.npu_cycles, s.operation.sram_cycles, s.operation.external_cycles)
             for s in spans
         ], np.float64).reshape(-1, 3)  # fmt: skip
-        # Figures of Vela do not belong on an axis of measured cycles.
+        # Vela's figures are not shown on an axis of measured cycles.
         shown = slice(0) if self.timeline.is_measured else slice(None)
         starts = edges[shown, 0]
         for column, kind in enumerate(("computing", "sram", "external")):
@@ -283,7 +283,7 @@ class TimelinePlot(Chart):
         self._lines.setData(
             x=np.repeat(places, 2), y=np.tile([low, CPU[1]], places.size), connect="pairs"
         )
-        # A name may reach to the next stop; the last one has the air behind the last operation.
+        # A name may extend to the next stop; the last one to the right margin.
         ends = np.append(places[1:], self.timeline.end * (1 + _AIR))[: places.size]
         texts = tuple((f"    {_named(stop.nodes[0].op, len(stop.nodes))}", "") for stop in stops)
         self._stop_names.set_names(np.stack([places, ends], axis=1), texts, CPU)

@@ -1,4 +1,4 @@
-"""Training: weights that suit the precisions, learnt from the float model, epoch by epoch."""
+"""The Training panel: quantization-aware training by distillation from the float model."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.candidate_preview import Trial
+from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.chart import Chart, pen, wash
 from ui.shared.figures import decibel
 from ui.shared.panel import Panel
-from ui.shared.study_controller import StudyDesk
+from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from workbench.errors import WorkbenchError
 from workbench.project import edits
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 
 _DOT_PX, _BEST_PX = 5, 10
-# Plots below each other have their epochs below each other.
+# Equal axis widths align the epochs of both plots.
 _AXIS_PX = 52
 
 
 class EpochPlot(Chart):
-    """Values by epoch, the first one 1; a dashed line where they were before."""
+    """Plot of values by epoch, from 1; a dashed line is the value before training."""
 
     def __init__(self, name: str, left: str, unit: str, parent: QWidget | None = None) -> None:
         super().__init__(name, "epoch", left, parent)
@@ -110,10 +110,10 @@ _MOST = 100_000
 
 
 class TrainingForm(QWidget):
-    """Fields for ``TrainingOptions``; seed and the rest keep their defaults.
+    """The form of ``TrainingOptions``. Other options have their defaults.
 
     Signals:
-        edited: an option is another one.
+        edited: an option changed.
     """
 
     edited = Signal()
@@ -133,30 +133,30 @@ class TrainingForm(QWidget):
         self._add(
             "Learning rate",
             self.rate,
-            "Halved, and the best weights taken up, where nothing gets better",
+            "Halved, with a return to the best weights, when the SQNR stops improving",
         )
         self.loss = self._choice("Loss", LOSSES)
-        self.loss.setToolTip("Between what the quantized and the float model give")
+        self.loss.setToolTip("Between the outputs of the quantized and the float model")
         self.epochs = self._count("Epochs", standard.epochs, 1, "Passes over the samples")
-        self.batch = self._count("Batch", standard.batch, 1, "Samples side by side")
+        self.batch = self._count("Batch", standard.batch, 1, "Samples per step")
         self.observe = self._count(
-            "Ranges follow", standard.observe, 0,
-            "Epochs in which ranges of activations follow the data; then they stay",
+            "Update ranges for", standard.observe, 0,
+            "Epochs that update activation ranges; then they are frozen",
         )  # fmt: skip
         self.observe.setSuffix(" epochs")
         self.batch_norm = self._count(
-            "Batch norms follow", standard.batch_norm, 0,
-            "Epochs in which batch-norm statistics follow the data; 0 keeps the float model's",
+            "Update batch norm for", standard.batch_norm, 0,
+            "Epochs that update batch-norm statistics; 0 keeps those of the float model",
         )  # fmt: skip
         self.batch_norm.setSuffix(" epochs")
         self.patience = self._count(
-            "Stop after", standard.patience, 1, "Epochs in a row without a better SQNR"
+            "Stop after", standard.patience, 1, "Consecutive epochs without a better SQNR"
         )
-        self.patience.setSuffix(" epochs without gain")
+        self.patience.setSuffix(" epochs without improvement")
 
     @property
     def is_complete(self) -> bool:
-        """Whether every field holds something that can be used."""
+        """Whether all fields are valid."""
         return self.rate.hasAcceptableInput()
 
     def options(self) -> dict[str, JsonValue]:
@@ -173,7 +173,7 @@ class TrainingForm(QWidget):
         }
 
     def add_row(self, label: str, field: QWidget, meaning: str) -> None:
-        """Put another field at the end."""
+        """Append a field."""
         self._add(label, field, meaning)
 
     def _add(self, label: str, field: QWidget, meaning: str) -> None:
@@ -199,27 +199,27 @@ class TrainingForm(QWidget):
 
 
 NOTHING = (
-    "The quantized model learns to give what the float model gives for the calibration data. "
-    "It needs no labels; a fifth of the samples is kept apart to measure on."
+    "Trains the quantized model to reproduce the float model's outputs on the calibration data. "
+    "No labels needed. A fifth of the samples is held out for evaluation."
 )
-NO_DATA = "Training needs calibration data: drop some on the window. No labels needed."
-OVER = "Over: ask for more epochs, or change an option"
-NO_FORM = "An option is not complete"
-NO_WEIGHTS = "Train first: there are no trained weights for this configuration"
-NO_GAIN = "No epoch was better than the weights that training began with"
-_TRY_TIP = "Quantize, measure and compile with them; nothing changes yet"
-_USE_TIP = "Keep them in a file beside the project, and let all stages use them"
-_USE, _BACK = "Use these weights", "Use the model's own weights"
+NO_DATA = "Training needs calibration data (no labels). Drop a data file on the window."
+OVER = "Finished; increase the epochs or change an option"
+NO_FORM = "An option is incomplete"
+NO_WEIGHTS = "No trained weights for this configuration; train first"
+NO_GAIN = "No epoch improved on the initial weights"
+_TRY_TIP = "Quantize, evaluate and compile a copy with these weights; the project does not change"
+_USE_TIP = "Save these weights beside the project and use them in all stages"
+_USE, _BACK = "Use these weights", "Use the model's weights"
 
 
 class TrainingPanel(Panel):
-    """A form, SQNR and loss after every epoch, and the best weights to try and to use."""
+    """Shows the options, SQNR and loss by epoch, and buttons for the best weights."""
 
     panel_id = "training"
 
     def build(self) -> None:
         context = self.context
-        self.desk = StudyDesk(
+        self.study = StudyController(
             "training",
             TrainingResult,
             context.document,
@@ -227,9 +227,9 @@ class TrainingPanel(Panel):
             context.session.cache,
             self,
         )
-        self.desk.changed.connect(lambda: self._mark("state"))
-        self.trial = Trial(context.document, context.runner, context.history, self)
-        self.trial.changed.connect(self._show_weights)
+        self.study.changed.connect(lambda: self._mark("state"))
+        self.preview = CandidatePreview(context.document, context.runner, context.history, self)
+        self.preview.changed.connect(self._show_weights)
         self.note = _lines(self, hint=True)
         self.sqnr = EpochPlot("SQNR after every epoch", "SQNR, predicted [dB]", "dB", self)
         self.loss = EpochPlot("Loss of every epoch", "loss, log10", "", self)
@@ -253,8 +253,8 @@ class TrainingPanel(Panel):
 
     def refresh(self) -> None:
         project = self.context.document.project
-        self.desk.options = self.form.options()
-        self.desk.look()
+        self.study.options = self.form.options()
+        self.study.look()
         function = project.training_function if project is not None else None
         if not self.function.hasFocus():
             self.function.setText(function or "")
@@ -271,11 +271,11 @@ class TrainingPanel(Panel):
         self.function = QLineEdit(side)
         self.function.setPlaceholderText("built in")
         self.function.editingFinished.connect(self._on_function)
-        self.form.add_row("Own function", self.function, "FILE.py:name, called for every epoch")
+        self.form.add_row("Custom function", self.function, "FILE.py:name, called in every epoch")
         self.train = QPushButton("Train", side)
         self.train.clicked.connect(self._on_train)
-        self.attempt = QPushButton("Try these weights", side)
-        self.attempt.clicked.connect(self._on_try)
+        self.attempt = QPushButton("Preview", side)
+        self.attempt.clicked.connect(self._on_preview)
         self.use = QPushButton(_USE, side)
         self.use.clicked.connect(self._on_use)
         self.back = QPushButton(_BACK, side)
@@ -297,16 +297,16 @@ class TrainingPanel(Panel):
         return scroll
 
     def _show_found(self) -> None:
-        found, job = self.desk.found, self.desk.job
+        found, job = self.study.found, self.study.job
         project = self.context.document.project
-        begun = found is not None and self.desk.is_current and bool(found.epochs)
+        begun = found is not None and self.study.is_current and bool(found.epochs)
         over = (
             begun
             and self.form.is_complete
             and found is not None
             and is_over(found, options_of(self.form.options()))
         )
-        self.train.setText("Pause" if job else "Go on" if begun and not over else "Train")
+        self.train.setText("Pause" if job else "Continue" if begun and not over else "Train")
         can = project is not None and project.calibration is not None and self.form.is_complete
         self.train.setEnabled(bool(job) or (can and not over))
         lacks = project is not None and project.calibration is None
@@ -323,52 +323,52 @@ class TrainingPanel(Panel):
         self.loss.render_epochs(np.log10(losses), total, found.best if found else 0)
         for plot in (self.sqnr, self.loss):
             plot.setVisible(found is not None)
-            plot.set_stale(found is not None and not self.desk.is_current)
+            plot.set_stale(found is not None and not self.study.is_current)
         self._show_weights()
 
     def _sentence(self, found: TrainingResult | None) -> str:
-        project, job = self.context.document.project, self.desk.job
+        project, job = self.context.document.project, self.study.job
         doing = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
         if found is None:
             lacks = project is not None and project.calibration is None
             return doing or (NO_DATA if lacks else NOTHING)
-        apart = f"{plural(found.held_out, 'sample')} kept apart from"
-        measured = apart if found.held_out else "the samples of"
-        said = (
+        apart = f"{plural(found.held_out, 'sample')} held out of"
+        measured = apart if found.held_out else "all samples of"
+        text = (
             f"Before training {decibel(found.start_db)}, {_best(found)}; "
             f"{plural(len(found.epochs), 'epoch')} of {plural(found.samples, 'sample')}, "
             f"predicted on {measured} {found.data}."
         )
         if found.device != "cpu":
-            said += f" Trained on {found.device}."
+            text += f" Trained on {found.device}."
         if found.one_by_one:
-            said += " The model takes one sample at a time."
-        if not self.desk.is_current:
-            said = f"For other options or a former configuration: {said[0].lower()}{said[1:]}"
-        return f"{said} {doing}".strip()
+            text += " Batch size 1 (required by the model)."
+        if not self.study.is_current:
+            text = f"Outdated: {text[0].lower()}{text[1:]}"
+        return f"{text} {doing}".strip()
 
     def _show_weights(self) -> None:
-        found, project = self.desk.found, self.context.document.project
+        found, project = self.study.found, self.context.document.project
         name = found.file_name if found is not None and found.best else ""
         used = project.trained_weights if project is not None else None
-        ready = bool(name) and self.desk.is_current and self.desk.job is None
+        ready = bool(name) and self.study.is_current and self.study.job is None
         is_used = bool(used) and used == name
         why = NO_GAIN if found is not None and found.epochs and not found.best else NO_WEIGHTS
         for button, meaning in ((self.attempt, _TRY_TIP), (self.use, _USE_TIP)):
             button.setToolTip(meaning if ready else why)
-        self.back.setToolTip("" if used else "They are in use")
-        self.attempt.setEnabled(ready and not is_used and not self.trial.is_running)
+        self.back.setToolTip("" if used else "These weights are in use")
+        self.attempt.setEnabled(ready and not is_used and not self.preview.is_running)
         self.use.setEnabled(ready and not is_used)
-        self.use.setText("These weights are used" if is_used else _USE)
+        self.use.setText("Weights in use" if is_used else _USE)
         self.back.setEnabled(bool(used))
-        self.outcome.setText(self.trial.sentence())
+        self.outcome.setText(self.preview.sentence())
 
     def _weights(self) -> str | None:
-        """Keep the best weights beside the project and return their name; None if refused."""
-        found, document = self.desk.found, self.context.document
+        """Save the best weights beside the project and return the file name; None on error."""
+        found, document = self.study.found, self.context.document
         if found is None:
             return None
-        place = study_folder(self.context.session.cache, self.desk.key)
+        place = study_folder(self.context.session.cache, self.study.key)
         try:
             return keep_weights(found, place, document.folder)
         except WorkbenchError as error:
@@ -376,21 +376,25 @@ class TrainingPanel(Panel):
             return None
 
     def _on_train(self) -> None:
-        if self.desk.job is not None:
-            self.desk.pause()
+        if self.study.job is not None:
+            self.study.pause()
             return
-        self.desk.options = self.form.options()
-        self.desk.start()
+        self.study.options = self.form.options()
+        self.study.start()
 
     def _on_function(self) -> None:
         function = self.function.text().strip()
-        said = f"Train by {function}" if function else "Train by the built-in function"
-        self.context.document.apply(said, lambda project: edits.train_by(project, function))
+        text = (
+            f"Set training function to {function}"
+            if function
+            else ("Use built-in training function")
+        )
+        self.context.document.apply(text, lambda project: edits.train_by(project, function))
 
-    def _on_try(self) -> None:
+    def _on_preview(self) -> None:
         project, name = self.context.document.project, self._weights()
         if project is not None and name:
-            self.trial.begin("Use trained weights", edits.use_trained(project, name))
+            self.preview.begin("Use trained weights", edits.use_trained(project, name))
             self._show_weights()
 
     def _on_use(self) -> None:
@@ -405,7 +409,7 @@ class TrainingPanel(Panel):
 
 def _best(found: TrainingResult) -> str:
     if found.epochs and not found.best:
-        return "no epoch better"
+        return "no improvement"
     return f"best {decibel(found.best_db)}{f' after epoch {found.best}' if found.best else ''}"
 
 

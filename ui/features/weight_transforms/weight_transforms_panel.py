@@ -1,4 +1,4 @@
-"""Improvers: what may be done to the float weights first, each tried before it is switched on."""
+"""The Weight transforms panel: changes of the float weights before quantization."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.candidate_preview import Trial
+from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.panel import Panel
-from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.configs import IMPROVERS, Improver, ImproverId
 
@@ -28,19 +27,22 @@ if TYPE_CHECKING:
 
 _WIDTH_PX = 640
 
+_WITH = "Quantize, evaluate and compile a copy with this transform"
+_WITHOUT = "Quantize, evaluate and compile a copy without this transform"
 
-class ImproversPanel(Panel):
-    """A switch, a sentence and a try for every improver."""
 
-    panel_id = "improvers"
+class WeightTransformsPanel(Panel):
+    """Shows a switch, a description and a preview for every transform."""
+
+    panel_id = "weight_transforms"
 
     def build(self) -> None:
         context = self.context
-        self.trial = Trial(context.document, context.runner, context.history, self)
-        self.trial.changed.connect(self._show_trial)
-        self._tried: ImproverId | None = None
+        self.preview = CandidatePreview(context.document, context.runner, context.history, self)
+        self.preview.changed.connect(self._show_preview)
+        self._previewed: ImproverId | None = None
         self.switches: dict[ImproverId, QCheckBox] = {}
-        self.tries: dict[ImproverId, QPushButton] = {}
+        self.previews: dict[ImproverId, QPushButton] = {}
         self.outcomes: dict[ImproverId, QLabel] = {}
         body = QWidget(self)
         body.setMaximumWidth(_WIDTH_PX)
@@ -72,14 +74,14 @@ class ImproversPanel(Panel):
         for improver, switch in self.switches.items():
             switch.setChecked(improver in wanted)
             switch.setEnabled(project is not None)
-        self._show_trial()
+        self._show_preview()
 
     def _add(self, improver: Improver, body: QWidget, column: QVBoxLayout) -> None:
         switch = QCheckBox(improver.title, body)
         switch.clicked.connect(partial(self._on_switched, improver))
-        attempt = QPushButton("Try the other", body)
-        attempt.setAccessibleName(f"Try {improver.title}")
-        attempt.clicked.connect(partial(self._on_try, improver))
+        attempt = QPushButton("Preview", body)
+        attempt.setAccessibleName(f"Preview {improver.title}")
+        attempt.clicked.connect(partial(self._on_preview, improver))
         about = QLabel(improver.description, body)
         about.setObjectName("Hint")
         outcome = QLabel(body)
@@ -94,33 +96,33 @@ class ImproversPanel(Panel):
         column.addWidget(outcome)
         column.addSpacing(12)
         self.switches[improver.id] = switch
-        self.tries[improver.id] = attempt
+        self.previews[improver.id] = attempt
         self.outcomes[improver.id] = outcome
 
-    def _show_trial(self) -> None:
+    def _show_preview(self) -> None:
         project = self.context.document.project
-        for name, attempt in self.tries.items():
+        for name, attempt in self.previews.items():
             is_on = project is not None and name in project.improvers
-            attempt.setText("Try without" if is_on else "Try with")
-            attempt.setEnabled(project is not None and not self.trial.is_running)
-            said = self.trial.sentence() if name == self._tried else ""
+            attempt.setToolTip(_WITHOUT if is_on else _WITH)
+            attempt.setEnabled(project is not None and not self.preview.is_running)
+            summary = self.preview.sentence() if name == self._previewed else ""
             done = next((i.sentence for i in self._improvements(name) if i.improver == name), "")
-            said = "\n".join(text for text in (done, said) if text)
-            self.outcomes[name].setText(said)
-            self.outcomes[name].setVisible(bool(said))
+            summary = "\n".join(text for text in (done, summary) if text)
+            self.outcomes[name].setText(summary)
+            self.outcomes[name].setVisible(bool(summary))
 
     def _improvements(self, name: ImproverId) -> tuple[Improvement, ...]:
-        """Return what improvers did to the present project, or to the one that was tried."""
-        from workbench.results import PrepareResult, load_result
+        """Return the changes by the transforms in the project or in the previewed candidate."""
+        from workbench.results import PrepareResult
 
         project = self.context.document.project
-        candidate = self.trial.candidate if name == self._tried else None
+        candidate = self.preview.candidate if name == self._previewed else None
         if candidate is not None and name in candidate.after.improvers:
-            cache = self.context.session.cache
-            planned = plan(candidate.after, self.context.document.folder, cache).of("prepare")
-            if planned.state != "cached":
+            _, tried = self.preview.runs()
+            session, key = self.context.session, tried.digests.get("prepare") if tried else None
+            if key is None or not session.cache.has(key):
                 return ()
-            return load_result(PrepareResult, cache.folder(planned.key)).improvements
+            return session.parsed.load(PrepareResult, session.cache.folder(key)).improvements
         prepared = self.context.load(PrepareResult, "prepare")
         is_on = project is not None and name in project.improvers
         return prepared.improvements if prepared is not None and is_on else ()
@@ -128,16 +130,16 @@ class ImproversPanel(Panel):
     def _on_switched(self, improver: Improver) -> None:
         on = self.switches[improver.id].isChecked()
         self.context.document.apply(
-            f"{'Switch on' if on else 'Switch off'} {improver.title.lower()}",
+            f"{'Enable' if on else 'Disable'} {improver.title.lower()}",
             lambda project: edits.set_improver(project, improver.id, on=on),
         )
         self.refresh()
 
-    def _on_try(self, improver: Improver) -> None:
+    def _on_preview(self, improver: Improver) -> None:
         project = self.context.document.project
         if project is None:
             return
-        self._tried = improver.id
+        self._previewed = improver.id
         on = improver.id not in project.improvers
         after = edits.set_improver(project, improver.id, on=on)
-        self.trial.begin(improver.title, after)
+        self.preview.begin(improver.title, after)

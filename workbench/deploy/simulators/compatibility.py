@@ -1,4 +1,4 @@
-"""Whether a program, a runner and a device fit together, said before anything is started."""
+"""Compatibility of a program, a runner and a device, checked before a run."""
 
 from __future__ import annotations
 
@@ -41,34 +41,34 @@ _FAST_MEMORY = 2
 
 @dataclass(frozen=True)
 class Program:
-    """A ``.pte`` with what its bytes say of it."""
+    """A ``.pte`` with its decoded description."""
 
     name: str
     data: bytes
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """What is in it; see ``workbench.pte.description``."""
+        """Its contents; see ``workbench.pte.description``."""
         return describe(self.data)
 
     @property
     def delegates(self) -> list[dict[str, Any]]:
-        """The parts that the NPU runs."""
+        """The parts that run on the NPU."""
         return [d for d in self.description["delegates"] if d["backend"] == ETHOS_U]
 
     @property
     def memory_mode(self) -> str:
-        """The memory mode it was compiled with; "" if it does not say."""
+        """The memory mode it was compiled with; "" if unknown."""
         return self._flag("--memory-mode=")
 
     @property
     def system_config(self) -> str:
-        """The system configuration it was compiled with; "" if it does not say."""
+        """The system configuration it was compiled with; "" if unknown."""
         return self._flag("--system-config=")
 
     @property
     def input_bytes(self) -> list[int]:
-        """The size of each input's values."""
+        """The size of each input [bytes]."""
         specs = [spec for spec in self.description["inputs"] if "dtype" in spec]
         return [np.dtype(s["dtype"]).itemsize * math.prod(s["shape"]) for s in specs]
 
@@ -81,15 +81,15 @@ class Program:
 
     @property
     def bundled(self) -> bool:
-        """Whether it brings its own test vectors."""
+        """Whether it contains test vectors."""
         return bool(self.data[4:8] == b"BP08")
 
 
 def check(program: Program, runner: RunnerElf, device: Device, input_bytes: int = 0) -> list[str]:
-    """Return what could not be checked or is close, in sentences.
+    """Return notes on what could not be checked or is close to a limit.
 
     Raises:
-        WorkbenchError: they do not fit; every reason at once.
+        WorkbenchError: they are incompatible; lists every reason.
     """
     problems = [
         *_npu(program, device),
@@ -112,6 +112,7 @@ def _npu(program: Program, device: Device) -> Iterator[ErrorInfo]:
             yield _problem(
                 f"{program.name} was compiled for {built}, not for {device.target}.",
                 f"Run it with --target {built}, or compile it for {device.target}.",
+                code="runner-program-target-mismatch",
             )
             return
 
@@ -122,13 +123,14 @@ def _family(runner: RunnerElf, device: Device) -> Iterator[ErrorInfo]:
         yield _problem(
             f"The runner {runner.path.name} was built for {names}, "
             f"not for Ethos-{device.family.upper()}.",
-            f"Choose the runner that was built with --target={device.target}.",
+            f"Choose a runner built with --target={device.target}.",
+            code="runner-npu-mismatch",
         )
 
 
 def _memory_mode(program: Program, runner: RunnerElf) -> Iterator[ErrorInfo]:
     mode = program.memory_mode
-    # What a mode of the user's own keeps where is not in the program.
+    # The placement of a user-defined mode is not in the program.
     if mode not in MEMORY_MODES or runner.dedicated is None:
         return
     if mode.startswith("Dedicated") != runner.dedicated:
@@ -136,16 +138,17 @@ def _memory_mode(program: Program, runner: RunnerElf) -> Iterator[ErrorInfo]:
         yield _problem(
             f"{program.name} was compiled for {mode}; the runner {runner.path.name} was built "
             f"{has} an SRAM dedicated to the NPU.",
-            f"Choose the runner that was built with --memory_mode={mode}.",
+            f"Choose a runner built with --memory_mode={mode}.",
+            code="runner-memory-mode-mismatch",
         )
 
 
 def _whole(program: Program) -> Iterator[ErrorInfo]:
     if any(delegate["external_blocks"] for delegate in program.delegates):
         yield _problem(
-            f"The weights of {program.name} lie in a file beside it, which a run cannot give to "
-            "the runner.",
-            "Compile it with its weights inside to simulate it.",
+            f"The weights of {program.name} are in a separate file, which the runner cannot load.",
+            "Compile the program with embedded weights to simulate it.",
+            code="runner-external-weights",
         )
 
 
@@ -154,18 +157,20 @@ def _linked(program: Program, runner: RunnerElf) -> Iterator[ErrorInfo]:
         yield _problem(
             f"The runner {runner.path.name} is linked without the Ethos-U backend.",
             "Link executorch_delegate_ethos_u as a whole archive.",
+            code="runner-without-ethos-u",
         )
     missing = [name for name in program.description["kernels"] if not runner.links(name)]
     if missing:
         yield _problem(
             f"The runner {runner.path.name} lacks the kernels {', '.join(missing)}.",
-            f"Build it with --select_ops_list={','.join(missing)}, or link the library that has "
-            "them; integer input and output needs no kernels at the border.",
+            f"Build it with --select_ops_list={','.join(missing)}, or link the library "
+            "that provides them. With integer inputs and outputs no kernels are needed.",
+            code="runner-kernels-missing",
         )
 
 
 def needs(program: Program, input_bytes: int) -> dict[str, int]:
-    """Return what each pool must hold at the very least [bytes]; 0 for what needs none."""
+    """Return the minimum size of each pool [bytes]; 0 if not needed."""
     memory = program.description["memory"]
     planned = list(memory["planned_bytes"])
     fast = planned[_FAST_MEMORY] if len(planned) > _FAST_MEMORY else 0
@@ -187,34 +192,35 @@ def _pools(program: Program, runner: RunnerElf, input_bytes: int) -> Iterator[Er
         given = runner.pools.get(name, 0)
         if needed > given:
             yield _problem(
-                f"{program.name} needs at least {needed:,} bytes of the {name} pool; the runner "
-                f"{runner.path.name} gives {given:,}.",
+                f"{program.name} needs at least {needed:,} bytes in the {name} pool; the "
+                f"runner {runner.path.name} provides {given:,}.",
                 f"Build it with {POOL_OPTIONS[name]}={_rounded(needed)}.",
+                code="runner-pool-too-small",
             )
 
 
 def _notes(program: Program, runner: RunnerElf) -> Iterator[str]:
     if not runner.pools:
-        yield "The runner is stripped: pools and memory mode could not be checked before the run."
+        yield "The runner has no symbols: pool sizes and memory mode were not checked."
     if not runner.families:
-        yield "The runner does not tell which NPU it was built for."
+        yield "The NPU that the runner was built for is unknown."
     elif len(runner.families) > 1:
-        yield "Runners for U55 and U65 look alike: which of the two was not checked."
+        yield "Runners for U55 and U65 cannot be distinguished: the NPU was not checked."
     wanted = program.description["memory"]["method_pool_bytes"]
     if 0 < runner.pools.get("method", 0) < wanted:
-        yield f"The method pool is close to what is needed ({wanted:,} bytes, estimated)."
+        yield f"The method pool is close to the estimated need of {wanted:,} bytes."
 
 
 def _rounded(size: int, to: int = 65536) -> int:
     return (size // to + 2) * to
 
 
-def _problem(message: str, hint: str) -> ErrorInfo:
-    return ErrorInfo(message=message, hint=hint, where=Place(kind="tool", id="FVP"))
+def _problem(message: str, hint: str, code: str) -> ErrorInfo:
+    return ErrorInfo(message=message, hint=hint, where=Place(kind="tool", id="FVP"), code=code)
 
 
 ARM = 40
-_MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "Arm of 64 bits", 243: "RISC-V"}
+_MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "64-bit Arm", 243: "RISC-V"}
 _SECTION, _SYMBOL, _SYMBOL_TABLE = struct.Struct("<10I"), struct.Struct("<IIIBBH"), 2
 _POOLS = {
     "method_allocation_pool": "method",
@@ -237,7 +243,7 @@ _FAMILY_MARKS = (
 
 @dataclass(frozen=True)
 class RunnerElf:
-    """A runner. ``pools`` are sizes by name [bytes], empty in a stripped file."""
+    """A runner. ``pools`` are sizes by name [bytes], empty for a file without symbols."""
 
     path: Path
     data: bytes
@@ -245,17 +251,17 @@ class RunnerElf:
 
     @cached_property
     def placement(self) -> Placement:
-        """Where the program comes from: a file, the ELF, or an address; unknown without logs."""
+        """The source of the program: a file, the ELF, or an address; "unknown" without strings."""
         return next((kind for mark, kind in _MARKS if mark in self.data), "unknown")
 
     @cached_property
     def families(self) -> tuple[str, ...]:
-        """NPU generations it can be for; empty if nothing tells. U55 and U65 look alike."""
+        """NPU generations it may be for; empty if unknown. U55 and U65 cannot be distinguished."""
         return next((found for mark, found in _FAMILY_MARKS if mark in self.data), ())
 
     @cached_property
     def serves(self) -> bool:
-        """Whether it computes several samples in one start."""
+        """Whether it runs several samples in one start."""
         return b"SERVER_INFERENCE_DONE" in self.data
 
     @cached_property
@@ -265,40 +271,54 @@ class RunnerElf:
 
     @property
     def dedicated(self) -> bool | None:
-        """Whether it gives the NPU an SRAM of its own; None if nothing tells."""
+        """Whether the NPU has a dedicated SRAM; None if unknown."""
         return "fast scratch" in self.pools if self.pools else None
 
     def links(self, name: str) -> bool:
-        """Return whether a kernel or backend of this name is in it."""
+        """Return whether it contains a kernel or backend of this name."""
         return name.encode() + b"\0" in self.data
 
 
 def read_runner(path: Path) -> RunnerElf:
-    """Return what a runner is.
+    """Return the description of a runner.
 
     Raises:
-        WorkbenchError: it is missing, no ELF, damaged, or not for a Cortex-M.
+        WorkbenchError: the file is missing, not an ELF, damaged, or not for a Cortex-M.
     """
     try:
         data = path.read_bytes()
     except OSError as error:
         raise _wrong(
-            path, f"cannot be read: {error.strerror or error}", "Choose the runner's ELF."
+            path,
+            f"cannot be read: {error.strerror or error}",
+            "Choose the runner's ELF.",
+            code="runner-unreadable",
         ) from error
     if data[:4] != b"\x7fELF" or len(data) < 52:
-        raise _wrong(path, "is no ELF file", "Choose the file arm_executor_runner of a build.")
+        raise _wrong(
+            path,
+            "is not an ELF file",
+            "Choose the file arm_executor_runner of a build.",
+            code="runner-not-elf",
+        )
     machine = struct.unpack_from("<H", data, 18)[0]
     if machine != ARM or data[4] != 1:
         built = _MACHINES.get(machine, f"machine {machine}")
         raise _wrong(
             path,
-            f"is built for {built}, the simulators run Cortex-M (Arm of 32 bits)",
-            "Build it with arm-none-eabi-gcc; a file with debug information alone will not do.",
+            f"is built for {built}; the simulators run Cortex-M (32-bit Arm)",
+            "Build it with arm-none-eabi-gcc. A file with only debug information does not work.",
+            code="runner-wrong-architecture",
         )
     try:
         return RunnerElf(path, data, _runner_elf_pools(data))
     except (struct.error, IndexError) as error:
-        raise _wrong(path, "is cut short or damaged", "Build or copy it again.") from error
+        raise _wrong(
+            path,
+            "is truncated or damaged",
+            "Build or copy it again.",
+            code="runner-damaged",
+        ) from error
 
 
 def _runner_elf_pools(data: bytes) -> dict[str, int]:
@@ -325,20 +345,22 @@ def _runner_elf_pools(data: bytes) -> dict[str, int]:
     return found
 
 
-def _wrong(path: Path, what: str, hint: str) -> WorkbenchError:
-    return failure(f"The runner {path.name} {what}.", hint, Place(kind="file", id=str(path)))
+def _wrong(path: Path, what: str, hint: str, code: str) -> WorkbenchError:
+    return failure(
+        f"The runner {path.name} {what}.", hint, Place(kind="file", id=str(path)), code=code
+    )
 
 
 _PLACEMENTS = ("semihosting", "unknown", "embedded", "bare")
 _HOW = (
-    "Choose or build one in the panel Simulator; on the command line: workbench fvp set --runner "
-    "ELF, workbench fvp build."
+    "Choose or build one in the Simulator panel, or run workbench fvp set --runner ELF or "
+    "workbench fvp build."
 )
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a project's program is run with."""
+    """Device, simulator, runner and settings for running a program."""
 
     device: Device
     installed: Installed
@@ -347,45 +369,51 @@ class Setup:
 
     @property
     def address(self) -> int | None:
-        """Where the runner looks for the program; None if in a file or in itself."""
+        """The address where the runner expects the program; None for a file or built-in program."""
         return self.settings.addresses.get(str(self.runner.path))
 
 
 def setup_for(target: str, memory_mode: str) -> Setup | ErrorInfo:
-    """Return what to run a program with, or why it cannot be run on this machine.
+    """Return the setup for running a program, or why it cannot run on this machine.
 
     Args:
         target: The device, e.g. ``ethos-u55-128``.
-        memory_mode: Vela's memory mode; runners are built for one.
+        memory_mode: Vela's memory mode; a runner is built for one.
     """
     try:
         settings = load_settings()
         if not settings.runners:
             return ErrorInfo(
-                message="No runner for simulators is named on this machine.", hint=_HOW
+                message="No simulator runner is configured on this machine.",
+                hint=_HOW,
+                code="runner-not-configured",
             )
         device = device_of(target)
         runner = runner_for(device, memory_mode, settings)
     except WorkbenchError as error:
         return error.infos[0]
     if runner is None:
-        message = f"No runner of this machine is built for {target} with {memory_mode}."
-        return ErrorInfo(message=message, hint=_HOW)
+        message = f"No runner on this machine is built for {target} with {memory_mode}."
+        return ErrorInfo(message=message, hint=_HOW, code="runner-for-target-missing")
     installed = discovery.find(device.simulator, settings)
     if installed is None:
         message = f"No simulator for {target}: {device.simulator.binary} was not found."
-        return ErrorInfo(message=message, hint=discovery.how_to_get(device.simulator))
+        return ErrorInfo(
+            message=message,
+            hint=discovery.how_to_get(device.simulator),
+            code="simulator-not-installed",
+        )
     return Setup(device, installed, runner, settings)
 
 
 def runner_for(device: Device, memory_mode: str, settings: MachineSettings) -> RunnerElf | None:
-    """Return the runner of this machine that is built for a device and a memory mode.
+    """Return this machine's runner for a device and a memory mode.
 
-    One that reads programs and inputs from files goes before one that has its program built in,
-    and that before one that looks for it at an address; then the order they were named in.
+    Runners that read programs and inputs from files come first, then runners with a built-in
+    program, then runners that read it from an address; ties in configuration order.
 
     Raises:
-        WorkbenchError: one that is named cannot be read.
+        WorkbenchError: a configured runner cannot be read.
     """
     found = [_read(Path(path)) for path in settings.runners]
     fitting = [r for r in found if _fits(r, device, memory_mode)]
@@ -408,6 +436,6 @@ def _read(path: Path) -> RunnerElf:
 
 @lru_cache(maxsize=8)
 def _remembered(path: Path, modified_ns: int, size: int) -> RunnerElf:
-    """Return a runner, read again only when the file has changed: every plan asks."""
+    """Return a runner; it is read again only if the file has changed."""
     del modified_ns, size
     return read_runner(path)

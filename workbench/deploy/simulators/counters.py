@@ -1,6 +1,6 @@
-"""What the NPU's counters mean, and what they say bounds a run.
+"""NPU event counters: meaning, trace and bottleneck of a run.
 
-Source: Arm Ethos-U55, U65 and U85 technical reference manuals (PMU events), as chosen by
+Source: Arm Ethos-U55, U65 and U85 technical reference manuals (PMU events), as selected by
 ExecuTorch's ``arm_perf_monitor.cpp``.
 """
 
@@ -37,34 +37,46 @@ EVENTS = {
     "SRAM_WR_DATA_BEAT_WRITTEN": "beats written to SRAM",
     "EXT_RD_DATA_BEAT_RECEIVED": "beats read from external memory (weights; tensors if dedicated)",
     "EXT_WR_DATA_BEAT_WRITTEN": "beats written to external memory",
-    "NPU_IDLE": "cycles without work: stalls and changes between jobs",
+    "NPU_IDLE": "idle cycles: stalls and switches between jobs",
     "MAC_ACTIVE": "cycles in which the MAC array computed",
     "WD_ACTIVE": "cycles in which weights were decoded",
 }
 _BUSY = 0.5
 _BOUNDS = (
-    ("MAC_ACTIVE", "The MAC array is busy for {share:.0%} of the cycles: computing bounds it."),
-    ("WD_ACTIVE", "Weights are decoded for {share:.0%} of the cycles: pruned or 4-bit weights "
-                  "would make it faster."),
-    ("EXT_RD_DATA_BEAT_RECEIVED", "External memory delivers {share:.2f} beats a cycle: reading it "
-                                  "bounds the run; a larger cache or smaller weights help."),
-    ("SRAM_RD_DATA_BEAT_RECEIVED", "SRAM delivers {share:.2f} beats a cycle: reading tensors "
-                                   "bounds the run."),
-    ("AXI1_RD_DATA_BEAT_RECEIVED", "Flash or DRAM delivers {share:.2f} beats a cycle: reading "
-                                   "weights bounds the run."),
-    ("AXI0_RD_DATA_BEAT_RECEIVED", "SRAM delivers {share:.2f} beats a cycle: reading tensors "
-                                   "bounds the run."),
-)  # fmt: skip
+    ("MAC_ACTIVE", "The MAC array is busy for {share:.0%} of the cycles: compute-bound."),
+    (
+        "WD_ACTIVE",
+        "Weights are decoded for {share:.0%} of the cycles: pruned or 4-bit weights "
+        "would be faster.",
+    ),
+    (
+        "EXT_RD_DATA_BEAT_RECEIVED",
+        "External memory delivers {share:.2f} beats per cycle: bound by its reads. A "
+        "larger cache or smaller weights help.",
+    ),
+    (
+        "SRAM_RD_DATA_BEAT_RECEIVED",
+        "SRAM delivers {share:.2f} beats per cycle: bound by reading tensors.",
+    ),
+    (
+        "AXI1_RD_DATA_BEAT_RECEIVED",
+        "Flash or DRAM delivers {share:.2f} beats per cycle: bound by reading weights.",
+    ),
+    (
+        "AXI0_RD_DATA_BEAT_RECEIVED",
+        "SRAM delivers {share:.2f} beats per cycle: bound by reading tensors.",
+    ),
+)
 
 
 def explain(measurement: Measurement, simulator: Simulator, *, fast: bool) -> tuple[str, ...]:
-    """Return sentences about one measurement: each counter, then what bounds the run."""
+    """Return sentences about one measurement: each counter, then the bottleneck."""
     return tuple(_sentences(measurement, simulator, fast=fast))
 
 
 def _sentences(measurement: Measurement, simulator: Simulator, *, fast: bool) -> Iterator[str]:
     if fast:
-        yield "Run with --fast: outputs are exact, cycles and counters mean nothing."
+        yield "Run with --fast: outputs are exact, cycles and counters are meaningless."
         return
     cycles = measurement.npu_cycles or 0
     for counter in measurement.counters:
@@ -72,7 +84,7 @@ def _sentences(measurement: Measurement, simulator: Simulator, *, fast: bool) ->
         if meaning is None:
             continue
         each = counter.total / max(1, measurement.inferences)
-        sentence = f"{counter.event}: {each:,.0f} an inference, {meaning}"
+        sentence = f"{counter.event}: {each:,.0f} per inference, {meaning}"
         if "BEAT" in counter.event:
             size = each * simulator.bus_bytes / 1024
             sentence += f"; {size:,.1f} KiB if a beat is {simulator.bus_bytes} bytes wide"
@@ -84,11 +96,11 @@ def _sentences(measurement: Measurement, simulator: Simulator, *, fast: bool) ->
 def _bound(measurement: Measurement, cycles: int) -> str:
     idle = (measurement.of("NPU_IDLE") or 0) / cycles
     if idle > _BUSY:
-        return f"The NPU is idle for {idle:.0%} of the cycles: it waits for memory or between jobs."
+        return f"The NPU is idle for {idle:.0%} of the cycles, waiting for memory or between jobs."
     shares = [((measurement.of(event) or 0) / cycles, text) for event, text in _BOUNDS]
     share, text = max(shares, key=lambda pair: pair[0])
     if share < _BUSY:
-        return "No counter is above half of the cycles: nothing that is counted bounds the run."
+        return "No counter exceeds half of the cycles: no bottleneck among the counted events."
     return text.format(share=share)
 
 
@@ -98,7 +110,7 @@ _CHUNK, _LONGEST_EVENT = 1 << 20, 16 << 20
 
 @dataclass(frozen=True)
 class Reading:
-    """How far the NPU had read [bytes from the first command], and when [cycles]."""
+    """The NPU's read position [bytes from the first command] at a time [cycles]."""
 
     offset: int
     cycle: int
@@ -106,14 +118,14 @@ class Reading:
 
 @dataclass
 class Trace:
-    """One invocation of a delegate after the other; ``problem`` is what was wrong, in words."""
+    """Invocations of delegates in sequence; ``problem`` is an error message."""
 
     invocations: list[list[Reading]] = field(default_factory=list)
     problem: str = ""
 
 
 def read_trace(path: Path) -> Trace:
-    """Return what a trace tells; what stands before a damage is kept."""
+    """Return the contents of a trace; for a damaged trace, the part before the damage."""
     trace = Trace()
     try:
         with gzip.open(path, "rt", encoding="utf-8", errors="replace") as file:
@@ -122,7 +134,7 @@ def read_trace(path: Path) -> Trace:
     except FileNotFoundError:
         trace.problem = "The simulator wrote no trace of its operations."
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError):
-        trace.problem = "The trace of the operations is damaged from some point on."
+        trace.problem = "The trace of the operations is damaged and incomplete."
     return trace
 
 
@@ -137,7 +149,7 @@ def _take(event: dict[str, Any], trace: Trace) -> None:
 
 
 def _events(file: IO[str]) -> Iterator[dict[str, Any]]:
-    """Yield the trace's events one at a time: whole traces need not fit the memory."""
+    """Yield the trace's events one at a time, because traces may exceed the memory."""
     decoder, text = json.JSONDecoder(), file.read(_CHUNK)
     start = text.find("[", max(0, text.find('"traceEvents"')))
     if start < 0:
@@ -161,15 +173,15 @@ def _events(file: IO[str]) -> Iterator[dict[str, Any]]:
 
 
 def command_cycles(readings: Sequence[Reading], offsets: Sequence[int]) -> list[int | None]:
-    """Return how long each command took in one invocation [cycles].
+    """Return the duration of each command in one invocation [cycles].
 
     Args:
-        readings: What the NPU read, in order.
-        offsets: Where the commands stand, ascending.
+        readings: Read positions of the NPU, in order.
+        offsets: Offsets of the commands, ascending.
 
     Returns:
-        One figure a command; None for one that was read at once with that before it, or that the
-        invocation did not come to.
+        One value per command; None for a command that was read together with the one before, or
+        that the invocation did not reach.
     """
     taken: list[int | None] = [None] * len(offsets)
     if not readings or not offsets:
@@ -183,7 +195,7 @@ def command_cycles(readings: Sequence[Reading], offsets: Sequence[int]) -> list[
             while at < len(ends) and reading.offset >= ends[at]:
                 at += 1
     if taken[-1] is not None:
-        # What the NPU does after the last reading past it belongs to no command.
+        # Work after the last read position belongs to no command.
         taken[-1] += readings[-1].cycle - begun
     return taken
 
@@ -193,8 +205,8 @@ def traced(
 ) -> tuple[TracedOperation, ...]:
     """Return the measured cycles of all delegates' operations, means over the inferences.
 
-    An inference invokes the delegates one after the other; what is left of an inference that did
-    not reach the last of them is not counted. Empty without a whole inference.
+    An inference invokes the delegates in sequence; an incomplete inference is ignored. Returns
+    nothing without a complete inference.
     """
     whole = len(invocations) // len(reports) * len(reports) if reports else 0
     if not whole:
@@ -227,16 +239,16 @@ _PRINTED = re.compile(rb'^echo "([A-Za-z0-9+/=]+)" \| base64 -d >etdump\.bin', r
 
 
 def recorded(folder: Path, log: Path) -> bytes:
-    """Return what one start recorded; empty if nothing.
+    """Return the ETDump data of one start; empty if there is none.
 
     Args:
-        folder: Where the runner left its files.
-        log: What it printed: runners without files print their events in base64.
+        folder: Folder of the runner's files.
+        log: The output: runners without file access print the events in base64.
     """
     with contextlib.suppress(OSError):
         return (folder / FILE).read_bytes()
     found = None
-    # An empty log cannot be mapped.
+    # An empty log cannot be memory-mapped.
     with (
         contextlib.suppress(OSError, ValueError),
         log.open("rb") as file,

@@ -1,4 +1,4 @@
-"""SIMULATORS: one row for each FVP with an Ethos-U, with its parameters and usual places.
+"""SIMULATORS: the FVPs with an Ethos-U, their parameters and usual locations.
 
 Source: ExecuTorch, ``backends/arm/scripts/run_fvp.sh`` and ``fvp_utils.sh``, and
 ``backends/arm/test/runner_utils.py`` (parameters for semihosting).
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Simulator:
-    """One FVP. ``npu`` and ``cpu`` are the prefixes of those components' parameters.
+    """One FVP. ``npu`` and ``cpu`` are the prefixes of the components' parameters.
 
-    ``bus_bytes`` is the width of the NPU's data ports [bytes]; ``install_glob`` names the folder
-    that Arm's installer and ExecuTorch's setup script make; ``needs_python`` says that the binary
-    is linked with the Python that is installed beside it.
+    ``bus_bytes`` is the width of the NPU's data ports [bytes]; ``install_glob`` is the folder that
+    Arm's installer and ExecuTorch's setup script create; ``needs_python`` means that the binary is
+    linked with the Python installed beside it.
     """
 
     family: str
@@ -85,7 +85,7 @@ SIMULATORS_BY_FAMILY = {simulator.family: simulator for simulator in SIMULATORS}
 
 @dataclass(frozen=True)
 class Device:
-    """An NPU as a simulator is told of it: its generation and its MACs."""
+    """An NPU as configured in a simulator: generation and MACs."""
 
     target: str
     family: str
@@ -93,15 +93,15 @@ class Device:
 
     @property
     def simulator(self) -> Simulator:
-        """The simulator that has this NPU."""
+        """The simulator that contains this NPU."""
         return SIMULATORS_BY_FAMILY[self.family]
 
 
 def device_of(target: str) -> Device:
-    """Return the NPU that a target id such as ``ethos-u55-128`` names.
+    """Return the NPU of a target id such as ``ethos-u55-128``.
 
     Raises:
-        WorkbenchError: no simulator has such an NPU.
+        WorkbenchError: no simulator contains such an NPU.
     """
     parts = target.split("-")
     family = FAMILIES_BY_NAME.get(parts[1]) if len(parts) == 3 and parts[0] == "ethos" else None
@@ -109,23 +109,24 @@ def device_of(target: str) -> Device:
         return Device(target, family.name, int(parts[2]))
     known = [f"ethos-{f.name}-{macs}" for f in FAMILIES_BY_NAME.values() for macs in f.macs]
     raise failure(
-        f"No simulator has the device {target!r}.",
+        f"No simulator for device {target!r}.",
         f"Choose one of {', '.join(known)}.",
         Place(kind="option", id="target"),
+        code="simulator-device-unknown",
     )
 
 
 _VERSION = re.compile(r"\b(\d+\.\d+[._]\d+)\b")
 _VERSION_TIMEOUT_S = 20.0
 _HOSTS = {62: ("x86_64", "amd64"), 183: ("aarch64", "arm64")}
-_HOST_NAMES = {62: "x86-64", 183: "Arm of 64 bits", 40: "Arm of 32 bits", 3: "x86"}
-# Where ExecuTorch's setup script puts simulators, below its checkout.
+_HOST_NAMES = {62: "x86-64", 183: "64-bit Arm", 40: "32-bit Arm", 3: "x86"}
+# Folder of ExecuTorch's setup script for simulators, below its checkout.
 _SCRATCH = "examples/arm/arm-scratch"
 
 
 @dataclass(frozen=True)
 class Installed:
-    """A simulator on this machine; ``origin`` says how it was found."""
+    """An installed simulator; ``origin`` is how it was found."""
 
     simulator: Simulator
     path: Path
@@ -133,7 +134,7 @@ class Installed:
 
 
 def find(simulator: Simulator, settings: MachineSettings, named: str = "") -> Installed | None:
-    """Return where a simulator is: named now, configured, on the PATH, or in a usual folder."""
+    """Return the simulator that was given, configured, on the PATH, or in a usual folder."""
     if named:
         return Installed(simulator, _binary_at(Path(named).expanduser(), simulator), "named")
     if configured := settings.simulators.get(simulator.family):
@@ -148,31 +149,35 @@ def find(simulator: Simulator, settings: MachineSettings, named: str = "") -> In
 
 
 def find_all(settings: MachineSettings) -> list[tuple[Simulator, Installed | None]]:
-    """Return every simulator of the table with where it is."""
+    """Return every simulator of the table with its location."""
     return [(simulator, find(simulator, settings)) for simulator in SIMULATORS]
 
 
 def how_to_get(simulator: Simulator) -> str:
-    """Return how to get a simulator; its licence is for the user to accept."""
+    """Return how to install a simulator; the user accepts the licence."""
     return (
-        f"Download {simulator.download} (Arm Ecosystem FVPs, developer.arm.com, version 11.27 for "
-        "Linux), run its installer and accept its licence yourself; then put the folder "
-        "models/Linux64_GCC-9.3 on the PATH, or name it: workbench fvp set --simulator "
-        f"{simulator.family}=PATH."
+        f"Download {simulator.download} (Arm Ecosystem FVPs, developer.arm.com, "
+        "version 11.27 for Linux), run its installer and accept its licence. Then "
+        "add the folder models/Linux64_GCC-9.3 to the PATH, or run: workbench fvp "
+        f"set --simulator {simulator.family}=PATH."
     )
 
 
 def check(installed: Installed) -> None:
-    """Return if the simulator can be started here.
+    """Return if the simulator can be started.
 
     Raises:
         WorkbenchError: it is missing, not executable, or built for another processor.
     """
     path = installed.path
     if not path.is_file():
-        raise _wrong(path, "is not there", how_to_get(installed.simulator))
+        raise _wrong(
+            path, "does not exist", how_to_get(installed.simulator), code="simulator-missing"
+        )
     if not os.access(path, os.X_OK):
-        raise _wrong(path, "is not executable", f"Run: chmod +x '{path}'")
+        raise _wrong(
+            path, "is not executable", f"Run: chmod +x '{path}'", code="simulator-not-executable"
+        )
     with path.open("rb") as file:
         head = file.read(20)
     if head[:4] == b"\x7fELF" and len(head) == 20:
@@ -180,16 +185,23 @@ def check(installed: Installed) -> None:
         if platform.machine().lower() not in _HOSTS.get(machine, ()):
             built = _HOST_NAMES.get(machine, f"machine {machine}")
             raise _wrong(
-                path, f"is built for {built}, this machine is {platform.machine()}",
+                path,
+                f"is built for {built}; this machine is {platform.machine()}",
                 "Download the archive for this machine: Linux64 for x86-64, Linux64_armv8l "
                 "for Arm.",
-            )  # fmt: skip
+                code="simulator-wrong-architecture",
+            )
     elif head[:2] != b"#!":
-        raise _wrong(path, "is no program of this system", how_to_get(installed.simulator))
+        raise _wrong(
+            path,
+            "is not an executable of this system",
+            how_to_get(installed.simulator),
+            code="simulator-not-a-program",
+        )
 
 
 def version_of(installed: Installed) -> str:
-    """Return what the simulator says its version is; "" if it says none in time."""
+    """Return the simulator's version; "" if it prints none in time."""
     try:
         with subprocess.Popen(
             [str(installed.path), "--version"], env=environment(installed.path),
@@ -208,10 +220,10 @@ def version_of(installed: Installed) -> str:
 
 
 def environment(path: Path, base: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment to start a simulator in.
+    """Return the environment for starting a simulator.
 
-    Newer ones bring their own Python and libraries, in folders beside ``models``; a Python
-    configured for this program would mislead that one.
+    Recent simulators contain their own Python and libraries in folders beside ``models``; a
+    PYTHONHOME of this program would break them.
     """
     made = {k: v for k, v in base.items() if k not in {"PYTHONHOME", "PYTHONPATH"}}
     root = path.resolve().parent.parent.parent
@@ -224,7 +236,7 @@ def environment(path: Path, base: Mapping[str, str] = os.environ) -> dict[str, s
 
 
 def _binary_at(path: Path, simulator: Simulator) -> Path:
-    """Return the binary: the file itself, or the one in the folder that was named."""
+    """Return the binary: the path itself, or the binary in that folder."""
     if path.is_dir():
         return next(_in_folder(path, simulator), path / simulator.binary)
     return path
@@ -251,18 +263,20 @@ def _in_folder(folder: Path, simulator: Simulator) -> Iterator[Path]:
             return
 
 
-def _wrong(path: Path, what: str, hint: str) -> WorkbenchError:
-    return failure(f"The simulator {path} {what}.", hint, Place(kind="file", id=str(path)))
+def _wrong(path: Path, what: str, hint: str, code: str) -> WorkbenchError:
+    return failure(
+        f"The simulator {path} {what}.", hint, Place(kind="file", id=str(path)), code=code
+    )
 
 
 FILE = "machine.json"
 
 
 class MachineSettings(Frozen):
-    """What the user has named. ``simulators`` is keyed by NPU generation, e.g. ``u55``.
+    """The user's simulator settings. ``simulators`` is keyed by NPU generation, e.g. ``u55``.
 
-    ``addresses`` says, by the path of a runner, where in memory it looks for its program.
-    ``fast``, ``trace`` and ``timeout_s`` are for the runs of projects.
+    ``addresses`` maps the path of a runner to the address of its program. ``fast``, ``trace`` and
+    ``timeout_s`` apply to runs of projects.
     """
 
     simulators: Mapping[str, str] = Field(default_factory=dict)
@@ -275,17 +289,17 @@ class MachineSettings(Frozen):
 
 
 def settings_path() -> Path:
-    """Return the file, beside the memory of trusted code."""
+    """Return the settings file in the user's configuration folder."""
     return default_store().parent / FILE
 
 
 def runners_folder() -> Path:
-    """Return where runners that were built here stay."""
+    """Return the folder of runners that were built here."""
     return default_store().parent / "runners"
 
 
 def load_settings() -> MachineSettings:
-    """Return the settings; those of a machine where nothing was named are empty.
+    """Return the settings; defaults if there is no file.
 
     Raises:
         WorkbenchError: the file is damaged.
@@ -297,10 +311,11 @@ def load_settings() -> MachineSettings:
         return MachineSettings()
     except (OSError, ValidationError) as error:
         raise failure(
-            f"{path} cannot be understood.",
-            "Correct it or delete it; the paths of simulators and runners are then named anew.",
+            f"{path} is not a valid settings file.",
+            "Correct or delete it, then set the paths of simulators and runners again.",
             Place(kind="file", id=str(path)),
             str(error),
+            code="machine-settings-damaged",
         ) from error
 
 
@@ -312,11 +327,11 @@ def save_settings(settings: MachineSettings) -> None:
 
 
 def adopt_runner(path: Path, address: int | None = None) -> MachineSettings:
-    """Name a runner before all others, for good; return the settings as they are now.
+    """Put a runner first in the settings; return the new settings.
 
     Args:
         path: The runner.
-        address: Where it looks for its program; None if in a file or in itself.
+        address: The address of its program; None for a file or built-in program.
     """
     settings = load_settings()
     others = (runner for runner in settings.runners if runner != str(path))

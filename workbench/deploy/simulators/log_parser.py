@@ -1,9 +1,9 @@
-"""Reads what a runner prints, as it comes: counters, pools, checks, failures. Bounded memory.
+"""Incremental parser of a runner's output: counters, pools, checks, failures. Bounded memory.
 
 Source of the lines: ExecuTorch, ``arm_executor_runner.cpp``, ``arm_perf_monitor.cpp`` and the
-runtime. Older runners leave out parts, some C libraries print ``%zd`` literally, lines end with
-carriage returns: only words are relied on. Counters are told apart by their order against the
-list of events, never by the number in their name.
+runtime. Older runners omit parts, some C libraries print ``%zd`` literally, lines end with
+carriage returns: only words are relied on. Counters are identified by their order in the list of
+events, not by the number in their name.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Failure:
-    """One kind of line: what is in it, what causes it, what to do."""
+    """One kind of line: pattern, cause and remedy."""
 
     pattern: str
     cause: str
     remedy: str
 
 
-_RELINK = "Build the runner with --select_ops_list naming it, or link the library that has it."
+_RELINK = (
+    "Build the runner with --select_ops_list including it, or link the library that contains it."
+)
 FAILURES: tuple[Failure, ...] = (
     Failure(
         r"Could not allocate memory for planned buffer.*SLOW_MEMORY_REGION",
@@ -37,7 +39,7 @@ FAILURES: tuple[Failure, ...] = (
     ),
     Failure(
         r"ET_ARM_BAREMETAL_PLANNED_FAST_MEMORY_SIZE is not set",
-        "The program plans buffers in fast memory and the runner has none.",
+        "The program plans buffers in fast memory, but the runner has none.",
         "Build the runner with ET_ARM_BAREMETAL_PLANNED_FAST_MEMORY_SIZE.",
     ),
     Failure(
@@ -52,8 +54,8 @@ FAILURES: tuple[Failure, ...] = (
     ),
     Failure(
         r"Memory allocation failed: \d+\s*B requested",
-        "One of the runner's pools is too small; the lines around it name which.",
-        "Build the runner with larger pools; `workbench inspect` tells what the program needs.",
+        "One of the runner's pools is too small; see the lines around it.",
+        ("Build the runner with larger pools; `workbench inspect` shows the needed sizes."),
     ),
     Failure(
         r"kernel '[^']*' not found|Missing operator|don't have corresponding operator registered",
@@ -68,58 +70,67 @@ FAILURES: tuple[Failure, ...] = (
     Failure(
         r"Malformed vela_bin_stream|Incorrect header in vela_bin_stream|not aligned to 16 bytes",
         "The delegate in the program is damaged or not aligned to 16 bytes.",
-        "Make the .pte again with the delegate's data inline, and place it aligned to 16.",
+        ("Create the .pte again with the delegate's data inline, and align it to 16 bytes."),
     ),
     Failure(
         r"Failed to parse product config|ethosu_reserve_driver_ex failed"
         r"|Ethos-U invocation failed|NPU config mismatch",
-        "The NPU is not the one the program was compiled for, or it cannot reach the memory.",
-        "Give the simulator the program's MACs, and use a runner for its NPU and memory mode.",
+        ("The program was compiled for another NPU, or the NPU cannot access the memory."),
+        (
+            "Set the simulator's MACs to the program's, and use a runner for its NPU and "
+            "memory mode."
+        ),
     ),
     Failure(
         r"Init failed for backend",
-        "The Ethos-U backend refused the program's delegate.",
-        "The line before says why; compile for the NPU and memory mode of the runner.",
+        "The Ethos-U backend rejected the program's delegate.",
+        "See the line before. Compile for the NPU and memory mode of the runner.",
     ),
     Failure(
         r"Input \d+ expected|input size \(\d+\) and tensor size \(\d+\) mismatch",
         "An input file has another size or type than the program's input.",
-        "Give raw little-endian data of the program's own input type and shape.",
+        "Use raw little-endian data of the input's type and shape.",
     ),
     Failure(
         r"Could not open file|Not right number of parameters|Reading \S+.* from file .* failed",
         "The runner did not find its files or its command line.",
-        "Check that the runner is built with SEMIHOSTING, and that its folder can be read.",
+        ("Check that the runner is built with SEMIHOSTING, and that its folder is readable."),
     ),
     Failure(
         r"Could not open output file|Failed to write whole output file",
         "The runner could not write an output: the disk is full or the folder is not writable.",
-        "Make room in the folder for temporary files (TMPDIR names another).",
+        "Free disk space, or set TMPDIR to another folder.",
     ),
     Failure(
         r"time has been exceeded",
         "The simulation reached its time limit.",
-        "Raise --timeout, or use --fast, which computes the same outputs without timing.",
+        ("Increase --timeout, or use --fast, which computes the same outputs without timing."),
     ),
     Failure(
         r"Test_result: FAIL|don't match expected BundleIO",
         "The outputs differ from the bundle's by more than the runner's tolerance.",
-        "Compare in steps of the output's grid; the runner's 0.01 is below one step of many.",
+        (
+            "Compare in steps of the output's grid; the default tolerance of 0.01 is "
+            "often less than one step."
+        ),
     ),
     Failure(
         r"libpython3\S*: cannot open shared object",
         "The simulator does not find the Python library that is installed beside it.",
-        "Start it from its own installation, or put its python/lib into LD_LIBRARY_PATH.",
+        ("Start it from its own installation, or add its python/lib to LD_LIBRARY_PATH."),
     ),
     Failure(
         r"cannot enable executable stack",
-        "This system forbids executable stacks, and a library of this simulator asks for one.",
+        ("This system forbids executable stacks, which a library of this simulator needs."),
         "Install a newer version of the simulator, 11.27 or later.",
     ),
     Failure(
         r"[Ll]icen[sc]e|LM_LICENSE|FLEXlm|UBL",
         "The simulator has no valid licence.",
-        "Accept its licence or set up your licence server; Corstone-300 and -320 11.27 need none.",
+        (
+            "Accept its licence or set up your licence server; Corstone-300 and -320 "
+            "11.27 need none."
+        ),
     ),
     Failure(
         r"[Hh]ard ?[Ff]ault|Assertion",
@@ -133,8 +144,8 @@ FAILURES: tuple[Failure, ...] = (
     ),
     Failure(
         r"Loading of method \S+ failed|Execution of method \S+ failed|Problem running model",
-        "The runtime gave up on the program.",
-        "The lines before say why.",
+        "The runtime could not load or execute the program.",
+        "See the lines before.",
     ),
 )
 _ANY = re.compile("|".join(f"(?P<f{i}>{failure.pattern})" for i, failure in enumerate(FAILURES)))
@@ -150,19 +161,19 @@ ERROR_CODES = {
 
 
 def diagnose(line: str, message: str, *, known_only: bool = False) -> Diagnosis | None:
-    """Return what a line tells of; a line of unknown kind is passed on as it is.
+    """Return the diagnosis of a line; an unknown line is returned as it is.
 
     Args:
-        line: The whole line, for the reader.
-        message: The part of it that is matched.
-        known_only: Return None for a line of unknown kind.
+        line: The complete line.
+        message: The part that is matched.
+        known_only: Return None for an unknown line.
     """
     match = _ANY.search(message)
     if match is None:
         if known_only:
             return None
         return Diagnosis(
-            line=line, cause="The runner reported an error.", remedy="Read the lines around it."
+            line=line, cause="The runner reported an error.", remedy="See the lines around it."
         )
     failure = FAILURES[int(str(match.lastgroup)[1:])]
     cause = failure.cause
@@ -174,7 +185,7 @@ def diagnose(line: str, message: str, *, known_only: bool = False) -> Diagnosis 
 
 Level = Literal["debug", "info", "warning", "error", "plain"]
 
-# A line of the runner: level, place in its source, function in parentheses, message.
+# A line of the runner: level, source location, function in parentheses, message.
 _PREFIX = re.compile(r"([DIEF])\s*\[executorch:[^\]]*\]\s*(.*)", re.DOTALL)
 _NUMBER = re.compile(r"\d+")
 _FRACTION = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -192,7 +203,7 @@ _POOL_LINES = {
 
 
 def level_of(line: str) -> Level:
-    """Return how loud a line is."""
+    """Return the log level of a line."""
     match = _PREFIX.match(line)
     if match is not None:
         return _LEVELS[match.group(1)]
@@ -202,7 +213,7 @@ def level_of(line: str) -> Level:
 
 
 class UartReader:
-    """Takes in text in pieces of any size; what it found stands in its attributes."""
+    """Parses text in pieces of any size; results are in its attributes."""
 
     def __init__(self) -> None:
         self.lines = self.runner_lines = self.served = self.errors = 0
@@ -220,11 +231,11 @@ class UartReader:
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
-        """All reports of the performance monitor so far, the last one perhaps without events."""
+        """All reports of the performance monitor so far; the last one may lack events."""
         return (*self._done, *([self._open] if self._open is not None else []))
 
     def feed(self, text: str) -> list[str]:
-        """Take in a piece, and return the lines it completed."""
+        """Parse a piece of text, and return the completed lines."""
         pieces = (self._rest + text).split("\n")
         self._rest = pieces.pop()
         if len(self._rest) > _LONGEST:
@@ -235,7 +246,7 @@ class UartReader:
         return pieces
 
     def close(self) -> None:
-        """Take in the last line, which lacks its end."""
+        """Parse the last, unterminated line."""
         if self._rest.strip():
             self._line(self._rest)
         self._rest = ""
@@ -350,7 +361,7 @@ class UartReader:
         if message.startswith("Model run:"):
             self.model_ok = message.rstrip().endswith("1")
 
-    # By the first six characters of a message; each handler looks at the rest itself.
+    # Handlers by the first six characters of a message.
     _HANDLERS: ClassVar[dict[str, Callable[[UartReader, str], None]]] = {
         "NPU In": _inferences,
         "NPU de": _delegations,

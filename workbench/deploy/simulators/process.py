@@ -1,4 +1,4 @@
-"""One simulator process: started without a shell, read as it prints, ended with all it started."""
+"""One simulator process: started without a shell, read incrementally, ended with its children."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 Ended = Literal["itself", "served", "timeout", "cancelled", "not started"]
 _CHUNK, _TICK_S = 1 << 18, 0.05
-# How long a process that was asked to end may take, and how long one that has nothing left to do.
+# Time limits after a request to end, and after the work is complete.
 _TERMINATE_S, _LEAVE_S = 1.0, 1.0
 LOG_LIMIT_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """What happens during a run.
+    """Callbacks of a run.
 
-    ``text`` gets what was printed; ``cancelled`` is asked many times a second; ``step`` is asked
-    after each piece of text for what to type next, and returns None when there is nothing more
-    to do. Without ``step`` the process gets no input.
+    ``text`` receives the output; ``cancelled`` is polled many times a second; ``step`` returns the
+    next input after each piece of text, or None when done. Without ``step`` the process gets no
+    input.
     """
 
     text: Callable[[str], object]
@@ -47,7 +47,7 @@ class Hooks:
 
 @dataclass(frozen=True)
 class Ending:
-    """How it ended. ``error`` is the system's sentence if it could not be started."""
+    """The end of a process. ``error`` is the system's message if it could not be started."""
 
     by: Ended
     code: int | None = None
@@ -58,7 +58,7 @@ class Ending:
 
 @dataclass
 class _Log:
-    """Keeps the text on the disk up to a limit, and goes on without it if the disk is full."""
+    """Writes the output to disk up to a limit; write errors are ignored."""
 
     file: BinaryIO
     left: int = LOG_LIMIT_BYTES
@@ -83,7 +83,7 @@ def execute(
     timeout_s: float,
     hooks: Hooks,
 ) -> Ending:
-    """Run a simulator to its end, whatever that is; nothing it started is left behind."""
+    """Run a simulator until it ends; all its child processes are ended."""
     begun = time.monotonic()
     try:
         process = subprocess.Popen(
@@ -105,10 +105,9 @@ def execute(
 
 @contextmanager
 def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Have the process group killed even if this process is killed itself.
+    """Ensure that the process group is killed even if this process is killed.
 
-    A shell waits at the other end of a pipe: a word means that all is well, the end of the pipe
-    that nobody is left to say so.
+    A shell waits on a pipe: a word means success; end of file means that this process has died.
     """
     guard = subprocess.Popen(
         ["/bin/sh", "-c", 'read -r word || kill -9 "-$1"', "sh", str(process.pid)],
@@ -125,7 +124,7 @@ def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
 def _follow(
     process: subprocess.Popen[bytes], log: _Log, deadline: float, hooks: Hooks
 ) -> Ended:  # fmt: skip
-    """Read and answer until the process is over, or has to be."""
+    """Read output and send input until the process ends or must be ended."""
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -151,7 +150,7 @@ def _follow(
 
 
 def _type(process: subprocess.Popen[bytes], words: bytes | None) -> bool:
-    """Type into the process; return whether there is nothing more to type."""
+    """Send input to the process; return whether there is no more input."""
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         if words:
@@ -171,7 +170,7 @@ def _last_words(process: subprocess.Popen[bytes], deadline: float, *, served: bo
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the whole process group: asked first, then killed; wait until it is gone."""
+    """End the process group: terminate, then kill; wait until it has ended."""
     running = process.poll() is None
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGTERM if running else signal.SIGKILL)
@@ -194,9 +193,9 @@ LONGEST_COMMAND_LINE = 256
 
 @dataclass(frozen=True)
 class Run:
-    """What is started. ``address`` is where the program is loaded, for runners that want that.
+    """The parameters of a run. ``address`` is where the program is loaded, if the runner needs it.
 
-    ``trace`` has the NPU write when it read which command, as it computes in cycles.
+    ``trace`` records when the NPU read which command, in cycles.
     """
 
     device: Device
@@ -210,12 +209,12 @@ class Run:
 
 
 def input_file(index: int) -> str:
-    """Return the name of an input's file in the working folder."""
+    """Return the file name of an input in the working folder."""
     return f"i{index}.bin"
 
 
 def output_file(index: int) -> str:
-    """Return the name that the runner gives to an output's file."""
+    """Return the runner's file name of an output."""
     return f"{OUTPUT_STEM}-{index}.bin"
 
 
@@ -223,7 +222,7 @@ def command(binary: Path, folder: Path, run: Run) -> list[str]:
     """Return the arguments of the process; no shell is involved.
 
     Raises:
-        WorkbenchError: the program's own command line would be cut.
+        WorkbenchError: the program's own command line exceeds the limit.
     """
     simulator = run.device.simulator
     settings = [f"{simulator.npu}.num_macs={run.device.macs}", *simulator.settings]
@@ -261,9 +260,10 @@ def _program_arguments(run: Run) -> str:
     line = " ".join(words)
     if len(line) > LONGEST_COMMAND_LINE:
         raise failure(
-            f"The program has {run.inputs} inputs, more than fit the {LONGEST_COMMAND_LINE} "
-            "characters that a simulator passes on.",
+            f"The program has {run.inputs} inputs; their names exceed the simulator's "
+            f"limit of {LONGEST_COMMAND_LINE} characters.",
             "Use a runner with the program and its inputs built in.",
             Place(kind="tool", id="FVP"),
+            code="simulator-command-too-long",
         )
     return line

@@ -1,4 +1,4 @@
-"""One run from files to figures: a folder with short names, the process, outputs, a report."""
+"""One simulator run: working folder, process, outputs and report."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Sample = tuple[Array, ...]
 
 @dataclass(frozen=True)
 class Job:
-    """One program on one runner and simulator, with its samples.
+    """One program with its runner, simulator and samples.
 
-    ``trace`` asks for the cycles of each operation; a functional run (``fast``) has none.
+    ``trace`` records the cycles of each operation; a functional run (``fast``) has none.
     """
 
     installed: Installed
@@ -54,67 +54,69 @@ class Job:
 
     @property
     def serves(self) -> bool:
-        """Whether all samples are computed in one start.
+        """Whether all samples run in one start.
 
-        A simulator that has served is ended from outside, which would cut its trace and the
-        runner's events.
+        A simulator in server mode is terminated from outside, which would truncate its trace and
+        the runner's events.
         """
         many = len(self.samples) > 1 and self.reads_files
         return self.runner.serves and many and not self.traces and not self.runner.records
 
     @property
     def traces(self) -> bool:
-        """Whether the cycles of each operation are traced."""
+        """Whether the cycles of each operation are recorded."""
         return self.trace and not self.fast
 
 
 def read_samples(files: Sequence[Path], specs: Sequence[dict[str, Any]]) -> list[Sample]:
-    """Return the samples in some files: one ``.npy`` or raw ``.bin`` an input, or one ``.npz``.
+    """Return the samples in files: one ``.npy`` or raw ``.bin`` per input, or one ``.npz``.
 
-    An array has the input's shape, or more of them along its first axis.
+    An array has the input's shape, or several of them stacked along its first axis.
 
     Args:
         files: The files, in the order of the program's inputs.
         specs: The program's inputs: ``dtype`` and ``shape``.
 
     Raises:
-        WorkbenchError: a file cannot be read, or does not fit; type and shape are named.
+        WorkbenchError: a file is unreadable, or has the wrong type or shape.
     """
     wanted = [spec for spec in specs if spec["type"] == "tensor"]
     arrays = [pair for path in files for pair in _arrays(path)]
     if len(arrays) != len(wanted):
         raise failure(
-            f"The program has {len(wanted)} inputs; {len(arrays)} were given.",
-            "Give one file for each input, in order, or one .npz with one array for each.",
+            f"The program has {len(wanted)} inputs, but {len(arrays)} were given.",
+            "Give one file per input, in order, or one .npz with one array per input.",
             Place(kind="option", id="inputs"),
+            code="simulator-inputs-count",
         )
     stacks = [_stack(n, a, s) for (n, a), s in zip(arrays, wanted, strict=True)]
     counts = {len(stack) for stack in stacks}
     if len(counts) > 1:
         raise failure(
             f"The inputs have different numbers of samples: {', '.join(map(str, sorted(counts)))}.",
-            "Give the same number for every input.",
+            "Give the same number of samples for every input.",
             Place(kind="option", id="inputs"),
+            code="simulator-inputs-batch",
         )
     return list(zip(*stacks, strict=True))
 
 
 def ones(specs: Sequence[dict[str, Any]]) -> Sample:
-    """Return what a runner computes with when it is given nothing: all ones."""
+    """Return the runner's default inputs: all ones."""
     return tuple(np.ones(s["shape"], s["dtype"]) for s in specs if s["type"] == "tensor")
 
 
 def as_lying(array: Array, spec: dict[str, Any]) -> Array:
-    """Return values as the runtime has them in memory: channels last, say, come last."""
+    """Return values in the runtime's memory order, e.g. channels last."""
     axes = spec.get("dim_order", range(array.ndim))
     return np.ascontiguousarray(array.transpose(list(axes)))
 
 
 def as_standing(values: Array, spec: dict[str, Any]) -> Array:
-    """Return values from the runtime's memory in the tensor's own shape.
+    """Return values from the runtime's memory order in the tensor's shape.
 
     Raises:
-        ValueError: there are not as many as the tensor has.
+        ValueError: the number of values is wrong.
     """
     shape = list(spec["shape"])
     axes = list(spec.get("dim_order", range(len(shape))))
@@ -135,7 +137,7 @@ def _arrays(path: Path) -> list[tuple[str, Array]]:
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
     except (ValueError, EOFError, KeyError) as error:
-        raise _unreadable(path, "it holds no plain arrays") from error
+        raise _unreadable(path, "it contains no plain arrays") from error
 
 
 def _unreadable(path: Path, why: str) -> WorkbenchError:
@@ -143,6 +145,7 @@ def _unreadable(path: Path, why: str) -> WorkbenchError:
         f"{path.name} cannot be read: {why}.",
         "Give .npy, .npz or raw little-endian .bin files.",
         Place(kind="file", id=str(path)),
+        code="simulator-input-unreadable",
     )
 
 
@@ -164,7 +167,7 @@ def _stack(name: str, array: Array, spec: dict[str, Any]) -> list[Array]:
 
 
 def _is_batch(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Return whether the first axis holds samples, each of the input's own first axis."""
+    """Return whether the first axis stacks samples."""
     if len(given) != len(shape) or given[1:] != shape[1:]:
         return given == shape
     return bool(shape) and given[0] > 0 and given[0] % max(1, shape[0]) == 0
@@ -174,14 +177,15 @@ def _unfit(
     name: str, what: str, wanted: str, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> WorkbenchError:
     return failure(
-        f"{name} {what}; the program's input wants {wanted}.",
-        f"Give {dtype} of shape {shape}, or several along the first axis.",
+        f"{name} {what}; the program's input needs {wanted}.",
+        f"Give {dtype} of shape {shape}, or several stacked along the first axis.",
         Place(kind="option", id="inputs"),
+        code="simulator-input-unfit",
     )
 
 
 def ended_well(ending: Ending, reader: UartReader, *, serve: bool) -> bool:
-    """Return whether a start did what it was started for."""
+    """Return whether a start completed its work."""
     if ending.by == "served":
         return True
     done = reader.completed or (serve and reader.served > 0)
@@ -225,7 +229,7 @@ def report_of(
 
 
 def _pools(job: Job, reader: UartReader) -> list[Pool]:
-    """Return the pools that were told, and those the ELF has without telling."""
+    """Return the reported pools, and those from the ELF that were not reported."""
     untold = (p for p in job.runner.pools.items() if p[0] not in reader.pools)
     return [*reader.pools.values(), *(Pool(name=name, given=given) for name, given in untold)]
 
@@ -235,35 +239,35 @@ def _diagnoses(reader: UartReader, ending: Ending) -> list[Diagnosis]:
         return reader.diagnoses
     nothing = Diagnosis(
         line="(the runner printed nothing)",
-        cause="The simulator did not get as far as the first line of the runner: its installation "
-        "is not complete, or the runner stopped with a fault before its serial port was set up.",
-        remedy="Start the simulator alone with --version; then check that the runner was built "
-        "for this NPU and memory mode.",
+        cause="The simulator stopped before the first line of the runner: its installation "
+        "is incomplete, or the runner failed before its serial port was set up.",
+        remedy="Run the simulator with --version; then check that the runner was built for "
+        "this NPU and memory mode.",
     )
     return [*reader.diagnoses, nothing]
 
 
 def _reason(job: Job, reader: UartReader, ending: Ending, *, succeeded: bool) -> str:
-    """Return the first sentence that is true."""
+    """Return the first applicable exit reason."""
     count, code = len(job.samples), _code(ending)
     stopped = ending.by == "timeout" or reader.out_of_time
     sentences = (
         (ending.by == "not started", f"The simulator could not be started: {ending.error}."),
         (ending.by == "cancelled", "The run was cancelled; the simulator was ended."),
-        (not reader.lines, f"The simulator never printed anything.{code}"),
+        (not reader.lines, f"The simulator printed nothing.{code}"),
         (
             not reader.runner_lines and not stopped,
-            f"The simulator started, but the runner never printed anything.{code}",
+            f"The simulator started, but the runner printed nothing.{code}",
         ),
         (stopped, f"The simulation did not finish within {job.timeout_s:g} s and was stopped."),
         (
             succeeded and job.serves,
-            f"All {count} samples were computed in one start; the simulator was then ended.",
+            (f"All {count} samples were computed in one start; the simulator was then terminated."),
         ),
         (succeeded, "The program ran to its end."),
         (
             reader.model_ok is False,
-            "The program ran to its end, but the runner found its outputs wrong.",
+            "The program ran to its end, but the runner reported wrong outputs.",
         ),
         (
             reader.served > 0,
@@ -284,16 +288,16 @@ def _code(ending: Ending) -> str:
     return f" Its exit code was {ending.code}."
 
 
-# The simulator ends itself at its own limit; only if it does not is it ended from outside.
+# The simulator has its own time limit; it is terminated only if that fails.
 _GRACE_S = 5.0
 
 
 @dataclass
 class Outcome:
-    """The report, the outputs of each sample, None where the runner wrote none, and the trace.
+    """The report, the outputs of each sample, None if not written, and the trace.
 
-    ``invocations`` has what the NPU read in each invocation of a delegate, of all samples;
-    ``events`` what the runtime recorded of the first sample (ETDump).
+    ``invocations`` has the NPU's reads of each delegate invocation, of all samples; ``events`` are
+    the ETDump data of the first sample.
     """
 
     report: SimulationReport
@@ -303,10 +307,10 @@ class Outcome:
 
 
 def prepare(job: Job) -> list[str]:
-    """Check that everything fits, before anything is started; return what to know besides.
+    """Check compatibility before a start; return notes.
 
     Raises:
-        WorkbenchError: it does not; every reason.
+        WorkbenchError: incompatible; lists every reason.
     """
     discovery.check(job.installed)
     size = sum(array.nbytes for array in job.samples[0]) if job.samples else 0
@@ -314,14 +318,15 @@ def prepare(job: Job) -> list[str]:
     bare = job.runner.placement in {"bare", "embedded"} and job.address is None
     if bare and job.program.data not in job.runner.data:
         raise failure(
-            f"The runner {job.runner.path.name} takes its program from itself, and "
-            f"{job.program.name} is not in it.",
-            "Build it with --pte=semihosting, build it with this program, or give the address "
-            "it was built for (--address).",
+            f"The runner {job.runner.path.name} has a built-in program, which is not "
+            f"{job.program.name}.",
+            "Build it with --pte=semihosting, build it with this program, or give the "
+            "address it was built for (--address).",
             Place(kind="tool", id="FVP"),
+            code="program-not-in-runner",
         )
     if bare and job.runner.placement == "bare" and len(job.samples) > 0:
-        notes.append("The runner reads no files: it computes with inputs of its own.")
+        notes.append("The runner reads no files: it uses its built-in inputs.")
     return notes
 
 
@@ -331,16 +336,16 @@ def run(
     cancelled: Callable[[], bool] = lambda: False,
     live: Callable[[list[str]], object] = lambda _: None,
 ) -> Outcome:
-    """Run all samples, in one start where the runner can, else in one start each.
+    """Run all samples, in one start if the runner supports it, else one start each.
 
     Args:
-        job: What to run.
-        log: Where everything that is printed is kept.
-        cancelled: Asked many times a second.
-        live: Gets the lines as they come.
+        job: The job.
+        log: Path of the output log.
+        cancelled: Polled many times a second.
+        live: Receives the lines as they are printed.
 
     Raises:
-        WorkbenchError: it does not fit, or the disk is full.
+        WorkbenchError: incompatible, or the disk is full.
     """
     notes = prepare(job)
     reader = UartReader()
@@ -361,7 +366,7 @@ def run(
             break
     missing = any(array is None for sample in outputs for array in sample)
     if ending.log_cut:
-        notes.append("The log was cut: it grew beyond its limit, or the disk is full.")
+        notes.append("The log is incomplete: it exceeded its limit, or the disk is full.")
     if trace.problem:
         notes.append(trace.problem)
     report = report_of(job, reader, ending, outputs, notes)
@@ -373,7 +378,7 @@ def run(
 
 
 class _Start:
-    """One start of the simulator, with one sample or with all of them one after the other."""
+    """One start of the simulator, with one sample or with all of them in sequence."""
 
     def __init__(
         self,
@@ -430,8 +435,9 @@ class _Start:
         except OSError as error:
             raise failure(
                 f"The run cannot be prepared: {error.strerror or error}.",
-                "Make room in the folder for temporary files (TMPDIR names another).",
+                "Free disk space, or set TMPDIR to another folder.",
                 Place(kind="file", id=str(self._folder)),
+                code="simulator-folder-not-writable",
             ) from error
 
     def _write(self, sample: Sample) -> None:
@@ -443,7 +449,7 @@ class _Start:
         self._live(self._reader.feed(text))
 
     def _step(self) -> bytes | None:
-        """Give the next sample once the one before is done; None after the last."""
+        """Send the next sample after the previous one; None after the last."""
         if self._reader.served < self._asked:
             return b""
         if self._asked:
@@ -455,7 +461,7 @@ class _Start:
         return b"go\n"
 
     def _collect(self) -> list[Array | None]:
-        """Return the outputs that were written, in the program's types, and take them away."""
+        """Return the written outputs in the program's types, and delete their files."""
         found: list[Array | None] = []
         for index, spec in enumerate(self._job.program.description["outputs"]):
             path = self._folder / process.output_file(index)

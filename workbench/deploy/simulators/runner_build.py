@@ -1,6 +1,6 @@
-"""Building a runner from the user's ExecuTorch checkout, with pools that fit a program.
+"""Build of a runner from the user's ExecuTorch checkout, with pools sized for a program.
 
-Source of the script's arguments, of the CMake options and of the runner's own pool sizes:
+Source of the script's arguments, the CMake options and the runner's default pool sizes:
 ExecuTorch, ``backends/arm/scripts/build_executor_runner.sh`` and
 ``examples/arm/executor_runner/CMakeLists.txt``.
 """
@@ -40,47 +40,69 @@ def _row(pattern: str, cause: str, remedy: str) -> Failure:
     return Failure(re.compile(pattern), cause, remedy)
 
 
-# Words of CMake, the GNU linker and ExecuTorch's own scripts.
+# Messages of CMake, the GNU linker and ExecuTorch's scripts.
 BUILD_FAILURES: tuple[Failure, ...] = (
-    _row(r"region `?'?(\w+)'? overflowed by (\d+) bytes",
-         "The runner does not fit the memory of the simulated board.",
-         "Its pools are too large for it: choose a smaller program, or a memory mode that keeps "
-         "less in this memory."),
-    _row(r"arm-(none|zephyr)-eabi-\S*:? (command )?not found|CMAKE_C(XX)?_COMPILER",
-         "The Arm GNU toolchain was not found.",
-         "Run examples/arm/setup.sh in the checkout, or put arm-none-eabi-gcc on the PATH."),
-    _row(r"Missing .*(setup_path\.sh|arm_baremetal\.cmake)",
-         "The checkout is not complete or its tools were not set up.",
-         "Run: git submodule update --init --recursive, then examples/arm/setup.sh."),
-    _row(r"No module named '?(\S+?)'?$|ModuleNotFoundError",
-         "A Python package that ExecuTorch's code generation needs is missing.",
-         "Install the checkout's requirements into this program's environment."),
-    _row(r"No space left on device", "The disk is full.", "Make room and build again."),
-    _row(r"CMake .*(\d+\.\d+) or higher is required",
-         "CMake is too old.", "Install a newer CMake: pip install cmake."),
-    _row(r"does not appear to contain CMakeLists|Cannot find source file|No such file or directory",
-         "A file of the checkout is missing.",
-         "Run: git submodule update --init --recursive; then examples/arm/setup.sh."),
-    _row(r"^CMake Error|: error: |ld returned 1 exit status|undefined reference",
-         "The build stopped with an error of its own.",
-         "The checkout may be of another version: tag v1.5.1 fits this program."),
-)  # fmt: skip
+    _row(
+        r"region `?'?(\w+)'? overflowed by (\d+) bytes",
+        "The runner does not fit the memory of the simulated board.",
+        "Its pools are too large: choose a smaller program, or a memory mode that "
+        "uses less of this memory.",
+    ),
+    _row(
+        r"arm-(none|zephyr)-eabi-\S*:? (command )?not found|CMAKE_C(XX)?_COMPILER",
+        "The Arm GNU toolchain was not found.",
+        "Run examples/arm/setup.sh in the checkout, or put arm-none-eabi-gcc on the PATH.",
+    ),
+    _row(
+        r"Missing .*(setup_path\.sh|arm_baremetal\.cmake)",
+        "The checkout is incomplete, or its tools are not installed.",
+        "Run: git submodule update --init --recursive, then examples/arm/setup.sh.",
+    ),
+    _row(
+        r"No module named '?(\S+?)'?$|ModuleNotFoundError",
+        "A Python package that ExecuTorch's code generation needs is missing.",
+        "Install the checkout's requirements into this program's environment.",
+    ),
+    _row(r"No space left on device", "The disk is full.", "Free disk space and build again."),
+    _row(
+        r"CMake .*(\d+\.\d+) or higher is required",
+        "CMake is too old.",
+        "Install a newer CMake: pip install cmake.",
+    ),
+    _row(
+        r"does not appear to contain CMakeLists|Cannot find source file|No such file or directory",
+        "A file of the checkout is missing.",
+        "Run: git submodule update --init --recursive; then examples/arm/setup.sh.",
+    ),
+    _row(
+        r"^CMake Error|: error: |ld returned 1 exit status|undefined reference",
+        "The build failed.",
+        "Check the version of the checkout: this program fits tag v1.5.1.",
+    ),
+)
 
 
 def diagnoses_of(lines: Sequence[str], log: Path, not_started: str = "") -> list[ErrorInfo]:
-    """Return why a build failed: one sentence, then every cause that was recognised."""
+    """Return why a build failed: a summary, then every recognised cause."""
     place = Place(kind="file", id=str(log))
-    said = f"It could not be started: {not_started}." if not_started else f"Its log is {log}."
+    hint = f"Could not start the build: {not_started}." if not_started else f"See {log}."
     whole = ErrorInfo(
-        message="The runner could not be built.", hint=said, where=place,
+        message="The runner could not be built.",
+        hint=hint,
+        where=place,
         details="\n".join(lines[-20:]),
-    )  # fmt: skip
+        code="runner-build-failed",
+    )
     causes: dict[str, ErrorInfo] = {}
     for line in lines:
         row = next((row for row in BUILD_FAILURES if row.pattern.search(line)), None)
         if row is not None and row.cause not in causes:
             causes[row.cause] = ErrorInfo(
-                message=row.cause, hint=row.remedy, where=place, details=line
+                message=row.cause,
+                hint=row.remedy,
+                where=place,
+                details=line,
+                code="runner-build-cause",
             )
     return [whole, *causes.values()]
 
@@ -93,7 +115,7 @@ _TIMEOUT_S = 3 * 3600.0
 _PERCENT = re.compile(r"^\[\s*(\d{1,3})%\]")
 _STEP = re.compile(r"^\[(\d+)/(\d+)\]")
 _LINES_KEPT = 40
-# What the runner gives by itself [bytes]: a runner for any program keeps at least that much.
+# The runner's default pool sizes [bytes], the minimum for a runner that loads any program.
 _GIVEN = {"method": 60 << 20, "files": 60 << 20, "scratch": 2 << 20}
 _GIVEN_DEDICATED = 64 << 20
 _MARGIN, _STEP_BYTES = 1.25, 65536
@@ -101,9 +123,9 @@ _MARGIN, _STEP_BYTES = 1.25, 65536
 
 @dataclass(frozen=True)
 class Build:
-    """What a runner is to be built for.
+    """The parameters of a runner build.
 
-    ``wanted`` says where it takes its program from: a file at run time, itself, or ``address``.
+    ``wanted`` is the source of its program: a file at run time, built in, or at ``address``.
     """
 
     checkout: Path
@@ -117,21 +139,22 @@ class Build:
         """The NPU that the program was compiled for.
 
         Raises:
-            WorkbenchError: nothing in it is for an NPU.
+            WorkbenchError: the program does not use an NPU.
         """
         for delegate in self.program.delegates:
             npu = delegate.get("npu", {})
             if npu.get("macs"):
                 return f"{npu['family']}-{npu['macs']}"
         raise failure(
-            f"{self.program.name} does not say which Ethos-U it was compiled for.",
-            "Compile it for one; a runner is built for one NPU.",
+            f"{self.program.name} does not name the Ethos-U it was compiled for.",
+            "A runner is built for one NPU. Compile the program for an Ethos-U.",
             Place(kind="file", id=self.program.name),
+            code="program-npu-unknown",
         )
 
     @property
     def name(self) -> str:
-        """A short name, different for every kind of runner."""
+        """A short name, unique per configuration."""
         parts = [self.target, self.program.memory_mode or "default", self.wanted]
         if self.wanted == "address":
             parts.append(f"{self.address:x}")
@@ -143,8 +166,8 @@ class Build:
     def pools(self) -> dict[str, int]:
         """Sizes of the runner's pools [bytes], by their names in ``fit``.
 
-        What the program needs and a quarter more; a runner that reads programs from files gives
-        at least what runners give by themselves.
+        The program's need plus 25 %; a runner that reads programs from files has at least the
+        default sizes.
         """
         given: dict[str, int] = {}
         if self.wanted == "semihosting":
@@ -162,7 +185,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Watching:
-    """Who follows a build: lines as they come, the share that is done in [0, 1], a wish to stop."""
+    """Callbacks of a build: output lines, progress in [0, 1], and cancellation."""
 
     live: Callable[[str], object] = lambda _: None
     progress: Callable[[float], object] = lambda _: None
@@ -170,38 +193,46 @@ class Watching:
 
 
 def check(build: Build) -> None:
-    """Return if the checkout can be built from.
+    """Return if the checkout can be used.
 
     Raises:
-        WorkbenchError: it is none, its tools were not set up, or its path cannot be used.
+        WorkbenchError: not a checkout, its tools are not installed, or its path is unusable.
     """
     script = build.checkout / SCRIPT
     if not script.is_file():
         raise _refused(
-            f"{build.checkout} is no ExecuTorch checkout: {SCRIPT} is missing.",
-            "Name the folder that git cloned; tag v1.5.1 fits this program.",
+            f"{build.checkout} is not an ExecuTorch checkout: {SCRIPT} is missing.",
+            "Choose the cloned folder. This program fits tag v1.5.1.",
             build.checkout,
+            code="checkout-invalid",
         )
     if not (build.checkout / SETUP).is_file():
         raise _refused(
-            f"The tools of the checkout {build.checkout} were not set up.",
-            "Run examples/arm/setup.sh in it and accept Arm's licence yourself; it downloads the "
-            "Arm GNU toolchain and the NPU's driver.",
+            f"The Arm tools of the checkout {build.checkout} are not installed.",
+            "Run examples/arm/setup.sh in it and accept Arm's licence. It downloads the "
+            "Arm GNU toolchain and the NPU driver.",
             build.checkout,
+            code="checkout-not-set-up",
         )
     if " " in str(build.checkout):
         raise _refused(
-            f"ExecuTorch's build script cannot work in {build.checkout}: the path has a space.",
+            f"ExecuTorch's build script fails in {build.checkout}: the path has a space.",
             "Move the checkout to a path without spaces.",
             build.checkout,
+            code="checkout-path-has-space",
         )
     for tool, why in (("bash", "runs the build script"), ("cmake", "configures the build")):
         if shutil.which(tool) is None:
-            raise _refused(f"{tool} is not on the PATH; it {why}.", f"Install {tool}.", Path(tool))
+            raise _refused(
+                f"{tool} is not on the PATH; it {why}.",
+                f"Install {tool}.",
+                Path(tool),
+                code="build-tool-missing",
+            )
 
 
 def arguments(build: Build, output: Path, program: Path) -> list[str]:
-    """Return the command that builds; ``program`` is the file to build in, where that is wanted."""
+    """Return the build command; ``program`` is the file to build in, if any."""
     source = {
         "semihosting": "semihosting",
         "embedded": str(program),
@@ -209,7 +240,7 @@ def arguments(build: Build, output: Path, program: Path) -> list[str]:
     }[build.wanted]
     flags = [f"-D{POOL_OPTIONS[name]}={size}" for name, size in build.pools.items()]
     if build.wanted == "embedded":
-        # Its inputs and outputs are files all the same, so that they can be compared.
+        # Its inputs and outputs are also files, so that they can be compared.
         flags.append("-DSEMIHOSTING=ON")
     made = [
         "bash", str(build.checkout / SCRIPT), f"--pte={source}", f"--target={build.target}",
@@ -228,30 +259,40 @@ def arguments(build: Build, output: Path, program: Path) -> list[str]:
 
 
 def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> RunnerElf:
-    """Build, and return the runner, which then lies in ``place``.
+    """Build and return the runner, which is stored in ``place``.
 
     Args:
-        build: What for.
-        tree: Folder of the build, which makes the next one quick; its log is ``build.log``.
-        place: Folder that the runner is to stay in.
-        watching: Who follows it.
+        build: The parameters.
+        tree: Build folder, reused by later builds; its log is ``build.log``.
+        place: Folder for the runner.
+        watching: Callbacks.
 
     Raises:
-        WorkbenchError: it cannot be built, with the causes that were recognised.
-        Cancelled: nobody wants it any more; nothing it started is left running.
+        WorkbenchError: the build failed; lists the recognised causes.
+        Cancelled: cancelled by the user; all processes are ended.
     """
     check(build)
     if " " in str(tree):
-        raise _refused(f"The folder {tree} has a space in its path.", "Choose another.", tree)
+        raise _refused(
+            f"The folder {tree} has a space in its path.",
+            "Choose another folder.",
+            tree,
+            code="build-folder-has-space",
+        )
     output = tree / "cmake-out"
     try:
         output.mkdir(parents=True, exist_ok=True)
         program = tree / "program.pte"
         program.write_bytes(build.program.data)
     except OSError as error:
-        raise _refused(f"{tree} cannot be written: {error.strerror or error}.", "", tree) from error
+        raise _refused(
+            f"{tree} cannot be written: {error.strerror or error}.",
+            "",
+            tree,
+            code="build-folder-not-writable",
+        ) from error
     follower = _Follower(watching)
-    # The script's own Python code needs packages of ours.
+    # The script's own Python code needs packages of this environment.
     paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     ending = execute(
         arguments(build, output, program),
@@ -269,14 +310,14 @@ def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> R
 
 
 class _Follower:
-    """Cuts what a build prints into lines, and reads how far it is."""
+    """Splits a build's output into lines, and parses its progress."""
 
     def __init__(self, watching: Watching) -> None:
         self._watching, self._rest = watching, ""
         self.last: list[str] = []
 
     def feed(self, text: str) -> None:
-        """Take a piece of text of any size."""
+        """Parse a piece of text of any size."""
         *lines, self._rest = (self._rest + text).split("\n")
         for line in (each.rstrip() for each in lines):
             self.last = [*self.last[1 - _LINES_KEPT :], line]
@@ -292,27 +333,32 @@ def _kept(build: Build, output: Path, place: Path, tree: Path) -> RunnerElf:
     elves = [path for path in found if path.is_file()]
     if not elves:
         raise _refused(
-            f"The build ended well, but left no {ELF}.",
-            f"Its log is {tree / 'build.log'}.",
+            f"The build finished without creating {ELF}.",
+            f"See {tree / 'build.log'}.",
             output,
+            code="build-output-missing",
         )
     runner = read_runner(elves[-1])
     family = build.target.split("-")[1]
     if runner.families and family not in runner.families:
         raise _refused(
-            f"The build left a runner for {' or '.join(runner.families)}, not for {family}.",
-            "Delete the folder of the build and build again.",
+            f"The build created a runner for {' or '.join(runner.families)}, not for {family}.",
+            "Delete the build folder and build again.",
             tree,
+            code="build-wrong-npu",
         )
     try:
         place.mkdir(parents=True, exist_ok=True)
-        # Beside and then renamed: a run that reads it at this moment reads a whole file.
+        # Written to a temporary file and renamed, so that concurrent readers see a complete file.
         beside = place / f".{ELF}.{os.getpid()}"
         shutil.copyfile(elves[-1], beside)
         beside.replace(place / ELF)
     except OSError as error:
         raise _refused(
-            f"The runner cannot be kept in {place}: {error.strerror or error}.", "", place
+            f"The runner cannot be saved in {place}: {error.strerror or error}.",
+            "",
+            place,
+            code="runner-folder-not-writable",
         ) from error
     return read_runner(place / ELF)
 
@@ -321,10 +367,10 @@ def _rounded(size: int) -> int:
     return -(-int(size * _MARGIN) // _STEP_BYTES) * _STEP_BYTES
 
 
-def _refused(message: str, hint: str, place: Path) -> WorkbenchError:
-    return failure(message, hint, Place(kind="file", id=str(place)))
+def _refused(message: str, hint: str, place: Path, code: str) -> WorkbenchError:
+    return failure(message, hint, Place(kind="file", id=str(place)), code=code)
 
 
 def known_checkouts(named: str) -> Sequence[Path]:
-    """Return the checkouts to look for: the one that was named, else the usual one."""
+    """Return the checkouts to search: the given one, else the usual one."""
     return [Path(named).expanduser()] if named else [Path.home() / "executorch"]

@@ -1,1 +1,1 @@
-"""Compilers of targets by themselves: no torch, so that a process with one starts at once."""
+"""Compilers without torch, so that worker processes start quickly."""

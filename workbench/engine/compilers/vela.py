@@ -1,4 +1,4 @@
-"""Vela alone, on a TOSA program that was lowered before: its estimate, and no bytes."""
+"""Vela estimates for a lowered TOSA program, without writing output files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ethosu import regor
-from ethosu.vela import vela
-
+from workbench.engine.toolchain_patches.interception import compiled_model
 from workbench.errors import failure
 from workbench.results import VelaTotals
 from workbench.targets.ethos_u.devices import clock_hz
@@ -19,25 +17,6 @@ from workbench.targets.ethos_u.vela_ini import OPTION, OWN_INI, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-
-class _Compiled(Exception):
-    """Leaves Vela with the model as soon as there is one: nobody reads the files it would write."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-
-class _OnlyCompiling:
-    """Stands in for the regor module inside Vela."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(regor, name)
-
-    def compile(self, *arguments: Any, **rest: Any) -> Any:
-        """Compile, and go no further."""
-        raise _Compiled(regor.compile(*arguments, **rest))
 
 
 def totals(model: Any, clock: float) -> VelaTotals:
@@ -60,16 +39,16 @@ def estimate(
 ) -> VelaTotals:
     """Return Vela's estimate for all delegates of a program on a device.
 
-    Cycles, time, constants and MACs add up; SRAM is that of the delegate that wants most.
+    Cycles, time, constants and MACs are sums; SRAM is the maximum over the delegates.
 
     Args:
         programs: The TOSA flatbuffer of each delegate.
         device: E.g. ``ethos-u55-128``.
-        options: All of the target's options.
-        files: The texts of the files that options name, by option: an own .ini, or none.
+        options: All target options.
+        files: The texts of the files that options refer to, by option: an own .ini, or none.
 
     Raises:
-        WorkbenchError: Vela refused; with its own words.
+        WorkbenchError: Vela rejected the program; with its output.
     """
     name, ini = str(options["system_config"]), files.get(OPTION)
     clock = parse(ini, OWN_INI).systems[name].clock_hz if ini else clock_hz(name)
@@ -99,21 +78,24 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
             f"--memory-mode={options['memory_mode']}", f"--output-dir={folder}",
             *vela_flags(options), str(network),
         ]  # fmt: skip
-        vela.regor = _OnlyCompiling()
         try:
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-                vela.main(arguments)
-        except _Compiled as done:
-            return done.model
+                model = compiled_model(arguments)
         except SystemExit as error:
             raise failure(
-                f"Vela refused {device} with these options.", "Its own words are in the details.",
+                f"Vela rejected the options for {device}.",
+                "See details for the compiler output.",
                 details=said.getvalue() or f"exit code {error.code}",
-            ) from error  # fmt: skip
+                code="vela-options-rejected",
+            ) from error
         except RuntimeError as error:
             first = (str(error).strip().splitlines() or ["no reason given"])[0]
-            raise failure(f"Vela could not compile it: {first}.", details=str(error)) from error
-        finally:
-            vela.regor = regor
+            raise failure(
+                f"Vela could not compile it: {first}.", details=str(error), code="vela-refused"
+            ) from error
+        if model is not None:
+            return model
     words = said.getvalue().strip().splitlines()
-    raise failure(f"Vela compiled nothing: {words[-1] if words else 'it said nothing'}.")
+    raise failure(
+        f"Vela created no program: {words[-1] if words else 'no output'}.", code="vela-no-output"
+    )

@@ -1,4 +1,4 @@
-"""Samples for calibration and evaluation: streamed, checked against the model before work."""
+"""Samples for calibration and evaluation: streamed, and checked against the model first."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = ["Sample", "Samples", "example_samples", "open_samples"]
 def open_samples(
     source: DataSource, folder: Path, inputs: Sequence[TensorSpec], option: str
 ) -> Samples:
-    """Return the samples of a data source, checked as far as can be without reading them all.
+    """Return the samples of a data source, checked without reading all of them.
 
     Arrays have samples along their first axis; a sample has the model's input shape, with or
-    without its leading batch of 1.
+    without a leading batch of 1.
 
     Raises:
         WorkbenchError: wrong shape, dtype or number; iterating raises it for NaN or Inf, with
-            the indices of the samples at fault.
+            the sample indices.
     """
     reference = sources.data_reference(source.spec, folder, f"{option}.spec")
     if reference.kind == "text":
@@ -48,17 +48,23 @@ def open_samples(
     total = raw.count
     if total is not None and labels is not None and len(labels) != total:
         raise failure(
-            f"There are {total} samples but {len(labels)} labels.",
+            f"{total} samples but {len(labels)} labels.",
             where=Place(kind="option", id=f"{option}.labels"),
+            code="labels-count-mismatch",
         )
     if total == 0:
-        raise wrong(option, f"{raw.name} holds no samples.", "Calibration needs at least one.")
+        raise wrong(
+            option,
+            f"{raw.name} contains no samples.",
+            "Calibration needs at least one.",
+            code="data-empty",
+        )
     kept = _kept_count(total, source)
     return Samples(raw.name, kept, lambda: _stream(raw, source, labels, option), raw.spell)
 
 
 def example_samples(inputs: tuple[torch.Tensor, ...]) -> Samples:
-    """Return the example input alone, as a stream of one."""
+    """Return the example input as a stream of one sample."""
     return Samples("the example input only", 1, lambda: iter([Sample(0, inputs, None)]))
 
 
@@ -99,10 +105,11 @@ def _not_finite(first: Sample, rest: Iterator[Sample], option: str) -> Exception
             break
     listed = ", ".join(map(str, found))
     return failure(
-        f"Samples with NaN or Inf: {listed}.",
-        'Correct the data, or drop these samples in the project ("dropped").',
+        f"Samples with NaN or infinity: {listed}.",
+        'Correct the data, or exclude the samples in the project ("dropped").',
         Place(kind="sample", id=str(found[0])),
         details=option,
+        code="samples-not-finite",
     )
 
 

@@ -31,7 +31,7 @@ _LABEL_NAMES = ("labels", "label", "y", "targets", "target")
 
 
 def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any, Any] | None:
-    """Return one class per sample, from the labels' own file or from the samples' .npz."""
+    """Return one class per sample, from the labels file or from the samples' .npz."""
     spec = source.labels or (source.spec if source.spec.endswith(".npz") else None)
     if spec is None:
         return None
@@ -41,8 +41,9 @@ def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise failure(
             f"The labels in {path.name} cannot be read.",
-            "Write them with numpy.save, without objects.",
+            "Save them with numpy.save, without Python objects.",
             Place(kind="option", id=f"{option}.labels"),
+            code="labels-unreadable",
         ) from error
     if isinstance(loaded, np.ndarray):
         return loaded.reshape(-1)
@@ -56,28 +57,36 @@ def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any
 def read_arrays(
     reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str
 ) -> Samples:
-    """Return the rows of a file's arrays as samples; shapes and dtypes are checked at once."""
+    """Return the rows of a file's arrays as samples; shapes and dtypes are checked first."""
     del source
     path = reference.path
     assert path is not None
     if not path.is_file():
-        raise wrong(option, f"{path.name} is not there.", "Correct the path.")
+        raise wrong(
+            option, f"{path.name} does not exist.", "Correct the path.", code="data-missing"
+        )
     try:
         arrays = _array_streams(path, inputs)
     except _UNREADABLE as error:
         raise wrong(
             option,
             f"{path.name} cannot be read: {str(error).splitlines()[0]}"[:300],
-            "Write it with numpy.save, numpy.savez or torch.save, tensors only.",
+            "Save it with numpy.save, numpy.savez or torch.save, tensors only.",
+            code="data-unreadable",
         ) from error
     if len(arrays) != len(inputs):
         raise wrong(
             option,
-            f"{path.name} holds {len(arrays)} arrays, but the model has {len(inputs)} inputs.",
+            f"{path.name} contains {len(arrays)} arrays, but the model has {len(inputs)} inputs.",
+            code="data-inputs-mismatch",
         )
     counts = {array.count for array in arrays}
     if len(counts) > 1:
-        raise wrong(option, f"The arrays of {path.name} differ in length: {sorted(counts)}.")
+        raise wrong(
+            option,
+            f"The arrays of {path.name} differ in length: {sorted(counts)}.",
+            code="data-lengths-differ",
+        )
     for array, spec in zip(arrays, inputs, strict=True):
         fit(np.zeros(array.shape[1:], array.dtype), spec, path.name, option)
 
@@ -111,7 +120,7 @@ def _array_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStrea
     found = list(value.values()) if isinstance(value, dict) else value
     found = list(found) if isinstance(found, tuple | list) else [found]
     if any(not isinstance(tensor, torch.Tensor) for tensor in found):
-        raise ValueError("it holds something else than tensors")
+        raise ValueError("it contains other objects than tensors")
     return [_tensor_stream(tensor) for tensor in found]
 
 
@@ -140,7 +149,7 @@ def _npz_member(path: Path, name: str) -> _ArrayStream:
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
         shape, fortran, dtype = header(file)
     if dtype.hasobject:
-        raise ValueError(f"{name} holds Python objects")
+        raise ValueError(f"{name} contains Python objects")
 
     def rows() -> Iterator[np.ndarray[Any, Any]]:
         if fortran:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def read_callable(
     reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str
 ) -> Samples:
-    """Return what the callable yields as samples: inputs, or (inputs, label)."""
+    """Return the samples that the callable yields: inputs, or (inputs, label)."""
     del source
     function = user_code.load_callable(reference, f"{option}.spec")
     name = reference.attribute
@@ -34,15 +34,16 @@ def read_callable(
                 if len(values) != len(inputs):
                     raise wrong(
                         option,
-                        f"{name} gave {len(values)} inputs for sample {index}, "
+                        f"{name} returned {len(values)} inputs for sample {index}, "
                         f"but the model has {len(inputs)}.",
+                        code="data-inputs-mismatch",
                     )
                 fitted = (fit(v, s, name, option) for v, s in zip(values, inputs, strict=True))
                 yield Sample(index, tuple(fitted), label)
         except (TypeError, ValueError, RuntimeError, KeyError, IndexError) as error:
             where = Place(kind="option", id=f"{option}.spec")
             raise user_code.user_failure(
-                error, "gave something unusable", where, reference.path
+                error, "returned an invalid sample", where, reference.path
             ) from error
 
     home = reference.path.name if reference.path is not None else reference.module
@@ -50,7 +51,7 @@ def read_callable(
 
 
 def _item(item: Any, inputs: int) -> tuple[tuple[Any, ...], int | None]:
-    """Take apart what a user's generator yields: inputs, or (inputs, label)."""
+    """Parse an item of the user's generator: inputs, or (inputs, label)."""
     if isinstance(item, tuple | list) and len(item) == 2:
         first, second = item
         scalar = isinstance(second, int | np.integer) or (

@@ -1,4 +1,4 @@
-"""The samples quality is measured on: the project's own, else the calibration set, else one."""
+"""Evaluation samples: the project's own, else the calibration data, else the example input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def calibration_samples(context: StageContext) -> Samples:
-    """Return the project's calibration samples, or the example input alone."""
+    """Return the project's calibration samples, or the example input."""
     source = context.project.calibration
     if source is None:
         return example_samples(context.hot("import_model").inputs)
@@ -25,7 +25,7 @@ def calibration_samples(context: StageContext) -> Samples:
 
 
 def evaluation_samples(context: StageContext) -> Samples:
-    """Return the project's evaluation samples, or those of calibration."""
+    """Return the project's evaluation samples, or the calibration samples."""
     source = context.project.evaluation.data
     if source is None:
         return calibration_samples(context)
@@ -42,13 +42,19 @@ def _opened(context: StageContext, source: DataSource, option: str) -> Samples:
 
 
 def _known_tokens(samples: Samples, known: int, option: str) -> Iterator[Sample]:
-    """Yield the steps through a text; stop at a token that the model has no number for."""
+    """Yield the steps of a text.
+
+    Raises:
+        WorkbenchError: a token is outside the model's vocabulary.
+    """
     for sample in samples:
         for token in (int(sample.inputs[0].reshape(-1)[0]), sample.label or 0):
             if token >= known:
                 raise failure(
-                    f"Token {token} of {samples.name} is none of the {known} that the model knows.",
-                    "Give the model's own tokenizer.",
+                    f"Token {token} of {samples.name} is outside the model's vocabulary of "
+                    f"{known}.",
+                    "Use the model's own tokenizer.",
                     Place(kind="option", id=f"{option}.tokens.tokenizer"),
+                    code="token-out-of-vocabulary",
                 )
         yield sample

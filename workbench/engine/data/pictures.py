@@ -22,13 +22,22 @@ if TYPE_CHECKING:
 def read_pictures(
     reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str
 ) -> Samples:
-    """Return the pictures of a folder as samples; the first is read at once."""
+    """Return the pictures of a folder as samples; the first one is read immediately."""
     folder = reference.path
     assert folder is not None
     if source.preprocess is None:
-        raise wrong(option, "A folder of pictures needs size, mean and std.", "Set preprocess.")
+        raise wrong(
+            option,
+            "A folder of pictures needs preprocess: size, mean and std.",
+            "Set preprocess.",
+            code="pictures-preprocess-missing",
+        )
     if len(inputs) != 1:
-        raise wrong(option, f"Pictures feed one input, but the model has {len(inputs)}.")
+        raise wrong(
+            option,
+            f"A folder of pictures provides one input, but the model has {len(inputs)}.",
+            code="pictures-inputs-mismatch",
+        )
     files, settings, spec = sources.pictures(folder), source.preprocess, inputs[0]
 
     def read() -> Iterator[Sample]:
@@ -53,9 +62,10 @@ def _picture(file: Path, settings: Preprocess, channels: int) -> np.ndarray[Any,
             values = np.asarray(sized, np.float32) / 255.0
     except (OSError, UnidentifiedImageError, ValueError, Image.DecompressionBombError) as error:
         raise failure(
-            f"{file.name} is not a picture that can be read.",
-            "Remove it from the folder, or replace it.",
+            f"{file.name} is not a readable picture.",
+            "Remove it from the folder or replace it.",
             Place(kind="file", id=file.name),
+            code="picture-unreadable",
         ) from error
     values = values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
     mean = np.asarray(settings.mean, np.float32).reshape(-1, 1, 1)

@@ -1,4 +1,4 @@
-"""One sample, a stream of them, and the fit of a value to a model's input."""
+"""Samples, streams of samples, and the conversion of values to a model's input."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sample:
-    """One set of inputs shaped as the model wants them, and its class if one is known.
+    """One set of inputs in the model's shapes, and its class if known.
 
-    ``begins`` says that it is the first of a sequence: what the program remembers of samples
-    before is put back. The last ``carried`` inputs are, but for that first one, the last outputs
-    for the sample before.
+    ``begins`` marks the first sample of a sequence: the program's state is reset. Except for that
+    sample, the last ``carried`` inputs are the last outputs for the previous sample.
     """
 
     index: int
@@ -33,9 +32,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Samples:
-    """A finite, repeatable stream; ``count`` is None where only the end of the stream tells.
+    """A finite, repeatable stream; ``count`` is None if only known at its end.
 
-    ``spell`` is there where samples are the tokens of a text: it writes one of them, by its id.
+    ``spell`` is set if samples are tokens of a text: it returns the text of a token id.
     """
 
     name: str
@@ -47,9 +46,9 @@ class Samples:
         return self.open()
 
 
-def wrong(option: str, message: str, hint: str = "") -> Exception:
-    """Return the error for data that does not suit the model, at the data's option."""
-    return failure(message, hint, Place(kind="option", id=f"{option}.spec"))
+def wrong(option: str, message: str, hint: str = "", *, code: str) -> Exception:
+    """Return the error for data that does not fit the model, located at the data's option."""
+    return failure(message, hint, Place(kind="option", id=f"{option}.spec"), code=code)
 
 
 def fit(value: Any, spec: TensorSpec, name: str, option: str) -> torch.Tensor:
@@ -61,7 +60,8 @@ def fit(value: Any, spec: TensorSpec, name: str, option: str) -> torch.Tensor:
             option,
             f"{name} has dtype {str(tensor.dtype).removeprefix('torch.')}, "
             f"but the model's input {spec.name} is {spec.dtype}.",
-            "Convert the data; integers are not scaled silently.",
+            "Convert the data. Integers are not scaled automatically.",
+            code="data-dtype-mismatch",
         )
     shape = tuple(spec.shape)
     if tuple(tensor.shape) != shape:
@@ -69,7 +69,8 @@ def fit(value: Any, spec: TensorSpec, name: str, option: str) -> torch.Tensor:
             raise wrong(
                 option,
                 f"A sample of {name} has shape {list(tensor.shape)}, "
-                f"but the model's input {spec.name} wants {list(shape)}.",
+                f"but the model's input {spec.name} needs {list(shape)}.",
+                code="data-shape-mismatch",
             )
         tensor = tensor.reshape(shape)
     return tensor.to(wanted)

@@ -1,4 +1,4 @@
-"""Samples from a text: the steps that a decoder takes through it, token by token."""
+"""Samples from a text: the steps of a decoder, token by token."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from workbench.results import TensorSpec
 
 _BLANK = "\u2423"
-# A text beyond this is cut: nobody waits for so many steps.
+# Longer texts are truncated.
 MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A text's tokens by number, and how one of them is written."""
+    """The tokens of a text as ids, and the text of each token."""
 
     ids: Callable[[str], Sequence[int]]
     spell: Callable[[int], str]
@@ -39,14 +39,14 @@ def read_text(
     reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str,
     folder: Path,
 ) -> Samples:  # fmt: skip
-    """Return a text as samples: one for each token, whose class is the token behind it.
+    """Return a text as samples: one per token, with the next token as its class.
 
-    The model's first input takes the token, a second one of integers its position in the
-    sequence; inputs of real numbers behind them are what it carries from step to step, zeros where
-    a sequence begins. A sequence that loses a step by ``dropped`` ends before it.
+    The model's first input is the token, a second integer input is its position in the sequence;
+    further floating-point inputs are state from step to step, zero at the start of a sequence. A
+    sequence with a ``dropped`` step ends before it.
 
     Raises:
-        WorkbenchError: no text, a tokenizer that fails, or a model that takes no tokens.
+        WorkbenchError: unreadable text, a failing tokenizer, or a model without token input.
     """
     assert reference.path is not None
     settings = source.tokens or Tokenization()
@@ -54,8 +54,12 @@ def read_text(
     carried = _carried(inputs, option)
     found = _ids(reference.path, tokenizer, option)
     if len(found) < 2:
-        raise wrong(option, f"{reference.path.name} has fewer than two tokens.",
-                    "Give a text of a few hundred.")  # fmt: skip
+        raise wrong(
+            option,
+            f"{reference.path.name} has fewer than two tokens.",
+            "Use a text of a few hundred tokens.",
+            code="text-too-short",
+        )
     dropped = set(source.dropped)
 
     def read() -> Iterator[Sample]:
@@ -72,7 +76,7 @@ def read_text(
 
 
 def _carried(inputs: Sequence[TensorSpec], option: str) -> int:
-    """Return how many of the last inputs are carried from step to step."""
+    """Return the number of trailing inputs that are state."""
     takes = [s for s in inputs if not s.dtype.startswith(("float", "bfloat"))]
     numbers = len(takes)
     single = all(int(np.prod(spec.shape)) == 1 for spec in takes)
@@ -80,8 +84,9 @@ def _carried(inputs: Sequence[TensorSpec], option: str) -> int:
         given = ", ".join(f"{s.dtype} {list(s.shape)}" for s in inputs)
         raise wrong(
             option,
-            f"A text feeds decoders that take one token at a time, but the inputs are {given}.",
-            "Take the token's number first, then its position, then what is carried.",
+            f"Text data needs a decoder that takes one token per step, but the inputs are {given}.",
+            "Order the inputs: token id, position, then the carried state.",
+            code="text-model-not-decoder",
         )
     return len(inputs) - numbers
 
@@ -102,18 +107,32 @@ def _ids(path: Path, tokenizer: Tokenizer, option: str) -> np.ndarray[Any, Any]:
             text = file.read(MOST_BYTES).decode("utf-8")
     except OSError as error:
         reason = error.strerror or error
-        raise wrong(option, f"{path.name} cannot be read: {reason}.") from error
+        raise wrong(
+            option, f"{path.name} cannot be read: {reason}.", code="data-unreadable"
+        ) from error
     except UnicodeDecodeError as error:
-        raise wrong(option, f"{path.name} is not UTF-8 text (byte {error.start}).",
-                    "Save it as UTF-8.") from error  # fmt: skip
+        raise wrong(
+            option,
+            f"{path.name} is not UTF-8 text (byte {error.start}).",
+            "Save it as UTF-8.",
+            code="text-not-utf8",
+        ) from error
     given = tokenizer.ids(text)
     try:
         found = np.asarray(given, np.int64)
     except (TypeError, ValueError, OverflowError) as error:
         found = np.zeros((0, 0), np.int64)
-        raise wrong(option, "The tokenizer gave no list of integers.") from error
+        raise wrong(
+            option,
+            "The tokenizer did not return a list of integers.",
+            code="tokenizer-output-invalid",
+        ) from error
     if found.ndim != 1 or (found.size and int(found.min()) < 0):
-        raise wrong(option, "The tokenizer gave no list of integers from 0.")
+        raise wrong(
+            option,
+            "The tokenizer did not return a list of integers of at least 0.",
+            code="tokenizer-output-invalid",
+        )
     return found
 
 
@@ -133,17 +152,18 @@ def _tokenizer(settings: Tokenization, folder: Path, option: str) -> Tokenizer:
 
 
 def _from_file(path: Path, option: str) -> Tokenizer:
-    # Heavy, and wanted for texts alone.
+    # Slow import, needed for texts only.
     from tokenizers import Tokenizer as FileTokenizer
 
     try:
         read = FileTokenizer.from_file(str(path))
     except Exception as error:
         raise failure(
-            f"{path.name} is not a tokenizer that the package tokenizers reads.",
-            "Give the tokenizer.json that belongs to the model.",
+            f"{path.name} is not a tokenizer file that the package tokenizers can read.",
+            "Use the tokenizer.json that belongs to the model.",
             Place(kind="option", id=option),
             details=str(error),
+            code="tokenizer-unreadable",
         ) from error
 
     def spell(token: int) -> str:

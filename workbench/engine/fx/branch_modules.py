@@ -1,9 +1,9 @@
-"""Which modules the operations inside of branches and loops came from.
+"""Module names of operations inside branches and loops.
 
-torch.export forgets it there unless it exports strictly; then every name has a module around the
-model in front. Rules that name modules or types would pass by what is inside, in silence.
+torch.export does not record them there unless it exports strictly; then every name has an extra
+outer module. Without them, rules for modules or types would silently not apply inside branches.
 
-This file stands on torch alone, because a generated script carries it along.
+This file depends on torch only, because generated scripts contain it.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ _ROOT = "_export_root"
 
 
 def name_modules(program: torch.export.ExportedProgram, model: torch.nn.Module | None) -> list[str]:
-    """Let the operations inside of branches say their modules; return the branches that cannot.
+    """Set the modules of operations inside branches; return the branches without modules.
 
     Args:
         program: An exported program; metadata of its nested graphs is changed.
-        model: What it was exported from, exported once more where that is needed; None if unknown.
+        model: Its source, exported once more if necessary; None if unknown.
     """
     unnamed = list(_take_off_roots(program))
     if not unnamed or model is None:
@@ -45,7 +45,7 @@ def _nested(program: torch.export.ExportedProgram) -> Iterator[tuple[str, torch.
 
 
 def _take_off_roots(program: torch.export.ExportedProgram) -> Iterator[str]:
-    """Name modules as outside of branches; yield the nested graphs that say nothing of them."""
+    """Use the module names of the outer graph; yield the nested graphs without names."""
     for name, graph in _nested(program):
         operations = [node for node in graph.graph.nodes if node.op == "call_function"]
         for node in operations:

@@ -1,4 +1,4 @@
-"""What torch.export hands into branches and loops from outside: constants among the values."""
+"""Operands of branches and loops, including constants."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
     import torch
 
-# Where the graphs of control flow stand among its arguments, and where what all of them are given:
-# a condition's operands, and what a loop reads but does not carry.
+# Argument positions of control-flow graphs, and of their operands: a condition's operands, and
+# the values that a loop reads but does not carry.
 _GRAPHS = {"cond": (1, 2), "while_loop": (0, 1)}
 _BODY = 1
 _GIVEN = 3
 
 
 def branch_names(module: fx.GraphModule, inside: str = "") -> Iterator[tuple[int, str]]:
-    """Yield the id of every graph below one, and what its nodes are named after."""
+    """Yield the id of every graph below one, and the name prefix of its nodes."""
     for below, branch in branches_of(module):
         yield id(branch), f"{inside}{below}"
         yield from branch_names(branch, f"{inside}{below}")
 
 
 def own_branches(module: fx.GraphModule) -> fx.GraphModule:
-    """Return a module with branches of its own: those of an exported program are shared by all."""
+    """Return a module with its own branches: those of an exported program are shared."""
     for node in module.graph.nodes:
         if programs.is_control_flow(node):
             for place in _GRAPHS[_kind(node)]:
@@ -42,7 +42,7 @@ def own_branches(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def loop_bodies(module: fx.GraphModule) -> Iterator[tuple[str, fx.GraphModule]]:
-    """Yield what each loop of a graph repeats, with its name."""
+    """Yield the body of each loop of a graph, with its name."""
     for node in module.graph.nodes:
         if programs.is_control_flow(node) and _kind(node) == "while_loop":
             yield _graph(module, node, _BODY)
@@ -51,11 +51,11 @@ def loop_bodies(module: fx.GraphModule) -> Iterator[tuple[str, fx.GraphModule]]:
 def constants(
     module: fx.GraphModule, known: Mapping[fx.Node, torch.Tensor] | None = None
 ) -> Iterator[tuple[fx.GraphModule, fx.Node, torch.Tensor]]:
-    """Yield the inputs of branches that are constants: the branch, its placeholder, the tensor.
+    """Yield the constant inputs of branches: the branch, its placeholder, the tensor.
 
     Args:
-        module: A graph; branches within its branches are told too.
-        known: Its own inputs that are constants.
+        module: A graph; nested branches are included.
+        known: Its own constant inputs.
     """
     for node in module.graph.nodes:
         if not programs.is_control_flow(node):
@@ -72,7 +72,7 @@ def constants(
 
 
 def drop_constants(module: fx.GraphModule) -> None:
-    """Hand no constants of a graph into its branches any more, which hold their own."""
+    """Remove the constant operands of a graph's branches, which then contain the constants."""
     for node in module.graph.nodes:
         if programs.is_control_flow(node):
             given: Any = node.args[_GIVEN]
@@ -81,10 +81,10 @@ def drop_constants(module: fx.GraphModule) -> None:
 
 
 def _handed(node: fx.Node, graph: fx.GraphModule) -> Iterator[tuple[fx.Node, fx.Node]]:
-    """Yield what a branch is given, each with the placeholder that it is there."""
+    """Yield the operands of a branch, each with its placeholder."""
     given: Any = node.args[_GIVEN]
     placeholders = [each for each in graph.graph.nodes if each.op == "placeholder"]
-    # What a loop carries comes before.
+    # Carried values come first.
     yield from zip(given, placeholders[len(placeholders) - len(given) :], strict=True)
 
 
@@ -92,7 +92,7 @@ def _constant(
     module: fx.GraphModule, source: fx.Node, known: Mapping[fx.Node, torch.Tensor]
 ) -> torch.Tensor | None:
     while source.op == "call_module":
-        # An observer gives what it is given.
+        # An observer returns its input.
         source = source.all_input_nodes[0]
     if source.op == "get_attr":
         value: torch.Tensor = operator.attrgetter(str(source.target))(module)

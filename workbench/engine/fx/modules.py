@@ -1,4 +1,4 @@
-"""Where an operation stands in the module tree, read from torch.fx's ``nn_module_stack``."""
+"""Module locations of operations, from torch.fx's ``nn_module_stack``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CODE_LENGTH = 120
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in the module tree: dotted module name, which call of it, and the group path."""
+    """A location in the module tree: dotted module name, call index, and group path."""
 
     module: str = ""
     call: int = 0
@@ -40,8 +40,8 @@ class Location:
 def frames(stack: dict[str, Any] | None) -> list[tuple[str, int, str]]:
     """Return (module path, call index, type name) from the outermost module to the innermost.
 
-    The stack's key carries the call index behind an ``@``; its value's path does not. The module
-    that ``torch.export`` wraps around an already exported one is left out.
+    The stack's key has the call index after an ``@``; its value's path does not. The wrapper module
+    that ``torch.export`` adds around an already exported module is omitted.
     """
     found = []
     for key, (path, type_name) in (stack or {}).items():
@@ -54,7 +54,7 @@ def frames(stack: dict[str, Any] | None) -> list[tuple[str, int, str]]:
 
 
 def locate(stack: dict[str, Any] | None) -> Location | None:
-    """Return the place that a module stack means, or None if the stack says nothing."""
+    """Return the location of a module stack, or None if it is empty."""
     levels = frames(stack)
     if not levels:
         return None
@@ -71,9 +71,9 @@ def locate(stack: dict[str, Any] | None) -> Location | None:
 
 
 def _steps(parent: str, path: str) -> list[str]:
-    """Return the levels from ``parent`` down to ``path``, ModuleList levels included.
+    """Return the levels from ``parent`` to ``path``, including ModuleLists.
 
-    A module that is known under another parent's name too (an alias) is one level.
+    A module that is also registered under another parent (an alias) is one level.
     """
     if not parent:
         return path.split(".")
@@ -83,7 +83,7 @@ def _steps(parent: str, path: str) -> list[str]:
 
 
 def common(locations: list[Location]) -> Location:
-    """Return the deepest place that holds all of ``locations``; the root if there are none."""
+    """Return the deepest location that contains all ``locations``; the root if there are none."""
     if not locations:
         return Location()
     first, *others = locations
@@ -105,7 +105,7 @@ def common(locations: list[Location]) -> Location:
 def source_line(stack_trace: str | None) -> str:
     """Return the user's line of Python, e.g. ``net.py:12 in forward: x = self.relu(x)``.
 
-    Folders are left out. The innermost frame outside torch is taken.
+    Folders are omitted. The innermost frame outside torch is used.
     """
     found = [match for match in _FRAME.finditer(stack_trace or "") if match["file"][0] != "<"]
     if not found:
@@ -129,7 +129,7 @@ Program: TypeAlias = "ExportedProgram | torch.fx.GraphModule"
 def list_modules(
     program: Program, modules: torch.nn.Module | Sequence[Module] | None, types: dict[str, str]
 ) -> tuple[Module, ...]:
-    """Return every module: of the model or list if given, otherwise those named in ``types``."""
+    """Return every module: of the model or list if given, otherwise those in ``types``."""
     if isinstance(modules, torch.nn.Module):
         return tuple(
             Module(path, _type_name(module), path.rpartition(".")[0], _parameter_count(module))
@@ -168,7 +168,7 @@ Told = TypeVar("Told", IntegerQuality, NodeAnnotation, TensorQuality, TensorRang
 
 
 def keep_origins(context: StageContext, floating: GraphSnapshot, prepared: GraphSnapshot) -> None:
-    """Remember what the nodes of a prepared graph are."""
+    """Record the origin of the nodes of a prepared graph."""
     lineage = Lineage({_FLOAT: floating, _PREPARED: prepared})
     keys = {node.id: lineage.key(_PREPARED, node.id) for node in prepared.nodes}
     found = {name: key.root for name, key in keys.items() if key is not None}
@@ -176,7 +176,7 @@ def keep_origins(context: StageContext, floating: GraphSnapshot, prepared: Graph
 
 
 def with_origins(context: StageContext, rows: Iterable[Told]) -> tuple[Told, ...]:
-    """Return rows that say which operation they are about; "" where nobody knows."""
+    """Return rows with their origin; "" if unknown."""
     key = context.plan.key("prepare")
     if context.store.get(_NAME, key) is None:
         folders = context.path("export"), context.path("prepare")

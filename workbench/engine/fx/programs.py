@@ -1,4 +1,4 @@
-"""Exported programs on disk, and small questions about their graphs."""
+"""Exported programs on disk, and queries of their graphs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def tensors(value: Any) -> tuple[TensorInfo, ...]:
-    """Return what ``node.meta['val']`` holds: one entry per output."""
+    """Return the contents of ``node.meta['val']``: one entry per output."""
     if isinstance(value, (tuple, list)):
         return tuple(
             info for item in value for info in (tensors(item) or (TensorInfo((), "none"),))
@@ -40,7 +40,7 @@ def tensors(value: Any) -> tuple[TensorInfo, ...]:
 
 
 def overload(target: Any) -> Any:
-    """Return the ATen overload behind a call's target, also of the edge dialect; else None."""
+    """Return the ATen overload of a call's target, also of the edge dialect; else None."""
     for candidate in (target, getattr(target, "_op", None)):
         if isinstance(candidate, torch._ops.OpOverload):  # noqa: SLF001 - it has no public name
             return candidate
@@ -66,7 +66,7 @@ def quantize_kind(op: str) -> NodeKind | None:
 
 
 class Values:
-    """The tensors behind the placeholders and attributes of a program."""
+    """The tensors of the placeholders and attributes of a program."""
 
     def __init__(self, program: ExportedProgram | torch.fx.GraphModule) -> None:
         self.module: torch.fx.GraphModule = (
@@ -107,7 +107,7 @@ def _numbers(value: Any) -> list[Any]:
 
 
 def qparams(node: torch.fx.Node, values: Values) -> QParams | None:
-    """Return the grid that a quantize or dequantize operation uses, if it is fixed.
+    """Return the grid of a quantize or dequantize operation, if it is constant.
 
     Source: schemas of ``quantized_decomposed.(de)quantize_per_tensor`` (input, scale, zero_point,
     quant_min, quant_max, dtype) and ``_per_channel`` (an axis after zero_point) in torchao.
@@ -130,7 +130,7 @@ def qparams(node: torch.fx.Node, values: Values) -> QParams | None:
 
 
 def literals(node: torch.fx.Node) -> dict[str, str]:
-    """Return the arguments that are not tensors, by the operator's own names for them."""
+    """Return the non-tensor arguments by their names in the operator's schema."""
     named_op = overload(node.target)
     names = [argument.name for argument in named_op._schema.arguments] if named_op else []  # noqa: SLF001
     named = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
@@ -149,7 +149,7 @@ def _holds_node(value: Any) -> bool:
 
 
 def observer_attrs(observer: Any) -> dict[str, str]:
-    """Return what an inserted observer watches for: its class, type, range and scheme."""
+    """Return the attributes of an observer: its class, type, range and scheme."""
     found = {"observer": type(observer).__name__}
     for name, attribute in (
         ("dtype", "dtype"), ("quant_min", "quant_min"), ("quant_max", "quant_max"),
@@ -166,15 +166,15 @@ def observer_attrs(observer: Any) -> dict[str, str]:
 
 
 PROGRAM_FILE = "program.pt2"
-# Marks a quantize node whose tensor stays as it is: only what reads it there rounds it.
+# Marks a quantize node that applies to its readers only, not to the tensor.
 DYNAMIC = "quantized by its reader"
 _CONTROL_FLOW = ("cond", "while_loop")
 
 
 def save(program: torch.export.ExportedProgram, folder: Path) -> None:
-    """Write a program as ``program.pt2`` into a result folder.
+    """Save a program as ``program.pt2`` in a result folder.
 
-    Its example inputs stay out: torch would pickle them, and results hold no pickles.
+    Example inputs are omitted: torch would pickle them, and results contain no pickles.
     """
     inputs = program._example_inputs  # noqa: SLF001 - no public way to leave them out
     program._example_inputs = None  # noqa: SLF001
@@ -185,7 +185,7 @@ def save(program: torch.export.ExportedProgram, folder: Path) -> None:
 
 
 def load(folder: Path) -> torch.export.ExportedProgram:
-    """Read a program that ``save`` wrote."""
+    """Load a program written by ``save``."""
     return torch.export.load(str(folder / PROGRAM_FILE))
 
 
@@ -195,12 +195,12 @@ def is_control_flow(node: torch.fx.Node) -> bool:
 
 
 def has_control_flow(graph_module: torch.fx.GraphModule) -> bool:
-    """Return whether a graph holds ``torch.cond`` or ``while_loop``."""
+    """Return whether a graph contains ``torch.cond`` or ``while_loop``."""
     return any(is_control_flow(node) for node in graph_module.graph.nodes)
 
 
 def written_buffers(graph_module: torch.fx.GraphModule) -> dict[str, str]:
-    """Return the buffers that a graph writes, each with the node that writes it last."""
+    """Return the buffers that a graph mutates, each with the last node that writes it."""
     written = {}
     for node in graph_module.graph.nodes:
         if _is_write(node) and node.args[0].op == "get_attr":
@@ -209,22 +209,41 @@ def written_buffers(graph_module: torch.fx.GraphModule) -> dict[str, str]:
 
 
 def is_constant(node: torch.fx.Node) -> bool:
-    """Return whether a node is an attribute that its graph does not write."""
+    """Return whether a node is an attribute that its graph does not mutate."""
     written = any(_is_write(user) and user.args[0] is node for user in node.users)
     return node.op == "get_attr" and not written
 
 
 def drop_unused(graph: torch.fx.Graph) -> None:
-    """Take out of a graph what nobody reads; what it writes into its buffers stays."""
+    """Remove unused nodes from a graph; buffer mutations are kept."""
     graph.eliminate_dead_code(lambda node: node.is_impure() or _is_write(node))
 
 
-def without_writes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program that computes what its buffers become, and writes them at its end.
+def with_plain_outputs(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program whose outputs are tuples, lists and dictionaries only.
 
-    So does ExecuTorch's export of language models (1.5.1, ``extension/llm/export/builder.py``):
-    Arm's quantizer has no patterns for operators that write into a buffer. A program that writes
-    none is returned as it is.
+    Outputs of other types, such as the ``ModelOutput`` of transformers or a dataclass, become one
+    tuple of all tensors in order. Their class would have to be registered with torch in every
+    process that loads the program.
+    """
+    signature = program.module_call_graph[0].signature
+    assert signature is not None
+    if not _is_plain(signature.out_spec):
+        leaves = tuple(range(signature.out_spec.num_leaves))
+        signature.out_spec = torch.utils._pytree.tree_structure(leaves)  # noqa: SLF001
+    return program
+
+
+def _is_plain(spec: Any) -> bool:
+    return spec.type in {None, tuple, list, dict} and all(map(_is_plain, spec.children()))
+
+
+def without_writes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a functional program that returns the new buffer values and writes them at its end.
+
+    ExecuTorch's export of language models does the same (1.5.1,
+    ``extension/llm/export/builder.py``): Arm's quantizer has no patterns for operators that mutate
+    a buffer. A program without mutations is returned unchanged.
     """
     if not any(_writes_buffer(node, program) for node in program.graph.nodes):
         return program
@@ -250,11 +269,10 @@ def _is_write(node: torch.fx.Node) -> bool:
 
 
 def write_nowhere(graph_module: torch.fx.GraphModule, *, but_buffers: bool = False) -> None:
-    """Put operators that return a new tensor in place of those that write into their input.
+    """Replace in-place operators by operators that return a new tensor.
 
-    Then the value of every node stays what it was when it was computed. Whoever read the input
-    after the write reads the result. With ``but_buffers`` what the program keeps in its buffers is
-    still written there.
+    The value of every node then stays constant. Readers of the input after the write read the
+    result. With ``but_buffers`` the program's buffers are still mutated.
     """
     order = {node: place for place, node in enumerate(graph_module.graph.nodes)}
     for node, place in order.items():
@@ -273,7 +291,7 @@ def write_nowhere(graph_module: torch.fx.GraphModule, *, but_buffers: bool = Fal
 
 
 def _without_write(node: torch.fx.Node) -> Any:
-    """Return the operator that computes what one that writes into its input does, or None."""
+    """Return the out-of-place variant of an in-place operator, or None."""
     if not isinstance(node.target, torch._ops.OpOverload):  # noqa: SLF001
         return None
     packet, _, overload = node.target.name().rpartition("::")[2].partition(".")
@@ -284,7 +302,7 @@ def _without_write(node: torch.fx.Node) -> Any:
 
 
 def module_of(node: torch.fx.Node) -> str:
-    """Return the dotted name of the innermost module a node came from; "" for the root."""
+    """Return the dotted name of a node's innermost module; "" for the root."""
     stack = node.meta.get("nn_module_stack") or {}
     names = [str(entry[0]) for entry in stack.values()]
     return re.sub(r"@\d+$", "", names[-1]).removeprefix("L['self'].") if names else ""
@@ -296,7 +314,7 @@ def op_of(node: torch.fx.Node) -> str:
 
 
 def origin_of(node: torch.fx.Node) -> str:
-    """Return the name that the exporter recorded for the node this one was made of, or ""."""
+    """Return the origin that the exporter recorded for a node, or ""."""
     name, origin = "", node.meta.get("from_node")
     while origin:
         name, origin = origin[0].name, origin[0].from_node

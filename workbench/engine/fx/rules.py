@@ -1,4 +1,4 @@
-"""A project's rules on an exported graph, for targets that bring no quantizer of their own."""
+"""A project's rules on an exported graph, for targets without a quantizer of their own."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class GraphRules:
-    """The project's rules, and what they did: the rule that won a node, and that quantized it.
+    """The project's rules and their results: the deciding rule of a node, and the quantizing one.
 
-    ``told`` says why a node is not quantized that a rule wants to be, or what is odd about one that
-    is; ``kept_off`` are the nodes that rules keep off the device.
+    ``told`` explains why a matched node is not quantized, or notes about a quantized one;
+    ``kept_off`` are the nodes that rules keep off the device.
     """
 
     project: Project
@@ -33,7 +33,7 @@ class GraphRules:
     kept_off: set[fx.Node] = field(default_factory=set)
 
     def decide(self, graph: fx.Graph) -> None:
-        """Find for every operator the strongest rule that speaks of it."""
+        """Find the strongest matching rule for every operator."""
         rules = by_strength(self.project.rules)
         for node in graph.nodes:
             if node.op != "call_function":
@@ -49,16 +49,20 @@ class GraphRules:
 
 
 def rules_of(project: Project, folder: Path) -> GraphRules:
-    """Return the project's rules, ready for a graph; plug-ins decide nothing here.
+    """Return the project's rules for a graph; plug-ins are not supported.
 
     Raises:
-        WorkbenchError: rules assign what the target does not take.
+        WorkbenchError: rules assign configs that the target does not support.
     """
     del folder
     target, problems = target_of(project.target.id), []
     for rule in (r for r in project.rules if r.enabled and not r.keeps_off):
-        if said := target.refusal(project.target, project.config_of(rule), rule.kind):
-            problems.append(ErrorInfo(message=said, where=Place(kind="rule", id=rule.id)))
+        if refusal := target.refusal(project.target, project.config_of(rule), rule.kind):
+            problems.append(
+                ErrorInfo(
+                    message=refusal, where=Place(kind="rule", id=rule.id), code="rule-not-supported"
+                )
+            )
     if problems:
         raise WorkbenchError(problems)
     return GraphRules(project)

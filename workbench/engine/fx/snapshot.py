@@ -1,4 +1,4 @@
-"""Turn a torch program at any level into a torch-free picture of it."""
+"""Conversion of a torch program at any level to a torch-free snapshot."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def snapshot(
     level: str,
     modules: torch.nn.Module | Sequence[Module] | None = None,
 ) -> GraphSnapshot:
-    """Return the picture of a program.
+    """Return the snapshot of a program.
 
     Args:
         program: An exported program (float, re-exported or edge), or a prepared or converted
             graph module.
         level: Name of the level, e.g. ``float``.
-        modules: The model, or the modules of another snapshot of it. Without it the modules are
-            those which the operations name, and only an exported program tells their size.
+        modules: The model, or the modules of another snapshot of it. Without it, modules are
+            those named by operations; only an exported program has their sizes.
 
     Returns:
-        Every operation in execution order. The graphs inside of ``cond``, ``while_loop`` and
+        Every operation in execution order. The graphs inside ``cond``, ``while_loop`` and
         delegates are nested: their nodes are named ``<node>/<branch>/<name>``.
     """
     walk = _Walk()
@@ -76,7 +76,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What a nested graph inherits: id prefix, place, and the operands it is called with."""
+    """Context of a nested graph: id prefix, location, and operands."""
 
     prefix: str = ""
     place: Location = field(default_factory=Location)
@@ -84,7 +84,7 @@ class _Frame:
 
 
 class _Walk:
-    """Collects the operations of a program and of the programs inside of it."""
+    """Collects the operations of a program and of its nested programs."""
 
     def __init__(self) -> None:
         self.drafts: list[_Draft] = []
@@ -181,7 +181,7 @@ class _Walk:
         names: dict[str, str],
         draft: _Draft,
     ) -> None:
-        """Add the graphs that a node calls, before it, and let it read their outputs."""
+        """Add the graphs that a node calls, before it, and connect their outputs to it."""
         graphs = [
             (argument, values.get(argument))
             for argument in node.all_input_nodes
@@ -223,7 +223,7 @@ def _arguments(node: torch.fx.Node) -> list[torch.fx.Node]:
 
 
 def _output_index(node: torch.fx.Node) -> int:
-    """Return which output a ``getitem`` takes; other nodes take whole tensors."""
+    """Return the output index of a ``getitem``; 0 for other nodes."""
     is_item = getattr(node.target, "__name__", "") == "getitem" and len(node.args) > 1
     return node.args[1] if is_item and isinstance(node.args[1], int) else 0
 
@@ -246,7 +246,7 @@ def _attrs(node: torch.fx.Node, kind: NodeKind, values: programs.Values) -> dict
 
 
 def _outside(draft: _Draft) -> Location | None:
-    """Return where the result of an operation is: a nested graph's is outside of its group."""
+    """Return the location of an operation's result: for a nested graph, outside its group."""
     place = draft.place
     if place is None or draft.kind not in ("control", "delegate"):
         return place
@@ -254,7 +254,7 @@ def _outside(draft: _Draft) -> Location | None:
 
 
 def _placed(drafts: list[_Draft]) -> list[_Draft]:
-    """Give every draft a place: followers stand with what they follow, operands with their user."""
+    """Assign a location to every draft: observers to their tensor, operands to their user."""
     by_id = {draft.id: draft for draft in drafts}
     users: dict[str, list[_Draft]] = {}
     for draft in drafts:

@@ -1,4 +1,4 @@
-"""Several ways to compute the same model, measured side by side on the same samples."""
+"""Comparison of several arithmetics of one model on the same samples."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class ReadingTally:
-    """One reading, and how far it is from float over the samples so far.
+    """One arithmetic, and its difference from float over the samples so far.
 
     Attributes:
-        id: Its name.
-        title: Its name in words.
-        marks: What kind of numbers these are.
-        compute: Returns the outputs for the next sample; None for the main reading, which the
-            stage runs.
+        id: Its id.
+        title: Its display name.
+        marks: The origin of the numbers.
+        compute: Returns the outputs for the next sample; None for the main arithmetic, which
+            the stage runs.
     """
 
     id: str
@@ -40,7 +40,7 @@ class ReadingTally:
     _hits: int = 0
 
     def add(self, sample: Sample, floats: list[torch.Tensor], main: list[torch.Tensor]) -> None:
-        """Take in a sample, the float outputs, those of the main reading."""
+        """Add a sample: the float outputs, and those of the main arithmetic."""
         outputs = main if self.compute is None else self.compute(sample)
         if not self._sums:
             self._sums = [Accumulator() for _ in floats]

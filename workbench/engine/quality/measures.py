@@ -1,4 +1,4 @@
-"""How far two tensors are apart, accumulated over samples."""
+"""Difference of two tensors, accumulated over samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Accumulator:
-    """Running sums of a reference and of what stands in for it, in float64."""
+    """Running sums of a reference and its approximation, in float64."""
 
     signal: float = 0.0
     noise: float = 0.0
@@ -25,7 +25,7 @@ class Accumulator:
     worst: float = 0.0
 
     def add(self, reference: torch.Tensor, value: torch.Tensor) -> None:
-        """Take in one pair of equally shaped tensors."""
+        """Add one pair of tensors with equal shapes."""
         a, b = reference.detach().double().reshape(-1), value.detach().double().reshape(-1)
         error = a - b
         self.signal += float(a.dot(a))
@@ -37,14 +37,14 @@ class Accumulator:
 
     @property
     def sqnr_db(self) -> float | None:
-        """10 log10(signal / noise) [dB]; None when there is no noise or no signal."""
+        """10 log10(signal / noise) [dB]; None without noise or signal."""
         if self.noise <= 0.0 or self.signal <= 0.0 or not math.isfinite(self.noise):
             return None
         return 10.0 * math.log10(self.signal / self.noise)
 
     @property
     def cosine(self) -> float | None:
-        """Cosine of the angle between all reference and all other values; None for zeros."""
+        """Cosine similarity of all reference and all other values; None for zeros."""
         length = math.sqrt(self.signal * self.other)
         return min(self.dot / length, 1.0) if length > 0.0 and math.isfinite(length) else None
 
@@ -67,7 +67,7 @@ def merged(parts: Sequence[Accumulator]) -> Accumulator:
 
 
 def top_k_hit(logits: torch.Tensor, label: int, k: int) -> bool | None:
-    """Return whether the class is among the k largest; None when there are not that many."""
+    """Return whether the class is among the k largest; None for fewer than k outputs."""
     flat = logits.reshape(-1)
     if flat.numel() < k:
         return None
@@ -75,6 +75,6 @@ def top_k_hit(logits: torch.Tensor, label: int, k: int) -> bool | None:
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in whatever a model returned, in order."""
+    """Return the tensors in a model's return value, in order."""
     leaves = torch.utils._pytree.tree_leaves(value)  # noqa: SLF001 - no public name
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

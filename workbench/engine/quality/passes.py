@@ -1,4 +1,4 @@
-"""Passes over data, faster where that changes no bit."""
+"""Passes over data, accelerated where the results stay bit-exact."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from workbench.engine.acceleration import gate, statistics
-from workbench.engine.acceleration.calibration import quick_calibration
-from workbench.engine.acceleration.convert import RangeMemory, remembered_ranges
-from workbench.engine.acceleration.evaluation import fast_quantized_module
-from workbench.engine.acceleration.lazy_recompile import lazy_recompile
-from workbench.engine.acceleration.preparing import TransformMemory, remembered_transforms
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import own_branches
 from workbench.engine.quality.references import reference_of
 from workbench.engine.quality.tensors import QuickComparison, TensorComparison
 from workbench.engine.quantization.statistics_cache import memory_of
+from workbench.engine.toolchain_patches import statistics
+from workbench.engine.toolchain_patches.calibration import (
+    RangeMemory,
+    quick_calibration,
+    remembered_ranges,
+)
+from workbench.engine.toolchain_patches.evaluation import fast_quantized_module
+from workbench.engine.toolchain_patches.fx_graphs import lazy_recompile
+from workbench.engine.toolchain_patches.preparing import TransformMemory, remembered_transforms
+from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,14 +37,14 @@ _TRANSFORMS = "transform memory"
 
 
 def _allowed(context: StageContext) -> bool:
-    return context.accelerate and gate.approve(context.log)
+    return context.accelerate and status().active
 
 
 @contextmanager
 def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
-    """Give the float program's module to prepare; prepare it while the block runs."""
+    """Yield the float program's module for preparation; prepare inside the block."""
     program: torch.export.ExportedProgram = context.hot("export")
-    # With guards the module holds a call_module node on which the Arm passes fail.
+    # With guards the module contains a call_module node on which the Arm passes fail.
     make = partial(program.module, check_guards=False)
     changed = context.project.improvers or context.project.trained_weights
     remembers = program.graph_signature.buffers_to_mutate
@@ -58,13 +62,13 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
 
 
 def quantized_module(context: StageContext) -> torch.fx.GraphModule:
-    """Return the converted module, or the equal one that runs faster."""
+    """Return the converted module, or an equal, faster one."""
     converted: torch.fx.GraphModule = context.hot("convert").module
     return fast_quantized_module(converted) if _allowed(context) else converted
 
 
 def tensor_comparison(context: StageContext, reference: FloatReference | None) -> TensorComparison:
-    """Return what compares every tensor, fast if a reference may be used."""
+    """Return the comparison of all tensors; fast if a float reference may be used."""
     prepared, converted = context.hot("calibrate").module, context.hot("convert").module
     hashes = statistics.value_hashes(prepared) if reference is not None else None
     if reference is None or hashes is None:
@@ -74,14 +78,14 @@ def tensor_comparison(context: StageContext, reference: FloatReference | None) -
 
 
 def float_reference(context: StageContext) -> FloatReference | None:
-    """Return what is known of the float side on the evaluation samples, if that may be used."""
+    """Return the float reference of the evaluation samples, if it may be used."""
     return reference_of(context) if _allowed(context) else None
 
 
 class Calibration:
-    """One calibration of a prepared module, which answers from memory what was seen before.
+    """One calibration of a prepared module, using cached statistics.
 
-    ``is_answered`` tells that no data is needed; the witnesses then know all they would see.
+    ``is_answered`` means that no data is needed; the sample extrema are then complete.
     """
 
     def __init__(
@@ -109,7 +113,7 @@ class Calibration:
 
     @contextmanager
     def observing(self) -> Iterator[None]:
-        """Let the observers that know nothing yet observe what runs in the block, quickly."""
+        """Run observers without statistics on the data of the block, accelerated."""
         if not self._quick:
             yield
             return
@@ -121,7 +125,7 @@ class Calibration:
             yield
 
     def remember(self) -> None:
-        """Keep what the observers have seen, for later configurations."""
+        """Store the observers' statistics for later configurations."""
         if self._memory is None:
             return
         missing = [name for name, key in self._keys.items() if key not in self._memory.known]
@@ -138,7 +142,7 @@ class Calibration:
 
 @contextmanager
 def searching_ranges(context: StageContext) -> Iterator[None]:
-    """Remember searches for a grid over all edits that keep a tensor's histogram."""
+    """Cache range searches across edits that do not change a tensor's histogram."""
     if not _allowed(context):
         yield
         return

@@ -1,4 +1,4 @@
-"""How much of a decoder's foresight is left: perplexity, and divergence from the float model.
+"""Perplexity of a decoder, and its divergence from the float model.
 
 Perplexity: F. Jelinek and others, "Perplexity - a measure of the difficulty of speech recognition
 tasks" (1977). Divergence: S. Kullback and R. Leibler, "On information and sufficiency" (1951).
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from workbench.engine.data import Sample
 
-# Beyond these no step is told apart; they all count.
+# Number of listed steps; all steps count.
 TOLD_STEPS = 1024
 
 
@@ -34,7 +34,7 @@ class _Side:
 
 @dataclass
 class TextTally:
-    """Takes in steps; ``spell`` writes a token by its id."""
+    """Accumulates steps; ``spell`` returns the text of a token id."""
 
     spell: Callable[[int], str]
     tokens: int = 0
@@ -48,9 +48,9 @@ class TextTally:
         self, sample: Sample, floating: torch.Tensor, quantized: torch.Tensor,
         integer: torch.Tensor | None = None, max_lsb: int | None = None,
     ) -> None:  # fmt: skip
-        """Take in what each program gave for a step: real numbers, one for each token, any shape.
+        """Add the outputs of each program for a step: one logit per token, in any shape.
 
-        The softmax of them are the program's probabilities.
+        Their softmax is the program's probability distribution.
         """
         follows = sample.label
         assert follows is not None
@@ -100,7 +100,7 @@ class TextTally:
         return math.exp(float(logs[follows]))
 
     def _perplexity(self, side: _Side) -> float:
-        # Beyond this a float cannot hold it, and no reader wants the difference.
+        # Limit of a float.
         return math.exp(min(side.surprise / self.tokens, 700.0))
 
 

@@ -1,4 +1,4 @@
-"""What the float model gives on the evaluation samples: computed once for each set of samples."""
+"""The float model's outputs on the evaluation samples, computed once per set of samples."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _NAME = "float reference"
 
 @dataclass
 class FloatReference:
-    """Samples with the float model's outputs, and values inside of it, within a bound of memory.
+    """Samples with the float model's outputs and intermediate values, within a memory limit.
 
-    ``pairs`` is None while they were not all seen, or if they are too large to keep. ``values``
-    holds tensors by the hash of the float sub-graph before them and the place of the sample;
-    ``sums`` compares of whole passes by the hashes of both sides.
+    ``pairs`` is None until all were computed, or if they are too large. ``values`` has tensors by
+    the hash of the float sub-graph before them and the sample index; ``sums`` has comparison sums
+    of complete passes by the hashes of both sides.
     """
 
     pairs: list[Pair] | None = None
@@ -46,7 +46,7 @@ class FloatReference:
     _bytes: int = 0
 
     def keep(self, digest: str, place: int, value: torch.Tensor) -> None:
-        """Keep one value if there is room; the first to come stay."""
+        """Store a value if there is room; earlier ones are kept."""
         if self._bytes + value.nbytes <= KEPT_BYTES and (digest, place) not in self.values:
             self.values[digest, place] = value
             self._bytes += value.nbytes
@@ -56,8 +56,8 @@ def reference_of(context: StageContext) -> FloatReference:
     """Return the reference for the project's float program and evaluation samples."""
     read = reading_of(context.project, context.folder, context.cache, "evaluation.data")
     limit, threads = context.project.evaluation.limit, torch.get_num_threads()
-    said = json.dumps([context.plan.key("export"), read, limit, threads], sort_keys=True)
-    key = hashlib.sha256(said.encode()).hexdigest()
+    identity = json.dumps([context.plan.key("export"), read, limit, threads], sort_keys=True)
+    key = hashlib.sha256(identity.encode()).hexdigest()
     found: FloatReference | None = context.store.get(_NAME, key)
     if found is None:
         found = FloatReference()
@@ -68,9 +68,9 @@ def reference_of(context: StageContext) -> FloatReference:
 def pairs(
     context: StageContext, samples: Samples, reference: FloatReference | None
 ) -> Iterator[Pair]:
-    """Yield up to the project's limit of samples, each with the float model's outputs.
+    """Yield the samples up to the project's limit, each with the float model's outputs.
 
-    Without a ``reference`` every sample is read and run.
+    Without a ``reference``, every sample is read and run.
     """
     limit = context.project.evaluation.limit
     if reference is not None and reference.pairs is not None:
@@ -96,14 +96,14 @@ KEPT = 50
 
 @dataclass
 class WorstSamples:
-    """Compares sample by sample, over all outputs together."""
+    """Comparison per sample, over all outputs."""
 
     found: list[SampleQuality] = field(default_factory=list)
 
     def add(
         self, sample: Sample, floats: Sequence[torch.Tensor], quantized: Sequence[torch.Tensor]
     ) -> None:
-        """Take in what both sides gave for one sample."""
+        """Add the outputs of both sides for one sample."""
         sums = Accumulator()
         for a, b in zip(floats, quantized, strict=True):
             sums.add(a, b)
@@ -116,7 +116,7 @@ class WorstSamples:
         ))  # fmt: skip
 
     def result(self) -> tuple[SampleQuality, ...]:
-        """Return the worst samples, those with another class first, then by SQNR."""
+        """Return the worst samples: those with another class first, then by SQNR."""
 
         def badness(found: SampleQuality) -> tuple[bool, float]:
             same = found.float_class == found.quantized_class

@@ -1,7 +1,7 @@
-"""Samples taken through a program in their order, with what goes from one to the next.
+"""Sequential execution of samples with state.
 
-A program may remember: in buffers that it writes, such as a decoder's caches of keys and values,
-or by outputs that are inputs of the next step. Everything else forgets, and runs as it always did.
+A program may keep state in buffers that it mutates, such as a decoder's key and value caches, or in
+outputs that are inputs of the next step. Programs without state run independently per sample.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Steps:
-    """Runs a module sample after sample. Its buffers are copies until ``close``."""
+    """Runs a module sample by sample. Its buffers are copies until ``close``."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         self.module = module
@@ -35,22 +35,22 @@ class Steps:
 
     @property
     def remembers(self) -> bool:
-        """Whether a step depends on those before it."""
+        """Whether a step depends on earlier ones."""
         return bool(self._written or self._carried)
 
     def reset(self) -> None:
-        """Put back what was there before the first step."""
+        """Restore the initial state."""
         self._carried = ()
         for name, first in self._first.items():
             self._put(name, first.clone())
 
     def close(self) -> None:
-        """Give the module its own buffers again."""
+        """Restore the module's own buffers."""
         for name, first in self._first.items():
             self._put(name, first)
 
     def inputs(self, sample: Sample) -> tuple[torch.Tensor, ...]:
-        """Return what the module takes for the next sample, and begin anew where that does."""
+        """Return the inputs for the next sample; resets the state at the start of a sequence."""
         if sample.begins:
             self.reset()
         if not self._carried:
@@ -61,12 +61,12 @@ class Steps:
         self, sample: Sample, outputs: Sequence[torch.Tensor],
         values: Mapping[str, torch.Tensor] | None = None,
     ) -> list[torch.Tensor]:  # fmt: skip
-        """Remember what a step gave; return the outputs that are not carried on.
+        """Store the state after a step; return the outputs that are not state.
 
         Args:
             sample: The step.
-            outputs: All of them.
-            values: The values of all operators, where the step could not write its buffers.
+            outputs: All outputs.
+            values: The values of all operators, if the step could not write its buffers.
         """
         kept = len(outputs) - sample.carried
         self._carried = tuple(outputs[kept:])
@@ -76,17 +76,18 @@ class Steps:
         return list(outputs[:kept])
 
     def __call__(self, sample: Sample) -> list[torch.Tensor]:
-        """Run the module for the next sample; return the outputs that are not carried on."""
+        """Run the module for the next sample; return the outputs that are not state."""
         try:
             outputs = self.module(*self.inputs(sample))
         except IndexError as error:
             if not (self._written or sample.carried):
                 raise
             raise failure(
-                f"The model takes no token as sample {sample.index}: {error}.",
-                "Its caches hold fewer steps than a sequence has: shorten the sequences "
-                "(tokens, length), or give its own tokenizer.",
+                f"The model fails on sample {sample.index}: {error}.",
+                "If its caches hold fewer steps than a sequence has, shorten the sequences "
+                "(tokens, length). Otherwise use the model's own tokenizer.",
                 Place(kind="sample", id=str(sample.index)),
+                code="decoder-context-exceeded",
             ) from error
         return self.took(sample, tensors_of(outputs))
 
@@ -96,22 +97,23 @@ class Steps:
 
 
 def refuse_memory(module: torch.fx.GraphModule, samples: Samples, what: str, stage: str) -> None:
-    """Return if a sample's outputs depend on no sample before it.
+    """Return if the outputs of a sample are independent of earlier samples.
 
     Raises:
-        WorkbenchError: they do, and ``what`` takes samples one by one.
+        WorkbenchError: they depend on earlier samples, which ``what`` does not support.
     """
     if programs.written_buffers(module) or samples.spell is not None:
         raise failure(
-            f"{what} takes samples one by one, and this program remembers those before.",
+            f"{what} needs independent samples, but this program keeps state between samples.",
             "Compare configurations in Runs instead.",
             Place(kind="stage", id=stage),
+            code="stateful-program-not-supported",
         )
 
 
 @contextmanager
 def stepping(module: torch.fx.GraphModule) -> Iterator[Steps]:
-    """Give the steps of a module, whose own buffers stay as they are."""
+    """Yield the steps of a module; its own buffers are unchanged."""
     steps = Steps(module)
     try:
         with plain_attention(when=steps.remembers):
@@ -122,13 +124,14 @@ def stepping(module: torch.fx.GraphModule) -> Iterator[Steps]:
 
 @contextmanager
 def plain_attention(*, when: bool) -> Iterator[None]:
-    """Compute attention, and take it apart, operator by operator while the block runs.
+    """Compute and decompose attention operator by operator inside the block.
 
-    So does ExecuTorch's export of language models (1.5.1, ``extension/llm/export/builder.py``):
-    fused kernels round otherwise, and come apart into other operators.
+    ExecuTorch's export of language models does the same (1.5.1,
+    ``extension/llm/export/builder.py``): fused kernels round differently and decompose into other
+    operators.
 
     Args:
-        when: Whether to do so: for programs that remember.
+        when: Whether to do so: for programs with state.
     """
     with sdpa_kernel([SDPBackend.MATH]) if when else nullcontext():
         yield

@@ -1,4 +1,4 @@
-"""Float against quantized at every tensor that exists on both sides."""
+"""Float against quantized at every tensor that exists in both programs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torchao.quantization.pt2e import ObserverBase
 
-from workbench.engine.acceleration.statistics import value_hashes
-from workbench.engine.acceleration.tapping import Tapped, tapped_float, tapped_quantized
 from workbench.engine.fx import programs
 from workbench.engine.quality.measures import Accumulator, tensors_of
 from workbench.engine.quality.stateful_execution import Steps
 from workbench.engine.quantization.observers import branches_of
+from workbench.engine.toolchain_patches.evaluation import Tapped, tapped_float, tapped_quantized
+from workbench.engine.toolchain_patches.statistics import value_hashes
 from workbench.results import TensorQuality
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from workbench.engine.quality.references import FloatReference
 
 
-# What follows the name of a condition in those of its branches' nodes.
+# Suffix of a condition's name in the names of its branches' nodes.
 _TAKEN = ("/true/", "/false/")
 
 
 class Watched(torch.fx.Interpreter):
-    """Runs a graph and hands over the value of every operator; observers only pass through.
+    """Runs a graph and reports the value of every operator; observers are skipped.
 
-    The branch that a condition takes is watched too, its values by the names that its nodes have.
-    What a loop repeats is not: both sides may repeat it a different number of times.
+    The executed branch of a condition is included, with values named after its nodes. Loop bodies
+    are not: both programs may iterate a different number of times.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class Watched(torch.fx.Interpreter):
         self._names = {id(branch): name for name, branch in branches_of(shown)}
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        """Run one node and show its value."""
+        """Run one node and report its value."""
         value = super().run_node(n)
         if n.op in {"call_function", "placeholder"} and isinstance(value, torch.Tensor):
             self._see(n.name, value)
         return value
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Watch the branch that a condition takes."""
+        """Report the values of the executed branch."""
         if target is not torch.ops.higher_order.cond:
             return super().call_function(target, args, kwargs)
         condition, *branches, operands = args
@@ -71,16 +71,16 @@ class Watched(torch.fx.Interpreter):
 
 
 def watched(steps: Steps, sample: Sample) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
-    """Take a step; return its outputs and the values of all operators."""
+    """Run a step; return its outputs and the values of all operators."""
     found: dict[str, torch.Tensor] = {}
     outputs = Watched(steps.module, found.__setitem__).run(*steps.inputs(sample))
     return steps.took(sample, tensors_of(outputs), found), found
 
 
 class TensorComparison:
-    """Accumulates over samples; the prepared graph is the float side, as both share names.
+    """Accumulates over samples; the prepared graph is the float side, with the same names.
 
-    ``quantized`` are the steps of the quantized side: where it remembers, they can be gone on with.
+    ``quantized`` are the steps of the quantized side; a program with state continues from them.
     """
 
     def __init__(self, prepared: torch.fx.GraphModule, converted: torch.fx.GraphModule) -> None:
@@ -95,7 +95,7 @@ class TensorComparison:
         self._sums = {name: Accumulator() for name in self._nodes}
 
     def close(self) -> None:
-        """Give both programs their own buffers again."""
+        """Restore the buffers of both programs."""
         self._floating.close()
         self.quantized.close()
 
@@ -127,7 +127,7 @@ class TensorComparison:
         for name, node in self._nodes.items():
             sums, ratio = self._sums[name], ratios.get(name)
             if "/" in name and name not in self._met:
-                # No sample took that branch, or never on both sides.
+                # No sample executed that branch in both programs.
                 continue
             yield TensorQuality(
                 tensor=name, module=programs.module_of(node), op=programs.op_of(node),
@@ -137,10 +137,10 @@ class TensorComparison:
 
 
 class QuickComparison(TensorComparison):
-    """The same figures from compiled graphs, and float values of the past where they are known.
+    """The same figures from compiled graphs, with float values from earlier runs.
 
-    For programs that remember nothing: a step that is not taken is not remembered.
-    Exact for the reasons that ``acceleration/evaluation.py`` and ``statistics.py`` give.
+    For programs without state only, since steps are skipped. Exact for the reasons given with the
+    toolchain patches for evaluation and statistics.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class QuickComparison(TensorComparison):
         hashes: Mapping[str, str],
         reference: FloatReference,
     ) -> None:
-        """Take the hash of every value of the prepared module, and the values known so far."""
+        """Compute the hash of every value of the prepared module; use stored values."""
         super().__init__(prepared, converted)
         self._hashes, self._reference = hashes, reference
         self._pairs = self._pairs_of(value_hashes(converted) or {})
@@ -166,13 +166,13 @@ class QuickComparison(TensorComparison):
         self._fast = tapped_quantized(converted, self._stands_for)
 
     def result(self) -> Iterator[TensorQuality]:
-        """Yield the figures, and keep the sums for tensors that an edit leaves as they are."""
+        """Yield the figures, and store the sums for tensors that an edit does not change."""
         for name, pair in self._pairs.items():
             self._reference.sums[pair] = self._sums[name]
         yield from super().result()
 
     def _pairs_of(self, quantized: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-        """Return what decides the sums of each tensor: the sub-graphs before it on both sides."""
+        """Return the key of each tensor's sums: the sub-graphs before it in both programs."""
         return {
             name: (self._hashes[name], quantized[seen])
             for seen, name in self._stands_for.items() if seen in quantized
@@ -205,7 +205,7 @@ def _compared(node: torch.fx.Node) -> bool:
 
 
 def nodes_by_name(module: torch.fx.GraphModule, inside: str = "") -> dict[str, torch.fx.Node]:
-    """Return the nodes of a program by name, those in the branches of its conditions too."""
+    """Return the nodes of a program by name, including those in branches."""
     found = {f"{inside}{node.name}": node for node in module.graph.nodes}
     for below, branch in branches_of(module):
         if below.endswith(_TAKEN):
@@ -214,7 +214,7 @@ def nodes_by_name(module: torch.fx.GraphModule, inside: str = "") -> dict[str, t
 
 
 def visible(node: torch.fx.Node) -> torch.fx.Node:
-    """Return the node whose value the rest of a graph sees: the dequantize behind, if any."""
+    """Return the node whose value later operators read: the dequantize after it, if any."""
     for user in node.users:
         if programs.DYNAMIC in user.meta:
             continue
@@ -226,5 +226,5 @@ def visible(node: torch.fx.Node) -> torch.fx.Node:
 
 
 def seen_as(name: str, node: torch.fx.Node) -> str:
-    """Return the name of what the rest of the graph sees of a node, which may be in a branch."""
+    """Return the name of the node that later operators read, possibly in a branch."""
     return f"{name[: name.rfind('/') + 1]}{visible(node).name}"

@@ -1,6 +1,6 @@
-"""Observers that torchao lacks: a range by percentile, a range that somebody fixed.
+"""Observers that torchao lacks: percentile ranges and fixed ranges.
 
-This file stands on torch and torchao alone, because a generated script carries it along.
+This file depends on torch and torchao only, because generated scripts contain it.
 """
 
 from typing import Any
@@ -35,12 +35,12 @@ class PercentileObserver(HistogramObserver):
         return self.min_val.new_tensor(low), self.max_val.new_tensor(high)
 
 
-# The graphs that control flow runs, in the order of its arguments.
+# The graphs of control flow, in argument order.
 BRANCHES = {"cond": ("true", "false"), "while_loop": ("cond", "body")}
 
 
 class FixedRangeObserver(MinMaxObserver):
-    """Reports the range it was given, whatever passes by."""
+    """Reports a given range, independent of the data."""
 
     def __init__(self, *, minimum: float, maximum: float, **options: Any) -> None:
         super().__init__(**options)
@@ -48,21 +48,21 @@ class FixedRangeObserver(MinMaxObserver):
         self.max_val.copy_(torch.tensor(maximum))
 
     def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
-        """Return the input untouched and unobserved."""
+        """Return the input unchanged and unobserved."""
         return x_orig
 
 
 def fix_ranges(prepared: torch.fx.GraphModule, ranges: dict[str, tuple[float, float]]) -> list[str]:
-    """Let the observers of some tensors report other ranges; observed data stays unread.
+    """Set the reported ranges of some tensors' observers; their statistics are ignored.
 
-    Observers that several tensors share are replaced for all of them, since they share a grid.
+    Observers shared by several tensors are replaced for all of them, since they share a grid.
 
     Args:
         prepared: A graph with observers; it is changed.
-        ranges: Minimum and maximum by the node that makes the tensor.
+        ranges: Minimum and maximum by the node that produces the tensor.
 
     Returns:
-        The tensors that have no observer of activations, whose ranges thus stay as they are.
+        The tensors without an activation observer, whose ranges are unchanged.
     """
     missed = []
     for tensor, (minimum, maximum) in ranges.items():
@@ -84,7 +84,7 @@ def fix_ranges(prepared: torch.fx.GraphModule, ranges: dict[str, tuple[float, fl
 def branches_of(graph_module: torch.fx.GraphModule) -> list[tuple[str, torch.fx.GraphModule]]:
     """Return the branches of each condition and the parts of each loop, in order.
 
-    Each comes with what stands before the names of its nodes, e.g. ``cond/true/``.
+    Each comes with the name prefix of its nodes, e.g. ``cond/true/``.
     """
     found = []
     for node in graph_module.graph.nodes:
@@ -113,7 +113,7 @@ def _activation_observers(
         source = node.args[0]
         while source in observers:
             source = source.args[0]
-        # In front of an emulated format, or of ranges at every call, a range decides nothing.
+        # Ranges have no effect on emulated formats and on dynamic ranges.
         is_plain = hasattr(observer, "min_val") and not hasattr(observer, "placing")
         is_plain = is_plain and not hasattr(observer, "dynamic")
         if is_plain and source.op != "get_attr":

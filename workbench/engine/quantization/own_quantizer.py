@@ -1,9 +1,9 @@
-"""A quantizer of torchao's kind among those of the Ethos-U quantizer.
+"""Adapter of a torchao quantizer to the Ethos-U quantizer.
 
-This file stands on torchao and ExecuTorch alone, because a generated script carries it along.
-Source of what is added: ExecuTorch 1.5.1, whose ``QuantizerReporter`` fails on quantizers that it
-cannot name, whose other quantizers leave alone only what ``PatternMatcher`` marks, and whose
-partitioner takes to the NPU only what ``ArmAnnotationInfo`` marks.
+This file depends on torchao and ExecuTorch only, because generated scripts contain it.
+Source of the additions: ExecuTorch 1.5.1, whose ``QuantizerReporter`` fails for quantizers that it
+cannot name, whose other quantizers skip only nodes marked by ``PatternMatcher``, and whose
+partitioner selects only nodes marked by ``ArmAnnotationInfo`` for the NPU.
 """
 
 from typing import Any
@@ -17,10 +17,10 @@ from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 
 class OwnQuantizer(Quantizer, QuantizerReporterUser):
-    """Lets another quantizer annotate, reports what it did, and marks that for the NPU.
+    """Runs another quantizer, reports its annotations, and marks them for the NPU.
 
-    Nodes that are annotated already must be left alone by it, as by every quantizer of a
-    composition; its ``transform_for_annotation`` is not called, as Ethos-U's own is.
+    The quantizer must skip annotated nodes, like every quantizer of a composition; its
+    ``transform_for_annotation`` is not called, since that of Ethos-U is.
     """
 
     def __init__(self, own: Any, label: str) -> None:
@@ -29,11 +29,11 @@ class OwnQuantizer(Quantizer, QuantizerReporterUser):
         self.own, self.label = own, label
 
     def get_quantizer_info(self) -> QuantizerInfo:
-        """Return what stands in the report: its name is that of its configs too."""
+        """Return the entry of the report: its name, also used for its configs."""
         return QuantizerInfo(self.label, self.label, self.label, self.label)
 
     def annotate(self, model: Any) -> Any:
-        """Annotate, and mark for the NPU what is new."""
+        """Annotate, and mark new annotations for the NPU."""
         before = {node for node in model.graph.nodes if Q_ANNOTATION_KEY in node.meta}
         self.own.annotate(model)
         for node in model.graph.nodes:
@@ -53,5 +53,5 @@ class OwnQuantizer(Quantizer, QuantizerReporterUser):
         self.report_accept([node])
 
     def validate(self, model: Any) -> None:
-        """Leave the check to the quantizer itself."""
+        """Delegate to the quantizer's own check."""
         self.own.validate(model)

@@ -1,4 +1,4 @@
-"""The only mapping from our configs to torchao's specs, on top of the Arm backend's factories."""
+"""Mapping of configs to torchao's quantization specs, based on the Arm backend's factories."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from workbench.engine.plugins import Plugins
     from workbench.project.configs import Activation, AnyConfig, Observer, QuantConfig
 
-# Smallest scale per activation width, as the Arm backend's factories set it (ExecuTorch 1.5.1).
+# Smallest scale per activation width in the Arm backend's factories (ExecuTorch 1.5.1).
 _EPS = {"int8": 2**-16, "int16": 2**-12, "uint8": 2**-16}
 
 
 def arm_config(given: AnyConfig | None, plugins: Plugins, *, is_qat: bool = False) -> Any:
     """Return the Arm backend's config; None leaves the part in float.
 
-    Stock choices return the factory's own object, so that bytes equal those of the plain API.
-    For training the observers are the factory's moving averages, save ranges that are given.
+    Default choices return the factory's own object, so that bytes equal those of the plain API. For
+    training, the observers are the factory's moving averages, except for given ranges.
 
     Raises:
-        WorkbenchError: it is a number format, or a plug-in does not give what it should.
+        WorkbenchError: it is a number format, or a plug-in returns another type.
     """
     if isinstance(given, PluginConfig):
         return plugins.config(given.reference, is_qat=is_qat)
@@ -53,7 +53,7 @@ _BORDERS = ("input_activation", "output_activation")
 
 
 def _training_spec(stock: Any, activation: Activation) -> Any:
-    """Return a spec that rounds what it observes."""
+    """Return a spec that fake-quantizes."""
     spec, observer = stock.input_activation, activation.observer
     scheme = torch.per_tensor_symmetric if activation.symmetric else torch.per_tensor_affine
     if observer.kind != "fixed":
@@ -64,7 +64,7 @@ def _training_spec(stock: Any, activation: Activation) -> Any:
 
 
 def stock_config(config: QuantConfig, *, is_qat: bool = False) -> Any:
-    """Return the factory's config with the widths of ours; its label is that of ours too."""
+    """Return the factory's config with our bit widths and label."""
     per_channel = config.weight.per_channel
     if config.activation.dtype == "uint8":
         return get_uint8_io_quantization_config(is_qat=is_qat)

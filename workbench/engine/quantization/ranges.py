@@ -1,4 +1,4 @@
-"""What observers saw, as plain numbers: ranges, percentiles, histograms, the resulting grid."""
+"""Observer statistics as numbers: ranges, percentiles, histograms, grids."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ BINS = 2048
 
 
 def observers(module: torch.fx.GraphModule) -> Iterator[tuple[str, Any]]:
-    """Yield every observer that keeps a range, once, under its first name.
+    """Yield every observer with a range, once, with its first name.
 
-    Biases have none: their grid is derived from that of input and weight.
+    Biases have none: their grid is derived from the grids of input and weight.
     """
     for name, child in module.named_modules():
         if _keeps_range(child):
@@ -46,7 +46,7 @@ def _keeps_range(module: torch.nn.Module) -> bool:
 
 
 def activations(module: torch.fx.GraphModule) -> dict[str, tuple[str, Any]]:
-    """Return every observer of activations by name, with the first node whose tensor it sees."""
+    """Return every activation observer by name, with the first node it observes."""
     found: dict[str, tuple[str, Any]] = {}
     for node, name, observer, inside in _calls(module):
         source = node.args[0]
@@ -58,11 +58,12 @@ def activations(module: torch.fx.GraphModule) -> dict[str, tuple[str, Any]]:
 def collect(
     module: torch.fx.GraphModule, witnesses: Witnesses
 ) -> tuple[list[TensorRange], dict[str, np.ndarray[Any, Any]]]:
-    """Return the ranges of all observed tensors in execution order, and the arrays beside them.
+    """Return the ranges of all observed tensors in execution order, with arrays.
 
     Returns:
         Ranges, and ``histogram`` [T, 2048], ``edges`` [T, 2] plus ``channel_min/<id>`` and
-        ``channel_max/<id>`` [C] for weights observed per channel, and the witnesses' arrays.
+        ``channel_max/<id>`` [C] for weights observed per channel, and the arrays of the sample
+        extrema.
     """
     rows: list[TensorRange] = []
     histograms: list[np.ndarray[Any, Any]] = []
@@ -95,7 +96,7 @@ def collect(
 def _calls(
     module: torch.fx.GraphModule, prefix: str = "", inside: str = ""
 ) -> Iterator[tuple[torch.fx.Node, str, Any, str]]:
-    """Yield each call of an observer, its name, itself, and what nodes there are named after."""
+    """Yield each call of an observer: its name, the observer, and the prefix of its nodes."""
     below = {id(graph): name for name, graph in branches_of(module)}
     for node in module.graph.nodes:
         if node.op == "call_module":
@@ -121,7 +122,7 @@ def _weight_of(module: torch.fx.GraphModule, source: torch.fx.Node) -> torch.Ten
 def _of_values(
     observer: Any, weight: torch.Tensor | None, witness: Witness | None
 ) -> dict[str, Any]:
-    """Return the fields of a range that tell of single values, as far as they are known."""
+    """Return the fields of a range about single values, where known."""
     if weight is not None:
         flat = weight.detach().float()
         channels = flat.reshape(observer.min_val.numel() or 1, -1) if flat.numel() else flat
@@ -138,7 +139,7 @@ def _of_values(
         "mean_square": witness.squares / witness.values,
     }
     if witness.infinite is not None:
-        found["problem"] = f"infinite in sample {witness.infinite}; such values were left out"
+        found["problem"] = f"infinite in sample {witness.infinite}; such values were ignored"
     if type(observer) is not HistogramObserver:
         searched = witness.shadow or observer
         grid = HistogramObserver.calculate_qparams(searched)
@@ -150,7 +151,7 @@ def _of_values(
 
 
 def _of_format(observer: Any) -> dict[str, Any]:
-    """Return the fields of a range whose values go to an emulated format: no grid of integers."""
+    """Return the fields of a range of an emulated format, which has no integer grid."""
     placing = getattr(observer, "placing", None)
     if placing is None:
         return {}
@@ -161,7 +162,7 @@ def _of_format(observer: Any) -> dict[str, Any]:
 
 
 def _of_calls(observer: Any, witness: Witness | None) -> dict[str, Any]:
-    """Return the fields of a range that every call takes anew."""
+    """Return the fields of a dynamic range."""
     mode = getattr(observer, "dynamic", "")
     if not mode:
         return {}
@@ -173,7 +174,7 @@ def _of_calls(observer: Any, witness: Witness | None) -> dict[str, Any]:
 def _histogram(
     observer: Any, weight: torch.Tensor | None, witness: Witness | None
 ) -> tuple[np.ndarray[Any, Any], float, float]:
-    """Return counts [2048] and the two outer edges; zeros where nobody keeps any."""
+    """Return counts [2048] and the two outer edges; zeros without a histogram."""
     low, high = _extremes(observer)
     if not has_seen(observer):
         return np.zeros(BINS, np.float32), 0.0, 0.0
@@ -189,14 +190,14 @@ def _histogram(
 
 
 def _extremes(observer: Any) -> tuple[float, float]:
-    """Return the least and the greatest value of an observer; infinite where it saw nothing."""
+    """Return the extremes of an observer; infinite without data."""
     if not observer.min_val.numel():
         return math.inf, -math.inf
     return float(observer.min_val.min()), float(observer.max_val.max())
 
 
 def has_seen(observer: Any) -> bool:
-    """Return whether any value has passed an observer."""
+    """Return whether an observer has observed any value."""
     return bool(np.isfinite(_extremes(observer)).all())
 
 
@@ -250,11 +251,11 @@ _NAMED = 3
 
 
 def chosen_ranges(context: StageContext) -> tuple[dict[str, tuple[float, float]], list[str]]:
-    """Return minimum and maximum by node of each range that the project decides.
+    """Return minimum and maximum by node of each range that the project sets.
 
     Returns:
-        Ranges given in numbers or taken by a method from the present calibration, and sentences
-        about tensors of which a method takes none.
+        Pinned ranges and ranges computed by a method from the current calibration, and messages
+        about tensors without an applicable method.
     """
     taker = context.store.get(_TAKER, "")
     if taker is None:
@@ -272,6 +273,6 @@ def _sentence(chosen: RangeMethod, tensors: list[str]) -> str:
     known = METHODS_BY_ID.get(chosen.method)
     why = f" ({known.meaning})" if known is not None else ""
     return (
-        f"{METHOD_TITLES[chosen.method]} takes no range of {', '.join(tensors[:_NAMED])}{more}"
-        f"{why}: what calibration found stands."
+        f"{METHOD_TITLES[chosen.method]} is not applicable to "
+        f"{', '.join(tensors[:_NAMED])}{more}{why}: the calibrated range is used."
     )

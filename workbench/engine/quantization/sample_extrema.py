@@ -1,4 +1,4 @@
-"""What every single sample did to each observed activation, which no observer remembers."""
+"""Extremes of every sample at each observed activation, which observers do not keep."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torchao.quantization.pt2e import HistogramObserver
 
-from workbench.engine.acceleration.patching import replaced
+from workbench.engine.toolchain_patches.calibration import watched_observer
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ _SHADOW = ("histogram", "min_val", "max_val")
 
 @dataclass
 class Witness:
-    """Extremes by sample, and sums over all values of the tensors that one observer sees.
+    """Extremes per sample, and sums over all values, of one observer's tensors.
 
-    ``shadow`` keeps a histogram for an observer that has none of its own.
+    ``shadow`` is a histogram for an observer without one.
     """
 
     tensor: str
@@ -39,10 +39,10 @@ class Witness:
     infinite: int | None = None
 
     def see(self, sample: int, x: torch.Tensor) -> None:
-        """Take in one tensor of one sample.
+        """Add one tensor of one sample.
 
         Raises:
-            WorkbenchError: it holds NaN.
+            WorkbenchError: it contains NaN.
         """
         if not x.numel():
             return
@@ -68,15 +68,16 @@ class Witness:
     def _finite(self, sample: int, x: torch.Tensor) -> torch.Tensor:
         if bool(torch.isnan(x).any()):
             raise failure(
-                f"Sample {sample} makes the tensor {self.tensor} NaN.",
-                "Leave the sample out, or look for a division by zero before that tensor.",
+                f"Sample {sample} produces NaN in the tensor {self.tensor}.",
+                "Exclude the sample, or look for a division by zero before that tensor.",
                 Place(kind="tensor", id=self.tensor),
+                code="tensor-not-finite",
             )
         self.infinite = sample if self.infinite is None else self.infinite
         return x[torch.isfinite(x)]
 
     def account(self) -> dict[str, torch.Tensor]:
-        """Return all that was seen as tensors."""
+        """Return all statistics as tensors."""
         samples = torch.tensor(list(self.extremes), dtype=torch.int64)
         ends = torch.tensor(list(self.extremes.values()), dtype=torch.float64).reshape(-1, 2)
         infinite = -1 if self.infinite is None else self.infinite
@@ -91,7 +92,7 @@ class Witness:
         return found
 
     def recall(self, found: Mapping[str, torch.Tensor]) -> None:
-        """Take over what another witness of the same tensors has seen."""
+        """Use the statistics of another recorder of the same tensors."""
         ends = [(low, high) for low, high in found["witness_ends"].tolist()]
         self.extremes = dict(zip(found["witness_samples"].tolist(), ends, strict=True))
         values, zeros, self.squares, infinite = found["witness_sums"].tolist()
@@ -103,10 +104,10 @@ class Witness:
 
 
 class Witnesses:
-    """A witness beside every observer of activations, while samples pass."""
+    """A recorder for every activation observer while samples run."""
 
     def __init__(self, activations: Mapping[str, tuple[str, Any]]) -> None:
-        """Take observers by name, each with the node whose tensor it sees."""
+        """``observers`` by name, each with the node it observes."""
         self.by_name = {
             name: Witness(tensor, _shadow(observer))
             for name, (tensor, observer) in activations.items()
@@ -117,33 +118,33 @@ class Witnesses:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """See what passes the observers in the block; ``begin`` says whose it is."""
+        """Record the observed values in the block; ``begin`` sets the sample."""
         with ExitStack() as stack:
             for name, observer in self._observers.items():
                 if name in self._recalled:
                     continue
                 watched = self._watched(self.by_name[name], observer.forward)
-                stack.enter_context(replaced(observer, "forward", watched))
+                stack.enter_context(watched_observer(observer, watched))
             yield
 
     def recall(self, name: str, found: Mapping[str, torch.Tensor]) -> None:
-        """Let one witness take over an ``account`` instead of watching."""
+        """Use an ``account`` for one recorder instead of recording."""
         if name in self.by_name:
             self.by_name[name].recall(found)
             self._recalled.add(name)
 
     def account(self, name: str) -> dict[str, torch.Tensor]:
-        """Return all that one witness has seen; nothing for weights."""
+        """Return the statistics of one recorder; nothing for weights."""
         return self.by_name[name].account() if name in self.by_name else {}
 
     def begin(self, sample: int) -> None:
-        """Say which sample is next, by its number in the data."""
+        """Set the number of the next sample in the data."""
         self.samples.append(sample)
 
     def arrays(self, names: list[str]) -> dict[str, NDArray[Any]]:
         """Return ``samples`` [S], and ``sample_min`` and ``sample_max`` [T, S] of named observers.
 
-        What a sample never reached is NaN, and all of a weight is.
+        NaN for tensors that a sample did not reach, and for weights.
         """
         shape = (len(names), len(self.samples))
         low, high = np.full(shape, np.nan, np.float32), np.full(shape, np.nan, np.float32)

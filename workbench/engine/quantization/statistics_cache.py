@@ -1,4 +1,4 @@
-"""Calibration statistics that were collected once, kept for every later edit of the rules."""
+"""Cache of calibration statistics, reused across edits of the rules."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from workbench.results import ARRAYS_FILE, load_arrays
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from workbench.engine.acceleration.statistics import State
     from workbench.engine.context import StageContext
+    from workbench.engine.toolchain_patches.statistics import State
     from workbench.pipeline.cache import Cache
 
 _KEPT_BYTES = 512 << 20
-# Grows when what is kept of a tensor changes.
+# Raised when the stored statistics of a tensor change.
 _VERSION = 1
 _NAME = "statistics memory"
 
 
 @dataclass
 class StatisticsMemory:
-    """Statistics of one data set in one order, by key; read from the cache and written to it.
+    """Statistics of one data set in one order, by key; backed by the cache on disk.
 
-    ``samples`` are the numbers of the samples that the data set gave; none while nobody has seen.
+    ``samples`` are the numbers of the samples in the data set; empty if unknown.
     """
 
     cache: Cache
@@ -45,7 +45,7 @@ class StatisticsMemory:
     _read: set[str] = field(default_factory=set)
 
     def look_up(self) -> None:
-        """Read what has come since, from this engine or another."""
+        """Read new entries written by any engine."""
         try:
             index = json.loads(self._index.read_bytes())
             self.samples = [int(number) for number in index["samples"]]
@@ -60,7 +60,7 @@ class StatisticsMemory:
                     self._take(load_arrays(self.cache.folder(name)))
 
     def add(self, found: Mapping[str, State], samples: list[int]) -> None:
-        """Keep new statistics."""
+        """Store new statistics."""
         self.samples = list(samples)
         self._make_room()
         self.known.update(found)
@@ -91,7 +91,7 @@ class StatisticsMemory:
             self.known.setdefault(key, {})[part] = torch.from_numpy(values)
 
     def _make_room(self) -> None:
-        """Forget everything in memory before it grows too large; the cache still has it."""
+        """Clear the memory before it grows too large; the entries stay on disk."""
         total = sum(v.nbytes for state in self.known.values() for v in state.values())
         if total > _KEPT_BYTES:
             self.known.clear()
@@ -99,7 +99,7 @@ class StatisticsMemory:
 
 
 def memory_of(context: StageContext) -> StatisticsMemory:
-    """Return the memory for the project's calibration data, as this engine would feed it."""
+    """Return the statistics of the project's calibration data, as this engine would process it."""
     data = _data_key(context)
     memory: StatisticsMemory | None = context.store.get(_NAME, data)
     if memory is None:
@@ -110,7 +110,7 @@ def memory_of(context: StageContext) -> StatisticsMemory:
 
 
 def _data_key(context: StageContext) -> str:
-    """Return what decides statistics beside the graph: data and order, machine and versions."""
+    """Return the key of the statistics apart from the graph: data, order, machine and versions."""
     calibration = reading_of(context.project, context.folder, context.cache, "calibration")
     said = {
         "data": calibration or context.plan.key("import_model"),

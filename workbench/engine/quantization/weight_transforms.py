@@ -1,6 +1,6 @@
-"""Improvers: changes of the float weights that make quantization cost less (IMPROVERS).
+"""Improvers: transformations of the float weights before quantization (IMPROVERS).
 
-AdaRound is not among them: torchao 0.18 has no such quantizer for exported programs.
+AdaRound is not included: torchao 0.18 has no such quantizer for exported programs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from workbench.engine.acceleration.calibration import quick_calibration
 from workbench.engine.studies.switchable_program import SwitchedProgram
+from workbench.engine.toolchain_patches.calibration import quick_calibration
 from workbench.project.configs import IMPROVERS
 from workbench.results import Improvement
 
@@ -62,13 +62,13 @@ class Layer:
 
     @property
     def bias(self) -> torch.Tensor | None:
-        """What is added to each channel of the result [out]; the norm's, where there is one."""
+        """The bias of each output channel [out]; that of the norm, if there is one."""
         if self.norm is not None:
             return tensor(self.module, self.norm.args[2])
         return tensor(self.module, self.node.args[2]) if len(self.node.args) > 2 else None
 
     def gain(self) -> torch.Tensor:
-        """Return by what the norm scales each channel [out]."""
+        """Return the scale of the norm per channel [out]."""
         if self.norm is None:
             return torch.ones(self.weight.shape[0])
         gamma, variance = (
@@ -80,7 +80,7 @@ class Layer:
         return scale if gamma is None else scale * gamma
 
     def scale_outputs(self, factors: torch.Tensor) -> None:
-        """Multiply every channel of the result by a factor [out]."""
+        """Multiply every output channel by a factor [out]."""
         if self.norm is not None:
             gamma = tensor(self.module, self.norm.args[1])
             assert gamma is not None
@@ -91,7 +91,7 @@ class Layer:
             self.bias.mul_(factors)
 
     def scale_inputs(self, factors: torch.Tensor) -> None:
-        """Multiply the weights on every channel of the input by a factor [in]."""
+        """Multiply the weights of every input channel by a factor [in]."""
         if self.groups > 1:
             each = factors.repeat_interleave(self.weight.shape[0] // self.groups)
             self.weight.mul_(_along(each, 0, self.weight))
@@ -100,7 +100,7 @@ class Layer:
 
 
 def layers(module: fx.GraphModule) -> Iterator[Layer]:
-    """Yield every layer whose weights belong to it alone, in the order of the program."""
+    """Yield every layer with unshared weights, in program order."""
     uses: dict[str, int] = {}
     for node in module.graph.nodes:
         if node.op == "get_attr":
@@ -116,7 +116,7 @@ def layers(module: fx.GraphModule) -> Iterator[Layer]:
 
 
 def tensor(module: fx.GraphModule, node: Any) -> torch.Tensor | None:
-    """Return the constant that a node stands for; None for anything else."""
+    """Return the constant of a node; None for other nodes."""
     if not isinstance(node, fx.Node) or node.op != "get_attr":
         return None
     value = operator.attrgetter(str(node.target))(module)
@@ -139,7 +139,7 @@ def correct_biases(
     quantizer: Callable[[], Any],
     toolchain: Toolchain,
 ) -> int:
-    """Correct the biases of all layers with rounded weights in place; return how many."""
+    """Correct the biases of all layers with rounded weights in place; return their number."""
     trial = toolchain.prepare(copy.deepcopy(module), quantizer())
     with torch.no_grad(), quick_calibration(trial):
         for sample in samples:
@@ -170,7 +170,7 @@ def correct_biases(
 
 
 def _by_channel(error: torch.Tensor, *, is_linear: bool) -> torch.Tensor:
-    """Return the mean over everything but the channels: the last of a linear, else the second."""
+    """Return the mean over all dimensions but the channels: a linear's last, else the second."""
     if is_linear:
         return error.reshape(-1, error.shape[-1]).mean(0)
     return error.transpose(0, 1).flatten(1).mean(1)
@@ -182,7 +182,7 @@ _COMMUTE = frozenset(
         _ATEN.avg_pool2d.default, _ATEN.adaptive_avg_pool2d.default, _ATEN.leaky_relu.default,
     )
 )  # fmt: skip
-# Operators on each value by itself that bend, so that no scale of a channel passes.
+# Nonlinear element-wise operators, which channel scales cannot pass.
 _BENDS = {
     "hardtanh": "a clamp", "hardtanh_": "a clamp", "clamp": "a clamp", "relu6": "ReLU6",
     "relu6_": "ReLU6", "hardswish": "hard-swish", "hardswish_": "hard-swish", "silu": "SiLU",
@@ -190,12 +190,12 @@ _BENDS = {
 }  # fmt: skip
 _ROUNDS = 20
 _CLOSE = 1e-4
-# A channel that is all zero on one side is left alone.
+# A channel that is all zero on one side is skipped.
 _LEAST = 1e-8
 
 
 def equalize(module: fx.GraphModule) -> int:
-    """Equalise all pairs of layers in place; return how many pairs there are."""
+    """Equalise all pairs of layers in place; return the number of pairs."""
     pairs = _pairs(module)
     for _ in range(_ROUNDS):
         moved = [_equalize_pair(*pair) for pair in pairs]
@@ -224,7 +224,7 @@ def _pairs(module: fx.GraphModule) -> list[tuple[Layer, Layer]]:
 
 
 def left_alone(module: fx.GraphModule) -> str:
-    """Say which pairs stay as they are because of what stands between them; "" if none does."""
+    """Return a note on the pairs skipped because of operators between them; "" if none."""
     found = list(layers(module))
     by_input = {layer.node.all_input_nodes[0]: layer for layer in found}
     counts: dict[str, int] = {}
@@ -240,12 +240,12 @@ def left_alone(module: fx.GraphModule) -> str:
         second = by_input.get(end)
         if bend and second is not None and _fit(first, second):
             counts[bend] = counts.get(bend, 0) + 1
-    said = [
+    notes = [
         f"{count} {'pairs stay as they are: ' if count > 1 else 'pair stays as it is: '}"
         f"{bend} stands between, which no scale of a channel passes."
         for bend, count in counts.items()
     ]
-    return " ".join(said)
+    return " ".join(notes)
 
 
 def _bend(node: fx.Node) -> str:
@@ -264,7 +264,7 @@ def _fit(first: Layer, second: Layer) -> bool:
 
 
 def _equalize_pair(first: Layer, second: Layer) -> float:
-    """Scale one pair; return the greatest change of a channel."""
+    """Scale one pair; return the largest change of a channel."""
     ahead = first.weight.flatten(1).abs().amax(1) * first.gain().abs()
     if second.groups > 1:
         behind = second.weight.reshape(second.groups, -1).abs().amax(1)
@@ -284,7 +284,7 @@ _LEAST_PEAK = 1e-5
 
 
 def smooth(module: fx.GraphModule, samples: Iterable[tuple[torch.Tensor, ...]]) -> int:
-    """Smooth all linears behind layer norms in place; return how many norms took part."""
+    """Smooth all linears after layer norms in place; return the number of norms."""
     groups = _groups(module)
     watch = _Peaks(module, set(groups))
     with torch.no_grad():
@@ -307,7 +307,7 @@ def smooth(module: fx.GraphModule, samples: Iterable[tuple[torch.Tensor, ...]]) 
 
 
 def _groups(module: fx.GraphModule) -> dict[fx.Node, list[Layer]]:
-    """Return the linears behind each layer norm that feeds nothing else."""
+    """Return the linears after each layer norm that has no other reader."""
     linears = {each.node: each for each in layers(module) if each.weight.dim() == 2}
     uses: dict[str, int] = {}
     for node in module.graph.nodes:
@@ -328,7 +328,7 @@ def _groups(module: fx.GraphModule) -> dict[fx.Node, list[Layer]]:
 
 
 class _Peaks(fx.Interpreter):
-    """Keeps the greatest magnitude of each channel of some nodes."""
+    """Maximum magnitude per channel of some nodes."""
 
     def __init__(self, module: fx.GraphModule, nodes: set[fx.Node]) -> None:
         super().__init__(module)
@@ -353,14 +353,14 @@ def improve(
     """Apply improvers to a float module in place, in the order of the table.
 
     Args:
-        module: Float program as a module; its weights must be its own.
+        module: Float program as a module; its weights must not be shared.
         wanted: Ids of improvers.
-        samples: Gives calibration inputs, as often as it is called.
-        quantizer: Gives a quantizer for a trial quantization.
-        toolchain: Prepares and converts it.
+        samples: Returns calibration inputs at every call.
+        quantizer: Returns a quantizer for a trial quantization.
+        toolchain: Prepares and converts the module.
 
     Returns:
-        What each improver changed and left alone.
+        What each improver changed and skipped.
     """
     chosen = set(wanted)
     done: list[Improvement] = []

@@ -1,4 +1,4 @@
-"""Feed the calibration samples through the prepared graph and keep what the observers saw."""
+"""Calibrate: run the calibration samples through the prepared graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from workbench.engine.acceleration.table import accelerated
 from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.fx.branches import constants
 from workbench.engine.fx.modules import with_origins
@@ -17,6 +16,7 @@ from workbench.engine.quality.passes import Calibration, searching_ranges
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization import ranges
 from workbench.engine.quantization.sample_extrema import Witnesses
+from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.errors import Place, failure
 from workbench.results import (
     ARRAYS_FILE,
@@ -34,16 +34,16 @@ _STATE = "state/"
 
 
 def run(context: StageContext) -> None:
-    """Leave the range of every observed tensor, and the observers' state."""
+    """Write the range of every observed tensor, and the observers' state."""
     prepared = context.hot("prepare")
-    # The observers of ``prepare`` stay empty, for other data and for other orders of it.
-    with accelerated(context.accelerate, log=context.log):
+    # The observers of ``prepare`` stay empty, for other data or another order.
+    with accelerated(context.accelerate):
         calibrated = replace(prepared, module=_own_observers(prepared.module))
     samples = calibration_samples(context)
     witnesses = Witnesses(ranges.activations(calibrated.module))
     calibration = Calibration(context, calibrated.module, witnesses)
     if calibration.is_answered:
-        context.log("No sample is needed: the statistics of all tensors are known.")
+        context.log("No samples needed: the statistics of all tensors are cached.")
     else:
         _feed(context, calibration, samples)
     _observe_constants(calibrated.module)
@@ -58,12 +58,12 @@ def run(context: StageContext) -> None:
     np.savez(context.out / ARRAYS_FILE, **arrays, **_state(calibrated.module))
     save_result(result, context.out)
     if not context.project.calibration:
-        context.log("Calibrated on the example input only: ranges mean little.", "warning")
+        context.log("Calibrated on the example input only: ranges are not meaningful.", "warning")
     context.keep(calibrated)
 
 
 def load(context: StageContext) -> Any:
-    """Give a prepared graph the observers' state of a finished calibration."""
+    """Load the observers' state of a finished calibration into a prepared graph."""
     prepared = context.hot("prepare")
     module = _own_observers(prepared.module)
     arrays = load_arrays(context.path("calibrate"))
@@ -88,15 +88,16 @@ def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> 
             steps(sample)
     if not witnesses.samples:
         raise failure(
-            f"{samples.name} gave no samples.",
-            "Calibration needs at least one.",
+            f"{samples.name} contains no samples.",
+            "Calibration needs at least one sample.",
             Place(kind="option", id="calibration.spec"),
+            code="calibration-empty",
         )
     calibration.remember()
 
 
 def _observe_constants(module: torch.fx.GraphModule) -> None:
-    """Let observers see the constants of branches that no sample ran: these need none."""
+    """Let observers observe the constants of branches that no sample executed."""
     for graph, placeholder, value in constants(module):
         for user in placeholder.users:
             observer: Any = (
@@ -107,7 +108,7 @@ def _observe_constants(module: torch.fx.GraphModule) -> None:
 
 
 def _own_observers(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Return a copy with observers of its own; weights are shared."""
+    """Return a copy with its own observers; weights are shared."""
     observed = {id(b) for _, each in ranges.observers(module) for b in each.buffers()}
     tensors = [*module.parameters(), *module.buffers()]
     shared = {id(tensor): tensor for tensor in tensors if id(tensor) not in observed}

@@ -1,4 +1,4 @@
-"""Turn observers into quantize and dequantize operators, and export the result."""
+"""Quantize: replace observers by quantize and dequantize operators."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submodules_ao
 
 from workbench.analysis.ranges import activations
-from workbench.engine.acceleration.table import accelerated
 from workbench.engine.fx import programs
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quality.passes import searching_ranges
 from workbench.engine.quantization.observers import fix_ranges
 from workbench.engine.quantization.ranges import chosen_ranges
+from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import (
@@ -37,9 +37,9 @@ LEVEL = "quantized"
 
 @dataclass
 class Converted:
-    """The quantized graph as a module to run; as a program, exported when one is first wanted.
+    """The quantized graph as a module; as a program, exported on first use.
 
-    Numbers need no program, and exporting takes longer than all the rest of an edit.
+    Quality figures need no program, and exporting takes longer than the rest of an edit.
     """
 
     module: torch.fx.GraphModule
@@ -53,7 +53,7 @@ class Converted:
 
 
 def run(context: StageContext) -> None:
-    """Leave the quantized program and its graph."""
+    """Write the quantized program and its graph."""
     context.progress(0, None, "quantizing")
     converted, warnings = _converted(context)
     module = converted.module
@@ -76,15 +76,15 @@ def run(context: StageContext) -> None:
 
 
 def load(context: StageContext) -> Converted:
-    """Convert again from the statistics that calibration left."""
+    """Convert again from the stored calibration statistics."""
     return _converted(context)[0]
 
 
 def _converted(context: StageContext) -> tuple[Converted, list[str]]:
-    """Return the quantized graph, and what could not be done as asked."""
+    """Return the quantized graph, and warnings."""
     prepared = context.hot("calibrate")
-    with searching_ranges(context), accelerated(context.accelerate, log=context.log):
-        # Converting consumes its argument; the observers are wanted again after the next edit.
+    with searching_ranges(context), accelerated(context.accelerate):
+        # Converting consumes its argument; the observers are needed after the next edit.
         observed = copy.deepcopy(prepared.module)
         warnings = _fix_ranges(context, observed)
         module = _convert(observed, context.toolchain().convert)
@@ -92,18 +92,18 @@ def _converted(context: StageContext) -> tuple[Converted, list[str]]:
 
 
 def _fix_ranges(context: StageContext, observed: torch.fx.GraphModule) -> list[str]:
-    """Put the project's own ranges in place of those seen; return what could not be done."""
+    """Set the project's own ranges; return warnings."""
     ranges, declined = chosen_ranges(context)
     _refuse_unseen_branches(context, ranges)
     lost = (
-        f"The fixed range of {tensor} has no effect: no such activation is quantized."
+        f"The fixed range of {tensor} has no effect: no such quantized activation."
         for tensor in fix_ranges(observed, ranges)
     )
     return [*lost, *declined]
 
 
 def _refuse_unseen_branches(context: StageContext, ranges: Collection[str]) -> None:
-    """Stop where no sample ran a branch that is to be quantized: its grids would be made up."""
+    """Raise if no sample executed a quantized branch, which would have no ranges."""
     unseen: dict[str, list[str]] = {}
     for row in activations(context.result("calibrate", CalibrateResult).ranges):
         branch, _, tensor = row.node.rpartition("/")
@@ -111,15 +111,18 @@ def _refuse_unseen_branches(context: StageContext, ranges: Collection[str]) -> N
         if branch and needed:
             unseen.setdefault(branch, []).append(tensor)
     if unseen:
-        raise WorkbenchError([
-            ErrorInfo(
-                message=f"No calibration sample runs {branch}: the ranges of "
-                f"{', '.join(tensors)} in it are not known.",
-                hint="Give a sample that does, or type these ranges in Ranges.",
-                where=Place(kind="node", id=branch.rpartition("/")[0]),
-            )
-            for branch, tensors in unseen.items()
-        ])  # fmt: skip
+        raise WorkbenchError(
+            [
+                ErrorInfo(
+                    message=f"No calibration sample executes {branch}, so the ranges of "
+                    f"{', '.join(tensors)} are unknown.",
+                    hint="Add a sample that executes it, or pin these ranges in Ranges.",
+                    where=Place(kind="node", id=branch.rpartition("/")[0]),
+                    code="branch-not-calibrated",
+                )
+                for branch, tensors in unseen.items()
+            ]
+        )
 
 
 def _convert(
@@ -144,7 +147,7 @@ def _convert(
 
 
 def _float_operators(module: torch.fx.GraphModule) -> int:
-    """Count operators whose result is used without being quantized."""
+    """Count operators whose result is used unquantized."""
     count = 0
     for node in module.graph.nodes:
         if node.op != "call_function" or "quantize" in str(node.target):

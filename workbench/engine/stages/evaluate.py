@@ -1,4 +1,4 @@
-"""Measure what quantization costs in quality."""
+"""Evaluate: measure the quality of the quantized model."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from workbench.engine.context import StageContext
 
-# Every tensor of both graphs is kept for a moment and compared, which costs more than a run.
+# Every tensor of both graphs is compared, which takes longer than a run.
 TENSOR_SAMPLES = 8
 
 
 def run(context: StageContext) -> None:
-    """Leave quality figures for outputs, labels, the user's metric and every tensor."""
+    """Write quality figures for outputs, labels, the user's metric and every tensor."""
     samples = evaluation_samples(context)
     reference = float_reference(context) if samples.spell is None else None
     tensors = tensor_comparison(context, reference)
@@ -155,6 +155,7 @@ def _number(value: Any) -> float:
     except (TypeError, ValueError) as error:
         raise failure(
             f"The metric returned {type(value).__name__}, not a number.",
-            "metric(outputs, labels) takes a list of tensors and a list of classes or None.",
+            "metric(outputs, labels) receives a list of tensors and a list of classes or None.",
             Place(kind="option", id="evaluation.metric"),
+            code="metric-not-number",
         ) from error

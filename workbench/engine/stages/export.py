@@ -1,4 +1,4 @@
-"""Export the model to a graph of ATen operators."""
+"""Export: export the model to a graph of ATen operators."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 LEVEL = "float"
 _UNNAMED = (
-    "Which modules the operations inside of {} came from is not known: rules for modules or types"
-    " pass them by. Rules for the whole model, operators and nodes hold."
+    "The modules of operations inside {} are unknown: rules for modules or types "
+    "do not apply there. Rules for the whole model, operators and nodes apply."
 )
 
 
 def run(context: StageContext) -> None:
-    """Leave the exported program, its graph and its module tree."""
+    """Write the exported program, its graph and its module tree."""
     context.progress(0, None, "tracing")
     loaded: LoadedModel = context.hot("import_model")
     program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
-    program = programs.without_writes(program)
+    program = programs.with_plain_outputs(programs.without_writes(program))
     _refuse_dynamic_shapes(program)
     context.check_cancelled()
     unnamed = name_modules(program, loaded.module)
@@ -59,7 +59,7 @@ def run(context: StageContext) -> None:
 
 
 def _branches(program: torch.export.ExportedProgram, graphs: Sequence[str]) -> Iterator[str]:
-    """Yield the names of branches as nodes have them, e.g. ``cond/true``, by their graphs'."""
+    """Yield the names of branches as node prefixes, e.g. ``cond/true``, by graph name."""
     names = dict(branch_names(program.graph_module))
     for graph in graphs:
         name = names.get(id(program.graph_module.get_submodule(graph)), graph)
@@ -67,7 +67,7 @@ def _branches(program: torch.export.ExportedProgram, graphs: Sequence[str]) -> I
 
 
 def load(context: StageContext) -> torch.export.ExportedProgram:
-    """Read the program back."""
+    """Load the program."""
     return programs.load(context.path("export"))
 
 
@@ -81,10 +81,11 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
         place = f" at {line}" if line else ""
         raise failure(
-            f"The model does not export{place}. torch.export says: {first.strip()[:300]}",
-            "Rewrite that line without data-dependent Python, or use torch.cond.",
+            f"The model cannot be exported{place}. torch.export: {first.strip()[:300]}",
+            "Rewrite the line without data-dependent Python, or use torch.cond.",
             Place(kind="stage", id="export"),
             details=str(error),
+            code="export-failed",
         ) from error
 
 
@@ -96,10 +97,11 @@ def _refuse_dynamic_shapes(program: torch.export.ExportedProgram) -> None:
         free = [i for i, size in enumerate(value.shape) if not isinstance(size, int)]
         if free:
             raise failure(
-                f"The input {node.name} has a free size in dimension {free[0]}; "
-                "the NPU needs every size fixed.",
+                f"Dimension {free[0]} of the input {node.name} is dynamic; the NPU needs "
+                "fixed sizes.",
                 "Export with fixed example inputs, without dynamic_shapes.",
                 Place(kind="node", id=node.name),
+                code="dynamic-shape-not-supported",
             )
 
 

@@ -1,4 +1,4 @@
-"""Load the float model and its example inputs."""
+"""Import: load the float model and its example inputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run(context: StageContext) -> None:
-    """Load the model; leave what it is, and its example inputs as arrays."""
+    """Load the model; write its description, and its example inputs as arrays."""
     context.progress(0, None, context.project.model.spec)
     loaded = load_model(context.project.model, context.folder)
     state = loaded.module if loaded.module is not None else loaded.program
@@ -34,7 +34,7 @@ def run(context: StageContext) -> None:
 
 
 def load(context: StageContext) -> LoadedModel:
-    """Load the model again; it is not kept on disk."""
+    """Load the model again; it is not stored."""
     return load_model(context.project.model, context.folder)
 
 

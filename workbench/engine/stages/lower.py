@@ -1,4 +1,4 @@
-"""Compile the quantized program for the device."""
+"""Compile: compile the quantized program for the device."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LEVEL = "edge"
 
 
 def run(context: StageContext) -> None:
-    """Leave the program, one TOSA file for each delegate, the reports and both graphs."""
-    lowered, result = context.toolchain().lower(context)
+    """Write the program, one TOSA file per delegate, the reports and both graphs."""
+    lowered, result = context.compiler().lower(context)
     if lowered.pte:
         (context.out / PROGRAM_FILE).write_bytes(lowered.pte)
     for name, data in lowered.files.items():
@@ -38,7 +38,7 @@ def run(context: StageContext) -> None:
 
 
 def load(context: StageContext) -> Lowered:
-    """Compile again: an edge program with delegates has no form on disk."""
-    context.log("Compiling again, because the engine that did it has gone.")
-    lowered: Lowered = context.toolchain().lower(context)[0]
+    """Compile again: an edge program with delegates cannot be stored."""
+    context.log("Compiling again, because the engine that compiled it has ended.")
+    lowered: Lowered = context.compiler().lower(context)[0]
     return lowered

@@ -1,4 +1,4 @@
-"""Put together what leaves the workbench: program, header, bundled program, manifest."""
+"""Package: write the deliverables: program, header, bundled program, manifest."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BUNDLED_SAMPLES = 4
 
 
 def run(context: StageContext) -> None:
-    """Leave the deliverables; the same project gives the same bytes."""
+    """Write the deliverables; equal projects give equal bytes."""
     lowered = context.result("lower", LowerResult)
     if lowered.exported is not None:
         hand_on(context, lowered, lowered.exported)
@@ -70,7 +70,7 @@ def run(context: StageContext) -> None:
         written.append(_write(context.out, name, page, "the note for the firmware engineer"))
     manifest = _manifest(context, lowered, written, facts)
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
-    written.append(_write(context.out, "manifest.json", text.encode(), "what made it"))
+    written.append(_write(context.out, "manifest.json", text.encode(), "versions and digests"))
     save_result(
         PackageResult(
             files=tuple(written),
@@ -84,9 +84,9 @@ def run(context: StageContext) -> None:
 
 
 def _with_borders(context: StageContext, facts: Facts) -> Facts:
-    """Return the facts with scale and zero point of inputs and outputs that are integers."""
+    """Return the facts with scale and zero point of integer inputs and outputs."""
     integer_io = bool(context.project.target.options.get("integer_io"))
-    into, out_of = context.toolchain().borders(context.hot("convert").module, integer_io)
+    into, out_of = context.device().borders(context.hot("convert").module, integer_io)
     return replace(
         facts,
         inputs=tuple({**p, **g} for p, g in zip(facts.inputs, into, strict=True)),
@@ -95,7 +95,7 @@ def _with_borders(context: StageContext, facts: Facts) -> Facts:
 
 
 def _with_memory(context: StageContext, facts: Facts) -> Facts:
-    """Return the facts with what the program remembers from one inference to the next."""
+    """Return the facts with the program's state between inferences."""
     kept = context.result("export", ExportResult).state
     first = next(iter(calibration_samples(context)), None)
     return replace(facts, kept=kept, handed_on=first.carried if first else 0)
@@ -107,7 +107,7 @@ def _files(facts: Facts, bundled: bytes) -> Iterator[tuple[str, bytes, str]]:
     if facts.weights is not None:
         yield f"{stem}.ptd", facts.weights, "its weights"
     yield f"{stem}.h", c_header(facts.program, stem), "the program as a C array for flash"
-    yield f"{stem}.S", assembly(facts), "the same for the assembler, which includes the binary"
+    yield f"{stem}.S", assembly(facts), "the same as assembler source that includes the binary"
     yield f"{stem}.bpte", bundled, "the program with test vectors"
     yield f"{stem}.cmake", cmake(facts).encode(), "pools and kernels for CMake"
     yield f"{stem}.conf", kconfig(facts).encode(), "pools for Zephyr"
@@ -126,23 +126,23 @@ def _bundle(context: StageContext, facts: Facts) -> bytes:
     module = context.hot("convert").module
     integer_io = bool(context.project.target.options.get("integer_io"))
     cases: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
-    toolchain = context.toolchain()
+    device = context.device()
     samples = calibration_samples(context)
     with torch.no_grad(), stepping(module) as steps:
-        # Every test starts with what a program remembers at first: no second step can be one.
+        # Every test starts from the initial state, so no later step can be a test.
         alone = steps.remembers or samples.spell is not None
         for sample in itertools.islice(samples, 1 if alone else BUNDLED_SAMPLES):
             outputs = tensors_of(module(*sample.inputs))
-            cases.append(toolchain.runtime_values(module, sample.inputs, outputs, integer_io))
+            cases.append(device.runtime_values(module, sample.inputs, outputs, integer_io))
     return bundle(facts.program, cases)
 
 
 def _tolerances(context: StageContext) -> list[dict[str, float]]:
-    return context.toolchain().tolerance(context.hot("convert").module)
+    return context.device().tolerance(context.hot("convert").module)
 
 
 def _options(context: StageContext) -> dict[str, Any]:
-    """Return the target's options; of files what they hold, not where they lie."""
+    """Return the target's options, with the digests of files instead of their paths."""
     choice = context.project.target
     files = target_of(choice.id).files(choice, context.folder)
     return choice.options | {name: digest(path.read_bytes()) for name, path in files.items()}

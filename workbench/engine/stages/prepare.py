@@ -1,4 +1,4 @@
-"""Insert observers where the rules want quantization."""
+"""Prepare: insert observers for the tensors that the rules quantize."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submodules_ao
 from torchao.quantization.pt2e import ObserverBase
 
-from workbench.engine.acceleration.table import accelerated
 from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import constants
@@ -19,6 +18,7 @@ from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.quality.stateful_execution import plain_attention, refuse_memory
 from workbench.engine.quantization.observers import branches_of
 from workbench.engine.quantization.weight_transforms import improve
+from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.engine.training.weights import put_weights, read_weights
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
@@ -41,14 +41,15 @@ if TYPE_CHECKING:
 LEVEL = "prepared"
 IMPROVER_SAMPLES = 64
 _HANDED_IN = (
-    "Weights inside of branches are quantized as activations are: one scale for a whole tensor,"
-    " with the bits of the activations, biases too. torch.export hands them in as inputs."
+    "Weights inside branches are quantized like activations: one scale per "
+    "tensor, with the activations' bits, including biases. torch.export passes "
+    "them as inputs."
 )
 
 
 @dataclass
 class Prepared:
-    """A graph with observers, and what the quantizer did with its nodes and those of branches."""
+    """A graph with observers, and the quantizer's report on its nodes and branches."""
 
     module: torch.fx.GraphModule
     annotations: tuple[NodeAnnotation, ...]
@@ -56,7 +57,7 @@ class Prepared:
 
 
 def run(context: StageContext) -> None:
-    """Leave the prepared graph and the quantizer's report."""
+    """Write the prepared graph and the quantizer's report."""
     context.progress(0, None, "annotating")
     prepared = _prepare(context)
     floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
@@ -68,7 +69,7 @@ def run(context: StageContext) -> None:
     notes = prepared.annotations
     warnings = [f"{note.node}: {note.reason}" for note in notes if note.quantized and note.reason]
     if not observers:
-        warnings.append("Nothing is quantized: no rule matches an operator the target can take.")
+        warnings.append("Nothing is quantized: no rule matches a supported operator.")
     if any(user.op == "call_module" for _, each, _ in handed_in for user in each.users):
         warnings.append(_HANDED_IN)
     result = PrepareResult(
@@ -80,7 +81,7 @@ def run(context: StageContext) -> None:
 
 
 def load(context: StageContext) -> Prepared:
-    """Prepare again; observers are not kept on disk."""
+    """Prepare again; observers are not stored."""
     return _prepare(context)
 
 
@@ -88,7 +89,7 @@ def _prepare(context: StageContext) -> Prepared:
     toolchain, project = context.toolchain(), context.project
     quantizer = toolchain.quantizer(project, context.folder)
     with (
-        accelerated(context.accelerate, log=context.log),
+        accelerated(context.accelerate),
         toolchain.float_module(context) as floating,
     ):
         module, done = changed(context, floating)
@@ -104,7 +105,7 @@ def _prepare(context: StageContext) -> Prepared:
 def changed(
     context: StageContext, module: torch.fx.GraphModule
 ) -> tuple[torch.fx.GraphModule, list[Improvement]]:
-    """Return the float module, or a copy with trained or improved weights, and what was done."""
+    """Return the float module, or a copy with trained or improved weights, with a report."""
     project = context.project
     if project.trained_weights:
         mine = copy.deepcopy(module)
@@ -116,12 +117,13 @@ def changed(
 def improved(
     context: StageContext, module: torch.fx.GraphModule
 ) -> tuple[torch.fx.GraphModule, list[Improvement]]:
-    """Return a copy of the float module with improved weights, and what was done."""
+    """Return a copy of the float module with improved weights, with a report."""
     if programs.has_control_flow(module):
         raise failure(
-            "Improvers do not take models with branches or loops.",
-            "Switch the improvers off.",
+            "Weight transforms do not support models with branches or loops.",
+            "Disable the improvers.",
             Place(kind="option", id="improvers"),
+            code="improvers-branches-not-supported",
         )
     refuse_memory(module, calibration_samples(context), "An improver", "prepare")
 
@@ -149,19 +151,19 @@ def improved(
 def _prepared_branches(
     part: torch.fx.GraphModule, inside: str, toolchain: Toolchain, quantizer: Any
 ) -> Iterator[tuple[torch.fx.GraphModule, str]]:
-    """Prepare the bodies of cond and while_loop, as the quantizer's own submodule path does.
+    """Prepare the bodies of cond and while_loop, like the quantizer's own submodule path.
 
     Source: ExecuTorch 1.5.1 ``TOSAQuantizer._quantize_with_submodules``; torchao 0.18
-    ``prepare_pt2e`` prepares by itself what a loop repeats.
+    ``prepare_pt2e`` prepares loop bodies itself.
 
     Args:
-        part: A prepared graph; those below it are changed.
-        inside: What its nodes are named after.
-        toolchain: What prepares.
-        quantizer: What ``toolchain`` made.
+        part: A prepared graph; nested graphs are changed.
+        inside: Name prefix of its nodes.
+        toolchain: The target's toolchain.
+        quantizer: The toolchain's quantizer.
 
     Yields:
-        Every graph below the part, prepared, with what its nodes are named after.
+        Every nested graph, prepared, with the name prefix of its nodes.
     """
     wanted = get_cond_while_submodules_ao(part, apply_quantization=True)
     unprepared = {id(branch): name for name, branch, _ in wanted}

@@ -1,4 +1,4 @@
-"""Run the program on the target's simulator."""
+"""Simulate: run the program on the target's simulator."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def run(context: StageContext) -> None:
-    """Leave outputs compared, cycles and counters, and everything the simulator printed."""
-    save_result(context.toolchain().simulate(context), context.out)
+    """Write the output comparison, cycles and counters, and the simulator's output."""
+    save_result(context.device().simulate(context), context.out)

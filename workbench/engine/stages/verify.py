@@ -1,4 +1,4 @@
-"""Compare the compiled program with the quantized model on the target's reference model."""
+"""Verify: compare the compiled program with the quantized model on the reference model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def run(context: StageContext) -> None:
-    """Leave how many output elements agree, and by how many steps the others differ."""
-    found = context.toolchain().verify(context)
+    """Write the number of equal output elements, and the differences in steps."""
+    found = context.compiler().verify(context)
     told = with_origins(context, found.tensors)
     save_result(found.model_copy(update={"tensors": told}), context.out)

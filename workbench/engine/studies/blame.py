@@ -1,8 +1,8 @@
-"""Find what the compiler refuses, by keeping ever fewer modules off the NPU.
+"""Blame study: find the modules that the compiler rejects, by bisection.
 
-Keeping more off is taken never to make a program worse: then a binary search over the modules,
-those that run last first, finds one that must stay off, and several are found one by one. Last
-first, because what follows a module that is kept off may fall off the NPU with it.
+Assumption: keeping more modules off the NPU never makes a program worse. A binary search over the
+modules, last one first, then finds one that must be kept off; it is repeated until the rest
+compiles. Last first, because operators after a module on the CPU may leave the NPU with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def run(study: StudyContext) -> None:
-    """Leave what has to stay off the NPU.
+    """Write the modules that must be kept off the NPU.
 
     Raises:
         WorkbenchError: the compiler fails even with nothing on the NPU.
@@ -33,9 +33,10 @@ def run(study: StudyContext) -> None:
 
 
 def candidates(graph: GraphSnapshot) -> list[Culprit]:
-    """Return what can be blamed, what runs last first.
+    """Return the candidates, last in program order first.
 
-    Modules with nothing but operations of their own as a whole; operations of others one by one.
+    A module is a candidate as a whole if all its operations are its own; other operations are
+    separate candidates.
     """
     calls = [node for node in graph.nodes if node.kind == "call"]
     owners = {node.module for node in calls}
@@ -57,19 +58,20 @@ class _Search:
         self._study, self._left = study, list(left)
         self._found: list[Culprit] = []
         self._reason, self._tried = "", 0
-        # One attempt as it is, one for each halving, one to see that this was all.
+        # One attempt unchanged, one per bisection step, one to confirm the result.
         self._expected = 2 + math.ceil(math.log2(max(2, len(self._left))))
 
     def find(self) -> None:
-        """Blame one after the other until the rest compiles."""
+        """Find candidates one by one until the rest compiles."""
         self._reason = refused = self._refusal([])
         while refused:
             if self._refusal(self._left):
                 raise failure(
-                    "The program cannot be compiled even with nothing on the NPU.",
-                    "The reason lies elsewhere: the log has the compiler's own words.",
+                    "Compilation fails even with nothing on the NPU.",
+                    "The cause is not an operator on the NPU. See the log for the compiler output.",
                     Place(kind="stage", id="lower"),
                     self._reason,
+                    code="blame-without-npu-fails",
                 )
             at = self._last_to_blame()
             self._found.append(self._left[at])
@@ -78,7 +80,7 @@ class _Search:
         self._tell(is_done=True)
 
     def _last_to_blame(self) -> int:
-        """Return the place of one that must stay off: all before it do not suffice."""
+        """Return the index of a candidate that must be kept off: all before it do not suffice."""
         low, high = 0, len(self._left)
         while high - low > 1:
             middle = (low + high) // 2
@@ -91,7 +93,7 @@ class _Search:
     def _refusal(self, more: Sequence[Culprit]) -> str:
         off = [(c.kind, c.match) for c in (*self._found, *more)]
         kept = [*self._study.stage.project.kept_off(), *off]
-        said = self._study.stage.toolchain().refusal(self._study.stage, kept)
+        said = self._study.stage.device().refusal(self._study.stage, kept)
         self._tried += 1
         self._tell(is_done=False)
         return said

@@ -1,4 +1,4 @@
-"""Estimate what less SRAM costs, from the saved TOSA of the project's own program."""
+"""SRAM budget study: estimate the cost of less SRAM, from the saved TOSA of the project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run(study: StudyContext) -> None:
-    """Estimate both ends, then limits between them; what was estimated before is not again.
+    """Estimate both ends, then limits between them; earlier estimates are reused.
 
     Raises:
         WorkbenchError: the program cannot be lowered.

@@ -1,4 +1,4 @@
-"""Evaluating one configuration from inside the engine: the same stages, the same cache."""
+"""Evaluation of one configuration inside the engine, with the same stages and cache."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from workbench.engine.context import HotStore, StageContext
 from workbench.errors import Place, failure
 from workbench.history.runs import Run, run_of
-from workbench.pipeline.plan import plan
-from workbench.pipeline.stages import STAGES, STAGES_BY_ID
+from workbench.ids import StageId
+from workbench.pipeline.plan import Plan, plan
+from workbench.pipeline.stages import STAGES_BY_ID, stages_needed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,21 +21,12 @@ if TYPE_CHECKING:
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
 
-_GOALS = ("evaluate", "lower")
-
-
-def _needed(goals: Sequence[str]) -> list[str]:
-    """Return the stages that some goals take, in order."""
-    wanted = set(goals)
-    for stage in reversed(STAGES):
-        if stage.id in wanted:
-            wanted.update(stage.needs)
-    return [stage.id for stage in STAGES if stage.id in wanted]
+_GOALS: tuple[StageId, ...] = ("evaluate", "lower")
 
 
 @dataclass(frozen=True)
 class Means:
-    """What every candidate of one study is computed with."""
+    """Shared parameters of all candidates of a study."""
 
     folder: Path
     cache: Cache
@@ -44,38 +36,41 @@ class Means:
 
 
 def means_of(context: StageContext) -> Means:
-    """Return the means of the stage or study that looks at candidates."""
+    """Return the parameters of the stage or study that evaluates candidates."""
     return Means(
         context.folder, context.cache, context.store, context.accelerate, context.cancelled
     )
 
 
 def evaluate(project: Project, means: Means) -> Run:
-    """Return the run of a project, computed as far as it is not in the cache.
+    """Return the run of a project, computing stages that are not cached.
 
     Raises:
-        Cancelled: somebody asked to stop.
-        WorkbenchError: a stage could not be done.
+        Cancelled: cancelled by the user.
+        WorkbenchError: a stage failed.
     """
-    compute(project, means, _GOALS)
-    run = run_of(project, plan(project, means.folder, means.cache), means.cache)
+    run = run_of(project, compute(project, means, _GOALS), means.cache)
     assert run is not None
     return run
 
 
-def compute(project: Project, means: Means, goals: Sequence[str]) -> None:
+def compute(project: Project, means: Means, goals: Sequence[StageId]) -> Plan:
     """Compute some stages of a project, and what they take, as far as it is not in the cache.
 
+    Returns the plan, which is made once.
+
     Raises:
-        Cancelled: somebody asked to stop.
-        WorkbenchError: a stage could not be done.
+        Cancelled: cancelled by the user.
+        WorkbenchError: a stage failed.
     """
-    for stage_id in _needed(goals):
-        planned = plan(project, means.folder, means.cache)
+    planned = plan(project, means.folder, means.cache)
+    for stage_id in stages_needed(*goals):
         stage = planned.of(stage_id)
         if stage.state in {"blocked", "unavailable"}:
-            raise failure(stage.reason, where=Place(kind="stage", id=stage_id))
-        if stage.state == "cached":
+            raise failure(
+                stage.reason, where=Place(kind="stage", id=stage_id), code="stage-blocked"
+            )
+        if means.cache.has(stage.key):
             continue
         with means.cache.writing(stage.key) as out:
             context = StageContext(
@@ -86,7 +81,9 @@ def compute(project: Project, means: Means, goals: Sequence[str]) -> None:
             context.check_cancelled()
             module, function = STAGES_BY_ID[stage_id].entry.split(":")
             getattr(importlib.import_module(module), function)(context)
+            planned.check_files(stage_id)
+    return planned
 
 
 def _silent(*_said: object) -> None:
-    """Say nothing: a candidate is one step of a study, which speaks for it."""
+    """Report nothing: a candidate is one step of a study, which reports progress."""

@@ -1,4 +1,4 @@
-"""Lower and verify one model for several devices in several precisions."""
+"""Matrix study: lower and verify one model for several devices in several precisions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workbench.engine.studies.candidates import Means, compute, means_of
 from workbench.engine.studies.study import StudyContext
 from workbench.errors import Cancelled, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.pipeline.plan import plan
+from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.resolution import problems, resolve_graph, whole_refusals
 from workbench.project import edits
 from workbench.project.configs import PRESETS_BY_ID
@@ -28,16 +28,20 @@ if TYPE_CHECKING:
 
 
 def run(study: StudyContext) -> None:
-    """Leave a cell for each device and each config; what is cached is not computed again.
+    """Write a cell per device and config; cached results are reused.
 
     Raises:
-        WorkbenchError: a device or a config that does not exist.
+        WorkbenchError: a device or config does not exist.
     """
     targets, configs = _listed(study, "targets"), _listed(study, "configs")
     unknown = [name for name in configs if config_of(name) not in PRESETS_BY_ID]
     if unknown:
         known = ", ".join(PRESETS_BY_ID)
-        raise failure(f"There is no config {unknown[0]}.", f"Known: {known}, also with {TRAINED}.")
+        raise failure(
+            f"Unknown config {unknown[0]}.",
+            f"Known: {known}, and {TRAINED}.",
+            code="config-unknown",
+        )
     for name in targets:
         target_of(name)
     cells: list[Cell] = []
@@ -56,7 +60,7 @@ def _listed(study: StudyContext, name: str) -> list[str]:
 
 
 def _variant(project: Project, target: str, config: str) -> Project:
-    """Return the project with one config for everything, on another device."""
+    """Return the project with one config for all modules, on another device."""
     kept = {k: v for k, v in project.target.options.items() if k == "integer_io"}
     choice = target_of(target).complete(TargetChoice(id=target, options=kept))
     bare = edits.revise(
@@ -75,7 +79,7 @@ def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: s
     told = list(whole_refusals(project, graph, resolve_graph(project, graph)))
     try:
         trained, gain = _trained(study, project) if config.endswith(TRAINED) else (project, None)
-        compute(trained, means, ("verify",))
+        planned = compute(trained, means, ("verify",))
     except Cancelled:
         raise
     except WorkbenchError as error:
@@ -88,11 +92,10 @@ def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: s
         first = (str(error.__cause__ or error).splitlines() or [""])[0]
         problem = told[0].message if told else f"{type(error).__name__}: {first}"
         return empty.model_copy(update={"problem": problem, "warned": bool(told)})
-    return _verified(means_of(study.stage), trained, empty).model_copy(update={"gain_db": gain})
+    return _verified(means, planned, empty).model_copy(update={"gain_db": gain})
 
 
-def _verified(means: Means, project: Project, empty: Cell) -> Cell:
-    planned = plan(project, means.folder, means.cache)
+def _verified(means: Means, planned: Plan, empty: Cell) -> Cell:
     lowered = load_result(LowerResult, means.cache.folder(planned.key("lower")))
     verified = load_result(VerifyResult, means.cache.folder(planned.key("verify")))
     return empty.model_copy(update={
@@ -106,10 +109,10 @@ def _verified(means: Means, project: Project, empty: Cell) -> Cell:
 
 
 def _trained(study: StudyContext, project: Project) -> tuple[Project, float]:
-    """Return the project with weights that a little training gave, and the gain, predicted [dB].
+    """Return the project with briefly trained weights, and the predicted gain [dB].
 
     Raises:
-        WorkbenchError: the model cannot be trained so.
+        WorkbenchError: the model cannot be trained.
     """
     means, pupil = means_of(study.stage), project
     if data := project.calibration:
@@ -130,4 +133,4 @@ def _trained(study: StudyContext, project: Project) -> tuple[Project, float]:
 
 
 def _silent(_done: int, _total: int, _message: str) -> None:
-    """Say nothing: training is one step of a cell, which speaks for it."""
+    """Report nothing: training is one step of a cell, which reports progress."""

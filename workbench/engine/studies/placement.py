@@ -1,4 +1,4 @@
-"""Foresee what each kind of device would take of a program, without compiling for it."""
+"""Placement study: predict the operators that each kind of device supports."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def run(study: StudyContext) -> None:
-    """Leave what each kind of device would take, the project's own first.
+    """Write the placement for each kind of device, the project's own first.
 
     Raises:
-        WorkbenchError: the target places nothing on a device.
+        WorkbenchError: the target has no NPU.
     """
     asked = one_of_each_kind(study.stage.project.target)
     found: list[DevicePlacement] = []
@@ -28,8 +28,8 @@ def run(study: StudyContext) -> None:
 
 def _placement(study: StudyContext, kind: str, choice: TargetChoice) -> DevicePlacement:
     try:
-        npu, cpu = study.stage.toolchain().foreseen(study.stage, choice)
+        npu, cpu = study.stage.device().foreseen(study.stage, choice)
     except WorkbenchError as error:
-        said = " ".join(info.message for info in error.infos)
-        return DevicePlacement(kind=kind, target=choice.id, problem=said)
+        reason = " ".join(info.message for info in error.infos)
+        return DevicePlacement(kind=kind, target=choice.id, problem=reason)
     return DevicePlacement(kind=kind, target=choice.id, npu=npu, cpu=cpu)

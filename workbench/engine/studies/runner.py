@@ -1,4 +1,4 @@
-"""Build a runner for the project's program from the user's ExecuTorch checkout."""
+"""Runner study: build a runner for the project's program from an ExecuTorch checkout."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _WHOLE = 100
 
 
 def run(study: StudyContext) -> None:
-    """Leave a runner where it stays, and name it among those of this machine.
+    """Build and store a runner, and add it to this machine's settings.
 
     Raises:
         WorkbenchError: there is no checkout, or the build failed.
-        Cancelled: nobody wants it any more.
+        Cancelled: cancelled by the user.
     """
     context = study.stage
     (checkout,) = known_checkouts(str(study.options.get("checkout") or load_settings().executorch))
@@ -34,9 +34,10 @@ def run(study: StudyContext) -> None:
     address = int(str(study.options.get("address") or "0"), 0)
     if wanted == "address" and not address:
         raise failure(
-            "A runner for a program at an address needs the address.",
-            "Give it as 0x62000000, in a memory that the program fits.",
+            "A runner that loads the program from memory needs an address.",
+            "Give an address such as 0x62000000, in a memory that is large enough for the program.",
             Place(kind="option", id="address"),
+            code="runner-address-missing",
         )
     data = (context.path("lower") / "program.pte").read_bytes()
     build = Build(

@@ -1,4 +1,4 @@
-"""Run one sample through the float, the quantized and the integer program, and show a tensor."""
+"""Sample study: run one sample through the float, the quantized and the integer program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_LOWERED = "The integer program has not been compiled for this configuration.
 
 
 def run(study: StudyContext) -> None:
-    """Leave one tensor's values; those of the other tensors are at hand for the next question."""
+    """Write the values of one tensor; the other tensors stay cached for the next request."""
     context, tensor = study.stage, str(study.options["tensor"])
     number = int(str(study.options["sample"]))
     emulation = target_of(context.project.target.id).emulation
@@ -36,15 +36,16 @@ def run(study: StudyContext) -> None:
     if node is None or "quantized" not in found:
         raise failure(
             f"{tensor} does not exist in the quantized program.",
-            "It was fused into another one; choose the tensor behind it.",
+            "It was fused into another operator. Choose the tensor after it.",
             Place(kind="tensor", id=tensor),
+            code="tensor-not-in-program",
         )
     arrays = {side: value.detach().float().numpy() for side, value in found.items()}
     save_values(arrays, study.folder)
     absent = f"There is no integer program: the numbers are {emulation}."
     note = "" if with_integers else absent if emulation else NOT_LOWERED
     if with_integers and "integer" not in found:
-        note = "The integer program holds no such tensor: it is inside another operator, or float."
+        note = "The integer program has no such tensor: it is inside another operator, or float."
     result = SampleTensor(
         sample=number, tensor=tensor, module=programs.module_of(node), op=programs.op_of(node),
         shape=tuple(found["float"].shape), sides=tuple(found), note=note,
@@ -53,7 +54,7 @@ def run(study: StudyContext) -> None:
 
 
 def _values(context: StageContext, number: int, *, with_integers: bool) -> Values:
-    """Return all tensors of a sample by side; those of the last sample are remembered."""
+    """Return all tensors of a sample by program; those of the last sample are cached."""
     key = f"{context.plan.key('convert')} {context.plan.key('lower')} {number} {with_integers}"
     kept: tuple[str, Values] | None = context.store.get(_KEPT, "")
     if kept is not None and kept[0] == key:
@@ -70,13 +71,13 @@ def _values(context: StageContext, number: int, *, with_integers: bool) -> Value
             if value is not None and value.shape == values["float"][name].shape:
                 values["quantized"][name] = value
         if with_integers:
-            values["integer"] = context.toolchain().integers(context, history)
+            values["integer"] = context.device().integers(context, history)
     context.store.keep(_KEPT, "", (key, values))
     return values
 
 
 def _history(context: StageContext, number: int, *, remembers: bool) -> list[Sample]:
-    """Return a sample, and before it those that the program remembers of its sequence."""
+    """Return a sample, preceded by the earlier samples of its sequence."""
     samples = evaluation_samples(context)
     found: list[Sample] = []
     for sample in samples:
@@ -87,6 +88,7 @@ def _history(context: StageContext, number: int, *, remembers: bool) -> list[Sam
             return found
     raise failure(
         f"{samples.name} has no sample {number}.",
-        "It may have been left out; samples are numbered from 0.",
+        "It may be excluded. Samples are numbered from 0.",
         Place(kind="sample", id=str(number)),
+        code="sample-unknown",
     )

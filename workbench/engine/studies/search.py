@@ -1,4 +1,4 @@
-"""Search precisions under limits: worst module first, then by Optuna, each really evaluated."""
+"""Search study: greedy search from the worst module, then Optuna; every candidate is evaluated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _POLL_S = 0.2
 
 
 def run(study: StudyContext) -> None:
-    """Go on from the candidates tried before, until as many as asked for are tried."""
+    """Continue from the evaluated candidates until the requested number is reached."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     options = study.options
     limits = Limits.model_validate({n: options.get(n) for n in Limits.model_fields})
@@ -67,12 +67,12 @@ def _judged(candidate: Candidate, limits: Limits) -> Candidate:
 
 
 def _plain(project: Project) -> Project:
-    """Return the project with every module in the first choice."""
+    """Return the project with the first choice for every module."""
     return edits.assign(edits.revise(project, rules=()), "global", "", CHOICES[0])
 
 
 def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
-    """Return the units of modules, the most sensitive first."""
+    """Return the units of modules by sensitivity, most sensitive first."""
     context = study.stage
     project = _plain(context.project)
     evaluate(project, means_of(context))
@@ -106,7 +106,7 @@ class _Search:
         self._running: dict[Any, tuple[optuna.Trial, dict[str, str]]] = {}
 
     def run(self) -> None:
-        """Ask, evaluate and tell until enough is tried."""
+        """Ask Optuna, evaluate and tell, until the requested number is reached."""
         context = self._study.stage
         count = int(str(self._study.options.get("workers") or 1))
         count = max(1, min(count, os.cpu_count() or 1))
@@ -131,7 +131,7 @@ class _Search:
                     self._collect()
 
     def _opened(self) -> optuna.Study:
-        """Return Optuna's study for these limits, which knows every candidate tried before."""
+        """Return Optuna's study for these limits, with all evaluated candidates."""
         limits = self._found.limits
         name = hashlib.sha256(limits.model_dump_json().encode()).hexdigest()[:16]
         with warnings.catch_warnings():
@@ -153,7 +153,7 @@ class _Search:
         return made
 
     def _staircase(self) -> list[dict[str, str]]:
-        """Return configurations that give up one module after the other, the worst first."""
+        """Return configurations that relax one module after the other, the worst first."""
         better = "a16w8" if "a16w8" in self._choices else "float"
         step = {unit.name: self._choices[0] for unit in self._found.units}
         steps = [dict(step)]
@@ -191,7 +191,7 @@ class _Search:
         return with_choices(self._study.stage.project, self._found.units, choices)
 
     def _try(self) -> bool:
-        """Evaluate one candidate here; return False when it had been tried before."""
+        """Evaluate one candidate in this process; return False if it was evaluated before."""
         trial, choices, known = self._asked()
         if known is not None:
             self._tell(trial, known)
@@ -213,7 +213,7 @@ class _Search:
         return True
 
     def _collect(self) -> None:
-        """Take in what the workers have done."""
+        """Collect the workers' results."""
         done: set[Any] = set()
         while not done:
             self._study.stage.check_cancelled()

@@ -1,4 +1,4 @@
-"""Measure every unit of a program alone quantized and alone float, sample by sample."""
+"""Sensitivity study: measure every unit alone quantized and alone in float."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from workbench.engine.data.sample import Sample
     from workbench.engine.studies.study import StudyContext
 
-# Two settings of the switches, beside those of each unit.
+# Two switch settings in addition to those of each unit.
 _FLOATS, _QUANTIZED = ("floats", 0), ("quantized", 0)
 
 
 def run(study: StudyContext) -> None:
-    """Go on from the samples that were done before, and leave the sums after each."""
+    """Continue from the measured samples, and write the sums after each one."""
     context = study.stage
     wanted = int(str(study.options.get("samples") or DEFAULT_SAMPLES))
     samples = evaluation_samples(context)
@@ -55,7 +55,7 @@ def run(study: StudyContext) -> None:
 
 
 def _measure(study: StudyContext, switching: Switching, found: SensitivityResult) -> None:
-    """Take the samples that are left, and leave the sums after each."""
+    """Measure the remaining samples, and write the sums after each one."""
     context, total = study.stage, found.total
     steps = SwitchedSteps(switching.program)
     missed: list[Sample] = []
@@ -68,7 +68,7 @@ def _measure(study: StudyContext, switching: Switching, found: SensitivityResult
             missed.append(sample)
             if number < found.samples:
                 continue
-            # What was measured before only fills the memory of those that go on.
+            # Measured samples are run again only to restore the state of later ones.
             for each in missed:
                 with torch.inference_mode():
                     measured = _Measured(study, switching, steps, each, floating(each))

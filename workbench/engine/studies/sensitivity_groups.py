@@ -1,4 +1,4 @@
-"""Which switches of a program belong together: the units that sensitivity tries."""
+"""Sensitivity units: the quantizers of a program that are switched together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Switching:
-    """Which switches belong to which unit of a program.
+    """The switches of each unit of a program.
 
     Args:
         program: The program to divide.
@@ -37,12 +37,12 @@ class Switching:
         found = (m for m in members.values() if self._touched(m))
         self._members = [m for m in found if not written.issuperset(m)]
         folded = _folded(exported, {node.name for node in program.nodes})
-        # No rule speaks of what goes into a buffer.
+        # No rule applies to values written to a buffer.
         named = [[node for node in each if node not in written] for each in self._members]
         self.units = [_unit(each, program, named, folded, self._origins) for each in named]
 
     def only(self, place: int) -> frozenset[fx.Node]:
-        """Return the switches to close so that one unit alone is quantized, ends included."""
+        """Return the switches to enable so that only one unit is quantized, with its borders."""
         inside = set(self._members[place])
         return frozenset(
             switch
@@ -51,9 +51,9 @@ class Switching:
         )
 
     def inside(self, place: int) -> frozenset[fx.Node]:
-        """Return the switches to open so that one unit alone is float: its weights and between.
+        """Return the switches to disable so that only one unit is float.
 
-        What comes from another unit stays as that one rounds it.
+        These are its weights and inner tensors. Inputs from other units stay quantized.
         """
         inside = set(self._members[place])
         return frozenset(
@@ -74,7 +74,7 @@ class Switching:
 
 
 def _is_own(switch: fx.Node) -> bool:
-    """Tell whether the rounding is its reader's alone, and the tensor itself stays as it is."""
+    """Return whether the rounding belongs to its reader only, and the tensor is unchanged."""
     quantize = switch.args[0]
     return isinstance(quantize, fx.Node) and programs.DYNAMIC in quantize.meta
 
@@ -86,7 +86,7 @@ def _source(switch: fx.Node) -> fx.Node | None:
 
 
 def _origins(program: SwitchedProgram, exported: fx.Graph) -> dict[fx.Node, str]:
-    """Return for every operator the name of the exported node it was made of."""
+    """Return the origin in the exported graph of every operator."""
     names = {node.name for node in exported.nodes}
     found = {}
     for node in program.nodes:
@@ -100,9 +100,10 @@ def _origins(program: SwitchedProgram, exported: fx.Graph) -> dict[fx.Node, str]
 
 
 def _joined(program: SwitchedProgram, origins: dict[fx.Node, str]) -> dict[fx.Node, fx.Node]:
-    """Join operators with no quantizer between them, of one leaf module, or of one node.
+    """Join operators without a quantizer between them, of one leaf module, or of one node.
 
-    Where readers round by themselves nothing flows rounded: then each of them stands alone.
+    If readers round their inputs themselves, there are no quantized activations: each operator is
+    then a unit.
     """
     operators = [n for n in program.nodes if _is_operator(n)]
     leader = {node: node for node in operators}
@@ -121,7 +122,7 @@ def _joined(program: SwitchedProgram, origins: dict[fx.Node, str]) -> dict[fx.No
 def _bonds(
     program: SwitchedProgram, operators: Sequence[fx.Node], origins: Mapping[fx.Node, str]
 ) -> Iterator[tuple[fx.Node, fx.Node]]:
-    """Yield each operator with others that it cannot be quantized without."""
+    """Yield each operator with those that must be quantized together with it."""
     flows = not any(_is_own(switch) for switch in program.switches)
     parents = {programs.module_of(n).rpartition(".")[0] for n in operators}
     written = set(program.writes.values())
@@ -133,7 +134,7 @@ def _bonds(
             yield node, first.setdefault(module, node)
         for source in node.all_input_nodes:
             held = _source(source) if source in program.switches and node in written else source
-            # What goes into a buffer is quantized with what makes it.
+            # Values written to a buffer are quantized with their producer.
             if held is not None and (flows or node in written):
                 yield node, held
 
@@ -147,7 +148,7 @@ def _is_operator(node: fx.Node) -> bool:
 
 
 def _folded(exported: fx.Graph, left: set[str]) -> dict[str, str]:
-    """Return the batch norm that is folded into a module, by it; those ``left`` are not."""
+    """Return the folded batch norm of each module; those ``left`` are not folded."""
     norms = (n for n in exported.nodes if n.op == "call_function" and n.name not in left)
     return {
         programs.module_of(node.all_input_nodes[0]): programs.module_of(node)

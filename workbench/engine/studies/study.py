@@ -1,4 +1,4 @@
-"""What a study is given: a stage's means, a folder that lasts, a way to show what it has found."""
+"""The context of a study: a stage's context, a persistent folder, and progress reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class StudyContext:
-    """Everything one run of a study may touch; ``report`` takes done, total and a message."""
+    """The context of one run of a study; ``report`` takes done, total and a message."""
 
     stage: StageContext
     folder: Path
@@ -33,23 +33,29 @@ class StudyContext:
     report: Callable[[int, int, str], None]
 
     def tell(self, document: Frozen, done: int, total: int, message: str) -> None:
-        """Keep what was found so far and say so; raises Cancelled when asked."""
+        """Store and report the results so far.
+
+        Raises:
+            Cancelled: cancelled by the user.
+        """
         save_study(document, self.folder)
         self.report(done, total, message)
         self.stage.check_cancelled()
 
 
 def run_study(command: RunStudy, stage: StageContext, send: Callable[[Event], None]) -> None:
-    """Run a study to its end.
+    """Run a study until it is complete.
 
     Raises:
-        Cancelled: somebody asked to stop; what was found stays.
-        WorkbenchError: it cannot be done for this project.
+        Cancelled: cancelled by the user; results are kept.
+        WorkbenchError: the study does not support this project.
     """
     study = STUDIES_BY_ID[command.study]
     if study.costs:
         need_estimates(command.project.target.id)
-    key = study_key(study.id, command.project, Path(command.folder), stage.cache, command.options)
+    key = study_key(
+        study.id, command.project, stage.folder, stage.cache, command.options, stage.plan
+    )
 
     def report(done: int, total: int, message: str) -> None:
         send(

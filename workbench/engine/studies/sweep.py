@@ -1,4 +1,4 @@
-"""Estimate one quantized program on many devices: lowered once for each form, compiled for all."""
+"""Sweep study: estimate one quantized program on many devices, with shared lowering."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.engine.estimates import Estimators, Point, estimators
 from workbench.engine.studies.candidates import compute, means_of
 from workbench.errors import WorkbenchError
-from workbench.pipeline.plan import plan, tool_version
+from workbench.pipeline.plan import tool_version
 from workbench.project import edits
 from workbench.results import VelaTotals
 from workbench.studies.documents import load_study, save_study
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 _NO_DELEGATE = "Nothing runs on the NPU: there is no delegate to estimate."
 _POLL_S = 0.2
-# A document of thousands of points is not written anew for each of them.
+# Documents with thousands of points are not rewritten for every point.
 _TELL_S = 0.3
 
 
 def run(study: StudyContext) -> None:
-    """Estimate every point that was not estimated before; stop and go on at any point.
+    """Estimate every point without an estimate; can be interrupted and continued.
 
     Raises:
-        WorkbenchError: no point fits, or the program cannot be lowered for any of them.
+        WorkbenchError: no point is valid, or the program cannot be lowered for any.
     """
     project, options = study.stage.project, study.options
     target = target_of(project.target.id)
@@ -53,7 +53,7 @@ def run(study: StudyContext) -> None:
 
 
 def known_points(study: StudyContext) -> dict[str, SweepPoint]:
-    """Return what was estimated before, by the name of the target."""
+    """Return the earlier estimates, by target name."""
     before = load_study(SweepResult, study.folder)
     listed = (*before.points, *before.earlier) if before else ()
     return {_name(point.target): point for point in listed if point.totals}
@@ -64,18 +64,18 @@ def _name(choice: TargetChoice) -> str:
 
 
 def worker_count(options: Any) -> int:
-    """Return how many processes compile: as many as asked for, at most one for each core."""
+    """Return the number of worker processes: as requested, at most one per core."""
     most = os.cpu_count() or 1
     return max(1, min(int(options.get("workers") or most), most))
 
 
 class Sweep:
-    """Estimates points, and keeps and says what has come at every moment.
+    """Estimates points, and stores and reports results as they arrive.
 
     Args:
-        study: Where it is kept.
-        asked: The points, in the order in which they are told.
-        known: Those estimated before, by name: asked for again they are taken from here.
+        study: The study's context.
+        asked: The points, in order of the report.
+        known: Earlier estimates by name, which are reused.
     """
 
     def __init__(
@@ -94,16 +94,16 @@ class Sweep:
 
     @property
     def points(self) -> list[SweepPoint]:
-        """The points, with what has come."""
+        """The points with the results so far."""
         return self._points
 
     @property
     def missing(self) -> list[int]:
-        """The places of the points to be estimated."""
+        """The indices of the points to estimate."""
         return [i for i, p in enumerate(self._points) if p.totals is None and not p.problem]
 
     def run(self, crew: Estimators) -> None:
-        """Submit what is missing, take in what comes; what has come is kept whatever happens."""
+        """Submit missing points and collect results; results are stored in any case."""
         self.tell("", at_once=True)
         try:
             for place in self.missing:
@@ -142,14 +142,13 @@ class Sweep:
         return self._programs[form]
 
     def _lowered(self, choice: TargetChoice) -> tuple[Path, ...]:
-        """Return the files of the delegates' programs in the form that a device takes."""
+        """Return the files of the delegates' programs, lowered for a device."""
         context = self._study.stage
         own = self._target.complete(context.project.target)
         same = self._target.facet(own, "quantizer") == self._target.facet(choice, "quantizer")
         project = edits.set_target(context.project, own if same else choice)
         self._study.report(self._done(), len(self._points), f"lowering for {project.target.id}")
-        compute(project, means_of(context), ("lower",))
-        key = plan(project, context.folder, context.cache).key("lower")
+        key = compute(project, means_of(context), ("lower",)).key("lower")
         return tuple(sorted(context.cache.folder(key).glob("delegate_*.tosa")))
 
     def _take(self, place: int, future: Future[Any]) -> None:
@@ -171,7 +170,7 @@ class Sweep:
         return sum(1 for p in self._points if p.totals is not None or p.problem)
 
     def tell(self, message: str, *, at_once: bool = False) -> None:
-        """Keep and say what there is; seldom, unless at once."""
+        """Store and report the results, rate-limited unless ``at once``."""
         now = time.monotonic()
         if at_once or now - self._told >= _TELL_S:
             self._told = now

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from workbench.engine.acceleration.evaluation import requantized
 from workbench.engine.fx import programs
 from workbench.engine.quality.measures import tensors_of
+from workbench.engine.toolchain_patches.evaluation import requantized
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ _EXACT = 2**20
 
 
 class SwitchedProgram:
-    """A converted program whose dequantize nodes give the quantized or the float value.
+    """A converted program whose dequantize nodes return the quantized or the float value.
 
-    ``switches`` are all dequantize nodes. With all on, every value is that of the converted
-    program; with all off, that of the prepared one, with batch norms folded. ``writes`` are the
-    buffers that the program writes, by name, each with the node whose value it becomes: here
-    nothing is written, and what they hold is given to each run.
+    ``switches`` are all dequantize nodes. With all switches on, every value equals that of the
+    converted program; with all off, that of the prepared one, with batch norms folded. ``writes``
+    are the buffers that the program mutates, by name, with the node of the new value: nothing is
+    written here, and buffer values are given to each run.
 
     Raises:
         WorkbenchError: the program has branches or loops.
@@ -45,9 +45,10 @@ class SwitchedProgram:
     def __init__(self, calibrated: fx.GraphModule, toolchain: Toolchain) -> None:
         if programs.has_control_flow(calibrated):
             raise failure(
-                "Sensitivity is not measured for models with branches or loops.",
+                "Sensitivity does not support models with branches or loops.",
                 "Compare configurations in Runs instead.",
                 Place(kind="stage", id="sensitivity"),
+                code="sensitivity-branches-not-supported",
             )
         self.module = toolchain.convert(copy.deepcopy(calibrated), fold=False)
         written = programs.written_buffers(self.module)
@@ -64,12 +65,12 @@ class SwitchedProgram:
         self, inputs: tuple[torch.Tensor, ...], on: frozenset[fx.Node],
         kept: Mapping[str, torch.Tensor] = _NOTHING,
     ) -> Values:  # fmt: skip
-        """Return the values of all nodes with the switches ``on`` closed.
+        """Return the values of all nodes with the switches ``on`` enabled.
 
         Args:
             inputs: The program's inputs.
-            on: The switches.
-            kept: What buffers hold that are not as they were at first.
+            on: The enabled switches.
+            kept: Values of buffers that differ from the initial ones.
         """
         values: Values = self._given(inputs, kept)
         for node in self.nodes:
@@ -81,14 +82,14 @@ class SwitchedProgram:
         self, before: Values, changed: Iterable[fx.Node], on: frozenset[fx.Node],
         inputs: tuple[torch.Tensor, ...], kept: Mapping[str, torch.Tensor] = _NOTHING,
     ) -> Values:  # fmt: skip
-        """Return the values of all nodes when the switches ``on`` are closed.
+        """Return the values of all nodes with the switches ``on`` enabled, from an earlier run.
 
         Args:
-            before: The values of a run.
-            changed: The switches that were otherwise in that run.
-            on: The switches that are closed now.
+            before: The values of the earlier run.
+            changed: The switches that differ from that run.
+            on: The enabled switches.
             inputs: The program's inputs.
-            kept: What buffers hold that are not as they were at first.
+            kept: Values of buffers that differ from the initial ones.
         """
         due = set(changed)
         values: Values = self._given(inputs, kept)
@@ -112,13 +113,13 @@ class SwitchedProgram:
         return values
 
     def error_at(self, node: fx.Node, values: Values, switch: fx.Node) -> torch.Tensor:
-        """Return by how much one switch alone moves the value of a node that reads it."""
+        """Return the change of a value at its reader caused by one switch alone."""
         moved = {**values, switch: self._switched(switch, values)}
         error: torch.Tensor = self._value(node, moved, frozenset()) - values[node]
         return error
 
     def is_constant(self, node: fx.Node) -> bool:
-        """Return whether a node is an attribute, and none that the program writes."""
+        """Return whether a node is an attribute that the program does not mutate."""
         return node.op == "get_attr" and str(node.target) not in self.writes
 
     def output(self, values: Values) -> Any:
@@ -174,13 +175,13 @@ class SwitchedProgram:
 
 
 def is_node_of(node: fx.Node, what: str) -> bool:
-    """Tell whether a node is a "quantize" or "dequantize" of whatever kind."""
+    """Return whether a node is a "quantize" or "dequantize" of any kind."""
     name = getattr(node.target, "__name__", "") if node.op == "call_function" else ""
     return name.startswith(f"{what}_per_")
 
 
 def _is_plain(quantize: fx.Node, value: torch.Tensor) -> bool:
-    """Tell whether the quick arithmetic gives the stock values; see ``acceleration.evaluation``."""
+    """Return whether the fast arithmetic is bit-exact; see the toolchain patches for evaluation."""
     scale, zero_point, low, high = quantize.args[1:5]
     if value.dtype is not torch.float32 or any(isinstance(a, fx.Node) for a in quantize.args[1:5]):
         return False
@@ -193,14 +194,14 @@ Setting = tuple[str, int]
 
 @dataclass
 class _Memory:
-    """What buffers hold by name, and the outputs that are inputs of the next step."""
+    """Buffer values by name, and the outputs that are inputs of the next step."""
 
     kept: dict[str, torch.Tensor] = field(default_factory=dict)
     carried: tuple[torch.Tensor, ...] = ()
 
 
 class SwitchedSteps:
-    """Runs a switched program sample after sample."""
+    """Runs a switched program sample by sample."""
 
     def __init__(self, program: SwitchedProgram) -> None:
         self._program = program
@@ -208,17 +209,17 @@ class SwitchedSteps:
         self._sample: Sample | None = None
 
     def remembers(self, sample: Sample) -> bool:
-        """Return whether a step depends on those before it."""
+        """Return whether a step depends on earlier ones."""
         return bool(self._program.writes or sample.carried)
 
     def take(self, sample: Sample) -> None:
-        """Go on to the next sample, and forget what was before where a sequence begins."""
+        """Move to the next sample; reset the state at the start of a sequence."""
         if sample.begins:
             self._memories = {}
         self._sample = sample
 
     def run(self, setting: Setting, on: frozenset[fx.Node]) -> Values:
-        """Return the values of all nodes with the switches ``on`` closed."""
+        """Return the values of all nodes with the switches ``on`` enabled."""
         memory = self._memories.setdefault(setting, _Memory())
         values = self._program.run(self._inputs(memory), on, memory.kept)
         self._keep(memory, values)
@@ -227,7 +228,7 @@ class SwitchedSteps:
     def rerun(
         self, setting: Setting, before: Values, changed: Iterable[fx.Node], on: frozenset[fx.Node]
     ) -> list[torch.Tensor]:
-        """Return the program's own outputs with ``on`` closed; see ``SwitchedProgram.rerun``."""
+        """Return the program's own outputs with ``on`` enabled; see ``SwitchedProgram.rerun``."""
         memory = self._memories.setdefault(setting, _Memory())
         inputs = self._inputs(memory)
         values = self._program.rerun(before, changed, on, inputs, memory.kept)
@@ -235,7 +236,7 @@ class SwitchedSteps:
         return self.outputs(values)
 
     def outputs(self, values: Values) -> list[torch.Tensor]:
-        """Return the outputs among the values of a run, without what is carried on."""
+        """Return the outputs among the values of a run, without state."""
         assert self._sample is not None
         every = tensors_of(self._program.output(values))
         return every[: len(every) - self._sample.carried]

@@ -1,4 +1,4 @@
-"""Train with quantization in view, epoch by epoch, and keep the best weights."""
+"""Training study: quantization-aware training, epoch by epoch, keeping the best weights."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _SAID_EVERY_S = 0.5
 
 
 def run(study: StudyContext) -> None:
-    """Go on from the last checkpoint until all epochs are done or nothing gets better.
+    """Continue from the last checkpoint until all epochs are done or the SQNR stops improving.
 
     Raises:
-        Cancelled: somebody asked to stop; the last checkpoint stays.
-        WorkbenchError: there is nothing to train on or for, or the loss is not a number.
+        Cancelled: cancelled by the user; the last checkpoint is kept.
+        WorkbenchError: there is nothing to train, or the loss is not finite.
     """
     options = options_of(study.options)
     known = load_study(TrainingResult, study.folder)
@@ -62,15 +62,16 @@ def run(study: StudyContext) -> None:
         return
     if programs.has_control_flow(study.stage.hot("export")):
         raise failure(
-            "Training does not take models with branches or loops.",
-            "Train the model before it is imported.",
+            "Training does not support models with branches or loops.",
+            "Train the model before you import it.",
             Place(kind="stage", id="export"),
+            code="training-branches-not-supported",
         )
     _Training(study, options).run()
 
 
 class _Training:
-    """Student, lessons and optimiser of one run."""
+    """Model, data and optimiser of one run."""
 
     def __init__(self, study: StudyContext, options: TrainingOptions) -> None:
         context = study.stage
@@ -86,10 +87,11 @@ class _Training:
         if not self._student.parameters:
             raise failure(
                 "The model has no weights to train.",
-                "Only models with weights can learn to do better.",
+                "Training needs a model with weights.",
                 Place(kind="stage", id="export"),
+                code="training-without-weights",
             )
-        study.report(0, options.epochs, "asking the float model")
+        study.report(0, options.epochs, "running the float model")
         self._lessons = Lessons(context, teacher, self._student.run_in_float, device)
         self._optimizer = optimizer_of(
             options.optimizer, list(self._student.parameters.values()), options.learning_rate
@@ -109,7 +111,7 @@ class _Training:
             self._epoch(len(self._found.epochs) + 1)
 
     def _first(self, device: str) -> TrainingResult:
-        """Return what is known before the first epoch."""
+        """Return the result before the first epoch."""
         lessons = self._lessons
         self._see()
         return TrainingResult(
@@ -119,7 +121,7 @@ class _Training:
         )  # fmt: skip
 
     def _go_back(self) -> None:
-        """Take up the best weights again, and forget where the optimiser was heading."""
+        """Restore the best weights, and reset the optimiser's state."""
         found, student = self._found, self._student
         best = read_weights(self._study.folder / found.weights) if found.best else self._untrained
         student.take(best)
@@ -167,7 +169,7 @@ class _Training:
             yield batch
 
     def _sqnr(self) -> float:
-        """Return the SQNR [dB] of the student's outputs against the float model's."""
+        """Return the SQNR [dB] of the model's outputs against the float model's."""
         self._student.switch(observes=False, normalizes=False)
         sums = Noise()
         with torch.no_grad():
@@ -195,11 +197,12 @@ class _Training:
 
     def _not_a_number(self, number: int) -> Exception:
         best = self._found.best
-        kept = f"The weights of epoch {best} are kept" if best else "No weights are kept"
+        kept = f"The weights of epoch {best} were saved" if best else "No weights were saved"
         return failure(
-            f"Training stopped in epoch {number}: the loss is not a number any more.",
+            f"Training stopped in epoch {number}: the loss is NaN or infinite.",
             f"{kept}. Start again with a lower learning rate.",
             Place(kind="option", id="learning_rate"),
+            code="training-diverged",
         )
 
 
@@ -212,7 +215,7 @@ def _float_module(context: StageContext, device: str) -> torch.fx.GraphModule:
 
 
 def _start(context: StageContext, device: str) -> torch.fx.GraphModule:
-    """Return the float module to train, with memory of its own, as improvers leave it."""
+    """Return the float module to train, with its own memory, after improvers."""
     module = copy.deepcopy(_float_module(context, device))
     if context.project.improvers:
         better, _ = improved(context, _float_module(context, "cpu"))

@@ -1,0 +1,13 @@
+"""The torch side of every target. mypy compares each with the protocol that its stages use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workbench.engine.targets import ethos_u, formats, nnpa
+    from workbench.engine.targets.base import CompilingToolchain, DeviceToolchain, Toolchain
+
+    _ETHOS_U: DeviceToolchain = ethos_u
+    _NNPA: CompilingToolchain = nnpa
+    _FORMATS: Toolchain = formats

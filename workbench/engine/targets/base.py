@@ -1,4 +1,4 @@
-"""The torch side of a target, as the stages use it."""
+"""The torch side of a target."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 class Lowered:
     """A compiled program.
 
-    ``edge`` is the edge program with its delegates, ``tosa`` one flatbuffer for each of them,
-    ``pte`` the bytes for the runtime, ``device_graph`` the program that the delegates hold, in the
-    device's own operators; None for a target that has no such form. ``weights`` are the bytes of
-    the file that they lie in apart from the program; None where they lie in it. ``files`` are what
-    there is instead of a program, then empty, where another compiler makes it.
+    ``edge`` is the edge program with its delegates, ``tosa`` one flatbuffer per delegate, ``pte``
+    the bytes for the runtime, ``device_graph`` the contents of the delegates in the device's
+    operators; None if the target has no such form. ``weights`` are the bytes of the separate
+    weights file; None if the program contains them. ``files`` are set instead of a program, which
+    is then empty, if another compiler creates it.
     """
 
     edge: Any
@@ -48,93 +48,124 @@ class Lowered:
 
 
 class Toolchain(Protocol):
-    """What the module named in a target's ``toolchain`` offers."""
+    """The interface of the module in a target's ``toolchain``."""
 
-    def quantizer(self, project: Project, folder: Path) -> Any:
+    def quantizer(self, project: Project, folder: Path, /) -> Any:
         """Return a quantizer with the rules of a project in ``folder``, for ``prepare``."""
         ...
 
-    def student(self, floating: torch.fx.GraphModule, project: Project, folder: Path) -> Student:
-        """Return the float program, which is changed, with its rounding, to be trained.
+    def student(self, floating: torch.fx.GraphModule, project: Project, folder: Path, /) -> Student:
+        """Return the float program, which is changed, with fake quantization, for training.
 
         Raises:
-            WorkbenchError: rules round nothing.
+            WorkbenchError: the rules quantize nothing.
         """
         ...
 
-    def float_module(self, context: StageContext) -> AbstractContextManager[torch.fx.GraphModule]:
-        """Give the float program's module to prepare, while the block runs."""
+    def float_module(
+        self, context: StageContext, /
+    ) -> AbstractContextManager[torch.fx.GraphModule]:
+        """Yield the float program's module for preparation."""
         ...
 
-    def prepare(self, module: torch.fx.GraphModule, quantizer: Any) -> torch.fx.GraphModule:
-        """Return the module with observers where the quantizer wants them; it may be changed."""
+    def prepare(self, module: torch.fx.GraphModule, quantizer: Any, /) -> torch.fx.GraphModule:
+        """Return the module with the quantizer's observers; the argument may be changed."""
         ...
 
-    def convert(self, module: torch.fx.GraphModule, *, fold: bool = True) -> torch.fx.GraphModule:
-        """Return the quantized module of one with observers, which is used up.
+    def convert(
+        self, module: torch.fx.GraphModule, /, *, fold: bool = True
+    ) -> torch.fx.GraphModule:
+        """Return the quantized module of a module with observers, which is consumed.
 
-        Without ``fold`` weights stay float, and are quantized whenever it runs.
+        Without ``fold``, weights stay float and are quantized at every run.
         """
         ...
 
-    def memory(self, observed: torch.fx.GraphModule) -> FormatMemory | None:
-        """Return what the values of a prepared module would take; None where a compiler says."""
+    def memory(self, observed: torch.fx.GraphModule, /) -> FormatMemory | None:
+        """Return the memory of a prepared module's values; None if the compiler determines it."""
         ...
 
-    def departures(self, context: StageContext, converted: torch.fx.GraphModule) -> list[str]:
-        """Return in sentences where the device will depart from the quantized module.
+    def departures(self, context: StageContext, converted: torch.fx.GraphModule, /) -> list[str]:
+        """Return the known differences between the device and the quantized module, as sentences.
 
-        They are known before anything is compiled; empty where it computes the same.
+        They are known before compilation; empty if the results are equal.
         """
         ...
 
     def report(
-        self, quantizer: Any, prepared: torch.fx.GraphModule, project: Project
+        self, quantizer: Any, prepared: torch.fx.GraphModule, project: Project, /
     ) -> list[NodeAnnotation]:
-        """Return what the quantizer did with every node."""
+        """Return the quantizer's report on every node."""
         ...
 
-    def readings(self, context: StageContext) -> list[ReadingTally]:
-        """Return the ways to read the target's arithmetic, to be measured side by side.
+    def readings(self, context: StageContext, /) -> list[ReadingTally]:
+        """Return the arithmetics of the target that are compared side by side.
 
-        Empty where there is only one.
+        Empty if there is only one.
         """
         ...
 
-    def lower(self, context: StageContext) -> tuple[Lowered, LowerResult]:
+
+class CompilingToolchain(Toolchain, Protocol):
+    """What a target with the stages ``lower`` and ``verify`` offers."""
+
+    def lower(self, context: StageContext, /) -> tuple[Lowered, LowerResult]:
         """Compile the quantized program."""
         ...
 
-    def foreseen(
-        self, context: StageContext, choice: TargetChoice
-    ) -> tuple[int, tuple[CpuNode, ...]]:
-        """Return how many operators would go to a device, and which not; nothing is compiled.
-
-        Raises:
-            WorkbenchError: the program cannot be lowered for that device at all.
-        """
-        ...
-
-    def refusal(self, context: StageContext, kept_off: Sequence[tuple[str, str]]) -> str:
-        """Return why the quantized program cannot be compiled with this kept off the NPU.
-
-        "" when it can be compiled. ``kept_off`` are kinds of rules and what they match.
-        """
-        ...
-
-    def integers(self, context: StageContext, history: Sequence[Sample]) -> dict[str, torch.Tensor]:
-        """Return the values of the compiled program's tensors, by the quantized graph's names.
-
-        They are those for the last sample of ``history``, after the others in their order.
-        """
-        ...
-
-    def verify(self, context: StageContext) -> VerifyResult:
+    def verify(self, context: StageContext, /) -> VerifyResult:
         """Compare the compiled program with the quantized one on the target's reference model."""
         ...
 
-    def simulate(self, context: StageContext) -> SimulationResult:
+
+class DeviceToolchain(CompilingToolchain, Protocol):
+    """What a target whose device can be simulated here, in the stage ``run``, offers."""
+
+    def foreseen(
+        self, context: StageContext, choice: TargetChoice, /
+    ) -> tuple[int, tuple[CpuNode, ...]]:
+        """Return the number of operators supported by a device, and the others; without compiling.
+
+        Raises:
+            WorkbenchError: the program cannot be lowered for that device.
+        """
+        ...
+
+    def refusal(self, context: StageContext, kept_off: Sequence[tuple[str, str]], /) -> str:
+        """Return why the quantized program cannot be compiled with this kept off the NPU.
+
+        "" if it can be compiled. ``kept_off`` are rule kinds and matches.
+        """
+        ...
+
+    def integers(
+        self, context: StageContext, history: Sequence[Sample], /
+    ) -> dict[str, torch.Tensor]:
+        """Return the values of the compiled program's tensors, by the quantized graph's names.
+
+        They belong to the last sample of ``history``, after the others in order.
+        """
+        ...
+
+    def simulate(self, context: StageContext, /) -> SimulationResult:
         """Run the compiled program on the target's simulator, and compare its outputs."""
+        ...
+
+    def borders(
+        self, module: torch.fx.GraphModule, integer_io: bool, /
+    ) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
+        """Return how each input and each output of the program stands for real numbers."""
+        ...
+
+    def runtime_values(
+        self, module: torch.fx.GraphModule, inputs: tuple[torch.Tensor, ...],
+        outputs: list[torch.Tensor], integer_io: bool, /
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:  # fmt: skip
+        """Return inputs and outputs of the module as the compiled program takes and gives them."""
+        ...
+
+    def tolerance(self, module: torch.fx.GraphModule, /) -> list[dict[str, float]]:
+        """Return for each output the absolute difference that one step of its grid makes."""
         ...
 
 
@@ -145,6 +176,6 @@ def departures(context: StageContext, converted: torch.fx.GraphModule) -> list[s
 
 
 def readings(context: StageContext) -> list[ReadingTally]:
-    """Return none to put side by side."""
+    """Return no further arithmetics."""
     del context
     return []

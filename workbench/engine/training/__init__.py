@@ -1,1 +1,1 @@
-"""Training with quantization in view: a student that rounds learns what the float model gives."""
+"""Quantization-aware training: the quantized model is distilled from the float model."""

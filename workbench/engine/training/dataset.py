@@ -1,4 +1,4 @@
-"""What is learnt from: samples, and what the float model gives for them."""
+"""Training data: samples and the float model's outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Program = Callable[..., object]
 
 Tensors = tuple[torch.Tensor, ...]
-# Samples are kept in memory up to so many bytes; every fifth is measured on, not trained on.
+# Memory limit of the samples [bytes]; every fifth sample is held out for measurement.
 AT_MOST_BYTES = 256 << 20
 _KEPT_EVERY = 5
 _FEWEST_TO_SPLIT = 10
@@ -27,9 +27,9 @@ _FEWEST_TO_SPLIT = 10
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples side by side: the model's inputs and the float model's outputs, each [N, ...].
+    """A batch: the model's inputs and the float model's outputs, each [N, ...].
 
-    ``labels`` [N] are classes; None where the data has none.
+    ``labels`` [N] are classes; None if the data has none.
     """
 
     inputs: Tensors
@@ -40,8 +40,8 @@ class Batch:
 class Lessons:
     """The calibration samples with the float model's outputs, in memory, on one device.
 
-    Some are ``kept`` apart to measure on where there are enough. ``one_by_one`` tells that the
-    program does not take several samples side by side.
+    ``kept`` samples are held out for measurement, if there are enough. ``one_by_one`` means that
+    the program does not support batches.
     """
 
     def __init__(
@@ -49,9 +49,10 @@ class Lessons:
     ) -> None:
         if context.project.calibration is None:
             raise failure(
-                "Training needs calibration data; there is only the example input.",
-                "Name calibration data in the project. It needs no labels.",
+                "Training needs calibration data; the project has only the example input.",
+                "Set calibration data in the project. Labels are not needed.",
                 Place(kind="option", id="calibration"),
+                code="training-data-missing",
             )
         samples = calibration_samples(context)
         self.name = samples.name
@@ -62,16 +63,19 @@ class Lessons:
                 context.check_cancelled()
                 taken += sum(tensor.nbytes for tensor in sample.inputs)
                 if self._all and taken > AT_MOST_BYTES:
-                    context.log(f"Training uses the first {len(self._all)} samples: 256 MiB.")
+                    context.log(
+                        f"Training uses the first {len(self._all)} samples (limit: 256 MiB)."
+                    )
                     break
                 inputs = tuple(tensor.to(device) for tensor in sample.inputs)
                 label = None if sample.label is None else torch.tensor([sample.label])
                 self._all.append(Batch(inputs, tuple(tensors_of(teacher(*inputs))), label))
         if not self._all:
             raise failure(
-                f"{samples.name} gave no samples.",
-                "Training needs at least one.",
+                f"{samples.name} contains no samples.",
+                "Training needs at least one sample.",
                 Place(kind="option", id="calibration.spec"),
+                code="training-data-empty",
             )
         splits = len(self._all) >= _FEWEST_TO_SPLIT
         self.kept = self._all[::_KEPT_EVERY] if splits else self._all
@@ -80,13 +84,13 @@ class Lessons:
         self.one_by_one = not all(_takes_batches(each, self._all) for each in (teacher, student))
 
     def batches(self, size: int, seed: int, epoch: int) -> Iterator[Batch]:
-        """Yield the samples to train on, in an order that seed and epoch decide."""
+        """Yield the training samples in an order determined by seed and epoch."""
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
         order = torch.randperm(len(self.used), generator=generator).tolist()
         return self.together([self.used[i] for i in order], size)
 
     def together(self, lessons: Sequence[Batch], size: int) -> Iterator[Batch]:
-        """Yield lessons side by side, as many as asked for or as the program takes."""
+        """Yield batches of the requested size, or of one sample without batch support."""
         step = 1 if self.one_by_one else size
         for start in range(0, len(lessons), step):
             yield _joined(lessons[start : start + step])
@@ -102,7 +106,7 @@ def _joined(lessons: Sequence[Batch]) -> Batch:
 
 
 def _takes_batches(program: Program, lessons: Sequence[Batch]) -> bool:
-    """Return whether two samples side by side give what each gives alone."""
+    """Return whether a batch of two samples gives the same results as each sample alone."""
     if len(lessons) < 2:
         return False
     try:

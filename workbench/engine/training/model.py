@@ -1,14 +1,14 @@
-"""The student: the float program with rounding where the rules want it, and the parameters of it.
+"""The trained model: the float program with fake quantization, and its parameters.
 
 Source of the graph: torchao 0.18 ``prepare_qat_pt2e`` with the ``is_qat`` configs of ExecuTorch's
-Arm backend. Four things differ from using it alone:
+Arm backend. There are four differences:
 
 - the graph is the one exported in evaluation mode, whose batch norms are switched here, because
-  ``move_exported_model_to_train`` would wake dropouts too;
-- torchao gives fused batch norms the epsilon and momentum of its pattern; they get their own back;
-- batch norms behind linears are folded first, as they are when nothing is trained;
-- grids of weights are taken from the present weights at every pass, as conversion will take them.
-  torchao's observers keep the widest range ever seen, and trained weights would meet other grids.
+  ``move_exported_model_to_train`` would also enable dropouts;
+- torchao gives fused batch norms the epsilon and momentum of its pattern; their own are restored;
+- batch norms after linears are folded first, as without training;
+- weight grids are computed from the current weights at every pass, as in conversion.
+  torchao's observers keep the widest range ever seen, so trained weights would get other grids.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _EPSILON_ARGUMENT = 7
 
 
 def fold_linear_norms(module: torch.fx.GraphModule) -> Weights:
-    """Fold batch norms behind linears with a bias, in place.
+    """Fold batch norms after linears with a bias, in place.
 
     Returns:
-        Numbers for the norms, by the float model's names, with which they change nothing: scale
+        Values for the norms, by the float model's names, that make them the identity: scale
         sqrt(variance + epsilon) and shift mean.
     """
     idle: Weights = {}
@@ -80,7 +80,7 @@ def _tensor(module: torch.fx.GraphModule, node: torch.fx.Node | None) -> torch.T
 
 
 _NORM = torch.ops.aten.batch_norm.default
-# Places of arguments: running mean and variance, training, momentum, epsilon.
+# Argument indices: running mean and variance, training, momentum, epsilon.
 _STATISTICS = (3, 4)
 _SHAPING = (
     torch.ops.aten.view.default,
@@ -89,14 +89,14 @@ _SHAPING = (
 )
 _TRAINS, _MOMENTUM, _EPSILON = 5, 6, 7
 _WEIGHT_OBSERVERS = (PerChannelMinMaxObserver, MovingAverageMinMaxObserver)
-# The moving average's own constant, torch.ao's default.
+# torch.ao's default moving-average constant.
 _AVERAGING = 0.01
 
 
 class Student:
-    """A graph that rounds as the device will; ``module`` takes the model's inputs.
+    """A graph with fake quantization as on the device; ``module`` takes the model's inputs.
 
-    ``parameters`` are what is trained, by the float model's names.
+    ``parameters`` are the trained parameters, by the float model's names.
     """
 
     def __init__(self, floating: torch.fx.GraphModule, quantizer: Any) -> None:
@@ -118,7 +118,7 @@ class Student:
         ]  # fmt: skip
         self._norms = list(norms_of(self.module))
         self._statistics = self._own_norms(norms)
-        # Preparing traces anew: parameters are the same memory under other names.
+        # Preparing traces again: parameters share memory under other names.
         self.parameters = {
             mine[t.data_ptr()]: t for t in self.module.parameters() if t.data_ptr() in mine
         }
@@ -127,18 +127,19 @@ class Student:
         self.module.register_forward_pre_hook(self._forget_weights)
 
     def _own_norms(self, norms: list[Any]) -> Weights:
-        """Give batch norms their own numbers; return their statistics by the float names.
+        """Restore the batch norms' own values; return their statistics by the float names.
 
-        Preparing copies statistics, but keeps batch norms in their order.
+        Preparing copies statistics, but keeps the order of batch norms.
         """
         buffers = dict(self.module.named_buffers())
         found: Weights = {}
         if len(self._norms) != len(norms):
             raise failure(
-                "Training takes batch norms behind convolutions, and behind linears with a bias; "
-                "this model has one elsewhere.",
-                "Train the model before it is imported.",
+                "Training supports batch norms after convolutions and after linears with a "
+                "bias; this model has one elsewhere.",
+                "Train the model before you import it.",
                 Place(kind="stage", id="export"),
+                code="training-batch-norm-not-supported",
             )
         for node, args in zip(self._norms, norms, strict=True):
             node.args = (*node.args[:_MOMENTUM], *args[_MOMENTUM : _EPSILON + 1],
@@ -149,7 +150,7 @@ class Student:
         return found
 
     def run_in_float(self, *inputs: torch.Tensor) -> Any:
-        """Return the outputs without rounding."""
+        """Return the outputs without fake quantization."""
         self.switch(observes=False, normalizes=False)
         for each in self._rounding:
             each.disable_fake_quant()
@@ -160,7 +161,7 @@ class Student:
                 each.enable_fake_quant()
 
     def switch(self, *, observes: bool, normalizes: bool) -> None:
-        """Let ranges of activations, and statistics of batch norms, follow the data or stay."""
+        """Enable or freeze the updates of activation ranges and of batch-norm statistics."""
         for each in self._activations:
             (each.enable_observer if observes else each.disable_observer)()
         for node in self._norms:
@@ -168,7 +169,7 @@ class Student:
         self.module.recompile()
 
     def see(self, batches: Iterable[tuple[torch.Tensor, ...]]) -> None:
-        """Take first ranges of activations: the mean of each batch's extremes."""
+        """Initialise activation ranges with the mean of each batch's extremes."""
         self.switch(observes=True, normalizes=False)
         with torch.no_grad():
             for number, inputs in enumerate(batches):
@@ -183,16 +184,16 @@ class Student:
         return {**self.parameters, **self._statistics, **self._idle}
 
     def take(self, weights: Weights) -> None:
-        """Take up weights by the float model's names."""
+        """Load weights by the float model's names."""
         for name, mine in self.weights().items():
             mine.data.copy_(weights[name])
 
     def state(self) -> Weights:
-        """Return everything that training changes, by the student's own names."""
+        """Return everything that training changes, by the model's own names."""
         return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
 
     def restore(self, state: Weights) -> None:
-        """Take up a state again, in place; ranges take the size they had."""
+        """Restore a state in place; ranges are resized to their stored size."""
         with torch.no_grad():
             for name, mine in self.state().items():
                 if name in state:
@@ -205,19 +206,20 @@ class Student:
 
 
 def unrounded() -> WorkbenchError:
-    """Return the problem of a student without any rounding."""
+    """Return the error for a model without fake quantization."""
     return failure(
-        "Nothing is quantized, so there is nothing to train for.",
-        "Give modules a precision by rules first.",
+        "No quantized modules, so there is nothing to train.",
+        "Assign a precision to modules first.",
         Place(kind="option", id="rules"),
+        code="training-nothing-quantized",
     )
 
 
 def take_batches(module: torch.fx.GraphModule) -> None:
-    """Let an exported module of one sample take several side by side, where it can.
+    """Allow an exported single-sample module to run batches, if possible.
 
-    It would refuse all sizes but that of its example; and shapes that begin with a 1 are written
-    into it. Whether it then computes the same is for the caller to try.
+    It would reject other sizes than its example's, and shapes that start with 1 are constants in
+    it. The caller must check that the results are equal.
     """
     module._forward_pre_hooks.clear()  # noqa: SLF001 - torch.export names no other way
     for node in module.graph.nodes:
@@ -233,20 +235,20 @@ def norms_of(module: torch.fx.GraphModule) -> Iterable[torch.fx.Node]:
     return (node for node in module.graph.nodes if node.target is _NORM)
 
 
-# Places of arguments of a batch norm: running mean and variance, training.
+# Argument indices of a batch norm: running mean and variance, training.
 _STATISTICS_ARGUMENTS, _TRAINS_ARGUMENT = (3, 4), 5
 
 
 class EmulatedStudent(Student):
-    """The emulated program as it is, weights rounded at every pass; it learns no ranges.
+    """The emulated program with weights quantized at every pass; ranges are not trained.
 
     Args:
         floating: The float program.
-        emulate: Makes the emulated program of it, with float weights; it may be used up.
-        rounds: Whether a node rounds.
+        emulate: Converts it to the emulated program, with float weights; may consume it.
+        rounds: Whether a node quantizes.
 
     Raises:
-        WorkbenchError: nothing rounds.
+        WorkbenchError: nothing is quantized.
     """
 
     def __init__(
@@ -273,11 +275,11 @@ class EmulatedStudent(Student):
             parameter.requires_grad_(parameter.is_floating_point())
 
     def run_in_float(self, *inputs: torch.Tensor) -> Any:
-        """Return the outputs without rounding."""
+        """Return the outputs without fake quantization."""
         return self._float(*inputs)
 
     def switch(self, *, observes: bool, normalizes: bool) -> None:
-        """Let statistics of batch norms follow the data or stay."""
+        """Enable or freeze the updates of batch-norm statistics."""
         del observes
         for node in self._norms:
             node.args = (
@@ -288,5 +290,5 @@ class EmulatedStudent(Student):
         self.module.recompile()
 
     def see(self, batches: Iterable[tuple[torch.Tensor, ...]]) -> None:
-        """Take nothing: no ranges of activations are learned."""
+        """Do nothing: there are no activation ranges to initialise."""
         del batches

@@ -1,4 +1,4 @@
-"""One epoch: distillation from the float model, or the user's own function."""
+"""One epoch of training: distillation from the float model, or the user's own function."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _MOMENTUM = 0.9
 
 
 class Teaching(Protocol):
-    """What the user's own training function is: one epoch, called again for the next.
+    """The user's own training function: one epoch per call.
 
-    It takes the student, which rounds as the device will and takes the model's inputs; the
-    batches of this epoch, each with ``inputs``, ``targets`` (what the float model gives) and
-    ``labels`` (classes, or None); and an optimiser over the student's parameters. It changes the
-    parameters and returns the mean loss.
+    Its arguments are the quantized model, which takes the model's inputs; the batches of this
+    epoch, each with ``inputs``, ``targets`` (the float model's outputs) and ``labels`` (classes, or
+    None); and an optimiser over the model's parameters. It changes the parameters and returns the
+    mean loss.
     """
 
     def __call__(
@@ -64,7 +64,7 @@ def optimizer_of(
 
 
 def teaching_of(function: str | None, folder: Path, options: TrainingOptions) -> Teaching:
-    """Return the user's function where there is one, else distillation.
+    """Return the user's function if there is one, else distillation.
 
     Raises:
         WorkbenchError: there is no such function.
@@ -78,21 +78,23 @@ def teaching_of(function: str | None, folder: Path, options: TrainingOptions) ->
         student: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer
     ) -> float:
         try:
-            said = own(student, batches, optimizer)
+            loss = own(student, batches, optimizer)
         except (Cancelled, WorkbenchError):
             raise
         except (Exception, SystemExit) as error:
             where = Place(kind="option", id=OPTION)
             raise user_code.user_failure(error, "raised an error", where, reference.path) from error
-        if isinstance(said, torch.Tensor) and said.numel() == 1:
-            said = said.item()
-        if isinstance(said, bool) or not isinstance(said, int | float):
+        if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+            loss = loss.item()
+        if isinstance(loss, bool) or not isinstance(loss, int | float):
             raise failure(
-                f"{reference.attribute} returned {type(said).__name__}, not the epoch's mean loss.",
+                f"{reference.attribute} returned {type(loss).__name__}, not the mean loss of "
+                "the epoch.",
                 "Return a number.",
                 Place(kind="option", id=OPTION),
+                code="training-loss-invalid",
             )
-        return float(said)
+        return float(loss)
 
     return teach
 
@@ -127,7 +129,7 @@ def _distillation(loss: LossId) -> Teaching:
 
 
 def _mse(mine: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
-    """Return the mean square of the error over that of what was told."""
+    """Return the mean squared error relative to the mean square of the targets."""
     power = (told * told).mean().clamp_min(torch.finfo(told.dtype).tiny)
     return ((mine - told) ** 2).mean() / power
 
@@ -152,7 +154,7 @@ _RESULT = "result"
 def save_checkpoint(
     folder: Path, student: Student, optimizer: torch.optim.Optimizer, found: TrainingResult
 ) -> None:
-    """Write a checkpoint, whole or not at all."""
+    """Write a checkpoint atomically."""
     tensors = {_STUDENT + name: tensor for name, tensor in student.state().items()}
     for number, parameter in enumerate(student.parameters.values()):
         for name, value in optimizer.state.get(parameter, {}).items():

@@ -38,10 +38,11 @@ def read_weights(path: Path) -> Weights:
         found: Weights = load_file(path)
     except Exception as error:
         raise failure(
-            f"{path.name} holds no weights in the safetensors form; it may be cut short.",
-            "Train again, or go back to the model's own weights.",
+            f"{path.name} is not a safetensors file; it may be truncated.",
+            "Train again, or use the model's own weights.",
             _WHERE,
             details=str(error),
+            code="trained-weights-unreadable",
         ) from error
     return found
 
@@ -63,8 +64,9 @@ def put_weights(module: torch.fx.GraphModule, weights: Weights) -> None:
             or mine.dtype != value.dtype
         ):
             raise failure(
-                f"The trained weights are of another model: {name} does not fit.",
-                "Train again, or go back to the model's own weights.",
+                f"The trained weights belong to another model: {name} does not match.",
+                "Train again, or use the model's own weights.",
                 _WHERE,
+                code="trained-weights-unfit",
             )
         mine.data.copy_(value)

@@ -1,8 +1,8 @@
-"""Arm Ethos-U: devices, the system configurations and memory modes that fit them, and limits.
+"""Arm Ethos-U target: devices, their system configurations, memory modes and limits.
 
 Source: ethosu/config_files/Arm/vela.ini of Vela 5.1.0; limits per NPU measured with
-ExecuTorch 1.5.1 and Vela 5.1.0. Vela itself accepts any configuration on any accelerator, so
-the family check here is the only one there is.
+ExecuTorch 1.5.1 and Vela 5.1.0. Vela accepts any configuration on any accelerator, so this is the
+only family check.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.ids import PresetId, StageId, TargetId
 from workbench.project.configs import FormatConfig, PluginConfig, QuantConfig
 from workbench.project.model import RuleKind, TargetChoice
 from workbench.targets.base import Choice, OptionSpec, Variant
@@ -53,38 +54,53 @@ if TYPE_CHECKING:
 
 _PLAIN: tuple[OptionSpec, ...] = (
     OptionSpec(
-        "integer_io", "Integer input and output",
-        "The program takes and gives integers; no quantize or dequantize on the CPU.",
-        "switch", default=False,
+        "integer_io",
+        "Integer inputs and outputs",
+        ("The program has integer inputs and outputs, without quantize and dequantize on the CPU."),
+        "switch",
+        default=False,
     ),
     OptionSpec(
-        "optimise", "Optimise for", "Size uses the least SRAM and ignores the cache size.",
-        "choice", "Performance",
+        "optimise",
+        "Optimise for",
+        "Size minimises SRAM and ignores the cache size.",
+        "choice",
+        "Performance",
         (Choice("Performance", "Performance"), Choice("Size", "Size")),
     ),
     OptionSpec(
-        "arena_cache_bytes", "SRAM limit [bytes]",
-        "Upper limit for the scheduler; empty leaves it to the memory mode.", "number",
+        "arena_cache_bytes",
+        "SRAM limit [bytes]",
+        "Upper limit for the scheduler; empty uses the limit of the memory mode.",
+        "number",
         None,
     ),
-    OptionSpec("extra_flags", "More Vela flags", "As on Vela's command line.", "text", ""),
     OptionSpec(
-        EXTERNAL_WEIGHTS, "Weights in a file of their own",
-        "A .ptd beside the program, for a runtime that loads named data.",
-        "switch", default=False,
+        "extra_flags", "As on Vela's command line.", "As on Vela's command line.", "text", ""
     ),
     OptionSpec(
-        OWN_INI_OPTION, "Own Vela .ini",
-        "A file with system configurations and memory modes of your own, relative to the "
-        "project; empty for Vela's.", "file", "", patterns="Vela configurations (*.ini)",
+        EXTERNAL_WEIGHTS,
+        "Separate weights file (.ptd)",
+        ("Writes the weights to a .ptd beside the program, for a runtime that loads named data."),
+        "switch",
+        default=False,
     ),
-)  # fmt: skip
+    OptionSpec(
+        OWN_INI_OPTION,
+        "Own Vela .ini",
+        "A file with your own system configurations and memory modes, relative to "
+        "the project; empty for Vela's.",
+        "file",
+        "",
+        patterns="Vela configurations (*.ini)",
+    ),
+)
 
 
 class EthosU:
     """The row of the target table for Ethos-U."""
 
-    id: str = "ethos-u"
+    id: TargetId = "ethos-u"
     title: str = "Arm Ethos-U"
     variants: tuple[Variant, ...] = tuple(
         Variant(
@@ -95,7 +111,7 @@ class EthosU:
         for f in FAMILIES
         for macs in f.macs
     )
-    stages: tuple[str, ...] = (
+    stages: tuple[StageId, ...] = (
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
         "verify", "run", "package",
     )  # fmt: skip
@@ -103,12 +119,12 @@ class EthosU:
     estimator: str = "workbench.engine.compilers.vela:estimate"
     emulation: str = ""
     config_type: type[Config] = QuantConfig
-    first_config: str = "a8w8"
+    first_config: PresetId = "a8w8"
     places: bool = True
-    remedy: str = "Give that module a8w8, or leave it in float."
+    remedy: str = "Assign a8w8 to that module, or leave it in float."
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
-        """Return the options, each with only the values that are valid beside the others."""
+        """Return the options, each with its values that are valid for the other options."""
         family = family_of(choice.id)
         current = self.complete(choice, folder).options
         configs, modes = _memory_choices(choice.id, current, _readable_ini(choice, folder))
@@ -119,7 +135,7 @@ class EthosU:
                 family.system_config, configs,
             ),
             OptionSpec(
-                "memory_mode", "Memory mode", "Where weights and tensors live.", "choice",
+                "memory_mode", "Memory mode", "Memory of weights and tensors.", "choice",
                 family.memory_mode, modes,
             ),
             *_PLAIN,
@@ -127,10 +143,9 @@ class EthosU:
         )  # fmt: skip
 
     def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
-        """Return the choice with every option filled in; what does not fit gets the default.
+        """Return the choice with every option filled in and invalid values replaced.
 
-        An own .ini, weights in a file of their own and the extras stand in the options only where
-        they are.
+        An own .ini, separate weights and the extras are present only if set.
         """
         if choice.id not in {v.id for v in self.variants}:
             return choice
@@ -152,12 +167,12 @@ class EthosU:
         return TargetChoice(id=choice.id, options=options)
 
     def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
-        """Return the files that options name, by option."""
+        """Return the files that options refer to, by option."""
         reference = choice.options.get(OWN_INI_OPTION)
         return {OWN_INI_OPTION: ini_path(str(reference), folder)} if reference else {}
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
-        """Return what one stage depends on: the quantizer, the TOSA and what transforms before."""
+        """Return what one stage depends on: quantizer, TOSA version and transformations."""
         if name == "quantizer":
             spec: dict[str, JsonValue] = {"tosa_spec": family_of(choice.id).tosa_spec}
             passes = given_passes(choice.options)
@@ -168,35 +183,39 @@ class EthosU:
     def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
         """Return every problem of the choice: device, family, memory mode, flags.
 
-        What an own .ini holds is looked at where its ``folder`` is given.
+        An own .ini is checked only if ``folder`` is given.
         """
         variants = [v.id for v in self.variants]
         if choice.id not in variants:
             hint = f"Known: {', '.join(variants)}."
-            return [problem("target.id", f"There is no device {choice.id}.", hint)]
+            return [
+                problem("target.id", f"Unknown device {choice.id}.", hint, code="device-unknown")
+            ]
         own = choice.options.get(OWN_INI_OPTION)
         memory = check_own(choice, folder) if own else check_memory(choice)
         return [*memory, *check_values(choice), *check_flags(choice)]
 
     def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
-        """Return why the target cannot take the config in such a rule; "" when it can."""
+        """Return why the target does not support the config in such a rule; "" if it does."""
         del choice
         if kind == "pattern":
-            return "Ethos-U's quantizer takes names, not patterns."
+            return "The Ethos-U quantizer supports names, not patterns."
         if kind == "quantizer" and not isinstance(config, PluginConfig):
-            return "Such a rule takes a quantizer of a plug-in, which decides precision itself."
+            return "Such a rule needs a plug-in's quantizer, which sets the precision itself."
         if isinstance(config, PluginConfig):
             return ""
         if isinstance(config, QuantConfig):
             return _integers_refusal(config, kind)
         if isinstance(config, FormatConfig):
-            return "Number formats are emulated only; no Ethos-U computes them."
-        return "Ethos-U needs ranges beforehand; it takes none at a call." if config else ""
+            return "Number formats are only emulated; no Ethos-U supports them."
+        return (
+            "Ethos-U needs calibrated ranges; it does not support dynamic ranges." if config else ""
+        )
 
     def warnings(
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
     ) -> list[str]:
-        """Return what is known to go wrong with these operators under the config."""
+        """Return known problems of these operators with the config."""
         if not isinstance(config, QuantConfig) or config.activation.dtype != "int16":
             return []
         if family_of(choice.id).name == "u85":
@@ -210,7 +229,7 @@ class EthosU:
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
         narrow: Collection[str],
     ) -> list[ErrorInfo]:  # fmt: skip
-        """Return what stops a program as a whole: branches, loops, operators in 16 bits."""
+        """Return the reasons for rejecting a whole program: branches, loops, 16-bit operators."""
         found = [
             *operator_refusals(graph, narrow, WRONG_AXIS),
             *operator_refusals(graph, wide, WIDE_SUMS),
@@ -231,23 +250,25 @@ class EthosU:
         return {"MAC units": macs, "Clock": clock}
 
     def macs_per_cycle(self, variant: str) -> int:
-        """Return the number of MAC units, which the device's name ends with."""
+        """Return the number of MAC units from the device id."""
         return int(variant.rsplit("-", 1)[-1])
 
 
 def _integers_refusal(config: QuantConfig, kind: RuleKind) -> str:
-    """Return why no Ethos-U can take the integers; "" when each can."""
+    """Return why no Ethos-U supports the integer types; "" if one does."""
     if config.activation.dtype == "uint8" and kind != "io":
-        return "Ethos-U computes in signed integers; uint8 is for inputs and outputs only."
+        return (
+            "Ethos-U computes in signed integers; uint8 is supported for inputs and outputs only."
+        )
     if config.activation.dtype == "int16" and not config.activation.symmetric:
         return "16-bit activations must be symmetric (zero point 0) on Ethos-U."
     if config.activation.dtype == "int16" and config.weight.bits == 4:
-        return "4-bit weights go with 8-bit activations on Ethos-U."
+        return "On Ethos-U, 4-bit weights need 8-bit activations."
     return ""
 
 
 def _readable_ini(choice: TargetChoice, folder: Path | None) -> VelaIni | None:
-    """Return the choice's own .ini; None where it has none, or none that can be read."""
+    """Return the choice's own .ini; None if there is none, or it is unreadable."""
     if folder is None:
         return None
     try:
@@ -259,7 +280,7 @@ def _readable_ini(choice: TargetChoice, folder: Path | None) -> VelaIni | None:
 def _memory_choices(
     device: str, current: Mapping[str, JsonValue], ini: VelaIni | None
 ) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
-    """Return what can be chosen as system configuration, and as memory mode beside it."""
+    """Return the choices for system configuration, and for memory mode."""
     config = str(current["system_config"])
     if ini is not None:
         own = (
@@ -280,7 +301,7 @@ def _memory_choices(
 
 
 def _mended_memory(choice: TargetChoice, ini: VelaIni | None) -> tuple[JsonValue, JsonValue]:
-    """Return system configuration and memory mode; what does not fit gets a default."""
+    """Return system configuration and memory mode; invalid ones are replaced by a default."""
     config, mode = (choice.options.get(name) for name in ("system_config", "memory_mode"))
     if choice.options.get(OWN_INI_OPTION):
         if ini is None:

@@ -1,4 +1,4 @@
-"""What can be wrong with a choice of an Ethos-U device and its options."""
+"""Validation of an Ethos-U device and its options."""
 
 from __future__ import annotations
 
@@ -22,35 +22,41 @@ if TYPE_CHECKING:
     from workbench.project.model import TargetChoice
 
 
-def problem(option: str, message: str, hint: str = "") -> ErrorInfo:
+def problem(option: str, message: str, hint: str = "", *, code: str) -> ErrorInfo:
     """Return a problem of one option."""
-    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=option))
+    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=option), code=code)
 
 
 def check_memory(choice: TargetChoice) -> list[ErrorInfo]:
-    """Return what is wrong with names from Vela's own .ini."""
+    """Return the problems of names from Vela's own .ini."""
     family = family_of(choice.id)
     config, mode = choice.options.get("system_config"), choice.options.get("memory_mode")
     problems = []
     names = [c.name for c in system_configs(family)]
     if config is not None and config not in names:
-        problems.append(problem(
-            "target.options.system_config",
-            f"{config} is not a system configuration of Ethos-{family.name.upper()}.",
-            f"Valid: {', '.join(names)}.",
-        ))  # fmt: skip
+        problems.append(
+            problem(
+                "target.options.system_config",
+                f"{config} is not a system configuration of Ethos-{family.name.upper()}.",
+                f"Valid: {', '.join(names)}.",
+                code="vela-system-config-unknown",
+            )
+        )
     modes = memory_modes(family, str(config or family.system_config))
     if mode is not None and mode not in modes:
-        problems.append(problem(
-            "target.options.memory_mode",
-            f"{mode} does not fit {config or family.system_config}.",
-            f"Valid: {', '.join(modes)}.",
-        ))  # fmt: skip
+        problems.append(
+            problem(
+                "target.options.memory_mode",
+                f"{mode} does not fit {config or family.system_config}.",
+                f"Valid: {', '.join(modes)}.",
+                code="vela-memory-mode-unfit",
+            )
+        )
     return problems
 
 
 def check_own(choice: TargetChoice, folder: Path | None) -> list[ErrorInfo]:
-    """Return what is wrong with an own .ini, and with the names chosen from it."""
+    """Return the problems of an own .ini, and of the names chosen from it."""
     if folder is None:
         return []
     try:
@@ -61,53 +67,77 @@ def check_own(choice: TargetChoice, folder: Path | None) -> list[ErrorInfo]:
     config, mode = (choice.options.get(name) for name in ("system_config", "memory_mode"))
     if config not in ini.systems:
         what = f"The .ini has no system configuration {config or 'without a name'}."
-        return [problem("target.options.system_config", what, f"It has {', '.join(ini.systems)}.")]
+        return [
+            problem(
+                "target.options.system_config",
+                what,
+                f"It has {', '.join(ini.systems)}.",
+                code="vela-config-system-missing",
+            )
+        ]
     modes = ini.fitting(str(config))
     if mode not in modes:
-        hint = f"It has {', '.join(modes)}." if modes else "Its arena must lie in Sram or Dram."
+        hint = f"It has {', '.join(modes)}." if modes else "Its arena must be in Sram or Dram."
         what = f"The .ini has no memory mode {mode or 'without a name'} that fits {config}."
-        return [problem("target.options.memory_mode", what, hint)]
+        return [
+            problem(
+                "target.options.memory_mode", what, hint, code="vela-config-memory-mode-missing"
+            )
+        ]
     return []
 
 
 def check_values(choice: TargetChoice) -> list[ErrorInfo]:
-    """Return options that are unknown, of a wrong kind or out of range."""
+    """Return a problem for every option that is unknown, of a wrong type or out of range."""
     known = {
         "system_config": str, "memory_mode": str, "integer_io": bool, "optimise": str,
         "arena_cache_bytes": int, "extra_flags": str, OWN_INI_OPTION: str,
         EXTERNAL_WEIGHTS: bool,
     }  # fmt: skip
-    problems = []
+    faults: list[tuple[str, str, str]] = []
     for name, value in choice.options.items():
-        place = f"target.options.{name}"
         if name in EXTRAS_BY_NAME:
             continue
         if name not in known:
-            problems.append(problem(place, f"There is no option {name}."))
+            faults.append((name, f"Unknown option {name}.", "target-option-unknown"))
         elif value is not None and not isinstance(value, known[name]):
-            problems.append(problem(place, f"{value!r} is not a {known[name].__name__}."))
+            message = f"{value!r} is not a {known[name].__name__}."
+            faults.append((name, message, "target-option-type"))
     if choice.options.get("optimise", "Performance") not in {"Performance", "Size"}:
-        problems.append(problem("target.options.optimise", "Choose Performance or Size."))
+        faults.append(("optimise", "Choose Performance or Size.", "vela-optimise-invalid"))
     limit = choice.options.get("arena_cache_bytes")
     if isinstance(limit, int) and not 0 < limit <= 1 << 32:
-        problems.append(problem("target.options.arena_cache_bytes", f"{limit} is out of range."))
-    wrong = wrong_extras(choice.options)
-    return [*problems, *(problem(f"target.options.{name}", said) for name, said in wrong)]
+        message = f"{limit} is out of range."
+        faults.append(("arena_cache_bytes", message, "vela-arena-cache-out-of-range"))
+    extras = [(*wrong, "target-option-invalid") for wrong in wrong_extras(choice.options)]
+    return [
+        problem(f"target.options.{name}", message, code=code)
+        for name, message, code in [*faults, *extras]
+    ]
 
 
 def check_flags(choice: TargetChoice) -> list[ErrorInfo]:
-    """Return flags that Vela ignores, and those that have an option of their own."""
+    """Return a problem for flags that Vela ignores, and for flags that are options."""
     flags = choice.options.get("extra_flags")
     problems = []
     for word in flags.split() if isinstance(flags, str) else []:
         name = word.split("=")[0]
         if name in DEPRECATED_FLAGS:
-            problems.append(problem(
-                "target.options.extra_flags", f"Vela 5.1 ignores {name}.", "Leave it out."
-            ))  # fmt: skip
+            problems.append(
+                problem(
+                    "target.options.extra_flags",
+                    f"Vela 5.1 ignores {name}.",
+                    "Leave it out.",
+                    code="vela-flag-ignored",
+                )
+            )
         elif name in RESERVED_FLAGS or name in FLAGS.values():
-            problems.append(problem(
-                "target.options.extra_flags", f"{name} is set by the workbench.",
-                "Use the option of that name.",
-            ))  # fmt: skip
+            problems.append(
+                problem(
+                    "target.options.extra_flags",
+                    f"{name} is set by the workbench.",
+                    "Use the option of that name.",
+                    code="vela-flag-reserved",
+                )
+            )
     return problems

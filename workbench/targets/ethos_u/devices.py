@@ -1,7 +1,7 @@
-"""Ethos-U devices: generations, the system configurations and memory modes that fit them.
+"""Ethos-U devices: generations, their system configurations and memory modes.
 
-Source: ethosu/config_files/Arm/vela.ini of Vela 5.1.0. Vela itself accepts any configuration on
-any accelerator, so the family is checked here and nowhere else.
+Source: ethosu/config_files/Arm/vela.ini of Vela 5.1.0. Vela accepts any configuration on any
+accelerator, so the family is checked here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Family:
-    """One generation of the NPU: its device sizes [MACs], its configurations and its defaults."""
+    """One NPU generation: device sizes [MACs], configurations and defaults."""
 
     name: str
     macs: tuple[int, ...]
@@ -75,8 +75,8 @@ MEMORY_MODES: Mapping[str, str] = {
     "Dedicated_Sram_512KB": "weights and tensors external, 512 KiB of SRAM as cache",
 }
 
-# Flags that Vela 5.1.0 accepts and ignores, and flags the workbench sets itself.
-# The option that keeps the weights out of the program, in a file beside it.
+# Flags that Vela 5.1.0 accepts but ignores, and flags that the workbench sets.
+# The option that stores the weights in a separate file beside the program.
 EXTERNAL_WEIGHTS = "external_weights"
 DEPRECATED_FLAGS = frozenset({
     "--debug-force-regor", "--disable-chaining", "--disable-fwd", "--disable-cascading",
@@ -99,13 +99,13 @@ def family_of(target_id: str) -> Family:
 
 
 def system_configs(family: Family) -> list[SystemConfig]:
-    """Return the system configurations made for a generation."""
+    """Return the system configurations of a generation."""
     prefix = f"Ethos_{family.name.upper()}_"
     return [config for config in SYSTEM_CONFIGS if config.name.startswith(prefix)]
 
 
 def memory_modes(family: Family, system_config: str) -> list[str]:
-    """Return the memory modes that compile: a dedicated SRAM needs DRAM behind it."""
+    """Return the memory modes that compile: a dedicated SRAM needs DRAM."""
     config = CONFIGS_BY_NAME.get(system_config)
     if family.name == "u55" or (config is not None and config.external == "flash"):
         return ["Sram_Only", "Shared_Sram"]
@@ -118,12 +118,12 @@ def clock_hz(system_config: str) -> int:
 
 
 def has_control_flow(target_id: str) -> bool:
-    """Return whether a device runs conditions and loops: TOSA's control flow extension."""
+    """Return whether a device supports conditions and loops: TOSA's control flow extension."""
     return "+cf" in family_of(target_id).tosa_spec
 
 
 # Source: the memory modes of ethosu/config_files/Arm/vela.ini, Vela 5.1.0. The cache of the plain
-# Dedicated_Sram is what ExecuTorch's runner gives: 0x60000 bytes.
+# Dedicated_Sram is the size in ExecuTorch's runner: 0x60000 bytes.
 _ARM_MODES = {
     mode.name: mode
     for mode in (
@@ -139,7 +139,7 @@ _ARM_MODES = {
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Whether constants and arena lie in SRAM, and the SRAM that is a cache [bytes], 0 for none."""
+    """Whether constants and arena are in SRAM, and the SRAM cache size [bytes], 0 for none."""
 
     constants_in_sram: bool
     arena_in_sram: bool
@@ -147,10 +147,10 @@ class MemoryUse:
 
 
 def memory_use(choice: TargetChoice, folder: Path) -> MemoryUse:
-    """Return which memory holds what for a complete choice.
+    """Return the memory use of a complete choice.
 
     Raises:
-        WorkbenchError: its own .ini is missing or broken.
+        WorkbenchError: its own .ini is missing or invalid.
     """
     name, system = (str(choice.options.get(k)) for k in ("memory_mode", "system_config"))
     ini = ini_of(choice, folder)
@@ -166,10 +166,10 @@ def memory_use(choice: TargetChoice, folder: Path) -> MemoryUse:
 
 
 def clock_of(choice: TargetChoice, folder: Path) -> int:
-    """Return the NPU clock [Hz] that the choice's system configuration assumes.
+    """Return the NPU clock [Hz] of the choice's system configuration.
 
     Raises:
-        WorkbenchError: its own .ini is missing or broken.
+        WorkbenchError: its own .ini is missing or invalid.
     """
     name = str(choice.options["system_config"])
     ini = ini_of(choice, folder)

@@ -1,15 +1,15 @@
-"""What makes the tools refuse a program as a whole, told from the float graph.
+"""Reasons why the toolchain rejects a whole program, predicted from the float graph.
 
 Source: 120 small networks compiled with Vela 5.1.0 and ExecuTorch 1.5.1 for U55-128, some for
-U65-256 and U85-256. A 16-bit convolution whose value goes to an operator that computes in 32 bits
-and to anything else ends in "Non-passthrough operation (Conv2D) could not run on NPU". With a
-ReLU, a pool, a table or a change of shape between it compiles, and so it does after a linear; U85
-takes all of them. Two 16-bit products of values, one behind the other, that read the same value
-end in "TOSA FB Reader error: Output tensor ... does not have any writers"; more of that kind is
-known only once the parts are made (``handing_through.py``). No transposed
-convolution in 16 bits compiles for U55 and U65. A cumulative sum in 16 bits lowers for no device:
-ExecuTorch makes a convolution of it whose weights have 16 bits too, and TOSA has none. Its
-``quantization_annotator.py`` puts the axis of transposed convolutions right, but not for 4 bits.
+U65-256 and U85-256. A 16-bit convolution whose output is read by an operator that computes in 32
+bits and by another operator ends in "Non-passthrough operation (Conv2D) could not run on NPU". With
+a ReLU, a pool, a table or a reshape in between it compiles, and so does a linear; U85 supports all
+of them. Two consecutive 16-bit products of activations that read the same value end in "TOSA FB
+Reader error: Output tensor ... does not have any writers"; more cases of this kind are known only
+after partitioning (pass-through partitions). No 16-bit transposed convolution compiles for U55 and
+U65. A 16-bit cumulative sum lowers for no device: ExecuTorch converts it to a convolution whose
+weights have 16 bits too, which TOSA does not support. ExecuTorch's ``quantization_annotator.py``
+corrects the axis of transposed convolutions, but not for 4 bits.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from workbench.graph.snapshot import GraphSnapshot
 
 _CONVOLUTIONS = ("conv2d", "convolution")
-# They are folded into the convolution, or nothing is left of them.
+# Folded into the convolution, or removed.
 _FOLDED = ("batch_norm", "dropout", "dropout_")
 _IN_32_BITS = (
     "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "rsub", "pow", "maximum",
     "minimum", "abs", "mean", "sum",
 )  # fmt: skip
-# They are taken apart into several operators that read the value, one of them in 32 bits.
+# Decomposed into several operators that read the value, one of them in 32 bits.
 _PRODUCTS = ("matmul", "bmm")
 _SHAPING = (
     "view", "reshape", "transpose", "permute", "t", "expand", "unsqueeze", "squeeze", "flatten",
@@ -42,18 +42,19 @@ _READING_TWICE = ("softmax", "_softmax", "log_softmax", "_log_softmax", "layer_n
 
 
 def branch_refusals(graph: GraphSnapshot) -> Iterator[ErrorInfo]:
-    """Yield that branches and loops run nowhere, if there are any."""
+    """Yield a problem for branches and loops, if there are any."""
     for node in graph.nodes:
         if node.kind == "call" and _name(node.op) in _CONTROL_FLOW:
             yield ErrorInfo(
-                message=f"{node.id}: branches and loops run on Ethos-U85 only.",
-                hint="Choose an Ethos-U85, or write the model without them.",
+                message=f"{node.id}: branches and loops run only on Ethos-U85.",
+                hint="Choose an Ethos-U85, or rewrite the model without them.",
                 where=Place(kind="node", id=node.id),
+                code="branches-not-supported",
             )
 
 
 class Refused(NamedTuple):
-    """Operators that are refused wherever they stand; texts have ``{}`` for the node."""
+    """Operators that are rejected in any context; texts have ``{}`` for the node."""
 
     operators: tuple[str, ...]
     message: str
@@ -63,43 +64,44 @@ class Refused(NamedTuple):
 WRONG_AXIS = Refused(
     ("conv_transpose2d",),
     "{}: ExecuTorch scales 4-bit weights of transposed convolutions along the wrong axis; "
-    "quantizing fails, or the program is not the quantized model.",
-    "Give its module weights of 4 bits per tensor, or a8w8.",
+    "quantization fails, or the program differs from the quantized model.",
+    "Assign 4-bit per-tensor weights or a8w8 to its module.",
 )
 WIDE_SUMS = Refused(
     ("cumsum",),
-    "ExecuTorch cannot lower {} in 16 bits: it becomes a convolution with weights of 16 bits, "
-    "which no device has.",
-    "Give its module a8w8, or keep {} off the NPU.",
+    "ExecuTorch cannot lower {} in 16 bits: it becomes a convolution with 16-bit weights, "
+    "which no device supports.",
+    "Assign a8w8 to its module, or keep {} off the NPU.",
 )
 WIDE_TRANSPOSED = Refused(
     ("conv_transpose1d", "conv_transpose2d"),
-    "{} is a transposed convolution in 16 bits: Vela refuses the whole program for it on U55 and "
-    "U65.",
-    "Give its module a8w8, keep {} off the NPU, or choose an Ethos-U85.",
+    "{} is a 16-bit transposed convolution: Vela rejects the whole program on U55 and U65.",
+    "Assign a8w8 to its module, keep {} off the NPU, or choose an Ethos-U85.",
 )
 
 
 def operator_refusals(
     graph: GraphSnapshot, nodes: Collection[str], refused: Refused
 ) -> Iterator[ErrorInfo]:
-    """Yield the operators that are refused wherever they stand, each with what helps.
+    """Yield the operators that are rejected in any context, with a remedy.
 
     Args:
         graph: The exported float program.
-        nodes: The nodes whose precision is one that is refused.
-        refused: What is.
+        nodes: The nodes with the rejected precision.
+        refused: The operators and texts.
     """
     for node in graph.nodes:
         if node.id in nodes and _name(node.op) in refused.operators:
             yield ErrorInfo(
-                message=refused.message.format(node.id), hint=refused.hint.format(node.id),
+                message=refused.message.format(node.id),
+                hint=refused.hint.format(node.id),
                 where=Place(kind="node", id=node.id),
-            )  # fmt: skip
+                code="operator-not-supported",
+            )
 
 
 def convolution_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[ErrorInfo]:
-    """Yield the convolutions that Vela would fail on, each with what helps.
+    """Yield the convolutions that Vela would reject, with a remedy.
 
     Args:
         graph: The exported float program.
@@ -107,17 +109,18 @@ def convolution_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterato
     """
     for node, reader in convolutions_read_often(graph, wide):
         yield ErrorInfo(
-            message=f"What {node} gives in 16 bits goes to several operators, {reader} among "
-            "them: Vela refuses the whole program for it on U55 and U65.",
-            hint=f"Give its module a8w8, keep {reader} off the NPU, or choose an Ethos-U85.",
+            message=f"The 16-bit output of {node} is read by several operators, including "
+            f"{reader}: Vela rejects the whole program on U55 and U65.",
+            hint=f"Assign a8w8 to its module, keep {reader} off the NPU, or choose an Ethos-U85.",
             where=Place(kind="node", id=node),
+            code="int16-convolution-shared",
         )
 
 
 def convolutions_read_often(
     graph: GraphSnapshot, wide: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the convolutions that Vela would fail on, each with the operator that makes it fail.
+    """Yield the convolutions that Vela would reject, with the operator that causes it.
 
     Args:
         graph: The exported float program.
@@ -142,7 +145,7 @@ def convolutions_read_often(
 
 
 def product_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[ErrorInfo]:
-    """Yield the products of two values that Vela would fail on, each with what helps.
+    """Yield the products of two activations that Vela would reject, with a remedy.
 
     Args:
         graph: The exported float program.
@@ -150,21 +153,22 @@ def product_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[Er
     """
     for later, earlier, value in values_read_again(graph, wide):
         yield ErrorInfo(
-            message=f"{later} reads {value} again, which {earlier} before it has read, both in 16 "
-            "bits and so on the CPU: Vela refuses the whole program for it on U55 and U65.",
-            hint=f"Keep {later} off the NPU, give the modules of {earlier} and {later} a8w8, or "
-            "choose an Ethos-U85.",
+            message=f"{later} and {earlier} both read {value} in 16 bits on the CPU: Vela rejects "
+            "the whole program on U55 and U65.",
+            hint=f"Keep {later} off the NPU, assign a8w8 to the modules of {earlier} and "
+            f"{later}, or choose an Ethos-U85.",
             where=Place(kind="node", id=later),
+            code="int16-value-read-again",
         )
 
 
 def values_read_again(
     graph: GraphSnapshot, wide: Collection[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield a product, one before it, and the value of both that Vela would fail on.
+    """Yield a product, an earlier one, and the shared value that Vela would reject.
 
-    Both run on the CPU, and between them the NPU computes; the value that both read goes through
-    the NPU untouched, and TOSA has no operator for that.
+    Both products run on the CPU with NPU work in between. The shared value would pass through the
+    NPU unchanged, for which TOSA has no operator.
     """
     names = {node.id: _name(node.op) for node in graph.nodes}
     given: dict[str, list[str]] = defaultdict(list)
@@ -181,7 +185,7 @@ def values_read_again(
 
 
 def _unshaped(value: str, names: Mapping[str, str], given: Mapping[str, list[str]]) -> str:
-    """Return what a value was before only its shape changed."""
+    """Return the value before changes of shape only."""
     while names[value] in _SHAPING and given.get(value):
         value = given[value][0]
     return value

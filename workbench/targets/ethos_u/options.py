@@ -1,7 +1,7 @@
-"""EXTRAS: options of Vela and of ExecuTorch's transformations that most programs leave alone.
+"""EXTRAS: rarely used options of Vela and of ExecuTorch's transformations.
 
-They stand in a choice only where they differ from what the tools do by themselves, so that a new
-row changes no project. Source: ``vela --help`` of 5.1.0 and ExecuTorch 1.5.1,
+A choice contains them only if they differ from the tools' defaults, so that new options do not
+change existing projects. Source: ``vela --help`` of 5.1.0 and ExecuTorch 1.5.1,
 ``backends/arm/common/pipeline_config.py``.
 """
 
@@ -18,66 +18,110 @@ if TYPE_CHECKING:
 
 COMPILER, TRANSFORMATIONS, ON_CPU = "Vela", "Before compiling", "On the CPU"
 CPU_KERNELS = "cpu_kernels"
-# ExecuTorch's name for a CPU of each kind: it decides how much scratch CMSIS-NN is given.
+# ExecuTorch's CPU names; they determine CMSIS-NN's scratch size.
 CMSIS_NN_CPUS = {"cmsis_nn": "M55", "cmsis_nn_dsp": "M33"}
-_ITSELF = Choice("", "As the tools choose")
-# Values that ExecuTorch puts in the place of infinities when nothing else is said.
+_ITSELF = Choice("", "Default")
+# ExecuTorch's default replacements for infinities.
 NEGATIVE_INFINITY, POSITIVE_INFINITY = -256.0, 255.0
 
 EXTRAS: tuple[OptionSpec, ...] = (
     OptionSpec(
-        "tensor_allocator", "Placing of tensors",
-        "HillClimb searches longest for the smallest SRAM; LinearAlloc never reuses memory.",
-        "choice", "",
-        (_ITSELF, Choice("HillClimb", "HillClimb"), Choice("Greedy", "Greedy"),
-         Choice("LinearAlloc", "LinearAlloc")), group=COMPILER,
+        "tensor_allocator",
+        "Tensor allocator",
+        ("HillClimb searches longest for the smallest SRAM; LinearAlloc never reuses memory."),
+        "choice",
+        "",
+        (
+            _ITSELF,
+            Choice("HillClimb", "HillClimb"),
+            Choice("Greedy", "Greedy"),
+            Choice("LinearAlloc", "LinearAlloc"),
+        ),
+        group=COMPILER,
     ),
     OptionSpec(
-        "cop_format", "Form of the driver's actions",
-        "COP2 is for drivers of direct drive under Linux.", "choice", "",
-        (_ITSELF, Choice("COP1", "COP1"), Choice("COP2", "COP2")), group=COMPILER,
+        "cop_format",
+        "Driver action format",
+        "COP2 is for direct-drive drivers under Linux.",
+        "choice",
+        "",
+        (_ITSELF, Choice("COP1", "COP1"), Choice("COP2", "COP2")),
+        group=COMPILER,
     ),
     OptionSpec(
-        "separate_io_regions", "Inputs and outputs in regions of their own",
-        "For drivers that map them apart; asks for COP2.", "switch", default=False, group=COMPILER,
+        "separate_io_regions",
+        "Separate regions for inputs and outputs",
+        "For drivers that map them separately; needs COP2.",
+        "switch",
+        default=False,
+        group=COMPILER,
     ),
     OptionSpec(
-        "softmax", "Softmax",
-        "Masked keeps rows that are masked as a whole from becoming NaN; stable is shorter.",
-        "choice", "",
-        (_ITSELF, Choice("MASKED", "Masked"), Choice("STABLE", "Stable")), group=TRANSFORMATIONS,
+        "softmax",
+        "Softmax",
+        "Masked prevents NaN in fully masked rows; stable is shorter.",
+        "choice",
+        "",
+        (_ITSELF, Choice("MASKED", "Masked"), Choice("STABLE", "Stable")),
+        group=TRANSFORMATIONS,
     ),
     OptionSpec(
-        "leaky_relu", "Leaky ReLU", "As clamp, multiply and add, or as one table.", "choice", "",
+        "leaky_relu",
+        "Leaky ReLU",
+        "As clamp, multiply and add, or as one table.",
+        "choice",
+        "",
         (_ITSELF, Choice("DECOMPOSE", "Decomposed"), Choice("TABLE", "Table")),
         group=TRANSFORMATIONS,
     ),
     OptionSpec(
-        "sdpa_guard", "Guard of attention rows that are masked",
-        "What scaled_dot_product_attention adds for rows of minus infinity; removing it is right "
-        "only where no row is masked as a whole.", "choice", "",
-        (_ITSELF, Choice("PRESERVE", "Keep"), Choice("REMOVE", "Remove"),
-         Choice("REMOVE_WHEN_PROVEN", "Remove where proven needless")), group=TRANSFORMATIONS,
+        "sdpa_guard",
+        "Guard for masked attention rows",
+        "Added by scaled_dot_product_attention for rows of minus infinity; can be "
+        "removed only if no row is fully masked.",
+        "choice",
+        "",
+        (
+            _ITSELF,
+            Choice("PRESERVE", "Keep"),
+            Choice("REMOVE", "Remove"),
+            Choice("REMOVE_WHEN_PROVEN", "Remove if provably unneeded"),
+        ),
+        group=TRANSFORMATIONS,
     ),
     OptionSpec(
-        "negative_infinity", "In the place of minus infinity",
-        "Infinities cannot be quantized; attention masks are full of them.", "real",
-        NEGATIVE_INFINITY, group=TRANSFORMATIONS,
+        "negative_infinity",
+        "Replacement for minus infinity",
+        "Infinities cannot be quantized; attention masks contain many of them.",
+        "real",
+        NEGATIVE_INFINITY,
+        group=TRANSFORMATIONS,
     ),
     OptionSpec(
-        "positive_infinity", "In the place of infinity", "Infinities cannot be quantized.", "real",
-        POSITIVE_INFINITY, group=TRANSFORMATIONS,
+        "positive_infinity",
+        "Replacement for infinity",
+        "Infinities cannot be quantized.",
+        "real",
+        POSITIVE_INFINITY,
+        group=TRANSFORMATIONS,
     ),
     OptionSpec(
-        CPU_KERNELS, "Kernels of what stays there",
-        "Which library quantizes and dequantizes, and whether CMSIS-NN computes the int8 operators "
-        "that the NPU lacks (channels last). By itself: quantized_decomposed and float.",
-        "choice", "",
-        (_ITSELF, Choice("cortex_m", "cortex_m at the border"),
-         Choice("cmsis_nn", "cortex_m and CMSIS-NN, M55 or M85"),
-         Choice("cmsis_nn_dsp", "cortex_m and CMSIS-NN, M33")), group=ON_CPU,
+        CPU_KERNELS,
+        "CPU kernels",
+        "The library that quantizes and dequantizes, and whether CMSIS-NN computes "
+        "int8 operators that the NPU does not support (channels last). Default: "
+        "quantized_decomposed and float.",
+        "choice",
+        "",
+        (
+            _ITSELF,
+            Choice("cortex_m", "cortex_m at the border"),
+            Choice("cmsis_nn", "cortex_m and CMSIS-NN, M55 or M85"),
+            Choice("cmsis_nn_dsp", "cortex_m and CMSIS-NN, M33"),
+        ),
+        group=ON_CPU,
     ),
-)  # fmt: skip
+)
 EXTRAS_BY_NAME = {option.name: option for option in EXTRAS}
 FLAGS = {"tensor_allocator": "--tensor-allocator", "cop_format": "--cop-format",
          "separate_io_regions": "--separate-io-regions"}  # fmt: skip
@@ -94,12 +138,12 @@ def given_extras(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def given_passes(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return those that change the program before it is quantized or compiled."""
+    """Return the extras that change the program before quantization or compilation."""
     return {name: value for name, value in given_extras(options).items() if name in _PASSES}
 
 
 def vela_flags(options: Mapping[str, Any]) -> list[str]:
-    """Return Vela's flags for complete options, beside those that are always passed."""
+    """Return Vela's flags for complete options, in addition to the fixed ones."""
     made = []
     if options["optimise"] != "Performance":
         made.append(f"--optimise={options['optimise']}")
@@ -112,18 +156,18 @@ def vela_flags(options: Mapping[str, Any]) -> list[str]:
 
 
 def wrong_extras(options: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each extra with a value it cannot have, and a sentence."""
+    """Yield the name of each extra with an invalid value, and a message."""
     for option in EXTRAS:
         value = options.get(option.name)
         if value is None:
             continue
         if option.kind == "choice" and value not in {choice.value for choice in option.choices}:
             known = ", ".join(str(c.value) for c in option.choices if c.value)
-            yield option.name, f"{value!r} is none of {known}."
+            yield option.name, f"{value!r} is not one of {known}."
         elif option.kind == "switch" and not isinstance(value, bool):
             yield option.name, f"{value!r} is neither true nor false."
         elif option.kind == "real" and not _is_finite(value):
-            yield option.name, f"{value!r} is no finite number."
+            yield option.name, f"{value!r} is not a finite number."
     least, most = (
         options.get(name, default)
         for name, default in (
@@ -131,7 +175,7 @@ def wrong_extras(options: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
         )
     )  # fmt: skip
     if _is_finite(least) and _is_finite(most) and not float(str(least)) < float(str(most)):
-        yield "negative_infinity", "It must be less than what stands for infinity."
+        yield "negative_infinity", "It must be less than the replacement for infinity."
 
 
 def _is_finite(value: JsonValue) -> bool:

@@ -1,6 +1,6 @@
-"""A user's own .ini for Vela: read, validated, and what it says about clocks and memories.
+"""The user's own Vela .ini: parsing, validation, clocks and memories.
 
-Source of the format: OPTIONS.md of Vela 5.1, and ``ArchitectureFeatures`` which reads it.
+Source of the format: OPTIONS.md of Vela 5.1, and ``ArchitectureFeatures``, which reads it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from workbench.project.model import TargetChoice
 
 OPTION = "config_ini"
-# The name under which Vela is given it: the compiled program keeps Vela's flags, and with a name
-# that is always the same its bytes do not depend on where the file lies.
+# The file name passed to Vela. The compiled program contains Vela's flags; a fixed name keeps its
+# bytes independent of the file's location.
 OWN_INI = "own.ini"
 BOARD_PREFIX = "board:"
 _SYSTEM, _MODE = "System_Config.", "Memory_Mode."
@@ -42,7 +42,7 @@ class IniSystem:
 
 @dataclass(frozen=True)
 class IniMode:
-    """A memory mode: the port (0 or 1) of constants, arena and cache, and the cache's bytes."""
+    """A memory mode: the port (0 or 1) of constants, arena and cache, and the cache bytes."""
 
     name: str
     const: int
@@ -53,14 +53,14 @@ class IniMode:
 
 @dataclass(frozen=True)
 class VelaIni:
-    """What a file holds, and its text."""
+    """The contents of a file, and its text."""
 
     text: str
     systems: dict[str, IniSystem] = field(default_factory=dict)
     modes: dict[str, IniMode] = field(default_factory=dict)
 
     def fitting(self, system: str) -> list[str]:
-        """Return the memory modes that a system configuration can have: the arena is writable."""
+        """Return the memory modes that fit a system configuration: the arena must be writable."""
         if system not in self.systems:
             return list(self.modes)
         ports = self.systems[system].ports
@@ -72,7 +72,7 @@ class VelaIni:
 
 
 def ini_path(reference: str, folder: Path) -> Path:
-    """Return the file that a project means; ``board:NAME/FILE`` lies beside that board's file.
+    """Return the path of the file; ``board:NAME/FILE`` is beside that board's file.
 
     Raises:
         WorkbenchError: there is no such board.
@@ -84,41 +84,51 @@ def ini_path(reference: str, folder: Path) -> Path:
 
 
 def ini_of(choice: TargetChoice, folder: Path) -> VelaIni | None:
-    """Return the choice's own .ini; None where it uses Vela's.
+    """Return the choice's own .ini; None if it uses Vela's.
 
     Raises:
-        WorkbenchError: it is missing or broken.
+        WorkbenchError: it is missing or invalid.
     """
     reference = choice.options.get(OPTION)
     return load(ini_path(str(reference), folder)) if reference else None
 
 
 def load(path: Path) -> VelaIni:
-    """Return what a file holds.
+    """Return the contents of a file.
 
     Raises:
-        WorkbenchError: it cannot be read, or is no configuration for Vela.
+        WorkbenchError: it is unreadable or not a Vela configuration.
     """
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise failure(f"{path.name} is too large for an .ini.", where=_where())
+            raise failure(
+                f"{path.name} is too large for an .ini file.",
+                where=_where(),
+                code="vela-config-too-large",
+            )
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise failure(f"{path.name} is not a text file.", "Choose an .ini.", _where()) from None
+        raise failure(
+            f"{path.name} is not a text file.",
+            "Choose an .ini file.",
+            _where(),
+            code="vela-config-not-text",
+        ) from None
     except OSError as error:
         raise failure(
             f"{path.name} cannot be read: {error.strerror or error}.",
-            "Correct the path, or leave it empty for Vela's own configurations.",
+            "Correct the path, or leave it empty to use Vela's own configurations.",
             _where(),
+            code="vela-config-unreadable",
         ) from error
     return parse(text, path.name)
 
 
 def parse(text: str, name: str) -> VelaIni:
-    """Return what a text holds; ``name`` stands in messages.
+    """Return the contents of a text; ``name`` is used in messages.
 
     Raises:
-        WorkbenchError: every problem of it.
+        WorkbenchError: the text is invalid; lists every problem.
     """
     parser = configparser.ConfigParser()
     try:
@@ -128,7 +138,9 @@ def parse(text: str, name: str) -> VelaIni:
         modes = [_mode(parser, s, name, problems) for s in parser.sections() if _is(s, _MODE)]
     except configparser.Error as error:
         line = " ".join(str(error).split())
-        raise failure(f"{name} is not an .ini: {line}", _HINT, _where()) from None
+        raise failure(
+            f"{name} is not a valid .ini file: {line}", _HINT, _where(), code="vela-config-invalid"
+        ) from None
     if problems:
         raise WorkbenchError(problems)
     return VelaIni(text, {s.name: s for s in systems if s}, {m.name: m for m in modes if m})
@@ -149,14 +161,15 @@ def _lacking(parser: configparser.ConfigParser, name: str) -> Iterator[ErrorInfo
                 message=f"{name} has no section [{prefix}NAME].",
                 hint="Vela needs at least one [System_Config.NAME] and one [Memory_Mode.NAME].",
                 where=_where(),
+                code="vela-config-section-missing",
             )
 
 
 def _value(parser: configparser.ConfigParser, section: str, key: str) -> str | None:
-    """Return a key of a section or of those it inherits from.
+    """Return a key of a section or of the sections it inherits from.
 
     Raises:
-        KeyError: it inherits from a section that is not there, or from itself.
+        KeyError: it inherits from a missing section, or from itself.
     """
     seen: list[str] = []
     while section not in seen:
@@ -175,7 +188,7 @@ def _values(
     parser: configparser.ConfigParser, section: str, keys: tuple[str, ...], name: str,
     problems: list[ErrorInfo],
 ) -> dict[str, str] | None:  # fmt: skip
-    """Return the keys of a section; None, and a problem for each, where some are missing."""
+    """Return the keys of a section; None, with a problem added, if keys are missing."""
     try:
         found = {key: _value(parser, section, key) for key in keys}
     except KeyError as error:
@@ -239,4 +252,9 @@ def _is_positive(text: str) -> bool:
 
 
 def _problem(name: str, section: str, what: str) -> ErrorInfo:
-    return ErrorInfo(message=f"{name}: [{section}] {what}.", hint=_HINT, where=_where())
+    return ErrorInfo(
+        message=f"{name}: [{section}] {what}.",
+        hint=_HINT,
+        where=_where(),
+        code="vela-config-value-invalid",
+    )

@@ -1,6 +1,6 @@
-"""Number formats emulated in float: any scheme on the operands of MASE's operations.
+"""Number formats target: any format on the operands of MASE's operations, emulated in float.
 
-Nothing is compiled: there is no device behind it, and results say so.
+There is no device and no compiler; results are marked as emulated.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.ids import PresetId, StageId, TargetId
 from workbench.project.configs import FormatConfig, PluginConfig
 from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
 from workbench.targets.base import OptionSpec, Variant
@@ -29,22 +30,22 @@ EMULATED = "emulated, not deployable here"
 class Formats:
     """The row of the target table for emulated number formats."""
 
-    id: str = "formats"
+    id: TargetId = "formats"
     title: str = "Number formats (emulated)"
     variants: tuple[Variant, ...] = (Variant("formats", "Number formats (emulated)"),)
-    stages: tuple[str, ...] = (
+    stages: tuple[StageId, ...] = (
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate",
     )  # fmt: skip
     toolchain: str = "workbench.engine.targets.formats"
     estimator: str = ""
     emulation: str = EMULATED
     config_type: type[Config] = FormatConfig
-    first_config: str = "integer-8"
+    first_config: PresetId = "integer-8"
     places: bool = False
     remedy: str = ""
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
-        """Return no option: rules say all."""
+        """Return no options: rules contain all settings."""
         del choice, folder
         return ()
 
@@ -54,35 +55,35 @@ class Formats:
         return TargetChoice(id=choice.id)
 
     def files(self, choice: TargetChoice, folder: Path) -> Mapping[str, Path]:
-        """Return no file."""
+        """Return no files."""
         del choice, folder
         return {}
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
-        """Return the target's name: nothing else of it decides a stage."""
+        """Return the target's id, the only dependency of the stages."""
         del name
         return choice.id
 
     def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
-        """Return no problem: options are those of other targets, and not read."""
+        """Return no problems: options of other targets are ignored."""
         del choice, folder
         return []
 
     def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
-        """Return why such a rule cannot have the config: parameters, or no format at all."""
+        """Return why such a rule does not support the config: parameters, or not a format."""
         del choice
         if kind == "io":
-            return "Number formats are for operands of operations; inputs and outputs have none."
+            return "Number formats apply to operands of operations, not to inputs and outputs."
         if kind in PLUGIN_KINDS or isinstance(config, PluginConfig):
-            return "Plug-ins quantize to integers; this target takes number formats."
+            return "Plug-ins quantize to integers; this target supports number formats only."
         if isinstance(config, FormatConfig):
             return _format_refusal(config)
-        return "This target takes number formats, not integers on ranges." if config else ""
+        return "This target supports number formats, not integer configs." if config else ""
 
     def warnings(
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
     ) -> list[str]:
-        """Return nothing: what a format cannot take is refused where it is met."""
+        """Return nothing: unsupported operands are rejected at run time."""
         del choice, config, operators
         return []
 
@@ -90,12 +91,12 @@ class Formats:
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
         narrow: Collection[str],
     ) -> list[ErrorInfo]:  # fmt: skip
-        """Return nothing: there is no compiler behind it."""
+        """Return nothing: no compiler rejects programs here."""
         del choice, graph, wide, narrow
         return []
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
-        """Return what the numbers are."""
+        """Return the origin of the numbers."""
         del choice, folder
         return {"Numbers": EMULATED}
 
@@ -106,13 +107,13 @@ class Formats:
 
 
 def _format_refusal(config: FormatConfig) -> str:
-    """Return what is wrong with a format as it is given; "" when nothing is."""
+    """Return what is wrong with a format's parameters; "" if they are valid."""
     try:
         spec = spec_of(config.scheme)
         if not spec.operand:
             return f"{spec.name} is applied to arrays only (workbench formats quantize)."
         if config.mase_compatible and not spec.mase:
-            return f"MASE has no {spec.name}; leave mase-compatible out."
+            return f"MASE has no {spec.name}; remove mase-compatible."
         for role in ROLES:
             if role == "data" or _speaks_of(config, PREFIXES[role]):
                 given = read(spec.name, spec.parameters, config.parameters, role)

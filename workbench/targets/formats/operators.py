@@ -1,4 +1,4 @@
-"""Which operators of an exported graph are operations of MASE's table.
+"""The operators of an exported graph that are operations of MASE's table.
 
 Source: the ATen schemas of torch 2.13, as ``torch.export`` shows the modules and functions.
 """
@@ -12,7 +12,7 @@ _NORMS = {
     "aten.group_norm.default": "group_norm",
     "aten.rms_norm.default": "rms_norm",
 }
-# The sum and the quotient of x / (1 + |x|) belong to one operation, whose mark is the quotient.
+# The sum and the quotient of x / (1 + |x|) are one operation, identified by the quotient.
 SOFTSIGN = "softsign"
 OPERATORS: dict[str, str] = {
     "aten.linear.default": "linear",
@@ -37,7 +37,7 @@ OPERATORS: dict[str, str] = {
     **_NORMS,
 }  # fmt: skip
 
-# Of operators that torch makes of these operations, or that hold one of them, why they stay float.
+# Why operators that are decompositions or fusions of these operations stay float.
 FUSED: dict[str, str] = {
     "aten.scaled_dot_product_attention.default":
         "Two products and a softmax are one operator here; MASE's table has only the products.",
@@ -51,11 +51,11 @@ FUSED: dict[str, str] = {
     "aten._native_batch_norm_legit_no_training.default":
         "The program was decomposed; export it without decompositions.",
 }  # fmt: skip
-NOT_IN_TABLE = "It is no operation of MASE's table."
+NOT_IN_TABLE = "It is not an operation in MASE's table."
 
 
 def operators_of(operation: str) -> tuple[str, ...]:
-    """Return the operators that an operation of MASE's table is in an exported graph."""
+    """Return the ATen operators of an operation of MASE's table."""
     return tuple(op for op, name in OPERATORS.items() if name == operation)
 
 

@@ -1,4 +1,4 @@
-"""Parameters of number formats: their names, their limits, and reading them from a user."""
+"""Parameters of number formats: names, limits, and parsing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFIXES: dict[Role, str] = {"data": "data_in_", "weight": "weight_", "bias": "b
 
 Kind = Literal["int", "bool", "number", "ints", "numbers", "choice"]
 
-# A MASE configuration may be handed over whole; these of its keys say nothing of one operand.
+# Keys of a complete MASE configuration that do not belong to one operand.
 SILENT = frozenset({"name", "bypass", "data_out_width", "data_out_frac_width", "s1_init"})
 _NOTHING = frozenset({"none", "na", "null"})
 _WORDS = {
@@ -34,19 +34,19 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class ParameterSpec:
-    """One parameter of a scheme, as a form, a command line and a check need it.
+    """One parameter of a scheme, for forms, the command line and validation.
 
     Attributes:
         name: MASE's name without the operand's prefix.
-        kind: What a value is.
+        kind: Type of the value.
         meaning: One sentence.
-        required: Without it there is no format.
-        default: Taken where it is not given; None means the scheme works it out.
-        optional: None ("none", "NA") is a value too.
-        least: Smallest value allowed, of every entry of a list.
-        most: Largest value allowed, of every entry of a list.
+        required: Whether the parameter is mandatory.
+        default: Default value; None means the scheme computes it.
+        optional: Whether None ("none", "NA") is a valid value.
+        least: Smallest valid value, of every entry of a list.
+        most: Largest valid value, of every entry of a list.
         choices: Values of a "choice".
-        aliases: Other names it is known by.
+        aliases: Alternative names.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ParameterSpec:
     aliases: tuple[str, ...] = ()
 
     def problem(self, value: Any) -> str:
-        """Return what is wrong with a value, as the end of a sentence; "" when nothing is."""
+        """Return what is wrong with a value, as the end of a sentence; "" if it is valid."""
         if value is None:
             return "" if self.optional else f"must be {_WORDS[self.kind]}"
         if self.kind == "choice":
@@ -100,13 +100,13 @@ def _is_number(value: Any, whole: bool) -> bool:
 def read(
     scheme: str, specs: Iterable[ParameterSpec], given: Mapping[str, Any], role: Role
 ) -> dict[str, Any]:
-    """Return every parameter of a scheme under its own name, defaults filled in.
+    """Return every parameter of a scheme under its own name, with defaults filled in.
 
-    Names may be bare (``width``) or carry MASE's prefix for the operand (``weight_width``); the
-    prefixed one wins. Entries of the other operands are passed over.
+    Names may be bare (``width``) or have MASE's prefix of the operand (``weight_width``), which
+    takes precedence. Entries of other operands are ignored.
 
     Raises:
-        WorkbenchError: names nobody knows, missing ones and values out of range, all at once.
+        WorkbenchError: unknown or missing names, or values out of range; lists all.
     """
     table = tuple(specs)
     names = {alias: spec for spec in table for alias in (spec.name, *spec.aliases)}
@@ -114,11 +114,14 @@ def read(
     for spec in table:
         if spec.name not in values:
             if spec.required:
-                message = f"{scheme} needs {spec.name!r} and it is missing."
-                problems.append(_info(spec.name, message, spec.meaning))
+                message = f"{scheme} needs {spec.name!r}, which is missing."
+                code = "format-parameter-missing"
+                problems.append(_info(spec.name, message, spec.meaning, code))
             values[spec.name] = spec.default
         elif wrong := spec.problem(values[spec.name]):
-            problems.append(_info(spec.name, f"{spec.name!r} of {scheme} {wrong}.", spec.meaning))
+            message = f"{spec.name!r} of {scheme} {wrong}."
+            code = "format-parameter-invalid"
+            problems.append(_info(spec.name, message, spec.meaning, code))
     if problems:
         raise WorkbenchError(problems)
     return values
@@ -138,14 +141,14 @@ def _collect(
             close = difflib.get_close_matches(key, names, 1)
             hint = f"Did you mean {close[0]!r}? " if close else ""
             known = ", ".join(sorted({s.name for s in names.values()})) or "none"
-            problems.append(
-                _info(key, f"{scheme} has no parameter {key!r}.", f"{hint}Known: {known}.")
-            )
+            message = f"{scheme} has no parameter {key!r}."
+            code = "format-parameter-unknown"
+            problems.append(_info(key, message, f"{hint}Known: {known}.", code))
     return values, problems
 
 
 def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries with those of a nested ``q_config`` beside the rest."""
+    """Return the entries, with those of a nested ``q_config`` merged."""
     inner = given.get("q_config")
     if not isinstance(inner, dict):
         return dict(given)
@@ -162,36 +165,36 @@ def _read_value(spec: ParameterSpec, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _info(name: str, message: str, hint: str) -> ErrorInfo:
-    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=name))
+def _info(name: str, message: str, hint: str, code: str) -> ErrorInfo:
+    return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=name), code=code)
 
 
 Given = Mapping[str, Any]
 
-# OCP Microscaling Formats v1.0, tables 2 to 5, and the like with 4 bits.
+# OCP Microscaling Formats v1.0, tables 2 to 5, and equivalents with 4 bits.
 ELEMENTS = ((4, 3), (5, 2), (2, 3), (3, 2), (2, 1), (1, 2))
 _LARGEST_EXPONENT = 128
 _LEAST_EXPONENT = -149
 
 
 def impossible(scheme: str, given: Given) -> str:
-    """Return why there is no such format, as a sentence; "" where there is one.
+    """Return why the parameters are an impossible combination, as a sentence, or "".
 
     Args:
         scheme: Name of a number format.
-        given: All its parameters, checked one by one.
+        given: All its parameters, each validated.
     """
     check = _CHECKS.get(scheme)
-    if check is not None and (said := check(given)):
-        return f"{scheme} {said}"
+    if check is not None and (reason := check(given)):
+        return f"{scheme} {reason}"
     if 0 in _sizes(given):
-        return f"{scheme} cannot share blocks of no elements."
+        return f"{scheme} cannot share blocks without elements."
     return ""
 
 
 def _sizes(given: Given) -> tuple[int, ...]:
-    said = given.get("block_size")
-    return tuple(said) if isinstance(said, tuple | list) else ()
+    size = given.get("block_size")
+    return tuple(size) if isinstance(size, tuple | list) else ()
 
 
 def _fraction(least: int) -> Callable[[Given], str]:
@@ -206,20 +209,20 @@ def _fraction(least: int) -> Callable[[Given], str]:
 
 
 def _range(given: Given) -> str:
-    """Return whether float32 holds the largest exponent of a minifloat."""
+    """Return whether float32 covers the largest exponent of a minifloat."""
     if "exponent_bias" not in given:
         return ""
     exponent, bias = given["exponent_width"], given["exponent_bias"]
     most = 2**exponent - 1 - (2 ** (exponent - 1) - 1 if bias is None else bias)
     if not _LEAST_EXPONENT <= most <= _LARGEST_EXPONENT:
-        return f"reaches 2^{most}, which float32 does not hold."
+        return f"reaches 2^{most}, which exceeds float32."
     return ""
 
 
 def _width(least: int, most: int) -> Callable[[Given], str]:
     def check(given: Given) -> str:
         width = given["width"]
-        return "" if least <= width <= most else f"takes a width from {least} to {most}."
+        return "" if least <= width <= most else f"supports a width from {least} to {most}."
 
     return check
 
@@ -232,7 +235,7 @@ def _element(given: Given) -> str:
 
 def _tile(given: Given) -> str:
     if len(given["parallelism"]) != 2:
-        return "takes two numbers as parallelism, [rows, columns]."
+        return "needs two numbers as parallelism, [rows, columns]."
     return _width(2, 32)(given)
 
 

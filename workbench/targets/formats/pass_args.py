@@ -1,8 +1,8 @@
-"""MASE's ``pass_args`` of its quantize pass, read as rules and written from them.
+"""Import and export of ``pass_args`` of MASE's quantize pass as rules.
 
-Source: the pass's behaviour at MASE 6ff398cf (2026-04-23), as observed: "by" chooses what the keys
-are matched with (type, name, regex_name), a node takes the entry of its own or else "default",
-whole; regular expressions fit the whole name, and the first in the file wins.
+Source: the pass's behaviour at MASE 6ff398cf (2026-04-23), as observed: "by" selects what the keys
+match (type, name, regex_name); a node uses its own entry or else "default", as a whole; regular
+expressions match the full name, and the first one in the file wins.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ if TYPE_CHECKING:
 WAYS = ("type", "name", "regex_name")
 DEFAULT = "default"
 _NOTHING = frozenset({None, "NA", "na", "none", "None"})
-_NODE_NAMES = "It is left out, as there; MASE writes blk_0 for blk.0."
+_NODE_NAMES = "The entry is skipped, as in MASE, which writes blk_0 for blk.0."
 _PASSES = ("quantize", "quantize_transform", "quantize_transform_pass")
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A project with the rules of a file, and what of the file was left out, with its place."""
+    """A project with the rules of a file, and notes on skipped entries with their location."""
 
     project: Project
     notes: tuple[ErrorInfo, ...]
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
-    """Return the pass_args in a file: TOML, JSON, or a Python dict written out; nothing is run.
+    """Return the pass_args in a file: TOML, JSON, or a Python dict literal; no code is run.
 
-    A whole MASE configuration may be given: its table ``passes.quantize`` is taken.
+    A complete MASE configuration is accepted: its table ``passes.quantize`` is used.
 
     Raises:
-        WorkbenchError: it is none of these, or holds no "by".
+        WorkbenchError: another format, or there is no "by".
     """
     place = Place(kind="file", id=name)
     found: Any = None
@@ -65,12 +65,19 @@ def parse(text: str, name: str) -> dict[str, Any]:
             continue
         break
     if not isinstance(found, dict):
-        raise failure("The file holds no pass_args.", "Write TOML, JSON or a Python dict.", place)
+        raise failure(
+            "The file contains no pass_args.",
+            "Write TOML, JSON or a Python dict.",
+            place,
+            code="pass-args-not-found",
+        )
     passes = found.get("passes")
     tables = [found, *((passes.get(name) for name in _PASSES) if isinstance(passes, dict) else ())]
     args = next((table for table in tables if isinstance(table, dict) and "by" in table), None)
     if args is None:
-        raise failure('There is no "by" in the pass_args.', 'Write by = "type".', place)
+        raise failure(
+            'The pass_args have no "by".', 'Add by = "type".', place, code="pass-args-by-missing"
+        )
     return dict(args)
 
 
@@ -78,35 +85,44 @@ def read_args(path: Path) -> dict[str, Any]:
     """Return the pass_args of a file; see ``parse``.
 
     Raises:
-        WorkbenchError: it cannot be read, or holds none.
+        WorkbenchError: it is unreadable, or has no pass_args.
     """
     place = Place(kind="file", id=str(path))
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise failure(f"The file cannot be read: {error.strerror}.", where=place) from error
+        raise failure(
+            f"The file cannot be read: {error.strerror}.", where=place, code="pass-args-unreadable"
+        ) from error
     except UnicodeDecodeError as error:
-        raise failure("The file is no text.", where=place) from error
+        raise failure(
+            "The file is not a text file.", where=place, code="pass-args-not-text"
+        ) from error
     return parse(text, str(path))
 
 
 def taken(project: Project, args: Mapping[str, Any], *, mase_compatible: bool) -> Imported:
-    """Return the project with the rules of pass_args in place of its own.
+    """Return the project with its rules replaced by those of pass_args.
 
     A project for another target becomes one for number formats.
 
     Raises:
-        WorkbenchError: formats nobody knows, parameters missing or out of range, all at once.
+        WorkbenchError: unknown formats, missing or invalid parameters; lists all.
     """
     way = args.get("by")
     if way not in WAYS:
-        raise failure(f'"by" is {way!r}.', f"MASE knows {', '.join(WAYS)}.", _at("by"))
+        raise failure(
+            f'Unsupported "by": {way!r}.',
+            f"MASE supports {', '.join(WAYS)}.",
+            _at("by"),
+            code="pass-args-by-unknown",
+        )
     reading = _Reading(mase_compatible)
     entries = {key: value for key, value in args.items() if key != "by"}
     if target_of(project.target.id).config_type is not FormatConfig:
         project = edits.set_board(project, "", TargetChoice(id=Formats.id))
     made = edits.revise(project, rules=())
-    # The first expression of a file wins; of our rules the last.
+    # In a file the first expression wins; in our rules the last.
     ordered = list(entries.items())
     for key, entry in reversed(ordered) if way == "regex_name" else ordered:
         config = reading.config(key, entry)
@@ -121,39 +137,49 @@ def taken(project: Project, args: Mapping[str, Any], *, mase_compatible: bool) -
 def _assigned(
     made: Project, way: str, key: str, config: FormatConfig | str, reading: _Reading
 ) -> Project:
-    """Return the project with the rule of one entry; what has no rule is noted."""
+    """Return the project with the rule of one entry; unsupported entries are noted."""
     if key == DEFAULT:
         return edits.assign(made, "global", "", config)
     if way == "regex_name" or (way == "name" and key.isidentifier()):
         return edits.assign(made, "pattern", key, config)
     if way == "name":
-        reading.note(key, f"No node of MASE's graph is called {key!r}.", _NODE_NAMES)
+        reading.note(
+            key, f"MASE's graph has no node {key!r}.", _NODE_NAMES, code="mase-node-unknown"
+        )
     elif key in OPERATIONS:
         return edits.assign_many(made, "node_target", list(operators_of(key)), config)
     else:
-        reading.note(key, f"{key!r} is no operation that formats are emulated for.")
+        reading.note(
+            key,
+            f"Number formats are not emulated for the operation {key!r}.",
+            code="mase-operation-unknown",
+        )
     return made
 
 
 class _Reading:
-    """Reads entries, collecting what is wrong and what is left out."""
+    """Parses entries, and collects problems and notes."""
 
     def __init__(self, mase_compatible: bool) -> None:
         self.problems: list[ErrorInfo] = []
         self.notes: list[ErrorInfo] = []
         self._mase_compatible = mase_compatible
 
-    def note(self, place: str, message: str, hint: str = "It is left out.") -> None:
-        self.notes.append(ErrorInfo(message=message, hint=hint, where=_at(place)))
+    def note(
+        self, place: str, message: str, hint: str = "The entry is skipped.", *, code: str
+    ) -> None:
+        self.notes.append(ErrorInfo(message=message, hint=hint, where=_at(place), code=code))
 
     def config(self, key: str, entry: Any) -> FormatConfig | str | None:
-        """Return what an entry assigns; None where it assigns nothing."""
+        """Return the config of an entry; None if it has none."""
         config = entry.get("config") if isinstance(entry, dict) else None
         if not isinstance(config, dict):
-            self.note(key, f"{key!r} has no config and says nothing of formats.")
+            self.note(key, f"{key!r} has no config.", code="mase-config-missing")
             return None
         for other in sorted(set(entry) - {"config"}):
-            self.note(f"{key}.{other}", f"{other!r} is not known beside a config.")
+            self.note(
+                f"{key}.{other}", f"Unknown key {other!r} next to config.", code="mase-key-unknown"
+            )
         name = config.get("name")
         if name in _NOTHING or config.get("bypass") is True:
             return "float"
@@ -176,7 +202,11 @@ class _Reading:
             if bare in known or given.startswith("data_out_"):
                 kept[given] = None if value in ("NA", "none", "None") else value
             elif given not in SILENT:
-                self.note(f"{key}.config.{given}", f"{spec.name} has no parameter {given!r}.")
+                self.note(
+                    f"{key}.config.{given}",
+                    f"{spec.name} has no parameter {given!r}.",
+                    code="mase-parameter-unknown",
+                )
         for role in ROLES:
             if role == "data" or any(each.startswith(PREFIXES[role]) for each in kept):
                 read(spec.name, spec.parameters, kept, role)
@@ -212,7 +242,7 @@ def _lines(config: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name} = {json.dumps('NA' if value is None else value)}"
 
 
-# What MASE asks for of each operand; there are no defaults there.
+# MASE's keys of each operand, which have no defaults there.
 _KEYS: dict[str, tuple[str, ...]] = {
     "integer": ("width", "frac_width"),
     "fixed": ("width", "frac_width"),
@@ -238,10 +268,10 @@ _WITH_RESULT = frozenset({"fixed", "logicnets"})
 
 
 def pass_args_of(project: Project) -> dict[str, Any]:
-    """Return pass_args that assign what the project's rules do: by type, else by pattern.
+    """Return pass_args that are equivalent to the project's rules: by type, else by pattern.
 
     Raises:
-        WorkbenchError: rules that MASE has no equal of, all at once.
+        WorkbenchError: rules without an equivalent in MASE; lists all.
     """
     rules = [rule for rule in by_strength(project.rules) if not rule.keeps_off]
     specific = [rule for rule in rules if rule.kind != "global"]
@@ -259,24 +289,30 @@ def pass_args_of(project: Project) -> dict[str, Any]:
 
 
 def _by_type(project: Project, rules: Sequence[Rule], problems: list[ErrorInfo]) -> dict[str, Any]:
-    """Return an entry for each operation; both its operators must have the same config."""
+    """Return an entry per operation; all its operators must have the same config."""
     found: dict[str, Any] = {}
     for rule in rules:
         operation = OPERATORS.get(rule.match)
         if operation is None:
-            problems.append(_problem(rule, f"{rule.match} is no operation of MASE's table."))
+            problems.append(
+                _problem(
+                    rule,
+                    f"{rule.match} is not an operation in MASE's table.",
+                    code="mase-operation-unknown",
+                )
+            )
             continue
         entry = _entry(project, rule, problems)
         if found.setdefault(operation, entry) != entry:
-            words = f"MASE cannot tell {rule.match} from the other operators of {operation}."
-            problems.append(_problem(rule, words))
+            words = f"MASE cannot distinguish {rule.match} from the other operators of {operation}."
+            problems.append(_problem(rule, words, code="mase-operators-differ"))
     return found
 
 
 def _by_pattern(
     project: Project, rules: Sequence[Rule], problems: list[ErrorInfo]
 ) -> dict[str, Any]:
-    """Return an entry for each rule, strongest first: the first that fits wins in MASE."""
+    """Return an entry per rule, strongest first: the first match wins in MASE."""
     found: dict[str, Any] = {}
     for rule in rules:
         match rule.kind:
@@ -287,8 +323,8 @@ def _by_pattern(
             case "module_name":
                 key = f"{re.escape(rule.match.replace('.', '_'))}(_.*)?"
             case _:
-                words = f"MASE has no {rule.kind} beside names: it matches types or names."
-                problems.append(_problem(rule, words))
+                words = f"MASE has no {rule.kind} rules: it matches either types or names."
+                problems.append(_problem(rule, words, code="mase-rule-kind-not-supported"))
                 continue
         found.setdefault(key, _entry(project, rule, problems))
     return found
@@ -300,20 +336,22 @@ def _entry(project: Project, rule: Rule | None, problems: list[ErrorInfo]) -> di
         return {"config": {"name": None}}
     if not isinstance(config, FormatConfig) or config.scheme not in _KEYS:
         label = config.scheme if isinstance(config, FormatConfig) else project.label_of(rule)
-        problems.append(_problem(rule, f"MASE's quantize pass has no {label}."))
+        problems.append(
+            _problem(rule, f"MASE's quantize pass has no {label}.", code="mase-format-missing")
+        )
         return {}
     try:
         return {"config": {"name": config.scheme, **_parameters(config)}}
     except WorkbenchError as error:
-        problems += [_problem(rule, info.message) for info in error.infos]
+        problems += [_problem(rule, info.message, code=info.code) for info in error.infos]
         return {}
 
 
 def _parameters(config: FormatConfig) -> dict[str, Any]:
-    """Return every key that MASE asks for; what stands for all operands is said of each.
+    """Return every key that MASE needs; shared parameters are repeated for each operand.
 
     Raises:
-        WorkbenchError: parameters are missing, or MASE's pass would drop one that matters.
+        WorkbenchError: parameters are missing, or MASE's pass would ignore one.
     """
     spec = spec_of(config.scheme)
     found: dict[str, Any] = {}
@@ -334,7 +372,7 @@ def _parameters(config: FormatConfig) -> dict[str, Any]:
 
 
 def _elsewhere(spec: SchemeSpec, more: Sequence[str]) -> set[str]:
-    """Return the parameters that only some operand has a key for."""
+    """Return the parameters that only some operands have a key for."""
     ends = tuple(p.name for p in spec.parameters)
     return {end for end in ends if any(name.endswith(end) for name in more)}
 
@@ -342,18 +380,27 @@ def _elsewhere(spec: SchemeSpec, more: Sequence[str]) -> set[str]:
 def _refuse_lost(spec: SchemeSpec, given: Mapping[str, Any], told: set[str]) -> None:
     for parameter in spec.parameters:
         if parameter.name not in told and given[parameter.name] != parameter.default:
-            raise failure(f"MASE's quantize pass drops {parameter.name!r} of {spec.name}.")
+            raise failure(
+                f"MASE's quantize pass ignores {parameter.name!r} of {spec.name}.",
+                code="mase-parameter-dropped",
+            )
 
 
 def _outputs(config: FormatConfig) -> dict[str, Any]:
     outputs = {k: v for k, v in config.parameters.items() if k.startswith(_OUT)}
     if outputs and config.scheme not in _WITH_RESULT:
-        raise failure(f"MASE's quantize pass fails for {_OUT}* with {config.scheme}; fixed has it.")
+        raise failure(
+            f"MASE's quantize pass fails for {_OUT}* with {config.scheme}. Only fixed supports it.",
+            code="mase-output-format-not-supported",
+        )
     if config.scheme == "logicnets" and not outputs:
-        raise failure(f"MASE's logicnets needs {_OUT}width and {_OUT}frac_width.")
+        raise failure(
+            f"MASE's logicnets needs {_OUT}width and {_OUT}frac_width.",
+            code="mase-output-format-missing",
+        )
     return outputs
 
 
-def _problem(rule: Rule, message: str) -> ErrorInfo:
-    hint = "Change the rule, or switch it off while the pass_args are written."
-    return ErrorInfo(message=message, hint=hint, where=Place(kind="rule", id=rule.id))
+def _problem(rule: Rule, message: str, code: str) -> ErrorInfo:
+    hint = "Change the rule, or disable it while exporting."
+    return ErrorInfo(message=message, hint=hint, where=Place(kind="rule", id=rule.id), code=code)

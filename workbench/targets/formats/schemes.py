@@ -1,4 +1,4 @@
-"""Number formats without torch: what there is, and what parameters each takes."""
+"""Number formats and their parameters, without torch."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Family = Literal["integer", "float", "log", "sign", "block", "mx"]
 
 @dataclass(frozen=True)
 class SchemeSpec:
-    """One number format as forms and lists show it.
+    """One number format as shown in forms and lists.
 
     Attributes:
-        name: MASE's name where it has one.
-        title: In words.
-        family: Formats of one family share a file of the engine.
-        parameters: In the order a form shows them.
-        differences: What the mase-compatible form does otherwise; () where both are the same.
-        block: Elements share an exponent or a scale.
-        mase: Whether MASE has it; False means there is only the textbook's form.
-        operand: Whether a rule may choose it for an operand (else only arrays are quantized).
-        aliases: Other names it is known by.
-        source: Where the textbook's form is defined.
+        name: MASE's name, if it has one.
+        title: Display name.
+        family: Formats of one family share an engine module.
+        parameters: In the order of forms.
+        differences: Differences of the mase-compatible form; () if none.
+        block: Whether elements share an exponent or a scale.
+        mase: Whether MASE has it; otherwise there is only the textbook form.
+        operand: Whether rules may use it for an operand (else it applies to arrays only).
+        aliases: Alternative names.
+        source: Definition of the textbook form.
     """
 
     name: str
@@ -50,35 +50,35 @@ class SchemeSpec:
 
 
 _WIDTH = P("width", "int", "Bits of an element, sign included.", least=1, most=32)
-_FRAC = P("frac_width", "int", "Bits after the point; none is half the width.",
+_FRAC = P("frac_width", "int", "Fraction bits; none is half the width.",
           optional=True, least=-64, most=64)  # fmt: skip
-_SIGNED = P("is_signed", "bool", "Two's complement rather than unsigned.", False, True)
-_FLOOR = P("floor", "bool", "Round down rather than to nearest even.", False, False)
+_SIGNED = P("is_signed", "bool", "Two's complement instead of unsigned.", False, True)
+_FLOOR = P("floor", "bool", "Round down instead of to nearest even.", False, False)
 _EXPONENT = P("exponent_width", "int", "Bits of the exponent.", least=1, most=11)
 _BIAS = P("exponent_bias", "int", "Subtracted from the stored exponent; none is 2^(E-1)-1.",
           required=False, optional=True, least=-1100, most=1100)  # fmt: skip
 _BIAS_WIDTH = P("exponent_bias_width", "int", "Bits of the bias that a block shares.",
                 least=1, most=11)  # fmt: skip
-_BLOCK = P("block_size", "ints", "Block along each dimension from the right; -1 is all of it.",
+_BLOCK = P("block_size", "ints", "Block size per dimension from the right; -1 is all of it.",
            least=-1)  # fmt: skip
-_SKIP = P("skip_first_dim", "bool", "Never share along the first dimension; none goes by the role.",
+_SKIP = P("skip_first_dim", "bool", "Never share along dimension 0; none depends on the role.",
           required=False, optional=True)  # fmt: skip
 _UNUSED_WIDTH = P("width", "int", "Not used; the format has a fixed width.",
                   required=False, optional=True)  # fmt: skip
 _STOCHASTIC = P("stochastic", "bool", "Draw the sign with the hard sigmoid's probability.",
                 False, False)  # fmt: skip
-_BIPOLAR = P("bipolar", "bool", "Two signs rather than zero and one.", False, True)
-_LEVELS = P("levels", "int", "How many binary residuals are added.",
+_BIPOLAR = P("bipolar", "bool", "Signs -1 and 1 instead of 0 and 1.", False, True)
+_LEVELS = P("levels", "int", "Number of binary residuals.",
             required=False, default=2, least=1, most=8)  # fmt: skip
 _MEANS = P("means", "numbers", "Size of each residual; none is R..1 over their sum.",
            required=False, optional=True)  # fmt: skip
 _MX_BLOCK = P("block_size", "int", "Elements that share a scale.",
               required=False, default=32, least=1)  # fmt: skip
-_MX_DIM = P("block_dim", "int", "Dimension blocks run along; none goes by the role.",
+_MX_DIM = P("block_dim", "int", "Dimension of the blocks; none depends on the role.",
             required=False, optional=True, least=-8, most=7)  # fmt: skip
 _SCALE_BITS = P("scale_bits", "int", "Bits of the shared power of two.",
                 required=False, default=8, least=2, most=8)  # fmt: skip
-_SEARCH = P("quantile_search", "bool", "Search a percentile to clip at (mase-compatible only).",
+_SEARCH = P("quantile_search", "bool", "Search a percentile for clipping (mase-compatible only).",
             False, False)  # fmt: skip
 
 
@@ -107,7 +107,7 @@ SPECS: tuple[SchemeSpec, ...] = (
     SchemeSpec("integer_floor", "Fixed point, rounded down", "integer",
                (_WIDTH, _FRAC, _SIGNED), (_UNDERFLOW,),
                source="two's complement fixed point, truncated"),
-    SchemeSpec("scale_integer", "Integer with a scale for each row", "integer",
+    SchemeSpec("scale_integer", "Integer with a scale per row", "integer",
                (_WIDTH, _SIGNED, _unused("quantile")),
                ("The scale is 2^(w-1)/(max+1e-9), so that the largest positive value saturates.",),
                operand=False, source="symmetric absolute-maximum quantization"),
@@ -135,16 +135,16 @@ SPECS: tuple[SchemeSpec, ...] = (
                 "Zero and one: only 4-D, scaled by the mean of |x| of each slice; stochastic draws"
                 " nothing, the threshold moves to -1."),
                source="Courbariaux et al. 2015, arXiv 1511.00363, 2.2 and 2.3"),
-    SchemeSpec("binary_residual", "A sum of signs", "sign",
+    SchemeSpec("binary_residual", "Sum of signs", "sign",
                (_UNUSED_WIDTH, _STOCHASTIC, _BIPOLAR, _LEVELS, _MEANS,
-                P("residual_sign", "bool", "Binarize the data at all.", False, True),
+                P("residual_sign", "bool", "Whether the data is binarized.", False, True),
                 P("binary_training", "bool", "Weights are signs, not values.", False, True)),
                ("Levels come stacked on a new first dimension (one level: not).",
                 "A residual of zero has no sign and stays zero.", "Four levels or more fail.",
                 "Gradients vanish where a residual exceeds 1 and carry the means."),
                source="Ghasemzadeh et al. 2018, ReBNet, arXiv 1711.01243, 3.1"),
-    SchemeSpec("ternary", "Minus, nothing, plus", "sign",
-               (_UNUSED_WIDTH, P("scaling_factor", "bool", "Scale by the mean of what remains.",
+    SchemeSpec("ternary", "Minus, zero, plus", "sign",
+               (_UNUSED_WIDTH, P("scaling_factor", "bool", "Scale by the mean of nonzeros.",
                                  False, True),
                 _unused("mean"), _unused("median"), _unused("max"), _unused("maximum"),
                 _unused("threshold")),
@@ -156,12 +156,12 @@ SPECS: tuple[SchemeSpec, ...] = (
                ("A block whose largest value is a power of two saturates it.", _TINY, _INF_NAN,
                 "With an exponent up to 2^128 large blocks become NaN.", _LAYOUT),
                block=True, source="Darvish Rouhani et al. 2020, MSFP, NeurIPS 33"),
-    SchemeSpec("block_minifloat", "Minifloat with a bias for each block", "block",
+    SchemeSpec("block_minifloat", "Minifloat with a bias per block", "block",
                (_WIDTH, _EXPONENT, _BIAS_WIDTH, _BLOCK, _SKIP),
                ("The bias has the wrong sign: small blocks vanish, large ones saturate.",
                 _NO_CARRY, _TINY, _INF_NAN, "There is no gradient.", _LAYOUT),
                block=True, source="Fox et al. 2021, Block Minifloat, ICLR"),
-    SchemeSpec("block_log", "Powers of two with a bias for each block", "block",
+    SchemeSpec("block_log", "Powers of two with a bias per block", "block",
                (_WIDTH, _BIAS_WIDTH, _BLOCK, _SKIP),
                ("Zero becomes the smallest positive power of its block.",
                 "Thresholds are shifted by a tenth of the smallest power.",
@@ -174,14 +174,14 @@ SPECS: tuple[SchemeSpec, ...] = (
                 "Values are rounded down, not to nearest.", "There is no gradient.",
                 "Tiles must divide the array."),
                block=True, source="OCP Microscaling Formats v1.0, 5.3.2, on tiles"),
-    SchemeSpec("logicnets", "Integers in front of truth tables", "integer",
+    SchemeSpec("logicnets", "Integer inputs of truth tables", "integer",
                (_WIDTH, _FRAC, _SIGNED), source="Umuroglu et al. 2020, arXiv 2004.03021"),
-    SchemeSpec("lutnet", "Residual signs in front of look-up tables", "sign",
+    SchemeSpec("lutnet", "Residual-sign inputs of look-up tables", "sign",
                (_UNUSED_WIDTH, _unused("frac_width"), _LEVELS, _MEANS,
                 P("k", "int", "Inputs of a table.", False, 2, least=1, most=8),
                 P("binarization_level", "int", "Binary weights.", False, 1, least=0, most=1),
-                P("input_expanded", "bool", "Every table sees its own inputs.", False, True),
-                P("in_dim", "int", "Features that come in.", False, optional=True,
+                P("input_expanded", "bool", "Whether every table has its own inputs.", False, True),
+                P("in_dim", "int", "Number of input features.", False, optional=True,
                   aliases=("dim",))),
                ("Levels come stacked on a new first dimension.",
                 "A residual of zero has no sign and stays zero."),
@@ -240,19 +240,20 @@ def spec_of(name: str) -> SchemeSpec:
     close = difflib.get_close_matches(name, _BY_NAME, 1)
     hint = f"Did you mean {close[0]!r}? " if close else ""
     raise failure(
-        f"There is no number format {name!r}.",
+        f"Unknown number format {name!r}.",
         f"{hint}Known: {', '.join(spec.name for spec in SPECS)}.",
         Place(kind="option", id="scheme"),
+        code="format-unknown",
     )
 
 
-# Data is shared along its last dimension, a weight along the second (what is summed over), a bias
-# along its only one.
+# Blocks of data are along the last dimension, those of a weight along the second (the reduction
+# dimension), those of a bias along its only one.
 _DIMENSIONS: Mapping[str, int] = {"data": -1, "weight": 1, "bias": 0}
 
 
 def skips_first(given: Mapping[str, Any], role: Role) -> bool:
-    """Return whether blocks never span the first dimension; where nobody said, those of data."""
+    """Return whether blocks never span the first dimension; by default true for data."""
     skip = given["skip_first_dim"]
     return role == "data" if skip is None else bool(skip)
 
@@ -260,8 +261,7 @@ def skips_first(given: Mapping[str, Any], role: Role) -> bool:
 def block_sizes(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tuple[int, ...]:
     """Return the size of a block along each dimension.
 
-    With ``skip_first_dim`` blocks hold one index of the first dimension; arrays of one dimension
-    have nothing to skip.
+    With ``skip_first_dim`` a block has one index of the first dimension; 1-D arrays ignore it.
     """
     rank = len(shape)
     wanted = ([-1] * rank + list(given["block_size"]))[-rank:]
@@ -272,7 +272,7 @@ def block_sizes(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> t
 
 
 def shared_dimension(rank: int, given: Mapping[str, Any], role: Role) -> int:
-    """Return the dimension microscaling blocks run along, as said or by the role; unchecked."""
+    """Return the dimension of microscaling blocks, given or from the role; not validated."""
     said = given["block_dim"]
     return min(_DIMENSIONS[role], rank - 1) if said is None else int(said)
 
@@ -280,13 +280,13 @@ def shared_dimension(rank: int, given: Mapping[str, Any], role: Role) -> int:
 def blocks_per_element(
     given: Mapping[str, Any], role: Role, shape: Sequence[int], *, across: bool
 ) -> float:
-    """Return how many blocks there are, over the number of elements.
+    """Return the number of blocks divided by the number of elements.
 
     Args:
-        given: Parameters of a format whose elements share something, defaults filled in.
-        role: What the tensor is.
-        shape: Its sizes, all above 0.
-        across: Microscaling blocks run on from row to row, as MASE has them, and are all whole.
+        given: Parameters of a block format, with defaults filled in.
+        role: Role of the tensor.
+        shape: Its shape; all sizes above 0.
+        across: Microscaling blocks continue across rows, as in MASE, and are all complete.
     """
     if "parallelism" in given:
         return _counted(tuple(shape)[-2:], tuple(given["parallelism"])[-len(shape) :])
@@ -314,17 +314,17 @@ def bits_of(
     *,
     mase_compatible: bool = False,
 ) -> float:
-    """Return the bits of one element of a tensor, on average.
+    """Return the average number of bits per element of a tensor.
 
     Args:
         scheme: Name of a number format.
         params: Its parameters, bare or with MASE's prefixes.
-        role: What the tensor is.
-        shape: Its sizes, which blocks are cut to.
-        mase_compatible: Microscaling blocks run on from row to row.
+        role: Role of the tensor.
+        shape: Its shape, which limits block sizes.
+        mase_compatible: Microscaling blocks continue across rows.
 
     Raises:
-        WorkbenchError: no such format, or parameters missing or out of range.
+        WorkbenchError: unknown format, or missing or invalid parameters.
     """
     spec = spec_of(scheme)
     given = read(spec.name, spec.parameters, params, role)
@@ -335,7 +335,7 @@ def bits_of(
     return bits + shared(given) * blocks_per_element(given, role, shape, across=mase_compatible)
 
 
-# Bits that a block shares; block_fp and the like share an exponent, microscaling a scale.
+# Bits shared by a block: an exponent for block_fp and similar formats, a scale for microscaling.
 _SHARED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "nvfp4": lambda _: _NVFP4_SCALE,
     "mxint": lambda given: float(given["scale_bits"]),
@@ -348,7 +348,7 @@ _SHARED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
 
 
 def _residual(given: Mapping[str, Any], role: Role) -> float:
-    """Return the bits of a sum of signs: data has a sign for each level, a weight has one."""
+    """Return the bits of a sum of signs: one per level for data, one for a weight."""
     if role == "data":
         return float(given["levels"]) if given.get("residual_sign", True) else FLOAT_BITS
     return 1.0 if role == "weight" and given.get("binary_training", True) else FLOAT_BITS

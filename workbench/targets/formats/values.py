@@ -1,7 +1,7 @@
-"""Values on the grids of number formats, without torch: what the window predicts with.
+"""Quantization to number formats without torch, for predictions in the window.
 
-The textbook forms, in float64; the engine's functions are the ones that count, and give the same.
-Values come as rows [N, B], and each row is a block. Sources: those of ``workbench formats list``.
+Textbook forms in float64, equal to the engine's functions, which are authoritative. Values are
+rows [N, B], one block per row. Sources: those of ``workbench formats list``.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def placed(rows: Values, scheme: str, given: Given) -> Values:
     """Return rows of finite values [N, B] on the grid of a format.
 
     Args:
-        rows: Each row is a block, and a slice of what has a scale for each slice.
-        scheme: Name of a number format that an operand can have.
-        given: All its parameters, checked.
+        rows: One block per row, or one slice per row for formats with a scale per slice.
+        scheme: Name of a number format for operands.
+        given: All its parameters, validated.
     """
     made: Values = _FORMS[scheme](rows, given)
     return made
@@ -224,17 +224,17 @@ _FORMS: Mapping[str, Callable[[Any, Given], Any]] = {
 
 DRAWS = 1 << 16
 _POINTS = 1 << 14
-# Blocks of a whole dimension, of which the histogram does not know the size.
+# Block size for whole dimensions, which the histogram does not contain.
 _WHOLE = 256
 _SLICES = frozenset({"ternary"})
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A format against a tensor.
+    """The predicted effect of a format on a tensor.
 
-    ``levels`` are the values [L] of its grid among those seen, of a block that holds the largest
-    of them where blocks share a scale. ``block`` is how many elements share, 1 for none.
+    ``levels`` are the grid values [L] in use; for block formats, those of a block with the largest
+    value. ``block`` is the number of elements per block, 1 for none.
     """
 
     levels: NDArray[np.float64]
@@ -243,15 +243,15 @@ class Prediction:
 
 
 def predict(histogram: Histogram, config: FormatConfig, role: Role) -> Prediction:
-    """Return what the textbook form of a format would do to the values of a histogram.
+    """Return the predicted effect of a format's textbook form on a histogram.
 
     Raises:
-        WorkbenchError: no such format, or parameters missing or out of range.
+        WorkbenchError: unknown format, or missing or invalid parameters.
     """
     spec = spec_of(config.scheme)
     given = read(spec.name, spec.parameters, config.parameters, role)
-    if said := impossible(spec.name, given):
-        raise failure(said)
+    if reason := impossible(spec.name, given):
+        raise failure(reason, code="format-parameters-impossible")
     block = _block(given) if spec.block else 1
     values = histogram.draws(DRAWS)
     rows = values.reshape(1, -1) if spec.name in _SLICES else values.reshape(-1, 1)
@@ -267,7 +267,7 @@ def predict(histogram: Histogram, config: FormatConfig, role: Role) -> Predictio
 
 
 def _block(given: Mapping[str, Any]) -> int:
-    """Return how many elements share."""
+    """Return the number of elements per block."""
     said = given.get("block_size", given.get("parallelism"))
     sizes = [said] if isinstance(said, int) else list(said)
     return min(math.prod(_WHOLE if size < 0 else size for size in sizes), DRAWS)

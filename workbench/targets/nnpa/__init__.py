@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, Place
+from workbench.ids import PresetId, StageId, TargetId
 from workbench.project.configs import DynamicConfig, PluginConfig
 from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
 from workbench.targets.base import OptionSpec, Variant
@@ -27,10 +28,10 @@ EMULATED = "emulated on this machine; nothing ran on NNPA"
 class Nnpa:
     """The row of the target table for IBM Telum II's NNPA."""
 
-    id: str = "ibm-nnpa"
+    id: TargetId = "ibm-nnpa"
     title: str = "IBM Telum II NNPA (emulated, exported as ONNX)"
     variants: tuple[Variant, ...] = (Variant("nnpa", "IBM Telum II NNPA (z17)"),)
-    stages: tuple[str, ...] = (
+    stages: tuple[StageId, ...] = (
         "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
         "verify", "package",
     )  # fmt: skip
@@ -38,17 +39,17 @@ class Nnpa:
     estimator: str = ""
     emulation: str = EMULATED
     config_type: type[Config] = DynamicConfig
-    first_config: str = "int8-dyn"
+    first_config: PresetId = "int8-dyn"
     places: bool = True
-    remedy: str = "It is an option of the target: Options… in the window, or workbench target."
+    remedy: str = "Set it in the target's options: Options… in the window, or workbench target."
 
     def options(self, choice: TargetChoice, folder: Path | None = None) -> tuple[OptionSpec, ...]:
-        """Return the compiler's options for quantization, and how its arithmetic is read."""
+        """Return the compiler's quantization options, and the arithmetic."""
         del choice, folder
         return OPTIONS
 
     def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
-        """Return the choice with every option filled in; what it does not have goes."""
+        """Return the choice with every option filled in; unknown options are removed."""
         del folder
         filled: dict[str, JsonValue] = {}
         for option in OPTIONS:
@@ -64,14 +65,14 @@ class Nnpa:
         return {}
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
-        """Return what one stage depends on: all options, and what compiler could be asked."""
+        """Return what one stage depends on: all options, and the installed compilers."""
         options: dict[str, JsonValue] = {"id": choice.id, **self.complete(choice).options}
         if name == "compile":
             options["compilers"] = [shutil.which(COMPILER), shutil.which(CONTAINER_TOOL)]
         return options
 
     def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
-        """Return the options that have no such value."""
+        """Return the options with an invalid value."""
         del folder
         found = []
         for option in OPTIONS:
@@ -79,29 +80,31 @@ class Nnpa:
             known = [each.value for each in option.choices]
             if given not in known if known else not isinstance(given, type(option.default)):
                 hint = f"Known: {', '.join(map(str, known))}." if known else option.description
-                found.append(ErrorInfo(
-                    message=f"{option.title} cannot be {given!r}.", hint=hint,
-                    where=Place(kind="option", id=f"target.{option.name}"),
-                ))  # fmt: skip
+                found.append(
+                    ErrorInfo(
+                        message=f"Invalid value for {option.title}: {given!r}.",
+                        hint=hint,
+                        where=Place(kind="option", id=f"target.{option.name}"),
+                        code="nnpa-option-invalid",
+                    )
+                )
         return found
 
     def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
-        """Return why such a rule cannot have the config; "" when it can."""
+        """Return why such a rule does not support the config; "" if it does."""
         del choice
         if kind == "io":
             return "NNPA quantizes matrix products; inputs and outputs stay float32."
         if kind in PLUGIN_KINDS or isinstance(config, PluginConfig):
-            return (
-                "Plug-ins quantize with ranges taken beforehand; NNPA takes its own at each call."
-            )
+            return "Plug-ins need calibrated ranges; NNPA uses dynamic ranges."
         if config is None or isinstance(config, DynamicConfig):
             return ""
-        return "NNPA takes int8 with ranges at each call (int8-dyn), or float."
+        return "NNPA supports int8 with dynamic ranges (int8-dyn), or float."
 
     def warnings(
         self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
     ) -> list[str]:
-        """Return what the options make of a rule that quantizes."""
+        """Return warnings for the combination of options and rule."""
         del operators
         if config is None:
             return []
@@ -113,12 +116,12 @@ class Nnpa:
         self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
         narrow: Collection[str],
     ) -> list[ErrorInfo]:  # fmt: skip
-        """Return nothing: there is no compiler behind it."""
+        """Return nothing: no compiler rejects programs here."""
         del choice, graph, wide, narrow
         return []
 
     def figures(self, choice: TargetChoice, folder: Path | None = None) -> Mapping[str, str]:
-        """Return what the numbers are."""
+        """Return the origin of the numbers."""
         del choice, folder
         return {"Numbers": EMULATED}
 

@@ -1,8 +1,8 @@
-"""The command lines and the file of exclusions that onnx-mlir takes.
+"""Command lines and exclusion file of onnx-mlir.
 
 Source: onnx-mlir ec744fe6, src/Compiler/CompilerOptions.cpp,
 src/Accelerators/NNPA/Compiler/NNPACompilerOptions.cpp, docs/JsonConfigFile-NNPA.md;
-IBM/zDLC fdf03cc, README. Read, not run.
+IBM/zDLC fdf03cc, README. Taken from the source; not run.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ ZDLC_IMAGE = "icr.io/ibmz/zdlc:5.0.1"
 MACHINE, TRIPLE = "z17", "s390x-ibm-loz"
 
 NO_SWITCH = (
-    "The file of exclusions needs onnx-mlir 0.5.1 or later. zDLC 5.0.1 has no switch for single "
-    "operations: its command quantizes all that it can."
+    "The exclusion file needs onnx-mlir 0.5.1 or later. zDLC 5.0.1 cannot "
+    "exclude single operations: its command quantizes all supported products."
 )
 STATE = (
-    "What the program keeps between calls are the last {count} inputs and the last {count} outputs "
-    "of the file, in the same order: give each output to the next call, and begin with the inputs "
-    "of the first vector."
+    "The state between calls is in the last {count} inputs and the last {count} "
+    "outputs of the file, in the same order: pass each output to the next call, "
+    "and start with the inputs of the first vector."
 )
 SILENT_ERRORS = (
-    "At run time set OM_STATUS_MESSAGES_ENABLED=1: without it NNPA's errors, such as a scale it "
-    "does not take, are not reported."
+    "Set OM_STATUS_MESSAGES_ENABLED=1 at run time; otherwise NNPA errors, such "
+    "as an unsupported scale, are not reported."
 )
 
 
 def quantization_flags(options: Mapping[str, JsonValue]) -> list[str]:
-    """Return the flags that decide about quantization."""
+    """Return the quantization flags."""
     kinds = f"{options['activations']}Activation,{options['weights']}Weight"
     types = "".join(str(options["op_types"]).split())
     return [f"--nnpa-quant-dynamic={kinds}", f"--nnpa-quant-op-types={types}"]
@@ -52,8 +52,8 @@ def arguments(
     Args:
         model: The ONNX file.
         options: All options of the target.
-        emit: What to make: "EmitLib", or "EmitZHighIR" to look at the products.
-        config: The file of exclusions; "" for none.
+        emit: The output: "EmitLib", or "EmitZHighIR" to inspect the products.
+        config: The exclusion file; "" for none.
     """
     return [
         "-O3", f"--{emit}", f"-march={MACHINE}", "-maccel=NNPA", f"--mtriple={TRIPLE}",
@@ -68,7 +68,7 @@ def command(model: str, options: Mapping[str, JsonValue], config: str = "") -> s
 
 
 def container_command(model: str, options: Mapping[str, JsonValue]) -> str:
-    """Return the command line of IBM's container, which makes a library beside the model."""
+    """Return the command line of IBM's container, which writes a library beside the model."""
     flags = shlex.join([
         "--EmitLib", "--O3", f"-march={MACHINE}", f"--mtriple={TRIPLE}", "--maccel=NNPA",
         *quantization_flags(options), model,
@@ -77,9 +77,9 @@ def container_command(model: str, options: Mapping[str, JsonValue]) -> str:
 
 
 def exclusions(unquantized: Sequence[str], on_cpu: Sequence[str]) -> str:
-    """Return the compiler's file that excludes operations, as JSON; "" where none are.
+    """Return the compiler's exclusion file as JSON; "" if nothing is excluded.
 
-    The compiler joins names of operations that it fuses, so each is looked for inside of others.
+    The compiler joins the names of fused operations, so each name is matched as a substring.
 
     Args:
         unquantized: Names of products that stay dlfloat16.
@@ -89,7 +89,7 @@ def exclusions(unquantized: Sequence[str], on_cpu: Sequence[str]) -> str:
         {"pattern": {"match": {"node_type": kind, "onnx_node_name": f".*{re.escape(name)}.*"},
                      "rewrite": rewrite}}
         for names, kind, rewrite in (
-            # A product with its addition looks at the second of these alone.
+            # A product fused with an addition only checks the second of these.
             (on_cpu, "onnx.*", {"device": "cpu", "quantize": False}),
             (unquantized, "onnx.(MatMul|Gemm)", {"quantize": False}),
         )

@@ -1,4 +1,4 @@
-"""The compiler's options for quantization, as a form shows them.
+"""The compiler's quantization options as forms show them.
 
 Source: onnx-mlir ec744fe6, src/Accelerators/NNPA/Compiler/NNPACompilerOptions.cpp and
 NNPACompilerUtils.cpp (``configurePassesNNPA``).
@@ -16,48 +16,64 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 WHAT_IF = (
-    "Asymmetric weights are a what-if: the compiler turns quantization off for them and makes a "
-    "float program. The numbers show what such weights would do."
+    "Asymmetric weights are for comparison only: the compiler disables "
+    "quantization for them and creates a float program. The numbers show the "
+    "effect of such weights."
 )
 SILENT = (
-    "Of the operation types only MatMul has an effect (it covers Gemm and MatMul with Add too): "
-    "with this list the compiler quantizes nothing, and says nothing."
+    "Only the operation type MatMul has an effect (it includes Gemm and MatMul "
+    "with Add): with this list the compiler silently quantizes nothing."
 )
 
 OPTIONS = (
     OptionSpec(
-        "activations", "Activations",
-        "How every product takes the range of its first operand, at each call.", "choice", "asym",
+        "activations",
+        "Activations",
+        "Range of the first operand of every product, computed at each call.",
+        "choice",
+        "asym",
         (Choice("asym", "Asymmetric, with a zero point"), Choice("sym", "Symmetric (0)")),
     ),
     OptionSpec(
-        "weights", "Weights", "One scale for a whole weight, taken when compiling.", "choice",
+        "weights",
+        "Weights",
+        "One scale per weight, computed at compile time.",
+        "choice",
         "sym",
-        (Choice("sym", "Symmetric"), Choice("asym", "Asymmetric, a what-if that is not compiled")),
+        (Choice("sym", "Symmetric"), Choice("asym", "Asymmetric, for comparison only")),
     ),
     OptionSpec(
-        "op_types", "Operation types",
-        "Names with commas. Only MatMul has an effect, and it covers Gemm; Conv or Gemm alone "
-        "quantize nothing.", "text", "MatMul",
+        "op_types",
+        "Operation types",
+        "Comma-separated names. Only MatMul has an effect, and it includes Gemm; "
+        "Conv or Gemm alone quantize nothing.",
+        "text",
+        "MatMul",
     ),
     OptionSpec(
-        "rewrite_gemm", "Rewrite Gemm for quantization",
-        "nn.Linear on two dimensions exports as a Gemm that transposes its weight, which the "
-        "compiler skips. Transposes the weight in the exported file instead; the values stay.",
-        "switch", True,
+        "rewrite_gemm",
+        "Rewrite Gemm for quantization",
+        "nn.Linear on two dimensions exports as a Gemm that transposes its weight, "
+        "which the compiler does not quantize. Transposes the weight in the exported "
+        "file instead; values are unchanged.",
+        "switch",
+        True,
     ),
     OptionSpec(
-        "reading", "Numbers by",
-        "The reading that the main figures follow; both are always measured.", "choice", "nnpa",
+        "reading",
+        "Numbers by",
+        "The arithmetic of the main figures; both are always measured.",
+        "choice",
+        "nnpa",
         (
             Choice("nnpa", "NNPA model (dlfloat16)"),
-            Choice("document", "The document's equations"),
+            Choice("document", "Documented equations"),
         ),
     ),
-)  # fmt: skip
+)
 
 
 def quantizes(options: Mapping[str, JsonValue]) -> bool:
-    """Return whether a list of operation types makes the compiler quantize anything."""
+    """Return whether a list of operation types enables quantization."""
     named = str(options["op_types"]).split(",")
     return any(name.strip().lower() == "matmul" for name in named)

@@ -1,8 +1,8 @@
-"""Which matrix products the compiler makes int8 products of, and why not the others.
+"""Which matrix products the compiler quantizes to int8, and why not the others.
 
 Source: onnx-mlir ec744fe6, src/Accelerators/NNPA/Conversion/ONNXToZHigh (DynQuantI8PatternHelper,
 RewriteONNXForZHigh.td, ONNXLegalityCheck.cpp), src/Dialect/ONNX/ONNXOps/Canonicalize.td
-(MulAddToGemmOptPattern, FuseGemmFollowedByAddition). Read, not run.
+(MulAddToGemmOptPattern, FuseGemmFollowedByAddition). Taken from the source; not run.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from dataclasses import dataclass
 
 Shape = tuple[int, ...]
 
-# The most an array of the accelerator has of each dimension, from the last one on (arch15).
+# Maximum size of each dimension on the accelerator, last dimension first (arch15).
 LIMITS = (2097152, 1048576, 32768, 32768)
 
 
 @dataclass(frozen=True)
 class Product:
-    """A matrix product as the compiler meets it, with the addition directly behind it.
+    """A matrix product in the ONNX model, with the addition directly after it.
 
     Attributes:
         left: Shape of the first operand.
         right: Shape of the second one.
-        constant: Whether the second operand is known when compiling.
-        gemm: Whether it is a Gemm, which takes its bias itself; else a MatMul.
+        constant: Whether the second operand is known at compile time.
+        gemm: Whether it is a Gemm, which has a bias input; else a MatMul.
         transposed: Whether a Gemm transposes an operand.
-        scaled: Whether a Gemm has an alpha or beta that is not 1.
-        bias: Shape of what is added, None where nothing is.
-        constant_bias: Whether that is known when compiling.
+        scaled: Whether a Gemm has an alpha or beta other than 1.
+        bias: Shape of the added operand, None if there is none.
+        constant_bias: Whether the bias is known at compile time.
     """
 
     left: Shape
@@ -41,21 +41,19 @@ class Product:
 
     @property
     def takes_bias(self) -> bool:
-        """Whether the int8 product adds the bias itself; else an addition of its own follows."""
+        """Whether the int8 product includes the bias; else a separate addition follows."""
         return self.bias is not None and len(self.left) <= 3 and self.bias == self.right[-1:]
 
     @property
     def why_float(self) -> str:
-        """Why it is not quantized, as a sentence; "" when it is."""
+        """Why it is not quantized, as a sentence; "" if it is."""
         return self._why_operands or self._why_ranks or self._why_limits or self._why_bias
 
     @property
     def splits(self) -> str:
-        """What is to be said of a product that is computed in parts; "" where it is not."""
+        """A note on a product that is computed in parts; "" otherwise."""
         if self.left[-2] > LIMITS[1] or self.right[-1] > LIMITS[0]:
-            return (
-                "The compiler splits it, and each part takes a range of its own; emulated with one."
-            )
+            return "The compiler splits it, with a range per part; emulated with one range."
         return ""
 
     @property
@@ -67,8 +65,9 @@ class Product:
             )
         if self.gemm and self.transposed:
             return (
-                "It exports as a Gemm that transposes, as nn.Linear does for two dimensions, and "
-                'the compiler leaves those out. Switch on "Rewrite Gemm for quantization".'
+                "It exports as a Gemm that transposes, as nn.Linear does for two dimensions, "
+                'which the compiler does not quantize. Enable "Rewrite Gemm for '
+                'quantization".'
             )
         if self.gemm and self.scaled:
             return "A Gemm with alpha or beta other than 1 is not quantized."
@@ -82,20 +81,20 @@ class Product:
         if right == 2:
             return ""
         if left < right:
-            return "A matrix on the left and a stack on the right do not become an int8 product."
+            return "A matrix on the left with a stack on the right does not become an int8 product."
         if self.left[:-2] != self.right[:-2]:
-            return "The dimensions in front differ on both sides; such a product is not quantized."
+            return "The leading dimensions differ; such a product is not quantized."
         return ""
 
     @property
     def _why_limits(self) -> str:
         inner, stack = self.left[-1], self.left[:-2]
-        # A stack of any rank is made one of three dimensions first.
+        # A stack of any rank is reshaped to three dimensions first.
         count = 1
         for size in stack:
             count *= size
         if inner > min(LIMITS[:2]) or count > LIMITS[2]:
-            return "A dimension is larger than an array of the accelerator may have."
+            return "A dimension exceeds the limit of the accelerator."
         return ""
 
     @property
@@ -106,16 +105,15 @@ class Product:
         if self.gemm or flat:
             if self.bias != columns or not self.constant_bias:
                 return (
-                    "With two dimensions the addition behind it is made a part of it, and then "
-                    f"only a constant bias of shape {_shown(columns)} is quantized; "
-                    f"this one is {'' if self.constant_bias else 'computed, '}"
-                    f"{_shown(self.bias)}."
+                    "With two dimensions the addition after it becomes its bias, and then only a "
+                    f"constant bias of shape {_shown(columns)} is quantized; this one is "
+                    f"{'' if self.constant_bias else 'computed, '}{_shown(self.bias)}."
                 )
             return ""
         if len(self.right) == 3:
             return "A stack of weights with a bias becomes a product in dlfloat16."
         if len(self.left) == 3 and not self.constant_bias and self.bias == columns:
-            return "What is added is computed; then the product stays dlfloat16."
+            return "The added operand is computed; then the product stays dlfloat16."
         return ""
 
 
@@ -127,16 +125,16 @@ UNRULED = "No rule quantizes it."
 ON_CPU = "A rule keeps it off NNPA (device cpu), where nothing is quantized."
 
 _CONVOLUTION = (
-    "Convolutions are never quantized: made a product, their weight stands on the left, and only "
-    "a constant second operand is quantized. They stay dlfloat16."
+    "Convolutions are never quantized: as a product, their weight is on the "
+    "left, and only a constant second operand is quantized. They stay dlfloat16."
 )
 _RECURRENT = "LSTM and GRU are never quantized; they stay dlfloat16."
 _ATTENTION = (
     "Its products have two computed operands: only products with constant weights are quantized."
 )
 _EINSUM = (
-    "It exports as Einsum, which is not quantized; written as a product (@) it could be. It stays "
-    "dlfloat16 or runs on the CPU."
+    "It exports as Einsum, which is not quantized; written as a product (@) it "
+    "can be. It stays dlfloat16 or runs on the CPU."
 )
 OTHER = "Only MatMul and Gemm with constant weights are quantized."
 
@@ -147,6 +145,6 @@ _PARTS = {
 
 
 def why_never(op: str) -> str:
-    """Return why an operator that is no matrix product is not quantized."""
+    """Return why an operator that is not a matrix product is not quantized."""
     name = op.removeprefix("aten.")
     return next((said for part, said in _PARTS.items() if name.startswith(part)), OTHER)

@@ -48,10 +48,10 @@ def show(qtbot: QtBot) -> Iterator[Callable[[GraphSnapshot | None], GraphView]]:
         view.show()
         qtbot.waitExposed(view)
         if snapshot is not None:
-            with qtbot.waitSignal(view.laid_out):
-                view.render_snapshot(snapshot)
+            with qtbot.waitSignal(view.groups.laid_out):
+                view.groups.render_snapshot(snapshot)
         return view
 
     yield make
     for view in views:
-        view.stop()
+        view.groups.stop()

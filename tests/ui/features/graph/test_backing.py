@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 def ready(qtbot: QtBot, show: Show, snapshot: GraphSnapshot) -> GraphView:
     view = show(snapshot)
-    with qtbot.waitSignal(view.laid_out):
-        view.expand_all()
-    qtbot.waitUntil(lambda: view.picture() is not None and view.picture().progress >= 1.0)  # type: ignore[union-attr]
-    view.select(frozenset({"relu_1"}))
-    view.set_chips({"conv2d_1": "a16w8", "add_1": "a8w8"})
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.expand_all()
+    qtbot.waitUntil(
+        lambda: view.surface.picture() is not None and view.surface.picture().progress >= 1.0
+    )  # type: ignore[union-attr]
+    view.selection.select(frozenset({"relu_1"}))
+    view.surface.set_chips({"conv2d_1": "a16w8", "add_1": "a8w8"})
     return view
 
 
@@ -42,13 +44,15 @@ def test_that_panning_shows_what_painting_anew_would(
     qtbot: QtBot, show: Show, layers: GraphSnapshot, scale: float, step: tuple[int, int]
 ) -> None:
     view = ready(qtbot, show, layers)
-    assert view.scene is not None
-    view.look(Camera(scale).centred(view.scene.rect("relu_1"), view.size().toSizeF()))
+    assert view.surface.scene is not None
+    view.surface.look(
+        Camera(scale).centred(view.surface.scene.rect("relu_1"), view.size().toSizeF())
+    )
     image(view)
     for _ in range(6):
-        view.look(view.camera.panned(*step))
+        view.surface.look(view.surface.camera.panned(*step))
         moved = image(view)
-    view._refine()
+    view.surface.refine()
     assert moved == image(view)
 
 
@@ -58,18 +62,18 @@ def test_that_a_slow_drawing_zooms_roughly_and_gets_sharp(
     monkeypatch.setattr(painting, "SLOW_S", 0.0)
     view = ready(qtbot, show, layers)
     image(view)
-    view.look(view.camera.zoomed(1.3, QPointF(300, 200)))
+    view.surface.look(view.surface.camera.zoomed(1.3, QPointF(300, 200)))
     rough = image(view)
-    with qtbot.waitSignal(view._rest.timeout):
+    with qtbot.waitSignal(view.surface.rest.timeout):
         view.update()
     sharp = image(view)
     assert rough != sharp
-    view._refine()
+    view.surface.refine()
     assert image(view) == sharp
 
 
 def test_that_a_new_mark_shows_at_once(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = ready(qtbot, show, layers)
     before = image(view)
-    view.set_hits({"relu_1": (0,)})
+    view.surface.set_hits({"relu_1": (0,)})
     assert image(view) != before

@@ -77,10 +77,10 @@ def test_that_a_tooltip_tells_grid_rule_and_reason_and_no_markup() -> None:
                 (TensorInfo((1, 2), "int8", grid),), "net.py:3 in forward: a < b",
                 {"stride": "[2, 2]"})  # fmt: skip
     tree = Hierarchy(GraphSnapshot("converted", (node,), ()))
-    told = marks(tooltips={"conv": "a8w8 from rule 3"}, reasons={"conv": "stays on the CPU"})
+    told = marks(tooltips={"conv": "a8w8 from rule 3"}, reasons={"conv": "runs on the CPU"})
     text = "\n".join(lines("conv", tree, told))
     for part in ("8 bit", "scale 0.5", "zero point -3", "stride: [2, 2]", "a8w8 from rule 3",
-                 "stays on the CPU", "net.py:3"):  # fmt: skip
+                 "runs on the CPU", "net.py:3"):  # fmt: skip
         assert part in text
     assert "a &lt; b" in tooltip("conv", tree, told)
 
@@ -91,23 +91,23 @@ def test_that_marks_show_at_every_distance(
     qtbot: QtBot, show: Show, layers: GraphSnapshot, theme: Theme, scale: float
 ) -> None:
     view = show(layers)
-    view.set_theme(theme)
-    with qtbot.waitSignal(view.laid_out):
-        view.expand_all()
-    assert view.scene is not None
-    target = view.scene.rect("conv2d_1")
-    view.look(Camera(scale).centred(target, view.size().toSizeF()))
+    view.surface.set_theme(theme)
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.expand_all()
+    assert view.surface.scene is not None
+    target = view.surface.scene.rect("conv2d_1")
+    view.surface.look(Camera(scale).centred(target, view.size().toSizeF()))
     plain = view.grab().toImage()
     ids = [node.id for node in layers.nodes]
-    view.set_chips(dict.fromkeys(ids, "a16w8"))
+    view.surface.set_chips(dict.fromkeys(ids, "a16w8"))
     chipped = view.grab().toImage()
     assert chipped != plain
-    view.set_reasons({"conv2d_1": "not on the NPU"})
-    view.set_overlay(Overlay({name: float(k) for k, name in enumerate(ids)}, "cycles"))
+    view.surface.set_reasons({"conv2d_1": "not on the NPU"})
+    view.surface.set_overlay(Overlay({name: float(k) for k, name in enumerate(ids)}, "cycles"))
     assert view.grab().toImage() != chipped
-    view.set_overlay(None)
-    view.set_reasons({})
-    view.set_chips({})
+    view.surface.set_overlay(None)
+    view.surface.set_reasons({})
+    view.surface.set_chips({})
     assert view.grab().toImage() == plain
 
 
@@ -115,11 +115,13 @@ def test_that_a_chip_has_the_colour_of_its_precision(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
     view = show(layers)
-    with qtbot.waitSignal(view.laid_out):
-        view.expand_all()
-    assert view.scene is not None
-    view.set_chips({"conv2d_1": "a16w8"})
-    view.look(Camera(0.1).centred(view.scene.rect("conv2d_1"), view.size().toSizeF()))
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.expand_all()
+    assert view.surface.scene is not None
+    view.surface.set_chips({"conv2d_1": "a16w8"})
+    view.surface.look(
+        Camera(0.1).centred(view.surface.scene.rect("conv2d_1"), view.size().toSizeF())
+    )
     image = view.grab().toImage()
     ratio = image.devicePixelRatio()
     middle = image.pixelColor(int(450 * ratio), int(350 * ratio))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ui.features.graph.graph_view import context_menu
+from ui.features.graph.graph_menu import context_menu
 from ui.features.graph.marks import Marks, Overlay, number_text, ramp
 from workbench.graph.hierarchy import Hierarchy
 
@@ -33,51 +33,51 @@ def test_that_blocks_of_the_same_structure_are_selected_together(
     show: Show, layers: GraphSnapshot
 ) -> None:
     view = show(layers)
-    action(view, "layers/1/", "3 blocks").trigger()
-    assert len(view.selected) == 9
+    action(view, "layers/1/", "3 equal blocks").trigger()
+    assert len(view.surface.selected) == 9
 
 
 def test_that_the_menu_traces_and_shows_a_part_alone(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
     view = show(layers)
-    view.select(frozenset({"conv2d_1"}))
-    action(view, "layers/1/", "Trace to the inputs").trigger()
-    assert view.selected == {"x", "conv2d_0", "relu_0", "add_0", "conv2d_1"}
-    with qtbot.waitSignal(view.laid_out):
-        action(view, None, "Show only").trigger()
-    assert view.isolated
-    assert view.scene is not None
-    assert len(view.scene.hierarchy.snapshot.nodes) == 6
-    with qtbot.waitSignal(view.laid_out):
+    view.selection.select(frozenset({"conv2d_1"}))
+    action(view, "layers/1/", "ancestors").trigger()
+    assert view.surface.selected == {"x", "conv2d_0", "relu_0", "add_0", "conv2d_1"}
+    with qtbot.waitSignal(view.groups.laid_out):
+        action(view, None, "Isolate").trigger()
+    assert view.groups.isolated
+    assert view.surface.scene is not None
+    assert len(view.surface.scene.hierarchy.snapshot.nodes) == 6
+    with qtbot.waitSignal(view.groups.laid_out):
         action(view, None, "whole graph").trigger()
-    assert not view.isolated
-    assert view.scene.hierarchy.snapshot is layers
+    assert not view.groups.isolated
+    assert view.surface.scene.hierarchy.snapshot is layers
 
 
 def test_that_another_graph_ends_showing_a_part(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
     view = show(layers)
-    view.select(frozenset({"conv2d_1"}))
-    with qtbot.waitSignal(view.laid_out):
-        view.isolate_selection()
-    with qtbot.waitSignal(view.laid_out):
-        view.render_snapshot(layers)
-    assert not view.isolated
+    view.selection.select(frozenset({"conv2d_1"}))
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.isolate_selection()
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.render_snapshot(layers)
+    assert not view.groups.isolated
 
 
 def test_that_a_choice_waits_for_its_graph_to_be_drawn(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
     view = show(layers)
-    with qtbot.waitSignal(view.laid_out):
-        view.collapse_all()
-    view.render_snapshot(replace(layers, level="edge"))
-    view.select(frozenset({"relu_2"}), reveal=True)
-    qtbot.waitUntil(lambda: view.scene is not None and view.scene.has("relu_2"))
-    assert view.scene is not None
-    assert view.scene.hierarchy.snapshot.level == "edge"
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.collapse_all()
+    view.groups.render_snapshot(replace(layers, level="edge"))
+    view.selection.select(frozenset({"relu_2"}), reveal=True)
+    qtbot.waitUntil(lambda: view.surface.scene is not None and view.surface.scene.has("relu_2"))
+    assert view.surface.scene is not None
+    assert view.surface.scene.hierarchy.snapshot.level == "edge"
 
 
 @pytest.mark.parametrize(("merge", "amount"), [("lowest", 2.0), ("highest", 9.0), ("sum", 11.0)])

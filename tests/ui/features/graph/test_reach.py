@@ -44,8 +44,8 @@ def test_that_a_single_operation_is_drawn_walked_and_exported(
     view = show(graph([call("only")], []))
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_Right, Qt.Key.Key_F):
         qtbot.keyClick(view, key)
-    assert view.selected == {"only"}
-    view.export_svg(tmp_path / "one.svg")
+    assert view.surface.selected == {"only"}
+    view.surface.export_svg(tmp_path / "one.svg")
     assert "relu" in (tmp_path / "one.svg").read_text()
 
 
@@ -53,12 +53,12 @@ def test_that_a_hundred_thousand_operations_open_as_sections(qtbot: QtBot, show:
     nodes = [call(f"n{k}") for k in range(100_000)]
     snapshot = graph(nodes, [(f"n{k}", f"n{k + 1}") for k in range(99_999)])
     view = show(None)
-    with qtbot.waitSignal(view.laid_out, timeout=30_000):
-        view.render_snapshot(snapshot)
-    assert view.scene is not None
-    assert len(view.scene.hierarchy.groups["/"].children) < 400
-    view.select(frozenset({"n54321"}), reveal=True)
-    qtbot.waitUntil(lambda: view.scene is not None and view.scene.has("n54321"))
+    with qtbot.waitSignal(view.groups.laid_out, timeout=30_000):
+        view.groups.render_snapshot(snapshot)
+    assert view.surface.scene is not None
+    assert len(view.surface.scene.hierarchy.groups["/"].children) < 400
+    view.selection.select(frozenset({"n54321"}), reveal=True)
+    qtbot.waitUntil(lambda: view.surface.scene is not None and view.surface.scene.has("n54321"))
 
 
 @pytest.mark.parametrize("ways", [1, -1])
@@ -68,9 +68,9 @@ def test_that_two_thousand_users_of_one_tensor_are_laid_out(
     users = [call(f"u{k}") for k in range(2000)]
     nodes = [call("hub"), *users][::ways]
     view = show(graph(nodes, [("hub", u.id) for u in users]))
-    view.expand_all()
-    qtbot.waitUntil(lambda: view.scene is not None and view.scene.has("u1999"))
-    assert len(view.scene.hierarchy.border("hub")[1]) == 2000  # type: ignore[union-attr]
+    view.groups.expand_all()
+    qtbot.waitUntil(lambda: view.surface.scene is not None and view.surface.scene.has("u1999"))
+    assert len(view.surface.scene.hierarchy.border("hub")[1]) == 2000  # type: ignore[union-attr]
     view.repaint()
 
 
@@ -78,11 +78,11 @@ def test_that_cycles_of_a_hand_made_file_are_drawn_upwards(qtbot: QtBot, show: S
     nodes = [call("a", ("m",)), call("b", ("m",)), call("c", ("n",)), call("d", ("n",))]
     edges = [("a", "b"), ("b", "a"), ("b", "c"), ("c", "d"), ("d", "a"), ("c", "c")]
     view = show(graph(nodes, edges))
-    view.expand_all()
-    qtbot.waitUntil(lambda: view.scene is not None and view.scene.has("d"))
-    view.select(frozenset({"a"}))
-    view.trace(forwards=True)
-    assert view.selected == {"a", "b", "c", "d"}
+    view.groups.expand_all()
+    qtbot.waitUntil(lambda: view.surface.scene is not None and view.surface.scene.has("d"))
+    view.selection.select(frozenset({"a"}))
+    view.selection.trace(forwards=True)
+    assert view.surface.selected == {"a", "b", "c", "d"}
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Up) * 6:
         qtbot.keyClick(view, key)
 
@@ -100,12 +100,14 @@ def test_that_any_name_is_drawn_within_its_box(
     path = tmp_path / "graph.json"
     snapshot.save(path)
     view = show(GraphSnapshot.load(path))
-    view.expand_all()
-    qtbot.waitUntil(lambda: view.scene is not None and view.scene.has(name))
-    assert view.scene is not None
-    assert view.scene.rect(name).width() <= 300
+    view.groups.expand_all()
+    qtbot.waitUntil(lambda: view.surface.scene is not None and view.surface.scene.has(name))
+    assert view.surface.scene is not None
+    assert view.surface.scene.rect(name).width() <= 300
     view.repaint()
-    assert all(len(line) < 300 for line in lines(name, view.scene.hierarchy, view.marks))
+    assert all(
+        len(line) < 300 for line in lines(name, view.surface.scene.hierarchy, view.surface.marks)
+    )
 
 
 @pytest.mark.parametrize("version", [0, VERSION + 1, "1", None])
@@ -126,39 +128,45 @@ def tall(show: Show, qtbot: QtBot) -> GraphView:
     nodes = [call(f"n{k}", ("outer", "inner")) for k in range(80)] + [call("last", ("outer",))]
     pairs = [(f"n{k}", f"n{k + 1}") for k in range(79)] + [("n0", "n79"), ("n79", "last")]
     view = show(graph(nodes, pairs))
-    with qtbot.waitSignal(view.laid_out):
-        view.expand_all()
-    view.look(Camera(1.0))
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.expand_all()
+    view.surface.look(Camera(1.0))
     return view
 
 
 def press(qtbot: QtBot, view: GraphView, place: QPointF) -> None:
-    qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=view.camera.to_window(place).toPoint())
+    qtbot.mouseClick(
+        view, Qt.MouseButton.LeftButton, pos=view.surface.camera.to_window(place).toPoint()
+    )
 
 
 def test_that_headers_stay_in_view_and_still_close_their_group(qtbot: QtBot, show: Show) -> None:
     view = tall(show, qtbot)
-    view.look(Camera(1.0, 0.0, 900.0))
-    scene, area = view.scene, view.camera.shown(view.size().toSizeF())
+    view.surface.look(Camera(1.0, 0.0, 900.0))
+    scene, area = view.surface.scene, view.surface.camera.shown(view.size().toSizeF())
     assert scene is not None
     strips = header_rects(scene, area, scene.frames_in(area))
     outer, inner = strips["outer/"], strips["outer/inner/"]
     assert (outer.top(), inner.top()) == (900.0, 930.0)
-    with qtbot.waitSignal(view.laid_out):
+    with qtbot.waitSignal(view.groups.laid_out):
         press(qtbot, view, QPointF(inner.left() + 13, inner.center().y()))
-    assert not view.is_expanded("outer/inner")
+    assert not view.groups.is_expanded("outer/inner")
 
 
 def test_that_the_loose_end_of_a_long_line_leads_to_the_other(qtbot: QtBot, show: Show) -> None:
     view = tall(show, qtbot)
-    assert view.scene is not None
-    end = view.scene.rect("n79")
-    view.look(Camera(1.0, end.center().x() - 300, end.top() - 300))
+    assert view.surface.scene is not None
+    end = view.surface.scene.rect("n79")
+    view.surface.look(Camera(1.0, end.center().x() - 300, end.top() - 300))
     press(qtbot, view, QPointF(end.center().x() - 60, end.top() - 20))
-    assert view.selected == {"n0"}
-    assert view.camera.shown(view.size().toSizeF()).intersects(view.scene.rect("n0"))
-    view.go_back()
-    assert not view.camera.shown(view.size().toSizeF()).intersects(view.scene.rect("n0"))
+    assert view.surface.selected == {"n0"}
+    assert view.surface.camera.shown(view.size().toSizeF()).intersects(
+        view.surface.scene.rect("n0")
+    )
+    view.places.back()
+    assert not view.surface.camera.shown(view.size().toSizeF()).intersects(
+        view.surface.scene.rect("n0")
+    )
 
 
 def test_that_a_group_says_what_crosses_its_border_and_leads_there(
@@ -168,10 +176,10 @@ def test_that_a_group_says_what_crosses_its_border_and_leads_there(
     assert tree.border("layers/1/") == (("add_0",), ("conv2d_2",))
     assert tree.border("relu_1") == (("conv2d_1",), ("add_1",))
     view = show(layers)
-    view.expand_all()
-    qtbot.waitUntil(lambda: view.is_expanded("layers/1"))
-    view.jump("conv2d_2")
-    assert view.selected == {"conv2d_2"}
+    view.groups.expand_all()
+    qtbot.waitUntil(lambda: view.groups.is_expanded("layers/1"))
+    view.selection.jump("conv2d_2")
+    assert view.surface.selected == {"conv2d_2"}
     assert "conv2d" in view.accessibleDescription()
 
 
@@ -179,15 +187,17 @@ def test_that_a_flat_drawing_keeps_the_selection_in_view(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
     view = show(layers)
-    view.select(frozenset({"relu_2"}))
-    with qtbot.waitSignal(view.laid_out):
-        view.set_shape("flat")
-    assert view.scene is not None
-    assert list(view.scene.hierarchy.groups) == ["/"]
-    assert view.camera.shown(view.size().toSizeF()).contains(view.scene.rect("relu_2"))
-    with qtbot.waitSignal(view.laid_out):
-        view.go_back()
-    assert view.shape == "modules"
+    view.selection.select(frozenset({"relu_2"}))
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.set_shape("flat")
+    assert view.surface.scene is not None
+    assert list(view.surface.scene.hierarchy.groups) == ["/"]
+    assert view.surface.camera.shown(view.size().toSizeF()).contains(
+        view.surface.scene.rect("relu_2")
+    )
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.places.back()
+    assert view.groups.shape == "modules"
 
 
 def test_that_a_layout_of_a_wide_graph_has_no_overlap() -> None:
@@ -207,19 +217,19 @@ def test_that_the_legend_is_brushed_with_the_mouse(
     from ui.features.graph.paint_overlays import legend_bar
 
     view = show(layers)
-    view.set_overlay(Overlay({"conv2d_0": 0.0, "relu_0": 5.0, "add_0": 10.0}, "error"))
+    view.surface.set_overlay(Overlay({"conv2d_0": 0.0, "relu_0": 5.0, "add_0": 10.0}, "error"))
     bar = legend_bar(view.size().toSizeF())
     left = QPoint(round(bar.left() + 0.4 * bar.width()), round(bar.center().y()))
     right = QPoint(round(bar.right()), left.y())
     qtbot.mousePress(view, Qt.MouseButton.LeftButton, pos=left)
     qtbot.mouseMove(view, right)
-    with qtbot.waitSignal(view.selection_changed) as told:
+    with qtbot.waitSignal(view.selection.changed) as told:
         qtbot.mouseRelease(view, Qt.MouseButton.LeftButton, pos=right)
     assert told.args == [frozenset({"relu_0", "add_0"})]
-    assert view.scene is not None
-    assert view.marks.colour("conv2d_0", view.scene.hierarchy) is None
+    assert view.surface.scene is not None
+    assert view.surface.marks.colour("conv2d_0", view.surface.scene.hierarchy) is None
     qtbot.keyClick(view, Qt.Key.Key_Escape)
-    assert view.marks.colour("conv2d_0", view.scene.hierarchy) is not None
+    assert view.surface.marks.colour("conv2d_0", view.surface.scene.hierarchy) is not None
 
 
 def test_that_what_is_revealed_lies_below_the_headers_held_over_it(
@@ -228,14 +238,16 @@ def test_that_what_is_revealed_lies_below_the_headers_held_over_it(
     names = [f"relu_{k}" for k in range(30)]
     nodes = [call(name, ("outer", "inner")) for name in names]
     view = show(graph(nodes, list(pairwise(names))))
-    view.expand_all()
-    qtbot.waitUntil(lambda: view.scene is not None and view.scene.has("relu_9"))
-    assert view.scene is not None
-    rect = view.scene.rect("relu_9")
-    view.look(Camera(1.0, rect.left(), rect.top() - 4))
-    view.select(frozenset({"relu_9"}), reveal=True)
-    area = view.camera.shown(QSizeF(view.width(), view.height()))
-    open_groups = [key for key in view.scene.hierarchy.groups if view.is_expanded(key)]
-    headers = header_rects(view.scene, area, [key for key in open_groups if key != ROOT])
+    view.groups.expand_all()
+    qtbot.waitUntil(lambda: view.surface.scene is not None and view.surface.scene.has("relu_9"))
+    assert view.surface.scene is not None
+    rect = view.surface.scene.rect("relu_9")
+    view.surface.look(Camera(1.0, rect.left(), rect.top() - 4))
+    view.selection.select(frozenset({"relu_9"}), reveal=True)
+    area = view.surface.camera.shown(QSizeF(view.width(), view.height()))
+    open_groups = [
+        key for key in view.surface.scene.hierarchy.groups if view.groups.is_expanded(key)
+    ]
+    headers = header_rects(view.surface.scene, area, [key for key in open_groups if key != ROOT])
     assert headers
     assert not any(header.intersects(rect) for header in headers.values())

@@ -27,10 +27,10 @@ LAYER_0 = frozenset({"conv2d_0", "relu_0", "add_0"})
 
 def place(view: GraphView, item: str, dx: float = 40.0, dy: float = 12.0) -> QPoint:
     """Return where to point in the window to mean an item."""
-    assert view.scene is not None
-    rect = view.scene.rect(item)
+    assert view.surface.scene is not None
+    rect = view.surface.scene.rect(item)
     inside = QPointF(min(dx, rect.width() / 2), min(dy, rect.height() / 2))
-    return view.camera.to_window(rect.topLeft() + inside).toPoint()
+    return view.surface.camera.to_window(rect.topLeft() + inside).toPoint()
 
 
 def click(
@@ -44,11 +44,11 @@ def click(
 
 def open_layers(qtbot: QtBot, view: GraphView) -> None:
     """Close all, then open the list of layers and the first layer."""
-    with qtbot.waitSignal(view.laid_out):
-        view.collapse_all()
-    with qtbot.waitSignal(view.laid_out):
-        view.expand("layers/0")
-    view.fit()
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.collapse_all()
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.expand("layers/0")
+    view.places.fit()
 
 
 def test_that_clicking_an_operation_selects_it(
@@ -56,7 +56,7 @@ def test_that_clicking_an_operation_selects_it(
 ) -> None:
     view = show(layers)
     open_layers(qtbot, view)
-    with qtbot.waitSignal(view.selection_changed) as told:
+    with qtbot.waitSignal(view.selection.changed) as told:
         click(qtbot, view, "relu_0")
     assert told.args == [frozenset({"relu_0"})]
     assert "aten.relu.default" in view.accessibleDescription()
@@ -69,9 +69,9 @@ def test_that_ctrl_adds_and_takes_away(qtbot: QtBot, show: Show, layers: GraphSn
     open_layers(qtbot, view)
     click(qtbot, view, "relu_0")
     click(qtbot, view, "add_0", Qt.KeyboardModifier.ControlModifier)
-    assert view.selected == {"relu_0", "add_0"}
+    assert view.surface.selected == {"relu_0", "add_0"}
     click(qtbot, view, "relu_0", Qt.KeyboardModifier.ControlModifier)
-    assert view.selected == {"add_0"}
+    assert view.surface.selected == {"add_0"}
 
 
 def test_that_clicking_a_closed_group_selects_all_in_it(
@@ -79,12 +79,12 @@ def test_that_clicking_a_closed_group_selects_all_in_it(
 ) -> None:
     view = show(layers)
     open_layers(qtbot, view)
-    with qtbot.waitSignal(view.laid_out):
-        view.collapse("layers/0")
-    with qtbot.waitSignal(view.groups_selected) as told:
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.collapse("layers/0")
+    with qtbot.waitSignal(view.selection.groups_chosen) as told:
         click(qtbot, view, "layers/0/")
     assert told.args == [frozenset({"layers.0"})]
-    assert view.selected == LAYER_0
+    assert view.surface.selected == LAYER_0
 
 
 def test_that_clicking_empty_ground_and_escape_clear(
@@ -94,12 +94,12 @@ def test_that_clicking_empty_ground_and_escape_clear(
     open_layers(qtbot, view)
     click(qtbot, view, "relu_0")
     qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=QPoint(3, 3))
-    assert view.selected == frozenset()
+    assert view.surface.selected == frozenset()
     click(qtbot, view, "relu_0")
-    with qtbot.waitSignal(view.selection_changed) as told:
+    with qtbot.waitSignal(view.selection.changed) as told:
         qtbot.keyClick(view, Qt.Key.Key_Escape)
     assert told.args == [frozenset()]
-    assert view.accessibleDescription() == "Nothing is selected"
+    assert view.accessibleDescription() == "No selection"
 
 
 def test_that_a_rubber_band_selects_what_it_touches(
@@ -112,19 +112,19 @@ def test_that_a_rubber_band_selects_what_it_touches(
     qtbot.mousePress(view, Qt.MouseButton.LeftButton, shift, start)
     qtbot.mouseMove(view, end)
     qtbot.mouseRelease(view, Qt.MouseButton.LeftButton, shift, end)
-    assert view.selected == {"conv2d_0", "relu_0"}
+    assert view.surface.selected == {"conv2d_0", "relu_0"}
 
 
 def test_that_dragging_pans_and_selects_nothing(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
     view = show(layers)
-    before = view.camera
+    before = view.surface.camera
     qtbot.mousePress(view, Qt.MouseButton.LeftButton, pos=QPoint(10, 10))
     qtbot.mouseMove(view, QPoint(60, 40))
     qtbot.mouseRelease(view, Qt.MouseButton.LeftButton, pos=QPoint(60, 40))
-    assert (view.camera.x, view.camera.y) != (before.x, before.y)
-    assert view.selected == frozenset()
+    assert (view.surface.camera.x, view.surface.camera.y) != (before.x, before.y)
+    assert view.surface.selected == frozenset()
 
 
 def test_that_zooming_leaves_what_is_under_the_mouse_in_place(
@@ -132,13 +132,13 @@ def test_that_zooming_leaves_what_is_under_the_mouse_in_place(
 ) -> None:
     view = show(layers)
     mouse = QPointF(200, 150)
-    before = view.camera.to_scene(mouse)
+    before = view.surface.camera.to_scene(mouse)
     QApplication.sendEvent(
         view,
         QWheelEvent(mouse, mouse, QPoint(), QPoint(0, 240), Qt.MouseButton.NoButton,
                     Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False),
     )  # fmt: skip
-    after = view.camera.to_scene(mouse)
+    after = view.surface.camera.to_scene(mouse)
     assert (after.x(), after.y()) == pytest.approx((before.x(), before.y()))
 
 
@@ -149,7 +149,7 @@ def test_that_a_group_opens_and_its_header_stays_under_the_mouse(
     view = show(layers)
     open_layers(qtbot, view)
     before = place(view, "layers/1/")
-    with qtbot.waitSignal(view.laid_out):
+    with qtbot.waitSignal(view.groups.laid_out):
         if way == "double-click":
             qtbot.mouseDClick(view, Qt.MouseButton.LeftButton, pos=before)
         elif way == "sign":
@@ -158,12 +158,12 @@ def test_that_a_group_opens_and_its_header_stays_under_the_mouse(
         else:
             click(qtbot, view, "layers/1/")
             qtbot.keyClick(view, Qt.Key.Key_Return)
-    assert view.is_expanded("layers/1")
+    assert view.groups.is_expanded("layers/1")
     assert (place(view, "layers/1/") - before).manhattanLength() <= 2
     view.grab()
-    with qtbot.waitSignal(view.laid_out):
+    with qtbot.waitSignal(view.groups.laid_out):
         qtbot.mouseDClick(view, Qt.MouseButton.LeftButton, pos=place(view, "layers/1/"))
-    assert not view.is_expanded("layers/1")
+    assert not view.groups.is_expanded("layers/1")
     assert (place(view, "layers/1/") - before).manhattanLength() <= 2
 
 
@@ -176,10 +176,10 @@ def test_that_arrows_walk_along_edges_and_into_groups(
     walked = []
     for _ in range(6):
         qtbot.keyClick(view, Qt.Key.Key_Down)
-        walked.append(view.current)
+        walked.append(view.surface.current)
     assert walked == ["layers/", "layers/0/", "conv2d_0", "relu_0", "add_0", "layers/1/"]
     qtbot.keyClick(view, Qt.Key.Key_Up)
-    assert view.current == "layers/0/"
+    assert view.surface.current == "layers/0/"
 
 
 def test_that_keys_ask_for_presets_search_and_all(
@@ -191,9 +191,9 @@ def test_that_keys_ask_for_presets_search_and_all(
     assert told.args == [3]
     with qtbot.waitSignal(view.search_requested):
         qtbot.keyClick(view, Qt.Key.Key_Slash)
-    view.look(view.camera.panned(5000, 5000))
+    view.surface.look(view.surface.camera.panned(5000, 5000))
     qtbot.keyClick(view, Qt.Key.Key_F)
-    picture = view.picture()
+    picture = view.surface.picture()
     assert picture is not None
     assert picture.area.contains(picture.scene.bounds)
 
@@ -202,11 +202,11 @@ def test_that_selecting_from_elsewhere_opens_the_way_and_tells_nobody(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
     view = show(layers)
-    with qtbot.waitSignal(view.laid_out):
-        view.collapse_all()
-    with qtbot.assertNotEmitted(view.selection_changed), qtbot.waitSignal(view.laid_out):
-        view.select(frozenset({"relu_2"}), reveal=True)
-    picture = view.picture()
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.collapse_all()
+    with qtbot.assertNotEmitted(view.selection.changed), qtbot.waitSignal(view.groups.laid_out):
+        view.selection.select(frozenset({"relu_2"}), reveal=True)
+    picture = view.surface.picture()
     assert picture is not None
     assert picture.area.contains(picture.scene.rect("relu_2"))
     assert "aten.relu.default" in view.accessibleDescription()
@@ -216,9 +216,9 @@ def test_that_tracing_reaches_all_ancestors_and_descendants(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
     view = show(layers)
-    view.select(frozenset({"conv2d_1"}))
+    view.selection.select(frozenset({"conv2d_1"}))
     qtbot.keyClick(view, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
-    assert view.selected == {"x", "conv2d_1"} | LAYER_0
+    assert view.surface.selected == {"x", "conv2d_1"} | LAYER_0
 
 
 def test_that_going_back_shows_the_former_place_and_forward_the_later(
@@ -226,20 +226,20 @@ def test_that_going_back_shows_the_former_place_and_forward_the_later(
 ) -> None:
     view = show(layers)
     open_layers(qtbot, view)
-    before = view.place()
-    with qtbot.waitSignal(view.laid_out):
-        view.collapse("layers")
-    after = view.place()
+    before = view.places.here()
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.collapse("layers")
+    after = view.places.here()
     alt = Qt.KeyboardModifier.AltModifier
-    with qtbot.waitSignal(view.laid_out):
+    with qtbot.waitSignal(view.groups.laid_out):
         qtbot.keyClick(view, Qt.Key.Key_Left, alt)
-    assert view.place() == before
-    with qtbot.waitSignal(view.laid_out):
+    assert view.places.here() == before
+    with qtbot.waitSignal(view.groups.laid_out):
         qtbot.keyClick(view, Qt.Key.Key_Right, alt)
-    assert view.place() == after
-    with qtbot.waitSignal(view.laid_out):
-        view.go_to(before)
-    assert view.place() == before
+    assert view.places.here() == after
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.places.go_to(before)
+    assert view.places.here() == before
 
 
 def test_that_closing_all_from_far_below_leaves_something_to_see(
@@ -247,22 +247,22 @@ def test_that_closing_all_from_far_below_leaves_something_to_see(
 ) -> None:
     view = show(layers)
     open_layers(qtbot, view)
-    view.look(view.camera.panned(0, -20_000))
-    with qtbot.waitSignal(view.laid_out):
-        view.collapse_all()
-    picture = view.picture()
+    view.surface.look(view.surface.camera.panned(0, -20_000))
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.collapse_all()
+    picture = view.surface.picture()
     assert picture is not None
     assert picture.area.intersects(picture.scene.bounds)
 
 
 def test_that_everything_opens_and_closes(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
-    with qtbot.waitSignal(view.laid_out):
-        view.expand_all()
-    assert all(view.is_expanded(f"layers/{k}") for k in range(3))
-    with qtbot.waitSignal(view.laid_out):
-        view.collapse_all()
-    assert not view.is_expanded("layers")
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.expand_all()
+    assert all(view.groups.is_expanded(f"layers/{k}") for k in range(3))
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.collapse_all()
+    assert not view.groups.is_expanded("layers")
 
 
 def test_that_open_groups_stay_open_in_another_level_of_the_program(
@@ -271,11 +271,11 @@ def test_that_open_groups_stay_open_in_another_level_of_the_program(
     view = show(layers)
     open_layers(qtbot, view)
     other = GraphSnapshot("converted", layers.nodes, layers.edges, layers.modules)
-    with qtbot.waitSignal(view.laid_out):
-        view.render_snapshot(other)
-    assert view.is_expanded("layers/0")
-    view.render_snapshot(None)
-    assert view.scene is None
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.render_snapshot(other)
+    assert view.groups.is_expanded("layers/0")
+    view.groups.render_snapshot(None)
+    assert view.surface.scene is None
     view.grab()
 
 
@@ -283,11 +283,11 @@ def test_that_the_view_is_written_as_image_and_as_vectors(
     show: Show, layers: GraphSnapshot, tmp_path: Path
 ) -> None:
     view = show(layers)
-    view.export_png(tmp_path / "graph.png")
-    view.export_svg(tmp_path / "graph.svg")
+    view.surface.export_png(tmp_path / "graph.png")
+    view.surface.export_svg(tmp_path / "graph.svg")
     assert (tmp_path / "graph.png").read_bytes().startswith(b"\x89PNG")
     assert "layers" in (tmp_path / "graph.svg").read_text(encoding="utf-8")
-    for write in (view.export_png, view.export_svg):
+    for write in (view.surface.export_png, view.surface.export_svg):
         with pytest.raises(WorkbenchError, match="cannot be written"):
             write(tmp_path / "nowhere" / "graph.file")
 
@@ -313,9 +313,9 @@ def test_that_the_view_is_written_as_image_and_as_vectors(
 )
 def test_that_odd_graphs_are_drawn(qtbot: QtBot, show: Show, snapshot: GraphSnapshot) -> None:
     view = show(snapshot)
-    with qtbot.waitSignal(view.laid_out):
-        view.expand_all()
-    view.fit()
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.expand_all()
+    view.places.fit()
     assert not view.grab().isNull()
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Right, Qt.Key.Key_Return, Qt.Key.Key_Up):
         qtbot.keyClick(view, key)
@@ -324,19 +324,19 @@ def test_that_odd_graphs_are_drawn(qtbot: QtBot, show: Show, snapshot: GraphSnap
 
 def test_that_a_view_closes_while_it_is_laying_out(show: Show, layers: GraphSnapshot) -> None:
     view = show(None)
-    view.render_snapshot(layers)
-    view.expand_all()
-    view.stop()
-    view.expand_all()
-    assert view.scene is None
+    view.groups.render_snapshot(layers)
+    view.groups.expand_all()
+    view.groups.stop()
+    view.groups.expand_all()
+    assert view.surface.scene is None
 
 
 def test_that_a_narrower_view_keeps_the_drawing_in_its_middle(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
     view = show(layers)
-    view.fit()
+    view.places.fit()
     view.resize(500, 700)
     qtbot.waitUntil(lambda: view.width() == 500)
-    middle = view.camera.to_window(view.scene.bounds.center())
+    middle = view.surface.camera.to_window(view.surface.scene.bounds.center())
     assert abs(middle.x() - 250) < 2

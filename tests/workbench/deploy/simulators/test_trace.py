@@ -67,7 +67,7 @@ def test_that_a_functional_run_traces_nothing(bench):
     ("how", "said"),
     [
         ("no-trace", "The simulator wrote no trace of its operations."),
-        ("cut-trace", "The trace of the operations is damaged from some point on."),
+        ("cut-trace", "The trace of the operations is damaged and incomplete."),
     ],
 )
 def test_that_a_missing_or_damaged_trace_is_said_and_the_run_still_counts(bench, how, said):

@@ -142,7 +142,7 @@ LINES = {
     "registered": "not linked",
     "E [executorch:m.cpp:1 f()] Backend EthosUBackend is not registered.": "without the Ethos-U",
     "E [executorch:E.cpp:1 f()] Malformed vela_bin_stream found": "damaged or not aligned",
-    "E [executorch:E.cpp:1 f()] Ethos-U invocation failed error (-1)": "not the one",
+    "E [executorch:E.cpp:1 f()] Ethos-U invocation failed error (-1)": "another NPU",
     "E [executorch:m.cpp:1 f()] Init failed for backend EthosUBackend: 0x21": "memory allocation",
     "E [executorch:r.cpp:1 f()] input size (4) and tensor size (8) mismatch!": "another size",
     "F [executorch:r.cpp:1 f()] Not right number of parameters!": "command line",

@@ -1,4 +1,4 @@
-"""A compile spec from the project's choice. Always a new one: the pipeline changes what it gets."""
+"""Compile specs from the project's target choice. Always new, since the pipeline modifies them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from workbench.project.model import TargetChoice
 
 
-# The name of the file, without .ptd, that weights go to where they lie apart.
+# The file name, without .ptd, of separate weights.
 WEIGHTS = "weights"
 
 
 def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
-    """Return a new compile spec; system configuration and memory mode are always explicit."""
+    """Return a new compile spec with explicit system configuration and memory mode."""
     complete = target_of(choice.id).complete(choice)
     options: dict[str, Any] = dict(complete.options)
     spec = EthosUCompileSpec(
@@ -51,7 +51,7 @@ def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
 
 
 def _transformations(spec: EthosUCompileSpec, passes: Mapping[str, Any]) -> ArmPassPipelineConfig:
-    """Return what transforms a program before it is quantized and compiled."""
+    """Return the transformations before quantization and compilation."""
     usual = ArmPassPipelineConfig.from_dict(spec._get_pass_pipeline_config().to_dict())  # noqa: SLF001
     if "softmax" in passes:
         usual.softmax = SoftmaxDecompositionConfig[passes["softmax"]]
@@ -68,17 +68,17 @@ def _transformations(spec: EthosUCompileSpec, passes: Mapping[str, Any]) -> ArmP
 
 @contextlib.contextmanager
 def own_ini_at_hand(choice: TargetChoice, folder: Path) -> Iterator[None]:
-    """Let Vela find the choice's own .ini under the name that compile specs give it.
+    """Make the choice's own .ini available to Vela under its name in compile specs.
 
-    The working folder is another one meanwhile. The compiled program keeps Vela's flags, so the
-    name must say nothing of this machine, and Vela splits its arguments at blanks.
+    The working directory changes inside the block. The compiled program contains Vela's flags, so
+    the name must be independent of this machine, and Vela splits its arguments at spaces.
 
     Args:
-        choice: Of which an own .ini may be a part.
-        folder: Where the project's relative paths start.
+        choice: The target choice, possibly with an own .ini.
+        folder: Base of the project's relative paths.
 
     Raises:
-        WorkbenchError: the .ini is missing or broken.
+        WorkbenchError: the .ini is missing or invalid.
     """
     ini = ini_of(choice, folder)
     if ini is None:

@@ -1,15 +1,12 @@
-"""Which operators go to the NPU and why the others do not, foreseen or as it was done."""
+"""Placement of operators on NPU and CPU with reasons, predicted or from a compilation."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from executorch.backends.arm.tosa import partitioner as tosa_partitioner
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import PartitionResult
 
-from workbench.engine.acceleration.table import accelerated
 from workbench.engine.fx import programs
 from workbench.engine.targets.ethos_u.compile_spec import compile_spec, own_ini_at_hand
 from workbench.engine.targets.ethos_u.cpu_kernels import ORIGIN
@@ -20,6 +17,8 @@ from workbench.engine.targets.ethos_u.refusals import (
     in_words,
     refuse_control_flow,
 )
+from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.toolchain_patches.interception import partition_reasons
 from workbench.results import CpuNode
 from workbench.targets import target_of
 
@@ -33,14 +32,14 @@ _BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")
 
 
 class _Foreseeing(CheckingPartitioner):
-    """Tags what goes to the NPU as ever, and then delegates nothing: nothing is compiled."""
+    """Tags operators for the NPU as usual, but delegates nothing, so that nothing is compiled."""
 
     npu: int
     cpu: tuple[CpuNode, ...]
 
     def partition(self, exported_program: Any) -> PartitionResult:
-        """Keep what was decided; return the program with no partition."""
-        with kept_reasons() as reasons:
+        """Store the decisions; return the program without partitions."""
+        with partition_reasons() as reasons:
             tagged = super().partition(exported_program).tagged_exported_program
         calls = [node for node in tagged.graph.nodes if node.op == "call_function"]
         self.npu = sum(1 for node in calls if TAG in node.meta)
@@ -49,13 +48,13 @@ class _Foreseeing(CheckingPartitioner):
 
 
 def foreseen(context: StageContext, choice: TargetChoice) -> tuple[int, tuple[CpuNode, ...]]:
-    """Return how many operators would go to a device's NPU, and which would not, with reasons.
+    """Return the number of operators on a device's NPU, and the others with reasons.
 
-    The partitioner decides as it does in lowering; nothing is handed to Vela, whose own refusals
-    are thus not foreseen.
+    The partitioner decides as in lowering; Vela is not run, so its own rejections are not
+    predicted.
 
     Raises:
-        WorkbenchError: the program cannot be lowered for that device at all.
+        WorkbenchError: the program cannot be lowered for that device.
     """
     choice = target_of(choice.id).complete(choice, context.folder)
     refuse_control_flow(context, choice)
@@ -63,7 +62,7 @@ def foreseen(context: StageContext, choice: TargetChoice) -> tuple[int, tuple[Cp
     made = _Foreseeing(compile_spec(choice), additional_checks=[check] if check else None)
     with (
         own_ini_at_hand(choice, context.folder),
-        accelerated(context.accelerate, log=context.log),
+        accelerated(context.accelerate),
     ):
         to_edge_transform_and_lower(
             context.hot("convert").program, partitioner=[made],
@@ -73,36 +72,14 @@ def foreseen(context: StageContext, choice: TargetChoice) -> tuple[int, tuple[Cp
 
 
 def kept_off(context: StageContext, rules: Sequence[tuple[str, str]]) -> KeptOff | None:
-    """Return the check that keeps off the NPU what rules name; None where there are none."""
+    """Return the check for rules that keep parts off the NPU; None if there are none."""
     if not rules:
         return None
     return KeptOff(rules)
 
 
-@contextmanager
-def kept_reasons() -> Iterator[dict[str, str]]:
-    """Collect the partitioner's reasons by node: it has no other way to give them."""
-    stock = tosa_partitioner.WhyNoPartitionReporter
-    reports: list[Any] = []
-    reasons: dict[str, str] = {}
-
-    class Kept(stock):  # type: ignore[valid-type, misc]
-        def __init__(self) -> None:
-            super().__init__()
-            reports.append(self)
-
-    tosa_partitioner.WhyNoPartitionReporter = Kept
-    try:
-        yield reasons
-    finally:
-        tosa_partitioner.WhyNoPartitionReporter = stock
-        for report in reports:
-            for node, reason in report._rejected_nodes.items():  # noqa: SLF001 - no accessor
-                reasons.setdefault(node.name, str(reason))
-
-
 def cpu_nodes(edge: Any, reasons: dict[str, str]) -> Iterator[CpuNode]:
-    """Yield the operators of an edge program that no delegate has, or is to have."""
+    """Yield the operators of an edge program outside all (planned) delegates."""
     signature = edge.graph_signature
     inputs, written = set(signature.user_inputs), signature.buffers_to_mutate
     kept = {n for n, buffer in signature.inputs_to_buffers.items() if buffer in written.values()}

@@ -1,10 +1,10 @@
-"""Kernels of ExecuTorch's Cortex-M library for what the NPU leaves on the CPU.
+"""ExecuTorch's Cortex-M kernels for operators on the CPU.
 
-This file stands on ExecuTorch alone, because a generated script carries it along. Source:
-ExecuTorch 1.5.1, ``backends/cortex_m/passes`` (what is replaced, and by what), its pattern
-checkers (what its own quantizer takes), and what the kernels check when they run
-(``backends/cortex_m/ops/op_*.cpp``). The passes alone trust that quantizer; after the Ethos-U
-quantizer they would put operators on integers that have no kernel for them, or another layout.
+This file depends on ExecuTorch only, because generated scripts contain it. Source:
+ExecuTorch 1.5.1, ``backends/cortex_m/passes`` (replacements), its pattern checkers (operators that
+its own quantizer supports), and the run-time checks of the kernels
+(``backends/cortex_m/ops/op_*.cpp``). The passes rely on that quantizer; after the Ethos-U quantizer
+they would leave integer operators without a kernel, or with another memory layout.
 """
 
 import copy
@@ -17,7 +17,7 @@ from executorch.backends.cortex_m.passes.replace_quant_nodes_pass import Replace
 from executorch.backends.cortex_m.target_config import CortexM, CortexMTargetConfig
 from executorch.exir.dialects._ops import ops
 
-# Where a node says which one it was before its kernel was chosen.
+# Metadata key of the node before its kernel was selected.
 ORIGIN = "before_cpu_kernels"
 CHANNELS_LAST = (0, 2, 3, 1)
 
@@ -31,23 +31,23 @@ ACTIVATIONS = (ATEN.relu.default, ATEN.hardtanh.default, ATEN.clamp.default)
 
 
 def with_border_kernels(manager: Any) -> Any:
-    """Return an edge manager whose quantize and dequantize operators are cortex_m's."""
+    """Return an edge manager with cortex_m's quantize and dequantize operators."""
     _name_origins(manager)
     return manager.transform([ReplaceQuantNodesPass()])
 
 
 def with_cmsis_nn(manager: Any, cpu: str) -> Any:
-    """Return an edge manager whose quantized operators on the CPU are CMSIS-NN's, where it can.
+    """Return an edge manager with CMSIS-NN's kernels for quantized CPU operators, if supported.
 
-    What it has no kernel for, or not for this type, shape or layout, stays as it was, between
-    quantize and dequantize operators of cortex_m.
+    Operators without a kernel, or without one for their type, shape or layout, are unchanged,
+    between quantize and dequantize operators of cortex_m.
 
     Args:
-        manager: An edge manager after its delegates were made; it is not changed but for notes.
-        cpu: The member of ``CortexM`` whose instructions decide how much scratch is planned.
+        manager: An edge manager after delegation; only its metadata is changed.
+        cpu: The member of ``CortexM`` whose instructions determine the scratch size.
 
     Raises:
-        ValueError: an operator would be left on integers without a kernel.
+        ValueError: an integer operator would have no kernel.
     """
     _name_origins(manager)
     wanted = _groups(manager.exported_program().graph)
@@ -73,7 +73,7 @@ def _name_origins(manager: Any) -> None:
 
 
 def _groups(graph: Any) -> list[tuple[str, ...]]:
-    """Return the operators CMSIS-NN can have, each with the activation that goes into it."""
+    """Return the operators supported by CMSIS-NN, each with the activation fused into it."""
     found: list[tuple[str, ...]] = []
     for node in graph.nodes:
         last = _last(node)
@@ -83,7 +83,7 @@ def _groups(graph: Any) -> list[tuple[str, ...]]:
 
 
 def _last(node: Any) -> Any:
-    """Return what gives the operator's value: its first output, or the activation behind it."""
+    """Return the producer of the operator's value: its first output, or the fused activation."""
     users = list(node.users)
     if node.target is ATEN.max_pool2d_with_indices.default and len(users) == 1:
         return users[0]
@@ -93,7 +93,7 @@ def _last(node: Any) -> Any:
 
 
 def _is_int8(node: Any, last: Any) -> bool:
-    """Return whether values come from int8 and go to int8, and nowhere else."""
+    """Return whether all inputs and outputs are int8 only."""
     given = [
         source for source in node.all_input_nodes
         if source.op == "call_function" and source.meta["val"].is_floating_point()
@@ -110,7 +110,7 @@ def _is_int8(node: Any, last: Any) -> bool:
 
 
 def _is_laid_out(node: Any) -> bool:
-    """Return whether tensors lie as the kernel wants them: channels last, or all in one way."""
+    """Return whether tensors have the kernel's memory layout: channels last, or all equal."""
     tensors = [source.meta["val"] for source in node.all_input_nodes if source.op != "placeholder"]
     value = node.meta["val"]
     made = value[0] if isinstance(value, tuple | list) else value
@@ -121,7 +121,7 @@ def _is_laid_out(node: Any) -> bool:
         alpha = node.kwargs.get("alpha", 1)
         same = all(t.shape == made.shape and t.dim_order() == made.dim_order() for t in tensors)
         return same and len(tensors) == 2 and alpha == 1
-    # The replacement of a linear knows one grid for all of its weights.
+    # The replacement of a linear supports a single grid for all weights.
     is_linear = node.target is ATEN.linear.default
     return not is_linear or "per_tensor" in str(node.all_input_nodes[1].target)
 
@@ -131,7 +131,7 @@ def _is_channels_last(tensor: Any) -> bool:
 
 
 def _mark(graph: Any, wanted: set[str]) -> None:
-    """Let the passes see only those operators as quantized."""
+    """Show only those operators as quantized to the passes."""
     for node in graph.nodes:
         if node.op == "call_function" and node.name not in wanted:
             info = {ArmAnnotationInfo.CUSTOM_META_KEY: dict(ArmAnnotationInfo(quantized=False))}
@@ -139,7 +139,7 @@ def _mark(graph: Any, wanted: set[str]) -> None:
 
 
 def _unfit(graph: Any) -> set[str]:
-    """Return operators that lost their float numbers, and are none of cortex_m's on int8."""
+    """Return operators without float values that are no int8 operators of cortex_m."""
     found = set()
     for node in graph.nodes:
         grids = [*node.meta.get("input_qparams", {}).values()]

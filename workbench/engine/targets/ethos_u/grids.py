@@ -1,4 +1,4 @@
-"""The grids at the borders of a quantized graph, and values on them."""
+"""Quantization grids at the inputs and outputs of a quantized graph."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Grid:
         return codes.clamp(self.qmin, self.qmax).to(self.dtype)
 
     def reals(self, codes: torch.Tensor) -> torch.Tensor:
-        """Return the real values that codes stand for, in float32."""
+        """Return the real values of codes, in float32."""
         return (codes.to(torch.float32) - self.zero_point) * self.scale
 
 
 def input_grids(module: torch.fx.GraphModule) -> list[Grid | None]:
-    """Return the grid of each input's quantize operator; None for one that stays as it is."""
+    """Return the grid of each input's quantize operator; None for unquantized inputs."""
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     return [grid_of(next(iter(n.users))) if is_quantized(n) else None for n in inputs]
 
@@ -62,7 +62,7 @@ def runtime_values(
     outputs: list[torch.Tensor],
     integer_io: bool,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Return inputs and outputs as the compiled program takes and gives them."""
+    """Return inputs and outputs in the compiled program's types."""
     given = given_values(module, inputs, integer_io)
     if not integer_io:
         return given, outputs
@@ -73,7 +73,7 @@ def runtime_values(
 def given_values(
     module: torch.fx.GraphModule, inputs: tuple[torch.Tensor, ...], integer_io: bool
 ) -> list[torch.Tensor]:
-    """Return inputs as the compiled program takes them."""
+    """Return inputs in the compiled program's types."""
     if not integer_io:
         return list(inputs)
     pairs = zip(inputs, input_grids(module), strict=True)
@@ -83,7 +83,7 @@ def given_values(
 def meant_values(
     module: torch.fx.GraphModule, outputs: list[torch.Tensor], integer_io: bool
 ) -> list[torch.Tensor]:
-    """Return what outputs of the compiled program stand for, as real numbers."""
+    """Return the real values of the compiled program's outputs."""
     if not integer_io:
         return outputs
     pairs = zip(outputs, output_grids(module), strict=True)
@@ -91,9 +91,9 @@ def meant_values(
 
 
 def borders(module: torch.fx.GraphModule, integer_io: bool) -> tuple[Border, Border]:
-    """Return how each input and each output of the compiled program stands for real numbers.
+    """Return the conversion between codes and real values for each input and output.
 
-    Real number = (code - ``zero_point``) * ``scale``; empty for a border that is float.
+    Real value = (code - ``zero_point``) * ``scale``; empty for float inputs and outputs.
     """
 
     def told(grids: list[Grid | None]) -> Border:
@@ -106,10 +106,10 @@ def borders(module: torch.fx.GraphModule, integer_io: bool) -> tuple[Border, Bor
 
 
 def tolerance(module: torch.fx.GraphModule) -> list[dict[str, float]]:
-    """Return for each output the absolute difference that one step of its grid makes.
+    """Return for each output the absolute difference of one grid step.
 
-    The integer program may differ from the quantized model by a step, since the latter computes
-    in float; ExecuTorch's default of 0.01 knows nothing of the output's scale.
+    The integer program may differ from the quantized model by one step, since the latter computes
+    in float; ExecuTorch's default of 0.01 ignores the output's scale.
     """
     steps = [grid.scale if grid else 0.0 for grid in output_grids(module)]
     return [{"atol": 1.01 * step, "rtol": 0.0} for step in steps]

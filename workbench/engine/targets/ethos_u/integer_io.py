@@ -1,8 +1,9 @@
-"""Integers in place of real numbers at the borders of a program, where these are quantized.
+"""Integer inputs and outputs of a program, where they are quantized.
 
-This file stands on ExecuTorch alone, because a generated script carries it along. Source:
-ExecuTorch 1.5.1, ``exir/passes/quantize_io_pass.py``, which stops at the first border that is not
-quantized, and counts what a program remembers among its outputs, before those of the model.
+This file depends on ExecuTorch only, because generated scripts contain it. Source: ExecuTorch
+1.5.1, ``exir/passes/quantize_io_pass.py``, which fails at the first unquantized input or output,
+and
+counts state among the outputs, before those of the model.
 """
 
 from typing import Any
@@ -13,8 +14,8 @@ from executorch.exir.passes.quantize_io_pass import QuantizeInputs, QuantizeOutp
 def with_integer_borders(manager: Any) -> Any:
     """Return an edge manager whose quantized inputs and outputs are integers.
 
-    The scale, zero point, limits and dtype of each can be asked of the program as methods such as
-    ``input0_scale``. Indices, and what is read as it comes too, stay as they are.
+    Scale, zero point, limits and dtype of each are available as methods of the program such as
+    ``input0_scale``. Indices, and inputs with unquantized readers too, are unchanged.
     """
     program = manager.exported_program()
     signature, graph = program.graph_signature, program.graph
@@ -40,5 +41,5 @@ def is_quantized(node: Any) -> bool:
 
 
 def is_dequantized(node: Any) -> bool:
-    """Return whether a value is an integer's real number."""
+    """Return whether a value is a dequantized integer."""
     return ".dequantize_per_tensor.default" in str(getattr(node, "target", ""))

@@ -1,8 +1,8 @@
-"""Every tensor inside a delegate, as the reference model computes it, in one run.
+"""All tensors inside a delegate, computed by the reference model in one run.
 
-The TOSA flatbuffer is made to name more of its tensors as outputs: a new vector of names is put
-behind it, and the block's table pointed there. Nothing else changes, so the outputs it had stay
-bit for bit what they were. Source of the layout: TOSA 1.0's schema, table ``TosaBasicBlock``.
+The TOSA flatbuffer is modified to list more of its tensors as outputs: a new vector of names is
+appended, and the block's table points to it. Nothing else changes, so existing outputs stay
+bit-exact. Source of the layout: TOSA 1.0's schema, table ``TosaBasicBlock``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from workbench.graph.snapshot import GraphSnapshot, Node
 
-# Place of the field ``outputs`` in the table: name, operators, tensors, inputs, outputs.
+# Index of the field ``outputs`` in the table: name, operators, tensors, inputs, outputs.
 _OUTPUTS = 12
 _INTEGERS = ("int8", "int16", "uint8")
 
@@ -39,7 +39,7 @@ def output_names(flatbuffer: bytes) -> list[str]:
 
 
 def outer_names(flatbuffer: bytes) -> set[str]:
-    """Return the names of the tensors outside of branches and loops: only they can be outputs."""
+    """Return the names of tensors outside branches and loops; only they can be outputs."""
     block = TosaGraph.GetRootAs(flatbuffer).Regions(0).Blocks(0)
     return {block.Tensors(i).Name().decode() for i in range(block.TensorsLength())}
 
@@ -65,10 +65,10 @@ def exposed(flatbuffer: bytes, names: Sequence[str]) -> bytes:
 
 @dataclass(frozen=True)
 class Pair:
-    """A quantized tensor, and the tensor of a delegate that holds its integers.
+    """A quantized tensor, and the delegate's tensor with its integers.
 
-    ``seen`` is the node of the quantized graph whose value the others read, ``delegate`` and
-    ``name`` where the integers are.
+    ``seen`` is the node of the quantized graph whose value is read, ``delegate`` and ``name``
+    locate the integers.
     """
 
     node: torch.fx.Node
@@ -81,10 +81,10 @@ class Pair:
 def pairs(
     prepared: torch.fx.GraphModule, converted: torch.fx.GraphModule, device: GraphSnapshot
 ) -> list[Pair]:
-    """Return the tensors that exist on both sides, in the order of the program.
+    """Return the tensors that exist in both programs, in program order.
 
-    An operator that was fused into the one before it has that one's integers. The device tells
-    operators of the exported program; of those that the quantizer took apart, the last part counts.
+    An operator that was fused into the previous one has that one's integers. The device graph names
+    operators of the exported program; for decomposed operators, the last part counts.
     """
     nodes = {node.name: node for node in converted.graph.nodes}
     final = {_origin(n): n for n in converted.graph.nodes if _computes(n)}
@@ -108,7 +108,7 @@ def pairs(
 def _integers(
     node: torch.fx.Node, last: Mapping[str, Node], final: Mapping[str, torch.fx.Node]
 ) -> Node | None:
-    """Return the TOSA operator that made a node's integers, its own or of what it is fused into."""
+    """Return the TOSA operator with a node's integers: its own, or the one it is fused into."""
     at: torch.fx.Node | None = node
     while at is not None and _computes(at):
         origin = _origin(at)
@@ -127,7 +127,7 @@ def _origin(node: torch.fx.Node) -> str:
 
 
 class IntegerComparison:
-    """Accumulates over samples how far integers are from the quantized model, tensor by tensor."""
+    """Accumulates the difference of integers and quantized model over samples, per tensor."""
 
     def __init__(self, converted: torch.fx.GraphModule, found: Sequence[Pair]) -> None:
         self._converted, self.pairs = converted, found
@@ -137,7 +137,7 @@ class IntegerComparison:
     def add(
         self, inputs: tuple[torch.Tensor, ...], made: Mapping[tuple[int, str], np.ndarray[Any, Any]]
     ) -> None:
-        """Take in the delegates' tensors for one sample."""
+        """Add the delegates' tensors for one sample."""
         places = {pair.node.name: place for place, pair in enumerate(self.pairs)}
         for pair, value, real in self.reals(inputs, made):
             place = places[pair.node.name]
@@ -150,7 +150,7 @@ class IntegerComparison:
     def reals(
         self, inputs: tuple[torch.Tensor, ...], made: Mapping[tuple[int, str], np.ndarray[Any, Any]]
     ) -> Iterator[tuple[Pair, torch.Tensor, torch.Tensor]]:
-        """Yield each pair with the quantized model's values and what the integers stand for."""
+        """Yield each pair with the quantized model's values and the real values of the integers."""
         values: dict[str, torch.Tensor] = {}
         wanted = {pair.seen for pair in self.pairs}
 
@@ -166,7 +166,7 @@ class IntegerComparison:
                 yield pair, value, as_laid_out(real, value)
 
     def result(self) -> Iterator[IntegerQuality]:
-        """Yield the figures of all tensors that were compared, in the order of the program."""
+        """Yield the figures of all compared tensors, in program order."""
         for place, pair in enumerate(self.pairs):
             sums, elements = self._sums[place], self._elements[place]
             if elements:
@@ -179,10 +179,10 @@ class IntegerComparison:
 
 
 def as_laid_out(integers: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Return a delegate's tensor in the layout of the quantized model.
+    """Return a delegate's tensor in the quantized model's memory layout.
 
-    TOSA holds pictures with their channels last. Where the shapes cannot tell, the layout that
-    comes nearer is taken: the other one is far off.
+    TOSA stores pictures channels last. If the shapes do not determine the layout, the one with the
+    smaller difference is used: the other one is far off.
     """
     plain = integers.reshape(like.shape)
     if like.dim() != 4:

@@ -1,9 +1,9 @@
-"""Functions that 16 bits take from a table, foreseen: where lines between its values depart.
+"""Prediction of the interpolation error of 16-bit lookup tables.
 
-TOSA 1.0 (operator TABLE) gives a function of 16 bits 513 values and draws straight lines between
-them, one for every 128 steps of its input; ExecuTorch 1.5.1 fills them in (``InsertTableOpsPass``
-of the Arm backend). The quantized model computes the function itself at every step, so it does not
-show what a curve loses on such a line. For 8 bits a table has every value, and loses nothing.
+TOSA 1.0 (operator TABLE) represents a 16-bit function by 513 values with linear interpolation, one
+value per 128 steps of its input; ExecuTorch 1.5.1 fills them in (``InsertTableOpsPass`` of the Arm
+backend). The quantized model computes the exact function at every step, so it does not include the
+interpolation error. An 8-bit table has every value and no such error.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
     from workbench.engine.context import StageContext
 
-# A step of an 8-bit grid that ends at the largest value: beyond it 16 bits gain nothing.
+# A step of an 8-bit grid up to the largest value: below it 16 bits have an advantage.
 TELLING = 1 / 127
-# Steps of the input between two values of the table, as a power of two.
+# Steps of the input between two table values, as a power of two.
 _BETWEEN = 7
-# The part of what stands for minus infinity from which on a mask may have made a range wide:
-# what it is added to takes some off.
+# Share of the replacement of minus infinity above which a range was probably widened by a mask:
+# the masked operand reduces it a little.
 _MASKED = 0.75
 _FUNCTIONS = frozenset(made._op for made in TableOps.included_ops())  # noqa: SLF001 - its only name
 
 
 @dataclass(frozen=True)
 class TableError:
-    """How far a table departs from its function, over the input's codes that calibration saw.
+    """The error of a table over the calibrated codes of its input.
 
-    ``steps`` of the output's grid it is at most, which is the part ``share`` of the largest value;
-    ``spacing`` and ``low`` are real numbers of the input: between two values of the table, and the
-    least. ``source`` names the tensor that is the input.
+    ``steps`` is the largest error in steps of the output grid, ``share`` its part of the largest
+    value; ``spacing`` and ``low`` are real input values: the distance of two table values, and the
+    smallest input. ``source`` names the input tensor.
     """
 
     op: str
@@ -54,7 +54,7 @@ class TableError:
 
 
 def departures(context: StageContext, converted: torch.fx.GraphModule) -> list[str]:
-    """Return in sentences where the NPU will depart from the quantized model; computed."""
+    """Return the differences between the NPU and the quantized model, as sentences; computed."""
     ranges = context.result("calibrate", CalibrateResult).ranges
     seen = {r.node: (r.minimum, r.maximum) for r in ranges if r.kind == "activation"}
     found = [error for error in table_errors(converted, seen) if error.share > TELLING]
@@ -66,11 +66,11 @@ def departures(context: StageContext, converted: torch.fx.GraphModule) -> list[s
 def table_errors(
     converted: torch.fx.GraphModule, seen: Mapping[str, tuple[float, float]]
 ) -> Iterator[TableError]:
-    """Yield for every function of a quantized graph that a table of lines stands for how far it is.
+    """Yield the error of every interpolated function of a quantized graph.
 
     Args:
         converted: The quantized graph.
-        seen: The least and the largest value of tensors; of others all their codes count.
+        seen: Minimum and maximum of tensors; for other tensors all codes count.
     """
     for node in converted.graph.nodes:
         borders = _borders(node) if node.target in _FUNCTIONS else None
@@ -92,14 +92,14 @@ def table_errors(
 
 
 def _borders(node: torch.fx.Node) -> tuple[torch.fx.Node, Grid, Grid] | None:
-    """Return the tensor that a function reads, its grid and that of what it gives, in 16 bits."""
+    """Return the input tensor of a function, its grid and the output grid, in 16 bits."""
     given: Any = node.args[0]
     taken = [user for user in node.users if "quantize_per_tensor" in str(user.target)]
     if not taken or "dequantize_per_tensor" not in str(getattr(given, "target", "")):
         return None
     quantized: Any = given.args[0]
     if not quantized.args:
-        # A number that is quantized for good, such as what a tensor is divided by.
+        # A quantized constant, such as a divisor.
         return None
     into, out = grid_of(given), grid_of(taken[0])
     if out.dtype is not torch.int16 or into.dtype is not torch.int16:
@@ -108,19 +108,19 @@ def _borders(node: torch.fx.Node) -> tuple[torch.fx.Node, Grid, Grid] | None:
 
 
 def _function(node: torch.fx.Node, values: torch.Tensor) -> torch.Tensor:
-    """Return what a node's operator makes of other values than its own input."""
+    """Return the function of a node's operator with other operands fixed."""
     target: Any = node.target
     made: torch.Tensor = target(values, *node.args[1:], **node.kwargs)
     return made
 
 
 def _codes(values: torch.Tensor, grid: Grid) -> torch.Tensor:
-    """Return codes as wide integers; what is no number is taken for zero."""
+    """Return codes as wide integers; NaN becomes zero."""
     return grid.codes(values.nan_to_num(0.0, float("inf"), -float("inf"))).to(torch.int64)
 
 
 def _read(node: torch.fx.Node, into: Grid, out: Grid, codes: torch.Tensor) -> torch.Tensor:
-    """Return what TOSA's TABLE and the RESCALE behind it give for codes of the input."""
+    """Return the result of TOSA's TABLE and the following RESCALE for input codes."""
     made, shift = InsertTableOpsPass.generate_16_bit_table_values(
         lambda values: _function(node, values), _arguments(into), _arguments(out)
     )
@@ -137,7 +137,7 @@ def _arguments(grid: Grid) -> QuantArgs:
 
 
 def _told(found: Iterable[TableError], least: float) -> Iterator[str]:
-    """Yield a sentence for each operator that departs, with its worst place."""
+    """Yield a sentence per operator with an error, for its worst case."""
     by_op: dict[str, list[TableError]] = {}
     for error in found:
         by_op.setdefault(error.op, []).append(error)
@@ -146,10 +146,10 @@ def _told(found: Iterable[TableError], least: float) -> Iterator[str]:
         where = f" in {worst.module}" if worst.module else ""
         more = f", the worst of {len(errors)} such" if len(errors) > 1 else ""
         yield (
-            f"{op}{where}{more}: the NPU draws straight lines between the 513 values of a 16-bit "
-            f"table, here one for every {worst.spacing:.3g} of {worst.source}; it will be up to "
-            f"{worst.steps} steps ({worst.share:.1%} of the largest value) off the quantized "
-            f"model (computed). {_remedy(worst, least)}"
+            f"{op}{where}{more}: the NPU interpolates linearly between the 513 values of "
+            f"a 16-bit table, here one per {worst.spacing:.3g} of {worst.source}; it will "
+            f"differ by up to {worst.steps} steps ({worst.share:.1%} of the largest "
+            f"value) from the quantized model (computed). {_remedy(worst, least)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""From the quantized program to the bytes for the runtime, with every reason kept."""
+"""Lowering of the quantized program to runtime bytes, with the reasons for CPU operators."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 
-from workbench.engine.acceleration.retarget import capture_tosa, has_same_tosa, retarget
-from workbench.engine.acceleration.table import accelerated
 from workbench.engine.targets.base import Lowered
 from workbench.engine.targets.ethos_u import vela
 from workbench.engine.targets.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
-from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off, kept_reasons
+from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off
 from workbench.engine.targets.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.targets.ethos_u.integer_io import with_integer_borders
 from workbench.engine.targets.ethos_u.refusals import (
@@ -29,6 +27,9 @@ from workbench.engine.targets.ethos_u.refusals import (
     vela_refused,
 )
 from workbench.engine.targets.ethos_u.tosa_graph import tosa_snapshot
+from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.toolchain_patches.interception import capture_tosa, partition_reasons
+from workbench.engine.toolchain_patches.retarget import has_same_tosa, retarget
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.pipeline.plan import tool_version
 from workbench.project import sources
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def methods_for_runners(context: StageContext) -> dict[str, int | bool]:
-    """Return the constants by the methods' names; none for a model that reads no text."""
+    """Return the constant methods for language model runners; none for other models."""
     project = context.project
     if project.calibration is None or not sources.reads_text(project):
         return {}
@@ -65,21 +66,22 @@ def methods_for_runners(context: StageContext) -> dict[str, int | bool]:
 
 
 def with_kernels(manager: Any, kernels: str) -> Any:
-    """Return the edge program with the kernels that are wanted; ``kernels`` is the option's value.
+    """Return the edge program with the chosen CPU kernels; ``kernels`` is the option's value.
 
     Raises:
-        WorkbenchError: CMSIS-NN cannot compute what is left for it.
+        WorkbenchError: CMSIS-NN does not support the operators on the CPU.
     """
     if kernels not in CMSIS_NN_CPUS:
         return with_border_kernels(manager) if kernels else manager
     try:
         return with_cmsis_nn(manager, CMSIS_NN_CPUS[kernels])
     except Exception as error:  # what a pass raises comes wrapped as nothing but this
-        said = str(error.__cause__ or error).splitlines() or [type(error).__name__]
+        lines = str(error.__cause__ or error).splitlines() or [type(error).__name__]
         raise failure(
-            f"CMSIS-NN cannot compute what the NPU leaves: {said[0]}",
-            "Choose other kernels for the CPU (Options\u2026, On the CPU).",
+            f"CMSIS-NN cannot compute the operators on the CPU: {lines[0]}",
+            "Choose other CPU kernels (Options\u2026, On the CPU).",
             Place(kind="option", id=f"target.options.{CPU_KERNELS}"),
+            code="cmsis-nn-not-supported",
         ) from error
 
 
@@ -88,7 +90,7 @@ _DELEGATE = executorch_call_delegate
 
 @dataclass(frozen=True)
 class _Edge:
-    """An edge program before its borders and its runtime form: what another target starts from."""
+    """An edge program before border and runtime conversion, reused by other targets."""
 
     manager: Any
     tosa: list[bytes]
@@ -99,11 +101,11 @@ class _Edge:
 def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     """Compile the quantized program for the project's device.
 
-    A program compiled before for another device of the same TOSA specification is not lowered
-    again: Vela alone runs.
+    A program that was compiled for another device of the same TOSA specification is not lowered
+    again: only Vela runs.
 
     Raises:
-        WorkbenchError: Vela refused; its sentence, and what usually helps.
+        WorkbenchError: Vela rejected the program; with its message and a remedy.
     """
     choice = target_of(context.project.target.id).complete(context.project.target)
     refuse_control_flow(context, choice)
@@ -142,14 +144,14 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
 def _compiling(context: StageContext, choice: TargetChoice) -> Iterator[vela.Recording]:
     with (
         own_ini_at_hand(choice, context.folder),
-        accelerated(context.accelerate, log=context.log),
+        accelerated(context.accelerate),
         vela.recorded() as compiled,
     ):
         yield compiled
 
 
 def refusal(context: StageContext, off: Sequence[tuple[str, str]]) -> str:
-    """Return why the quantized program cannot be compiled with this kept off; "" when it can."""
+    """Return why the quantized program cannot be compiled with these parts off the NPU, or ""."""
     choice = target_of(context.project.target.id).complete(context.project.target)
     check = kept_off(context, off)
     try:
@@ -162,7 +164,7 @@ def refusal(context: StageContext, off: Sequence[tuple[str, str]]) -> str:
     except WorkbenchError as error:
         return error.infos[0].message
     except ValueError as error:
-        # The passes before Vela complain in this way.
+        # Error type of the passes before Vela.
         return str(error)
     return ""
 
@@ -172,7 +174,7 @@ def _lowered(
     methods: Mapping[str, int | bool] | None = None,
 ) -> _Edge:  # fmt: skip
     checks = [check] if check else None
-    with capture_tosa() as tosa, kept_reasons() as reasons:
+    with capture_tosa() as tosa, partition_reasons() as reasons:
         manager = to_edge_transform_and_lower(
             program,
             partitioner=[CheckingPartitioner(compile_spec(choice), additional_checks=checks)],
@@ -183,7 +185,7 @@ def _lowered(
 
 
 def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lowered, Any]:
-    """Return the compiled program with its bytes; ``edge`` stays as it is."""
+    """Return the compiled program with its bytes; ``edge`` is unchanged."""
     manager = copy.deepcopy(edge.manager)
     if choice.options["integer_io"]:
         manager = with_integer_borders(manager)
@@ -198,10 +200,10 @@ def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lo
 
 
 def _runtime_config(program: Any, is_decoder: bool) -> ExecutorchBackendConfig:
-    """Return how the runtime's form is made; buffers that the program writes begin as they are.
+    """Return the runtime configuration; mutable buffers are initialised from the program.
 
-    Otherwise the runtime leaves their memory as it finds it, and a NaN there outlives any mask. A
-    decoder's constants are computed beforehand, as ExecuTorch's export of language models does.
+    Otherwise the runtime leaves their memory uninitialised, and a NaN there survives any mask. A
+    decoder's constants are computed ahead of time, as in ExecuTorch's export of language models.
     """
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
@@ -213,7 +215,7 @@ def _runtime_config(program: Any, is_decoder: bool) -> ExecutorchBackendConfig:
 
 
 def _weights(runtime: Any) -> bytes | None:
-    """Return what the program keeps in a file beside it; None where no delegate has weights."""
+    """Return the separate weights file; None if no delegate has weights."""
     with tempfile.TemporaryDirectory() as folder:
         runtime.write_tensor_data_to_file(folder)
         path = Path(folder) / f"{WEIGHTS}.ptd"

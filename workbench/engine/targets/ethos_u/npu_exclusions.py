@@ -1,7 +1,7 @@
-"""What a project's rules keep off the NPU, as a check of ExecuTorch's partitioner.
+"""Rules that keep nodes off the NPU, as a check of ExecuTorch's partitioner.
 
-A generated script carries the class along. Source of the interface: ExecuTorch 1.5.1,
-``exir/backend/operator_support.py`` (DontPartition and its kin).
+Generated scripts contain the class. Source of the interface: ExecuTorch 1.5.1,
+``exir/backend/operator_support.py`` (DontPartition and related classes).
 """
 
 from collections.abc import Sequence
@@ -9,25 +9,25 @@ from typing import Any
 
 from executorch.exir.backend.operator_support import DontSupportBase
 
-from workbench.engine.taking_apart import root_of
+from workbench.engine.toolchain_patches.decomposition_tracking import root_of
 
 
 class KeptOff(DontSupportBase):
-    """Rejects what rules name, in the words that rules use.
+    """Rejects the nodes that rules match.
 
     Args:
         rules: Pairs of a kind ("global", "module_name", "module_type", "node_target",
-            "node_name") and what it matches; modules with all inside them, nodes and operators as
-            they were in the exported float program, with all that was made of them.
+            "node_name") and a match. Modules include their children; nodes and operators are
+            those of the exported float program and include everything made of them.
     """
 
     def __init__(self, rules: Sequence[tuple[str, str]]) -> None:
         self._rules = rules
 
     def is_node_supported(self, submodules: Any, node: Any) -> bool:
-        """Return whether no rule keeps the node off, nor what it was quantized with as one.
+        """Return whether no rule rejects the node, or a node that was quantized with it.
 
-        A node whose output is not quantized before its user has it cannot be left without it.
+        A node whose output is quantized only after its user cannot be separated from the user.
         """
         del submodules
         if "quantize_per" in str(node.target) or not self._is_kept(node):

@@ -1,4 +1,4 @@
-"""The Ethos-U quantizer with the project's rules, and its own report read back."""
+"""The Ethos-U quantizer with the project's rules, and its report."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from workbench.engine.fx import programs
 from workbench.engine.plugins import Plugins
 from workbench.engine.quantization.qspec import arm_config, stock_config
-from workbench.engine.taking_apart import FollowingQuantizer, MadeOf
 from workbench.engine.targets.ethos_u.compile_spec import compile_spec
+from workbench.engine.toolchain_patches.decomposition_tracking import FollowingQuantizer, MadeOf
+from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.training.model import Student
 from workbench.errors import Place, failure
 from workbench.project.configs import PluginConfig, QuantConfig
@@ -32,7 +33,7 @@ _REPORT = "quantizer_report"
 
 @dataclass(frozen=True)
 class _Report:
-    """What the quantizer told of one node: who took it with which config, or why nobody did."""
+    """The quantizer's report on one node: quantizer and config, or why there is none."""
 
     by: str = ""
     label: str = ""
@@ -40,10 +41,10 @@ class _Report:
 
 
 class ReportingQuantizer(FollowingQuantizer):
-    """Leaves what it reports at the nodes: it remembers no more than the last graph itself."""
+    """Stores its report at the nodes, since ExecuTorch keeps only that of the last graph."""
 
     def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
-        """Annotate a graph or the body of a branch, and say so at its nodes."""
+        """Annotate a graph or the body of a branch, and store the report at its nodes."""
         annotated: torch.fx.GraphModule = super().annotate(model)
         accepted, rejected = _reports(self)
         for node in annotated.graph.nodes:
@@ -53,32 +54,34 @@ class ReportingQuantizer(FollowingQuantizer):
 
 
 def quantizer(project: Project, folder: Path) -> EthosUQuantizer:
-    """Return a quantizer on which the project's rules have been called, in their order.
+    """Return a quantizer with the project's rules applied in order.
 
     Raises:
-        WorkbenchError: a rule names an operator that torch does not have, or a plug-in fails.
+        WorkbenchError: a rule names an operator that torch does not have, a plug-in fails, or the
+            installed ExecuTorch lacks what is patched.
     """
     return _made(project, folder, is_qat=False)
 
 
 def training_quantizer(project: Project, folder: Path) -> EthosUQuantizer:
-    """Return the like whose observers round what they see.
+    """Return a quantizer with fake-quantizing observers.
 
     Raises:
-        WorkbenchError: a rule names an operator that torch does not have, or a plug-in fails.
+        WorkbenchError: a rule names an unknown torch operator, or a plug-in fails.
     """
     return _made(project, folder, is_qat=True)
 
 
 def student(floating: torch.fx.GraphModule, project: Project, folder: Path) -> Student:
-    """Return the float program with the rounding of the rules, to be trained."""
+    """Return the float program with fake quantization by the rules, for training."""
     return Student(floating, training_quantizer(project, folder))
 
 
 def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
+    require("decomposition-tracking")
     made, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
     with warnings.catch_warnings():
-        # The setters for operators and nodes say at every call that they are experimental.
+        # The setters for operators and nodes warn at every call that they are experimental.
         warnings.simplefilter("ignore")
         for kind, match, config in project.quantizer_calls():
             if kind == "quantizer":
@@ -108,14 +111,15 @@ def _call(made: Any, kind: RuleKind, match: Any, arm: Any) -> None:
             made.set_node_finder(arm, match)
         case _:
             raise failure(
-                "Ethos-U's quantizer takes names, not patterns.",
-                "Name the nodes or modules, or choose the target Number formats.",
+                "The Ethos-U quantizer supports names, not patterns.",
+                "List the nodes or modules by name, or choose the target Number formats.",
                 Place(kind="rule", id=match),
+                code="pattern-rules-not-supported",
             )
 
 
 def _set_module_type(made: Any, match: str, arm: Any) -> None:
-    """Name a class by its full name: the quantizer compares nothing but that."""
+    """Set a class by its full name, the only attribute that the quantizer compares."""
     module, _, name = match.rpartition(".")
     made.set_module_type(type(name, (), {"__module__": module, "__qualname__": name}), arm)
 
@@ -135,37 +139,38 @@ def operator(name: str) -> Any:
         found = None
     if not isinstance(found, torch._ops.OpOverload):  # noqa: SLF001 - its only name
         raise failure(
-            f"torch has no operator {name}.",
+            f"Unknown torch operator {name}.",
             "Write namespace.name.overload, e.g. aten.relu.default.",
             Place(kind="rule", id=name),
+            code="operator-unknown",
         )
     return found
 
 
 def prepare(module: torch.fx.GraphModule, quantizer: EthosUQuantizer) -> torch.fx.GraphModule:
-    """Return the module with observers where the quantizer wants them."""
+    """Return the module with the quantizer's observers."""
     prepared: torch.fx.GraphModule = prepare_pt2e(module, quantizer)
     return prepared
 
 
 def convert(module: torch.fx.GraphModule, *, fold: bool = True) -> torch.fx.GraphModule:
-    """Return the module with quantize and dequantize operators in place of observers."""
+    """Return the module with quantize and dequantize operators instead of observers."""
     converted: torch.fx.GraphModule = convert_pt2e(module, fold_quantize=fold)
     return converted
 
 
 def memory(observed: torch.fx.GraphModule) -> None:
-    """Return nothing: Vela says what the values of a program take."""
+    """Return nothing: Vela reports the memory of a program."""
     del observed
 
 
 def report(
     made: EthosUQuantizer, prepared: torch.fx.GraphModule, project: Project
 ) -> list[NodeAnnotation]:
-    """Return for every operator whether it was quantized, by what, and otherwise why not.
+    """Return for every operator whether and by what it was quantized, or why not.
 
-    Source: ExecuTorch 1.5.1 ``QuantizerReporter`` and the nodes' own metadata; nodes that no
-    pattern speaks of appear in no report and are told from the metadata.
+    Source: ExecuTorch 1.5.1 ``QuantizerReporter`` and the nodes' own metadata; nodes without a
+    pattern are in no report and are derived from the metadata.
     """
     del made
     labels = _labels(project)
@@ -185,21 +190,21 @@ def report(
 
 
 def _config(label: str, labels: dict[str, str]) -> str:
-    """Return our name of a config; nodes that take a neighbour's grid have none of their own."""
+    """Return our name of a config; nodes that share a neighbour's grid have no config."""
     return SHARED if label.startswith("shared") else labels.get(label, name_of(label))
 
 
 SHARED = "shared"
 _NO_PATTERN = "The Ethos-U quantizer has no pattern for this operator."
 _WORDS = {
-    "Tried annotating already quantized node.": "A stronger rule had taken it already.",
+    "Tried annotating already quantized node.": "A stronger rule already quantized it.",
     "All inputs and outputs to these nodes are non-quantized.":
-        "Everything around it is float, so it stays float too.",
-    "No float inputs nor outputs to annotate": "It handles no floating-point tensors.",
+        "All operators around it are float, so it stays float too.",
+    "No float inputs nor outputs to annotate": "It has no floating-point tensors.",
     "Tried annotating unsupported quantization config":
-        "The target cannot compute this operator in this config.",
+        "The target does not support this operator in this config.",
     "Tried annotating unsupported configuration of operators":
-        "The target cannot compute this combination of operators.",
+        "The target does not support this combination of operators.",
 }  # fmt: skip
 
 
@@ -236,7 +241,7 @@ def _reports(made: EthosUQuantizer) -> tuple[dict[str, tuple[str, str]], dict[st
 
 
 def _labels(project: Project) -> dict[str, str]:
-    """Return our names for the labels that the Arm configs carry; plug-ins' are their names."""
+    """Return our names for the labels of the Arm configs; those of plug-ins are their names."""
     names: dict[str, str] = {}
     for rule in project.rules:
         config = None if rule.keeps_off else project.config_of(rule)

@@ -1,7 +1,7 @@
-"""The compiled program on the TOSA reference model, against the quantized model. Computed.
+"""The compiled program on the TOSA reference model, compared to the quantized model. Computed.
 
-The edge program runs as it would on the device: CPU operators eagerly, every delegate's TOSA on
-the reference model. Source: tosa-tools 2026.5.0, module ``tosa_reference_model``.
+The edge program runs as on the device: CPU operators eagerly, every delegate's TOSA on the
+reference model. Source: tosa-tools 2026.5.0, module ``tosa_reference_model``.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 
 class IntegerSteps:
-    """Runs the integer program sample after sample; it remembers as it would on the device.
+    """Runs the integer program sample by sample, with state as on the device.
 
-    Outputs that are inputs of the next step go there as real numbers, on the grid of that input:
-    firmware that hands integers on must change them from one grid to the other likewise.
+    Outputs that are inputs of the next step are passed as real numbers on the grid of that input:
+    firmware that passes integers must convert between the grids too.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class IntegerSteps:
         self._carried: list[torch.Tensor] = []
 
     def given(self, sample: Sample) -> list[torch.Tensor]:
-        """Return what the program takes for the next sample, and begin anew where that does."""
+        """Return the inputs for the next sample; resets the state at the start of a sequence."""
         if sample.begins:
             self._program.reset()
             self._carried = []
@@ -64,7 +64,7 @@ class IntegerSteps:
         return given_values(self._converted, inputs, self._integer_io)
 
     def __call__(self, sample: Sample) -> list[torch.Tensor]:
-        """Return the program's own outputs for the next sample, without what is carried on."""
+        """Return the program's outputs for the next sample, without state."""
         outputs = self._program.compute(tuple(self.given(sample)))
         kept = len(outputs) - sample.carried
         if sample.carried:
@@ -73,14 +73,14 @@ class IntegerSteps:
 
 
 _DELEGATE = executorch_call_delegate
-# Inside, the quantized model is interpreted node by node, which costs several times a plain run.
+# Otherwise the quantized model is interpreted node by node, several times slower.
 TENSOR_SAMPLES = 4
 
 
 class IntegerProgram(torch.fx.Interpreter):
-    """Runs an edge program whose delegates are computed by the reference model.
+    """Runs an edge program whose delegates run on the reference model.
 
-    What it keeps in buffers it remembers from one run to the next, until ``reset``.
+    Buffers keep their values between runs, until ``reset``.
     """
 
     def __init__(self, lowered: Lowered) -> None:
@@ -100,9 +100,9 @@ class IntegerProgram(torch.fx.Interpreter):
         self.made: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
 
     def expose(self, tensors: Iterable[tuple[int, str]]) -> None:
-        """Keep these tensors of the delegates in ``made`` from now on; none to keep no more.
+        """Store these tensors of the delegates in ``made`` from now on; none to stop.
 
-        Those inside branches and loops cannot be had, and are left out.
+        Tensors inside branches and loops are not available and are skipped.
         """
         self.made = {}
         names = list(self._tosa)
@@ -125,11 +125,11 @@ class IntegerProgram(torch.fx.Interpreter):
         return [value for value in user if isinstance(value, torch.Tensor)]
 
     def reset(self) -> None:
-        """Forget everything: its buffers are what they were at first."""
+        """Reset all buffers to their initial values."""
         self._buffers = {}
 
     def _values(self, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-        """Return what the graph's placeholders stand for."""
+        """Return the values of the graph's placeholders."""
         program = self._program
         signature = program.graph_signature
         given = iter(inputs)
@@ -152,12 +152,12 @@ class IntegerProgram(torch.fx.Interpreter):
         return values
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        """Run a node; a delegate's call must know how its tensors lie."""
+        """Run a node; a delegate call needs the memory order of its tensors."""
         self._at = n
         return super().run_node(n)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Run a delegate on the reference model, everything else as it is."""
+        """Run a delegate on the reference model, other functions directly."""
         if target is not _DELEGATE:
             return super().call_function(target, args, kwargs)
         name = next(n for n in self._tosa if getattr(self._program.graph_module, n) is args[0])
@@ -172,9 +172,10 @@ class IntegerProgram(torch.fx.Interpreter):
         )  # fmt: skip
         if status != tosa_reference_model.GraphStatus.TOSA_VALID:
             raise failure(
-                f"The reference model refused the delegate {name} ({status}).",
-                "The TOSA program is not valid; please report it with the model.",
+                f"The reference model rejected the delegate {name} ({status}).",
+                "The TOSA program is invalid. Please report it with the model.",
                 Place(kind="stage", id="verify"),
+                code="reference-model-rejected",
             )
         count, number = len(self._specs[name]), list(self._tosa).index(name)
         for tensor, values in zip(inner, outputs[count:], strict=True):
@@ -196,7 +197,7 @@ def verify(context: StageContext) -> VerifyResult:
     reader = _Reader(context, samples.spell) if samples.spell else None
     inside = _inside(context, lowered)
     program.expose((pair.delegate, pair.name) for pair in inside.pairs)
-    # Only a program that remembers nothing may be another one that is quicker.
+    # Only a program without state may be replaced by an equal, faster one.
     remembers = programs.written_buffers(converted)
     module = converted if remembers else quantized_module(context)
     with torch.no_grad(), stepping(module) as steps:
@@ -223,7 +224,7 @@ def verify(context: StageContext) -> VerifyResult:
 
 
 class _Reader:
-    """Reads a text with the float model beside the other two."""
+    """Evaluates a text with the float model and both other programs."""
 
     def __init__(self, context: StageContext, spell: Callable[[int], str]) -> None:
         self._floating = Steps(context.hot("export").module(check_guards=False))
@@ -232,7 +233,7 @@ class _Reader:
     def add(
         self, sample: Sample, quantized: torch.Tensor, integer: torch.Tensor, most: int
     ) -> None:
-        """Take in a step of the quantized model and of the integer program, in real numbers."""
+        """Add a step of the quantized model and of the integer program, as real numbers."""
         self.tally.add(sample, self._floating(sample)[0], quantized, integer, most)
 
 
@@ -244,9 +245,9 @@ def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
 
 
 def integers(context: StageContext, history: Sequence[Sample]) -> dict[str, torch.Tensor]:
-    """Return what the integers of every tensor inside stand for, by the quantized model's names.
+    """Return the real values of all integer tensors, by the quantized model's names.
 
-    They are those for the last sample of ``history``, after the others in their order.
+    They belong to the last sample of ``history``, after the others in order.
     """
     lowered: Lowered = context.hot("lower")
     converted = context.hot("convert").module
@@ -274,13 +275,13 @@ class Tally:
         self._quality = [Accumulator() for _ in grids]
 
     def reals(self, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Return what the integer program's outputs stand for."""
+        """Return the real values of the integer program's outputs."""
         grids = [*self._grids, *[None] * len(outputs)]
         pairs = zip(outputs, grids, strict=False)
         return [g.reals(v) if self._integer_io and g is not None else v for v, g in pairs]
 
     def add(self, quantized: list[torch.Tensor], integer: list[torch.Tensor]) -> int:
-        """Take in one sample's outputs of both programs; return the largest difference [LSB]."""
+        """Add one sample's outputs of both programs; return the largest difference [LSB]."""
         self.samples += 1
         same, most = True, 0
         for position, (a, real) in enumerate(zip(quantized, self.reals(integer), strict=True)):
@@ -316,12 +317,12 @@ class Tally:
 
 
 def _lying(tensor: torch.Tensor, layout: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return values as a delegate gets them: its TOSA has the shape of what lies in memory."""
+    """Return values in memory order, which is the shape in a delegate's TOSA."""
     return np.ascontiguousarray(tensor.detach().permute(layout).numpy())
 
 
 def _standing(values: np.ndarray[Any, Any], like: torch.Tensor) -> torch.Tensor:
-    """Return what a delegate gives as the tensor the program takes it for."""
+    """Return a delegate's output in the shape of the program's tensor."""
     layout = like.dim_order()
     lying = torch.from_numpy(values).reshape([like.shape[axis] for axis in layout])
     return lying.permute([layout.index(axis) for axis in range(len(layout))]).to(like.dtype)

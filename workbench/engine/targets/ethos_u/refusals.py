@@ -1,4 +1,4 @@
-"""What Vela and the partitioner say when they refuse, in words and with what helps."""
+"""Errors of Vela and the partitioner, as messages with remedies."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import torch
 
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import branch_names, constants
-from workbench.engine.ordered_partitioner import OrderedPartitioner
-from workbench.engine.taking_apart import root_of
 from workbench.engine.targets.ethos_u.npu_exclusions import KeptOff
+from workbench.engine.toolchain_patches.decomposition_tracking import root_of
+from workbench.engine.toolchain_patches.gate import require
+from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.results import CpuCause, ExportResult, PrepareResult
 from workbench.targets.ethos_u.devices import has_control_flow
@@ -27,41 +28,43 @@ if TYPE_CHECKING:
 
 
 def vela_left(error: SystemExit) -> WorkbenchError:
-    """Return an error for a Vela that did not understand its arguments."""
+    """Return an error for invalid Vela arguments."""
     info = ErrorInfo(
-        message=f"Vela refused its arguments and left with exit code {error.code}.",
-        hint="Check the additional Vela flags; the log has Vela's own words.",
+        message=f"Vela rejected its arguments and ended with exit code {error.code}.",
+        hint="Check the additional Vela flags. See the log for Vela's output.",
         where=Place(kind="option", id="target.options.extra_flags"),
+        code="vela-arguments-rejected",
     )
     return WorkbenchError([info])
 
 
 def vela_refused(error: RuntimeError) -> WorkbenchError:
-    """Return an error for a program that Vela refused as a whole, with what usually helps."""
+    """Return an error for a program that Vela rejects as a whole, with a common remedy."""
     text = str(error).strip().splitlines()
     first = text[0] if text else type(error).__name__
-    hint = "The log has the details."
+    hint = "See the log for details."
     if "could not run on NPU" in str(error):
         hint = (
-            "Vela has no way back to the CPU. Usual cause: a config the device cannot compute, "
-            "such as 16-bit softmax on U55 and U65. Set the module to a8w8 or float; Run, "
-            "Find what the compiler refuses (workbench blame) tells which it is."
+            "Vela cannot move the operator to the CPU. Usual cause: a config that the device does "
+            "not support, such as 16-bit softmax on U55 and U65. Assign a8w8 or float to the "
+            "module. workbench blame finds the module."
         )
     info = ErrorInfo(
-        message=f"The program could not be compiled: {first}"[:600],
+        message=f"The program cannot be compiled: {first}"[:600],
         hint=hint,
         where=Place(kind="stage", id="lower"),
         details=str(error),
+        code="vela-compile-failed",
     )
     return WorkbenchError([info])
 
 
 def loop_refused(error: BaseException) -> WorkbenchError | None:
-    """Return an error for a loop that ExecuTorch's passes fail on; None for all else.
+    """Return an error for a loop that ExecuTorch's passes fail on; None for other errors.
 
-    Source: ExecuTorch 1.5.1, which folds quantization into a loop and then finds the value that
-    goes in to be float and the one that comes back to be integer. It does after some operators
-    before the loop (ReLU alone, sigmoid) and not after others (convolution, pool, abs).
+    Source: ExecuTorch 1.5.1 folds quantization into a loop and then finds a float input and an
+    integer result. This depends on the operator before the loop: it happens for a ReLU alone or a
+    sigmoid, but not for a convolution, a pool or abs.
     """
     said: BaseException | None = error
     while said is not None and "carried_inputs and body_output" not in str(said):
@@ -71,12 +74,13 @@ def loop_refused(error: BaseException) -> WorkbenchError | None:
     loop = re.search(r"%(while_loop\w*)", str(said))
     name = loop[1] if loop else "while_loop"
     info = ErrorInfo(
-        message=f"ExecuTorch cannot lower {name}: with what stands before it, the loop would take "
-        "float and give integers.",
-        hint="A convolution with its ReLU, a pool or an absolute value right before the loop can "
-        "be lowered; a ReLU or a sigmoid alone cannot.",
+        message=f"ExecuTorch cannot lower {name}: the operator before the loop makes its "
+        "input float and its result integer.",
+        hint="Supported right before a loop: a convolution with its ReLU, a pool or an "
+        "absolute value. Not supported: a ReLU or a sigmoid alone.",
         where=Place(kind="node", id=name),
         details=str(said),
+        code="loop-not-lowerable",
     )
     return WorkbenchError([info])
 
@@ -91,34 +95,33 @@ _KNOWN: dict[str, tuple[CpuCause, str]] = {
          "quantized."),
     "Partition contained only ops which are removed in the TOSA lowering, leading to an empty "
     "partition.":
-        ("empty", "It only changes the shape: alone, there is nothing for the NPU to compute."),
+        ("empty", "It only changes the shape: alone, there is nothing to compute on the NPU."),
 }  # fmt: skip
 _CONVERSIONS: dict[CpuCause, str] = {
-    "border": "Converts between float and integer at the border of the program; integer input "
-    "and output avoids it.",
-    "conversion": "Converts between integer and float for an operator on the CPU, and goes with "
-    "it.",
+    "border": "Converts between float and integer at the border of the program; integer "
+    "inputs and outputs avoid it.",
+    "conversion": "Converts between integer and float for an operator on the CPU, and "
+    "disappears with it.",
 }
 
 
 # An operator as ExecuTorch prints it, with its signature.
 _SCHEMA = re.compile(r"<EdgeOpOverload: ([\w.]+)>: schema = \S+\(.*\) -> [\w()\[\], ]+")
 _REMEMBERED = (
-    "Converts what the program keeps for its next run: caches stay real numbers, and the NPU "
-    "computes with integers."
+    "Converts state for the next run: caches stay float, and the NPU computes with integers."
 )
 
 
 def in_words(
     reason: str, op: str, *, at_border: bool, remembered: bool = False
 ) -> tuple[CpuCause, str]:
-    """Return the partitioner's reason for leaving an operator on the CPU: its cause, and in words.
+    """Return the partitioner's reason for leaving an operator on the CPU: an id and a sentence.
 
     Args:
-        reason: The partitioner's own; "" where it gave none.
+        reason: The partitioner's reason; "" if none.
         op: The operator.
-        at_border: Whether it takes an input of the program or gives one of its outputs.
-        remembered: Whether it reads or makes what the program keeps for its next run.
+        at_border: Whether it reads an input of the program or produces an output.
+        remembered: Whether it reads or writes state.
     """
     if KeptOff.__name__ in reason:
         return "rule", "A rule keeps it off the NPU."
@@ -128,50 +131,53 @@ def in_words(
         cause: CpuCause = "border" if at_border else "conversion"
         return cause, _CONVERSIONS[cause]
     if "fp dtype" in reason:
-        return "beside", f"Its input is float, and the NPU takes integers only. ({reason})"
+        return "beside", f"Its input is float; the NPU needs integers. ({reason})"
     if "unsupported dtype torch.int16" in reason:
-        return "int16", f"This device computes it in 8 bit only, and it has 16. ({reason})"
+        return "int16", f"This device supports it in 8 bits only, and it has 16. ({reason})"
     plain = _SCHEMA.sub(r"\1", reason)
     return _KNOWN.get(reason, ("other", plain or "The partitioner gave no reason."))
 
 
 def refuse_control_flow(context: StageContext, choice: TargetChoice) -> None:
-    """Stop where quantized branches can go nowhere: only U85 runs them, the CPU flow cannot.
+    """Raise if quantized branches cannot run: only U85 supports them, the CPU flow does not.
 
     Raises:
-        WorkbenchError: the first thing that stands in the way.
+        WorkbenchError: the first reason.
     """
     result = context.result("export", ExportResult)
     if not result.branches:
         return
     if not has_control_flow(choice.id):
         raise failure(
-            f"torch.cond and while_loop run on Ethos-U85 only; this program has "
+            "torch.cond and while_loop run only on Ethos-U85. This program has "
             f"{', '.join(result.branches)}.",
-            "Choose an Ethos-U85, or write the model without them.",
+            "Choose an Ethos-U85, or rewrite the model without them.",
             Place(kind="node", id=result.branches[0]),
+            code="branches-not-supported",
         )
     annotations = context.result("prepare", PrepareResult).annotations
     quantized = {note.node: note.quantized for note in annotations}
     for name, is_wide in _readers(context.hot("calibrate").module):
         if is_wide:
             raise failure(
-                f"{name} would have 16-bit weights, and no device multiplies by them: inside of "
-                "branches ExecuTorch quantizes weights with the bits of the activations.",
-                "Set its module to a8w8.",
+                f"{name} would have 16-bit weights, which no device supports: inside branches "
+                "ExecuTorch quantizes weights with the activations' bits.",
+                "Assign a8w8 to its module.",
                 Place(kind="node", id=name),
+                code="branch-int16-weights",
             )
         if not quantized.get(name, True):
             raise failure(
-                f"{name} is in float: ExecuTorch cannot lower operators with weights inside of "
-                "branches unless they are quantized.",
-                "Set its module to a8w8.",
+                f"{name} is in float: inside branches ExecuTorch lowers operators with "
+                "weights only when they are quantized.",
+                "Assign a8w8 to its module.",
                 Place(kind="node", id=name),
+                code="branch-float-weights",
             )
 
 
 def _readers(prepared: torch.fx.GraphModule) -> Iterator[tuple[str, bool]]:
-    """Yield what reads weights in branches: its name, and whether it gets them with 16 bits."""
+    """Yield the readers of weights in branches: name, and whether the weights have 16 bits."""
     inside = dict(branch_names(prepared))
     for graph, placeholder, _ in constants(prepared):
         for reader, wide in _behind_observers(graph, placeholder, wide=False):
@@ -196,32 +202,34 @@ _SHAPING = ("view_copy", "expand_copy", "unsqueeze_copy", "squeeze_copy", "clone
 
 
 class CheckingPartitioner(OrderedPartitioner):
-    """Decides as ever, and refuses what Vela would refuse, with what helps."""
+    """The standard partitioner, which also rejects programs that Vela would reject."""
 
     def partition(self, exported_program: Any) -> PartitionResult:
-        """Return the program with its parts.
+        """Return the partitioned program.
 
         Raises:
-            WorkbenchError: in one of them a value is only handed on.
+            WorkbenchError: a partition passes a value through unchanged.
         """
+        require("ordered-partitions")
         found = super().partition(exported_program)
         for chain in handed_through(found.tagged_exported_program.graph):
             roots = [root.name for node in chain if not _has_grid(node) and (root := root_of(node))]
             name = roots[0] if roots else chain[0].name
             raise failure(
-                f"The NPU would only hand on a value that {name} reads or gives, and change "
-                "nothing: Vela refuses the whole program for it.",
-                "Keep it off the NPU, give its module a8w8, or choose an Ethos-U85.",
+                f"The NPU would only pass through an input or output of {name} unchanged, and "
+                "Vela rejects the whole program.",
+                "Keep it off the NPU, assign a8w8 to its module, or choose an Ethos-U85.",
                 Place(kind="node", id=name),
+                code="passthrough-partition",
             )
         return found
 
 
 def handed_through(graph: fx.Graph) -> Iterator[list[fx.Node]]:
-    """Yield each chain of nodes by which a part gives what it takes, unchanged; the last first.
+    """Yield each chain of nodes through which a partition passes a value unchanged; last first.
 
     Args:
-        graph: Of an edge program whose nodes bear the partitioner's tags.
+        graph: Graph of an edge program with the partitioner's tags.
     """
     for node in graph.nodes:
         tag = node.meta.get(TAG)
@@ -241,7 +249,7 @@ def _has_grid(node: fx.Node) -> bool:
 
 
 def _keeps(node: fx.Node) -> bool:
-    """Tell whether a node leaves all values as they are, in their order."""
+    """Return whether a node leaves all values and their order unchanged."""
     if _has_grid(node):
         return True
     op = programs.op_of(node)

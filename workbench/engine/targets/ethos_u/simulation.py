@@ -1,4 +1,4 @@
-"""The compiled program on one of Arm's simulators, against what was promised. Measured."""
+"""The compiled program on an Arm simulator, compared to the predictions. Measured."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ _DELEGATE = "DELEGATE_CALL"
 
 
 def events_of(data: bytes) -> tuple[RuntimeEvent, ...]:
-    """Return the events of a run; cycles of the CPU.
+    """Return the events of a run; CPU cycles.
 
-    A delegate is one event: what the NPU does inside is told by its own trace alone.
+    A delegate is one event; only the NPU's trace has its details.
 
     Args:
-        data: An ETDump; empty gives no events.
+        data: An ETDump; empty for no events.
 
     Raises:
-        ValueError: these bytes are no ETDump.
+        ValueError: the bytes are not an ETDump.
     """
     if not data:
         return ()
@@ -66,7 +66,7 @@ def events_of(data: bytes) -> tuple[RuntimeEvent, ...]:
             )
             return tuple(_events(inspector))
         except Exception as error:
-            # The inspector meets damaged bytes with errors of every kind.
+            # The inspector raises various errors for damaged data.
             raise ValueError(str(error)) from error
 
 
@@ -95,11 +95,11 @@ Tensors = list[torch.Tensor]
 
 
 def simulate(context: StageContext) -> SimulationResult:
-    """Run the evaluation samples on the simulator this machine has for the target.
+    """Run the evaluation samples on this machine's simulator for the target.
 
     Raises:
-        WorkbenchError: there is none, something does not fit, or the run failed: its exit reason
-            first, then every failure that was recognised.
+        WorkbenchError: there is none, it is incompatible, or the run failed: the exit reason
+            first, then every recognised failure.
     """
     setup = simulator_setup(context.project)
     if isinstance(setup, ErrorInfo):
@@ -143,7 +143,7 @@ def _samples(
     wanted, samples = context.project.verification.samples, evaluation_samples(context)
     with torch.no_grad(), stepping(module) as steps:
         if steps.remembers or samples.spell is not None:
-            context.log("One step is simulated: a simulator that starts again remembers none.")
+            context.log("Only one step is simulated: a restarted simulator has no state.")
             wanted = 1
         for sample in itertools.islice(samples, wanted):
             context.check_cancelled()
@@ -171,7 +171,7 @@ def _run(context: StageContext, setup: Setup, inputs: list[Tensors]) -> Outcome:
                 logged += 1
                 context.log(line.strip(), _LEVELS.get(level_of(line), "info"))
                 if logged == _LOGGED_LINES:
-                    context.log(f"The rest of what the simulator prints is in {_LOG}.", "warning")
+                    context.log(f"See {_LOG} for the rest of the simulator's output.", "warning")
         context.progress(done, len(inputs), f"sample {min(done + 1, len(inputs))}")
 
     context.progress(0, len(inputs), f"starting {setup.device.simulator.binary}")
@@ -183,14 +183,14 @@ def _run(context: StageContext, setup: Setup, inputs: list[Tensors]) -> Outcome:
 def _with_events(
     context: StageContext, outcome: Outcome
 ) -> tuple[SimulationReport, tuple[RuntimeEvent, ...]]:
-    """Keep the recorded events for the user's own tools, and read them."""
+    """Store the ETDump events for the user's own tools, and read them."""
     if not outcome.events:
         return outcome.report, ()
     (context.out / ETDUMP_FILE).write_bytes(outcome.events)
     try:
         return outcome.report, events_of(outcome.events)
     except ValueError:
-        note = "The events that the runner recorded (ETDump) cannot be read."
+        note = "The runner's ETDump events cannot be read."
         notes = (*outcome.report.notes, note)
         return outcome.report.model_copy(update={"notes": notes}), ()
 
@@ -199,12 +199,16 @@ def _failures(report: SimulationReport) -> list[ErrorInfo]:
     place = Place(kind="stage", id="run")
     last = "\n".join(report.last_lines)
     recognised = [
-        ErrorInfo(message=d.cause, hint=d.remedy, where=place, details=d.line)
+        ErrorInfo(
+            message=d.cause, hint=d.remedy, where=place, details=d.line, code="simulation-diagnosis"
+        )
         for d in {d.cause: d for d in reversed(report.diagnoses)}.values()
     ][::-1]
-    hint = "" if recognised else "The last lines of the log tell how far it came."
-    return [ErrorInfo(message=report.exit_reason, hint=hint, where=place, details=last),
-            *recognised]  # fmt: skip
+    hint = "" if recognised else "See the last lines of the log."
+    ended = ErrorInfo(
+        message=report.exit_reason, hint=hint, where=place, details=last, code="simulation-failed"
+    )
+    return [ended, *recognised]
 
 
 def _reals(sample: Tensors, grids: list[Grid | None]) -> Tensors:
@@ -215,7 +219,7 @@ def _reals(sample: Tensors, grids: list[Grid | None]) -> Tensors:
 def _agreement(
     expected: list[Tensors], outputs: list[Tensors], grids: list[Grid | None], *, integer_io: bool
 ) -> Agreement:
-    """Return how outputs differ; nothing is compared where the runner wrote none to files."""
+    """Return the differences of the outputs; none if the runner wrote no files."""
     histogram: Counter[int] = Counter()
     each: list[VerifyResult] = []
     for reals, output in zip(expected if outputs else (), outputs, strict=True):

@@ -1,41 +1,35 @@
-"""What Vela says about each delegate, taken from the very compilation that made the bytes."""
+"""Vela's reports on each delegate, recorded during the compilation."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from ethosu import regor
-from ethosu.vela import vela
-from executorch.backends.arm.tosa import backend as tosa_backend
 
 from workbench.engine.compilers.vela import totals
 from workbench.engine.fx import modules, programs
 from workbench.engine.fx.modules import Location
+from workbench.engine.toolchain_patches.interception import watched_compilation
 from workbench.results import LiveRange, NpuCommand, VelaOperation, VelaReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     import torch
 
-# Tables of Vela 5.1's debug database; a figure in a table's row is found by its header.
+# Tables of Vela 5.1's debug database; columns are found by header.
 _DETAILS = ("perf_debug", "perf_debug_main", "perf_debug_wd")
-# Memories inside the NPU, whose columns stand beside those of the system's.
+# Memories inside the NPU, whose columns are next to those of the system memories.
 _BUFFERS = ("shram", "lutram")
 _INSIDE = ("sram", *_BUFFERS)
 _PERFORMANCE, _TENSORS, _QUEUE, _GROUPS = "perf", "tensors", "queue", "group"
-# Tensors that Vela adds (layout changes) are called #1234, another number at every run.
+# Tensors added by Vela (layout changes) are named #1234, with a new number at every run.
 _INTERNAL = "(added by Vela)"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a TOSA tensor came from: operator and place of the node that was translated.
+    """The origin of a TOSA tensor: operator and location of the translated node.
 
     ``root`` is the name that the exporter recorded for it.
     """
@@ -55,34 +49,15 @@ Origins = dict[str, Origin]
 
 @dataclass
 class Recording:
-    """What Vela compiled, in order, and for what was translated meanwhile: its origins."""
+    """Models compiled by Vela, in order, and the origins of the tensors translated meanwhile."""
 
     models: list[Any] = field(default_factory=list)
     origins: list[Origins] = field(default_factory=list)
 
 
-class _RecordingRegor:
-    """Stands in for the regor module inside Vela: compiles, and keeps what was compiled."""
-
-    def __init__(self, compiled: Callable[[Any], None]) -> None:
-        self._compiled = compiled
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(regor, name)
-
-    def compile(self, *arguments: Any, options: str, **rest: Any) -> Any:
-        """Compile with the debug database on; it changes no byte of the result."""
-        wanted = options
-        if "enable_db=true" not in options:
-            wanted = options.replace("[compiler]\n", "[compiler]\nenable_db=true\n", 1)
-        model = regor.compile(*arguments, options=wanted, **rest)
-        self._compiled(model)
-        return model
-
-
 @contextmanager
 def recorded() -> Iterator[Recording]:
-    """Collect every model that Vela compiles inside the block, in order."""
+    """Record every model that Vela compiles inside the block, in order."""
     recording, pending = Recording(), Origins()
 
     def compiled(model: Any) -> None:
@@ -90,21 +65,11 @@ def recorded() -> Iterator[Recording]:
         recording.origins.append(dict(pending))
         pending.clear()
 
-    def translated(node: torch.fx.Node, *rest: Any) -> None:
+    def translated(node: torch.fx.Node) -> None:
         pending[node.name] = _origin_of(node)
-        translate(node, *rest)
 
-    translate = tosa_backend.process_call_function
-    folder = tempfile.tempdir
-    vela.regor = _RecordingRegor(compiled)
-    tosa_backend.process_call_function = translated
-    tempfile.tempdir = _folder_without_spaces()
-    try:
+    with watched_compilation(compiled, translated):
         yield recording
-    finally:
-        vela.regor = regor
-        tosa_backend.process_call_function = translate
-        tempfile.tempdir = folder
 
 
 def _origin_of(node: torch.fx.Node) -> Origin:
@@ -112,23 +77,14 @@ def _origin_of(node: torch.fx.Node) -> Origin:
     return Origin(programs.op_of(node), place, programs.origin_of(node))
 
 
-def _folder_without_spaces() -> str | None:
-    """Return a temporary folder that survives ExecuTorch's join and split of Vela's arguments."""
-    candidates = [tempfile.gettempdir(), "/tmp", "/var/tmp", str(Path.cwd())]
-    for folder in candidates:
-        if " " not in folder and os.access(folder, os.W_OK):
-            return folder
-    return tempfile.tempdir
-
-
 def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> VelaReport:
     """Return Vela's estimate for one delegate.
 
     Args:
-        delegate: Its number, in the order of the program.
+        delegate: Its index in program order.
         model: regor's compiled model.
         clock_hz: Clock of the system configuration; cycles / clock is the time.
-        origins: Where the tensors of its TOSA program came from, by name.
+        origins: The origins of its TOSA tensors, by name.
     """
     figures = model.perf_report
     return VelaReport(
@@ -145,7 +101,7 @@ def report(delegate: int, model: Any, clock_hz: float, origins: Origins) -> Vela
 
 
 def _commands(model: Any) -> Iterator[NpuCommand]:
-    """Yield the commands that compute, in order; those chained to another are part of it."""
+    """Yield the commands that compute, in order; chained commands are part of their first."""
     rows = {row["id"]: index for index, row in enumerate(_rows(model, _PERFORMANCE))}
     chained = {row["id"] for row in _rows(model, _GROUPS) if row["id"] != row["group_id"]}
     queue = [row for row in _rows(model, _QUEUE) if row["scheduled_id"] not in chained]
@@ -154,7 +110,7 @@ def _commands(model: Any) -> Iterator[NpuCommand]:
 
 
 def _live_ranges(model: Any, origins: Origins) -> Iterator[LiveRange]:
-    """Yield where Vela put its tensors, and when; those it put nowhere are left out."""
+    """Yield the addresses and live ranges of tensors; tensors without an address are skipped."""
     for row in _rows(model, _TENSORS):
         address, end = (_address(row.get(n)) for n in ("start_address", "end_address"))
         if address is None or end is None or end <= address:
@@ -218,7 +174,7 @@ def _operations(model: Any, origins: Origins) -> Iterator[VelaOperation]:
             external_cycles=external,
             staging_bytes=_number(row.get("staging_usage")),
             bound=max(waits, key=lambda name: waits[name]) if any(waits.values()) else "",
-            # Every weight is multiplied once for each element of a channel of the output.
+            # Every weight is multiplied once per element of an output channel.
             weights=macs // pixels if encoded and pixels else 0,
             weight_bytes=encoded,
             sram_traffic=_traffic(shapes, outside=False),
@@ -242,7 +198,7 @@ def _traffic(shapes: Mapping[str, Any], *, outside: bool) -> int:
 
 
 def origin_named(name: str, origins: Origins) -> Origin:
-    """Return a tensor's origin; tensors that the translation added carry a suffix."""
+    """Return a tensor's origin; tensors added by the translation have a suffix."""
     while name:
         if name in origins:
             return origins[name]

@@ -1,4 +1,4 @@
-"""The torch side of emulated number formats: rules on a graph, and nothing to compile for."""
+"""The torch side of emulated number formats: rules on a graph, without a compiler."""
 
 from workbench.engine.fx.rules import rules_of as quantizer
 from workbench.engine.targets.base import departures, readings

@@ -1,7 +1,7 @@
-"""Formats whose blocks share an exponent or a bias, in their textbook forms.
+"""Textbook forms of formats whose blocks share an exponent or a bias.
 
-A block's exponent comes from its largest finite value. Infinities saturate at what the block can
-hold, NaN stays at its place and touches no other element.
+A block's exponent is determined by its largest finite value. Infinities saturate at the block's
+largest value; NaN is preserved and does not affect other elements.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def block_fp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     check_exponents("block_fp", None, most, x.dtype)
     blocks = split(x, sizes_of(x.shape, given, role))
     exponent = floor_exponents(finite_largest(blocks.rows)).add_(1).clamp_(-bias, most)
-    # Every value of the type is a multiple of its smallest step: nothing finer is needed.
+    # Every value of the type is a multiple of its smallest step; a finer step is not needed.
     finest, _ = exponent_limits(x.dtype)
     steps = powers((exponent - magnitude).clamp_(min=finest), x.dtype)
     last = 2**magnitude - 1
@@ -83,16 +83,17 @@ def block_fp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
 
 
 def magnitude_bits(given: Mapping[str, Any]) -> int:
-    """Return the bits of block_fp beside the sign.
+    """Return the number of bits of block_fp without the sign.
 
     Raises:
         WorkbenchError: there are none.
     """
     if given["width"] < 2:
         raise failure(
-            "block_fp of 1 bit holds nothing but zero.",
+            "block_fp with 1 bit represents only zero.",
             "Use a width of at least 2.",
             Place(kind="option", id="width"),
+            code="format-width-too-small",
         )
     return int(given["width"]) - 1
 
@@ -136,7 +137,7 @@ def block_log(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
 
 
 def _shared_bias(wanted: Tensor, last: int, largest: Tensor) -> Tensor:
-    """Return the biases clipped to what is stored; 0 for blocks of zeros, where none matters."""
+    """Return the biases clipped to the stored range; 0 for blocks of zeros."""
     return wanted.clamp_(0, last).masked_fill_(largest == 0, 0)
 
 
@@ -172,7 +173,8 @@ def block_log_range(given: Mapping[str, Any]) -> tuple[int, int]:
     width = given["width"]
     if not 2 <= width <= 8:
         raise failure(
-            f"'width' of block_log is {width}, but must be from 2 to 8: a sign and exponent bits.",
+            f"'width' of block_log is {width}, but must be 2 to 8: a sign and exponent bits.",
             where=Place(kind="option", id="width"),
+            code="format-width-out-of-range",
         )
     return 2 ** (width - 1) - 1, 2 ** given["exponent_bias_width"] - 1

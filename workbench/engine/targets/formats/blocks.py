@@ -1,6 +1,6 @@
-"""Blocks of an array as rows, and what elements of a block share.
+"""Blocks of an array as rows, and the values that elements of a block share.
 
-Sizes are those of ``targets/number_formats/sharing``. Blocks at the end are padded with zeros.
+Block sizes are those of the torch-free schemes. Incomplete blocks are padded with zeros.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from workbench.targets.formats.parameters import Role
 
 
-# Three buffers of this many float32 fit a level-2 cache; smaller pieces pay for their calls.
+# Three buffers of this many float32 fit a level-2 cache; smaller chunks cost more calls.
 _ELEMENTS = 1 << 17
 
-# The integer type of a floating type's bits, and all bits but the sign.
+# The integer type of a floating type's bits, and all bits except the sign.
 _BITS = {
     torch.float16: (torch.int16, 0x7FFF),
     torch.bfloat16: (torch.int16, 0x7FFF),
@@ -38,7 +38,7 @@ _BITS = {
 def by_chunks(
     x: Tensor, work: Callable[[Tensor], Tensor], dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Return ``work`` of all elements, shaped like ``x``; it sees flat pieces of them."""
+    """Return ``work`` applied to all elements in flat chunks, in the shape of ``x``."""
     source = x.contiguous().view(-1)
     if source.numel() <= _ELEMENTS:
         return work(source).view(x.shape)
@@ -49,15 +49,15 @@ def by_chunks(
 
 
 def by_rows(rows: Tensor, values: tuple[Tensor, ...], work: Callable[..., Tensor]) -> Tensor:
-    """Return ``work(rows, *values)`` of rows [N, B] with one value for each row [N, 1].
+    """Return ``work(rows, *values)`` for rows [N, B] with one value per row [N, 1].
 
-    Or of [N, B, K], whose blocks lie along B, with values [N, 1, K].
+    Or for [N, B, K], whose blocks are along B, with values [N, 1, K].
     """
     return by_rows_into(rows, values, lambda *given: given[-1].copy_(work(*given[:-1])))
 
 
 def by_rows_into(rows: Tensor, values: tuple[Tensor, ...], work: Callable[..., object]) -> Tensor:
-    """Return what ``work(rows, *values, out)`` puts into ``out``; see ``by_rows``."""
+    """Return the result that ``work(rows, *values, out)`` writes; see ``by_rows``."""
     step = max(1, _ELEMENTS // max(1, math.prod(rows.shape[1:])))
     out = torch.empty_like(rows)
     for start in range(0, rows.shape[0], step):
@@ -67,9 +67,9 @@ def by_rows_into(rows: Tensor, values: tuple[Tensor, ...], work: Callable[..., o
 
 
 def largest_of_rows(rows: Tensor) -> Tensor:
-    """Return the largest magnitude of each row [N, B] as [N, 1]; NaN wherever a row has one.
+    """Return the largest magnitude of each row [N, B] as [N, 1]; NaN if a row contains one.
 
-    Of [N, B, K] those along B as [N, 1, K].
+    For [N, B, K] along B, as [N, 1, K].
     """
     step = max(1, _ELEMENTS // max(1, math.prod(rows.shape[1:])))
     out = torch.empty((rows.shape[0], 1, *rows.shape[2:]), dtype=rows.dtype)
@@ -93,7 +93,7 @@ class Blocks:
     sizes: tuple[int, ...]
 
     def join(self, rows: Tensor) -> Tensor:
-        """Return rows put together again as the array they came from."""
+        """Return the array that the rows were split from."""
         if self.rowwise:
             joined = rows.reshape(self.padded)
         else:
@@ -107,12 +107,12 @@ class Blocks:
 
     @property
     def rowwise(self) -> bool:
-        """Whether blocks run along the last dimension alone."""
+        """Whether blocks are along the last dimension only."""
         return all(size == 1 for size in self.sizes[:-1])
 
 
 def split(x: Tensor, sizes: Sequence[int]) -> Blocks:
-    """Return ``x`` in blocks of the sizes, one for each dimension."""
+    """Return ``x`` in blocks of the given sizes, one per dimension."""
     shape = tuple(x.shape)
     padded = tuple(-(-n // b) * b for n, b in zip(shape, sizes, strict=True))
     if padded != shape:
@@ -172,12 +172,17 @@ def sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tupl
         WorkbenchError: a size is 0, or the array has no elements to share.
     """
     if not shape or 0 in shape:
-        raise failure(f"An array of shape {tuple(shape)} has no blocks.", "Give it elements.")
+        raise failure(
+            f"An array of shape {tuple(shape)} has no blocks.",
+            "Use an array with elements.",
+            code="array-empty",
+        )
     if 0 in given["block_size"]:
         raise failure(
-            "'block_size' has an entry of 0.",
+            "'block_size' contains 0.",
             "Use -1 for the whole dimension, or a positive number.",
             Place(kind="option", id="block_size"),
+            code="block-size-zero",
         )
     return block_sizes(shape, given, role)
 
@@ -191,26 +196,30 @@ def mase_sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) ->
     rank, skip = len(shape), skips_first(given, role)
     if rank == 1 and skip:
         raise failure(
-            "MASE cannot skip the first dimension of an array that has only one.",
+            "MASE cannot skip the only dimension of a 1-D array.",
             "Quantize it as a bias, or set skip_first_dim to false.",
+            code="mase-blocks-not-supported",
         )
     if rank == 3 and not skip:
         raise failure(
-            "MASE has no blocks over all three dimensions of an array.",
+            "MASE does not support blocks over all three dimensions.",
             "Set skip_first_dim to true, or use the textbook form.",
+            code="mase-blocks-not-supported",
         )
     if rank not in {1, 2, 3}:
         raise failure(
-            f"MASE has no blocks on an array of {rank} dimensions.", "Use the textbook form."
+            f"MASE does not support blocks on {rank}-D arrays.",
+            "Use the textbook form.",
+            code="mase-blocks-not-supported",
         )
     return sizes_of(shape, given, role)
 
 
 def finite_largest(rows: Tensor, lone: float | None = None) -> Tensor:
-    """Return the largest finite magnitude of each row [N, B] as [N, 1]; 0 where there is none.
+    """Return the largest finite magnitude of each row [N, B] as [N, 1]; 0 if there is none.
 
-    A row with an infinity and nothing else but zeros and NaN gives ``lone``, or the largest number
-    of the type, so that the infinity does not end as a small number.
+    A row with an infinity and otherwise only zeros and NaN gives ``lone``, or the largest number of
+    the type, so that the infinity does not become a small number.
     """
     largest = largest_of_rows(rows)
     if bool(largest.isfinite().all()):
@@ -221,7 +230,7 @@ def finite_largest(rows: Tensor, lone: float | None = None) -> Tensor:
 
 
 def mase_largest(rows: Tensor) -> Tensor:
-    """Return the largest magnitude of each row; rows of zeros borrow the smallest of the others."""
+    """Return the largest magnitude of each row; rows of zeros use the smallest of the others."""
     largest = largest_of_rows(rows)
     zero = largest == 0
     others = largest[~zero]

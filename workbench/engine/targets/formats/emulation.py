@@ -1,7 +1,7 @@
-"""The two operators of an emulated program: onto a format's grid, and what is read from it.
+"""The two operators of an emulated program: rounding to a format's grid, and reading from it.
 
-Values stay float, so the second gives what it is given: it marks where the values on the grid are
-read, as a dequantize does in an integer program. Gradients go straight through both.
+Values stay float, so the second operator is the identity: it marks where values on the grid are
+read, like a dequantize in an integer program. Both have straight-through gradients.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ RESULT = "result"
 
 @dataclass(frozen=True)
 class Placing:
-    """What one operand of one operation gets.
+    """The format of one operand of one operation.
 
     Attributes:
-        operation: Of MASE's table.
-        operand: "x", "w" or "b"; "result" where a config quantizes what comes out.
+        operation: An operation of MASE's table.
+        operand: "x", "w" or "b"; "result" for a config that quantizes the result.
         config: The format and its parameters.
     """
 
@@ -38,18 +38,18 @@ class Placing:
 
     @property
     def text(self) -> str:
-        """All of it as JSON: what stands in the graph, and what equal operands share."""
+        """The JSON form, stored in the graph; equal operands share it."""
         config = self.config.model_dump(mode="json")
-        said = {"operation": self.operation, "operand": self.operand, **config}
-        return json.dumps(said, sort_keys=True)
+        fields = {"operation": self.operation, "operand": self.operand, **config}
+        return json.dumps(fields, sort_keys=True)
 
     @property
     def made(self) -> Operation:
-        """The operation under its format."""
+        """The operation with its format."""
         return _operation(self.text)[0]
 
     def becomes(self, module: fx.GraphModule, observer: fx.Node) -> None:
-        """Put the pair of operators in an observer's place; converting calls it."""
+        """Replace an observer by the pair of operators; called by conversion."""
         graph = module.graph
         with graph.inserting_before(observer):
             onto = graph.call_function(quantize_per_format, (observer.args[0], self.text))
@@ -62,16 +62,18 @@ class Placing:
 
 @lru_cache(maxsize=4096)
 def _operation(text: str) -> tuple[Operation, str]:
-    said: dict[str, Any] = json.loads(text)
-    made = Operation(said["operation"], said["scheme"], said["parameters"], said["mase_compatible"])
-    return made, said["operand"]
+    fields: dict[str, Any] = json.loads(text)
+    made = Operation(
+        fields["operation"], fields["scheme"], fields["parameters"], fields["mase_compatible"]
+    )
+    return made, fields["operand"]
 
 
 def quantize_per_format(x: torch.Tensor, placing: str) -> torch.Tensor:
     """Return an operand on its grid; ``placing`` is the text of a ``Placing``.
 
     Raises:
-        WorkbenchError: the shape does not suit the format.
+        WorkbenchError: the format does not support the shape.
     """
     operation, operand = _operation(placing)
     if operand == RESULT:
@@ -80,5 +82,5 @@ def quantize_per_format(x: torch.Tensor, placing: str) -> torch.Tensor:
 
 
 def dequantize_per_format(x: torch.Tensor) -> torch.Tensor:
-    """Return the values as they are read: the same."""
+    """Return the values unchanged."""
     return x

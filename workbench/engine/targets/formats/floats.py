@@ -21,23 +21,25 @@ if TYPE_CHECKING:
 
 
 def fraction_bits(scheme: str, width: int, exponent_width: int) -> int:
-    """Return what a sign and an exponent leave of a width.
+    """Return the number of fraction bits: the width without sign and exponent.
 
     Raises:
-        WorkbenchError: nothing is left for them.
+        WorkbenchError: the width is too small.
     """
     left = width - exponent_width - 1
     if left < 0:
         raise failure(
-            f"{scheme} of {width} bits has no room for a sign and {exponent_width} exponent bits.",
+            f"{scheme} with {width} bits has no room for a sign and {exponent_width} "
+            "exponent bits.",
             f"Use at most {width - 1} exponent bits, or a width of {exponent_width + 1}.",
             Place(kind="option", id="exponent_width"),
+            code="format-width-too-small",
         )
     return left
 
 
 def default_bias(exponent_width: int, given: int | None) -> int:
-    """Return the bias given, or the usual 2^(E-1)-1."""
+    """Return the given bias, or the default 2^(E-1)-1."""
     return 2 ** (exponent_width - 1) - 1 if given is None else given
 
 
@@ -71,9 +73,10 @@ def minifloat_denorm(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     bits = fraction_bits("minifloat_denorm", given["width"], width)
     if bits == 0:
         raise failure(
-            "minifloat_denorm without fraction bits holds nothing but zero.",
+            "minifloat_denorm without fraction bits represents only zero.",
             f"Use a width of at least {width + 2}.",
             Place(kind="option", id="width"),
+            code="format-width-too-small",
         )
     bias = default_bias(width, given["exponent_bias"])
     most = 2**width - 1 - bias
@@ -104,20 +107,22 @@ def log_range(given: Mapping[str, Any]) -> tuple[int, int]:
     width = given["width"]
     if not 2 <= width <= 12:
         raise failure(
-            f"'width' of log is {width}, but must be from 2 to 12: a sign and exponent bits.",
+            f"'width' of log is {width}, but must be 2 to 12: a sign and exponent bits.",
             where=Place(kind="option", id="width"),
+            code="format-width-out-of-range",
         )
     bias = default_bias(width - 1, given["exponent_bias"])
     return -bias, 2 ** (width - 1) - 1 - bias
 
 
 def check_element(given: Mapping[str, Any]) -> None:
-    """Refuse an element whose only exponent bit is left to infinity and NaN."""
+    """Raise for an element whose only exponent bit is reserved for infinity and NaN."""
     if given["exponent_width"] == 1 and not given["is_finite"]:
         raise failure(
-            "One exponent bit leaves nothing beside infinity and NaN.",
+            "With one exponent bit all codes are zero, infinity or NaN.",
             "Use more exponent bits, or set is_finite.",
             Place(kind="option", id="exponent_width"),
+            code="format-exponent-too-small",
         )
 
 
@@ -133,8 +138,9 @@ def minifloat_element(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor
     check_element(given)
     if given["round_mode"] != "rn":
         raise failure(
-            "Only the mase-compatible form rounds other than to nearest.",
+            "Rounding modes other than nearest need the mase-compatible form.",
             where=Place(kind="option", id="round_mode"),
+            code="round-mode-not-supported",
         )
     bits, bias = given["frac_width"], 2 ** (given["exponent_width"] - 1) - 1
     most = 2 ** given["exponent_width"] - 1 - bias - (0 if given["is_finite"] else 1)

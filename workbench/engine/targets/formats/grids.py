@@ -1,6 +1,6 @@
-"""Rounding to a grid of floats or of powers of two, exactly, in any binary floating type.
+"""Exact rounding to grids of floats or of powers of two, in any binary floating-point type.
 
-The exponent is read from the bits, never from a logarithm.
+The exponent is read from the bits, not from a logarithm.
 
 Source: IEEE 754-2019, 3.4 (encodings) and 4.3.1 (roundTiesToEven).
 """
@@ -68,13 +68,14 @@ def check_exponents(
         name = "float64" if dtype == torch.float64 else "float32"
         reach = f"2^{most}" if least is None else f"2^{least} to 2^{most}"
         raise failure(
-            f"Exponents of this {scheme} reach {reach}, but {name} holds 2^{low} to 2^{high}.",
-            "Choose fewer exponent bits or another bias.",
+            f"Exponents of this {scheme} reach {reach}, but {name} covers 2^{low} to 2^{high}.",
+            "Use fewer exponent bits or another bias.",
+            code="format-exponent-out-of-range",
         )
 
 
 def top(most: int, fraction_bits: int, dtype: torch.dtype) -> float:
-    """Return the largest value of the binade ``most`` that the type holds."""
+    """Return the largest value of the binade ``most`` in the type."""
     return float((2 - 2.0**-fraction_bits) * 2.0 ** min(most, exponent_limits(dtype)[1]))
 
 
@@ -124,9 +125,9 @@ def floats_between(
 
 
 def rows_fit(x: Tensor, fraction_bits: int, least: Tensor, most: Tensor) -> bool:
-    """Return whether float32 has room to round rows to binades from ``least`` to ``most``.
+    """Return whether float32 can round rows to binades from ``least`` to ``most``.
 
-    Float64 always has, as far as it is asked to here.
+    Float64 always can, for the formats here.
     """
     if x.dtype != torch.float32:
         return True
@@ -168,7 +169,7 @@ def powers_between(
 def _bounded(x: Tensor, low: float | Tensor, high: float | Tensor, out: Tensor | None) -> Tensor:
     """Return values between two numbers, or between those of their rows; NaN stays."""
     if isinstance(low, Tensor):
-        # One bound after the other: with two of a row at once torch goes value by value.
+        # One bound at a time: with two per-row bounds at once torch is not vectorized.
         return torch.clamp(x, min=low, out=out).clamp_(max=high)
     return torch.clamp(x, low, high, out=out)  # type: ignore[arg-type]  # both are numbers
 

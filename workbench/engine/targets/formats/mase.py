@@ -162,9 +162,10 @@ def _grouped(x: Tensor, given: Mapping[str, Any], role: Role) -> tuple[Tensor, T
     size = given["block_size"]
     if x.numel() % size:
         raise failure(
-            f"MASE needs blocks of {size} to divide the {x.numel()} elements.",
+            f"MASE needs a block size that divides {x.numel()} elements; {size} does not.",
             "Use another block size, or the textbook form.",
             Place(kind="option", id="block_size"),
+            code="mase-block-size-not-divisor",
         )
     moved = x.movedim(axis, -1)
     return moved.reshape(-1, size), moved, axis
@@ -197,8 +198,9 @@ def _best_quantile(rows: Tensor, made: Tensor, given: Mapping[str, Any], *, last
     """Return, for each block, what the percentile of |x| with the least squared error gives."""
     if not last:
         raise failure(
-            "MASE's percentile search mixes up blocks unless they run along the last dimension.",
+            "MASE's percentile search mixes blocks unless they run along the last dimension.",
             where=Place(kind="option", id="block_dim"),
+            code="mase-percentile-block-dim",
         )
     best = torch.full((rows.shape[0], 1), float("inf"), dtype=rows.dtype)
     for quantile in _QUANTILES:
@@ -228,7 +230,11 @@ def mxfp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
 
 def _needs_float32(scheme: str, x: Tensor) -> None:
     if x.dtype != torch.float32:
-        raise failure(f"MASE's {scheme} takes float32 only, not {x.dtype}.", "Convert the array.")
+        raise failure(
+            f"MASE's {scheme} supports float32 only, not {x.dtype}.",
+            "Convert the array.",
+            code="mase-dtype-not-supported",
+        )
 
 
 def minifloat_mx(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
@@ -245,8 +251,9 @@ def minifloat_mx(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
 def _check_room(exponent_bits: int, bits: int, finite: bool) -> None:
     if bits >= _FRACTION - _CUT:
         raise failure(
-            f"MASE rounds to fewer than {_FRACTION - _CUT} fraction bits; {bits} are too many.",
+            f"MASE supports fewer than {_FRACTION - _CUT} fraction bits, not {bits}.",
             where=Place(kind="option", id="frac_width"),
+            code="mase-fraction-too-wide",
         )
     most = 2 ** (exponent_bits - 1) - (0 if finite else 1)
     check_exponents("minifloat_mx", None, most, torch.float32, spare=0)
@@ -307,6 +314,7 @@ def mxint_hardware(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
             f"MASE needs tiles of {list(given['parallelism'])} to divide {list(shape[-2:])}.",
             "Use another tile, or the textbook form.",
             Place(kind="option", id="parallelism"),
+            code="mase-tile-not-divisor",
         )
     exponent = (largest_of_rows(blocks.rows).log2_().ceil_() - half).clamp_(-half, half - 1)
     low, high = -(2 ** (given["width"] - 1)), 2 ** (given["width"] - 1) - 1

@@ -48,6 +48,7 @@ def dimension(x: Tensor, given: Mapping[str, Any], role: Role) -> int:
         raise failure(
             f"An array of shape {tuple(x.shape)} has no blocks along dimension {wanted}.",
             where=Place(kind="option", id="block_dim"),
+            code="block-dim-invalid",
         )
     return wanted % x.dim()
 
@@ -70,8 +71,9 @@ def refuse_search(given: Mapping[str, Any]) -> None:
     """Refuse the percentile search, which only MASE has."""
     if given["quantile_search"]:
         raise failure(
-            "'quantile_search' belongs to the mase-compatible form.",
+            "'quantile_search' needs the mase-compatible form.",
             where=Place(kind="option", id="quantile_search"),
+            code="quantile-search-not-supported",
         )
 
 
@@ -102,9 +104,10 @@ def element(given: Mapping[str, Any]) -> tuple[int, int]:
     if pair not in ELEMENTS:
         known = ", ".join(f"E{e}M{f}" for e, f in ELEMENTS)
         raise failure(
-            f"mxfp has no element E{pair[0]}M{pair[1]}.",
+            f"mxfp has no element format E{pair[0]}M{pair[1]}.",
             f"Known: {known}.",
             Place(kind="option", id="exponent_width"),
+            code="mx-element-unknown",
         )
     return pair
 
@@ -185,9 +188,10 @@ def mxint_hardware(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     bits = given["width"]
     if bits < 2:
         raise failure(
-            "mxint_hardware of 1 bit has no bit for a magnitude.",
+            "mxint_hardware with 1 bit has no bit for a magnitude.",
             "Use a width of at least 2.",
             Place(kind="option", id="width"),
+            code="format-width-too-small",
         )
     blocks, shape = tiles(x, given)
     exponent = floor_exponents(finite_largest(blocks.rows)).clamp_(-half, half - 1)
@@ -206,11 +210,16 @@ def tiles(x: Tensor, given: Mapping[str, Any]) -> tuple[Blocks, torch.Size]:
     parallelism = given["parallelism"]
     if len(parallelism) != 2:
         raise failure(
-            f"'parallelism' has {len(parallelism)} entries instead of two, [rows, columns].",
+            f"'parallelism' has {len(parallelism)} entries; it needs two, [rows, columns].",
             where=Place(kind="option", id="parallelism"),
+            code="parallelism-invalid",
         )
     if x.numel() == 0 or x.dim() == 0:
-        raise failure(f"An array of shape {tuple(x.shape)} has no tiles.", "Give it elements.")
+        raise failure(
+            f"An array of shape {tuple(x.shape)} has no tiles.",
+            "Use an array with elements.",
+            code="array-empty",
+        )
     wide = x.reshape(1, -1) if x.dim() == 1 else x
     sizes = [min(size, n) for size, n in zip(parallelism, wide.shape[-2:], strict=True)]
     return split(wide, (*[1] * (wide.dim() - 2), *sizes)), x.shape

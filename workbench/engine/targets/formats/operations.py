@@ -135,14 +135,14 @@ def _skips(rank: int, operation: str, operand: str) -> bool:
 
 
 def _skipping(quantizer: Quantizer, skip: bool) -> Quantizer:
-    """Return the quantizer with blocks that skip the first dimension or not, if nobody said."""
+    """Return the quantizer with the default for skipping the first dimension."""
     if quantizer.given["skip_first_dim"] is not None:
         return quantizer
     return replace(quantizer, given={**quantizer.given, "skip_first_dim": skip})
 
 
 def _along(quantizer: Quantizer, operation: str, operand: str) -> Quantizer:
-    """Return the quantizer with blocks along what is summed over, if nobody said."""
+    """Return the quantizer with blocks along the reduction dimension by default."""
     if quantizer.given["block_dim"] is not None or quantizer.mase_compatible:
         return quantizer
     if operation in _CONVOLUTIONS and operand == "x":
@@ -197,9 +197,10 @@ class Operation:
     def __post_init__(self) -> None:
         if self.name not in OPERATIONS:
             raise failure(
-                f"There is no operation {self.name!r} for number formats.",
+                f"Unknown operation {self.name!r}.",
                 f"Known: {', '.join(OPERATIONS)}.",
                 Place(kind="option", id="operation"),
+                code="operation-unknown",
             )
         if self.mase_compatible:
             self._refuse_what_mase_cannot()
@@ -312,11 +313,11 @@ class Operation:
         if self.name in {"tanh", "gelu", "softsign", "softplus"}:
             reason = "it fails in every form"
         elif self.name in ARITHMETIC and self.scheme == "log":
-            reason = "it asks for data_in_exponent_width, which log does not have"
+            reason = "it needs data_in_exponent_width, which log does not have"
         elif self.name == "sub" and self.scheme == "block_log":
             reason = "it fails for every number of dimensions"
         elif self.name in PRODUCTS and self.scheme == "ternary":
-            reason = "it calls the quantizer with arguments it does not take"
+            reason = "it calls the quantizer with unsupported arguments"
         elif self.name in NORMS and self.scheme not in {"integer", "binary"}:
             reason = "it has norms for integer only"
         elif self.name == "conv2d" and self.scheme == "fixed":
@@ -324,7 +325,8 @@ class Operation:
         if reason:
             raise failure(
                 f"MASE cannot run {self.name} with {self.scheme}: {reason}.",
-                "The textbook form can.",
+                "Use the textbook form.",
+                code="mase-operation-not-supported",
             )
 
 
@@ -341,7 +343,10 @@ def residual_linear(
     """Return MASE's binary_residual layer: weights times |gamma| and a mask of pruned ones."""
     weight = operands.w
     if weight is None:
-        raise failure(f"{operation.name} with {operation.scheme} needs a weight.")
+        raise failure(
+            f"{operation.name} with {operation.scheme} needs a weight.",
+            code="operation-weight-missing",
+        )
     return functional.linear(operands.x, weight * gamma.abs() * mask, operands.b)
 
 

@@ -308,7 +308,7 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
     return annotations
 
 
-_NO_RULE = "No rule gives it a format."
+_NO_RULE = "No rule assigns a format to it."
 
 
 def student(floating: fx.GraphModule, project: Project, folder: Path) -> EmulatedStudent:

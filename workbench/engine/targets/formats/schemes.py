@@ -116,8 +116,9 @@ class NoGradient(torch.autograd.Function):
             WorkbenchError: always.
         """
         raise failure(
-            "MASE's block_minifloat has no gradient: it cannot be trained.",
+            "MASE's block_minifloat has no gradient and cannot be trained.",
             "Use the textbook form.",
+            code="mase-not-trainable",
         )
 
 
@@ -137,7 +138,9 @@ def quantizer(
     """
     spec = spec_of(scheme)
     if mase_compatible and not spec.mase:
-        raise failure(f"MASE has no {spec.name}.", "Leave mase-compatible out.")
+        raise failure(
+            f"MASE has no {spec.name}.", "Remove mase-compatible.", code="mase-format-missing"
+        )
     return Quantizer(spec, read(spec.name, spec.parameters, params, role), role, mase_compatible)
 
 
@@ -170,8 +173,9 @@ def _as_mase(form: Form, x: Tensor, given: Mapping[str, Any], role: Role) -> Ten
             raise
         name = str(x.dtype).removeprefix("torch.")
         raise failure(
-            f"MASE works in the type of the array, and {name} does not hold this format's limits.",
+            f"MASE computes in the array's type, and {name} cannot represent this format's limits.",
             "Convert the array to float32.",
+            code="mase-dtype-too-narrow",
         ) from error
 
 
@@ -185,12 +189,17 @@ def _narrowed(made: Tensor, x: Tensor) -> Tensor:
     if count := int((held.isinf() & x.isfinite()).sum()):
         name = str(x.dtype).removeprefix("torch.")
         raise failure(
-            f"{count} of {x.numel()} values would round to more than {name} holds.",
+            f"{count} of {x.numel()} values round to more than {name} can represent.",
             "Convert the array to float32.",
+            code="format-overflow",
         )
     return held
 
 
 def _check(x: Tensor) -> None:
     if not x.is_floating_point():
-        raise failure(f"Number formats take floating values, not {x.dtype}.", "Convert the array.")
+        raise failure(
+            f"Number formats need floating-point values, not {x.dtype}.",
+            "Convert the array.",
+            code="array-not-float",
+        )

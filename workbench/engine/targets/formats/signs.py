@@ -76,8 +76,9 @@ def four_dimensions(what: str, x: Tensor) -> None:
     """Refuse anything but four dimensions, as MASE does."""
     if x.dim() != 4:
         raise failure(
-            f"MASE takes {what} in four dimensions only; this array has shape {tuple(x.shape)}.",
-            "The textbook form takes any shape.",
+            f"MASE supports {what} in four dimensions only; this array has shape {tuple(x.shape)}.",
+            "The textbook form supports any shape.",
+            code="mase-rank-not-supported",
         )
 
 
@@ -152,15 +153,17 @@ def residual_means(given: Mapping[str, Any], dtype: torch.dtype) -> tuple[float,
         return tuple(2 * (levels - k) / (levels * (levels + 1)) for k in range(levels))
     if len(means) != levels:
         raise failure(
-            f"There are {len(means)} means for {levels} levels.",
-            "Give one for each level, or none.",
+            f"{len(means)} means for {levels} levels.",
+            "Give one per level, or none.",
             Place(kind="option", id="means"),
+            code="means-count-mismatch",
         )
     if sum(abs(mean) for mean in means) > torch.finfo(dtype).max:
         name = str(dtype).removeprefix("torch.")
         raise failure(
-            f"Together the means exceed what {name} holds.",
+            f"The sum of the means exceeds the range of {name}.",
             where=Place(kind="option", id="means"),
+            code="means-overflow",
         )
     return tuple(abs(mean) for mean in means)
 
@@ -209,9 +212,10 @@ def mase_binary_residual(x: Tensor, given: Mapping[str, Any], role: Role) -> Ten
         return _residual_weight(x, given, role)
     if given["levels"] > 3:
         raise failure(
-            f"MASE has no residuals of {given['levels']} levels.",
+            f"MASE does not support residuals of {given['levels']} levels.",
             "Use one to three, or the textbook form.",
             Place(kind="option", id="levels"),
+            code="mase-levels-not-supported",
         )
     parts = []
     for mean in residual_means(given, x.dtype):

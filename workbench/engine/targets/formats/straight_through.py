@@ -1,4 +1,4 @@
-"""Gradients of functions that have none: straight through."""
+"""Straight-through gradients of functions without gradients."""
 
 from __future__ import annotations
 

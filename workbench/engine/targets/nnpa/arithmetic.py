@@ -1,12 +1,12 @@
-"""The quantized matrix product in two readings.
+"""The quantized matrix product with two arithmetics.
 
 "document" is what the equations say: exact scales, an exact sum, a float32 result. "nnpa" is a
 model of the accelerator: operands, scales, the correction for the zero point, bias and result pass
 through dlfloat16. The correction uses exact scales and the accelerator rounded ones, so that a
 zero point far from 0 adds an error of its own.
 
-Asymmetric weights are a what-if, which the compiler does not make: the accelerator's own library
-corrects for their zero point in software, with the sums of every row of activations.
+Asymmetric weights are for comparison only. The compiler does not support them; the accelerator's
+library corrects for their zero point in software, with the sums of every row of activations.
 
 Source: onnx-mlir ec744fe6, src/Accelerators/NNPA/Conversion/ONNXToZHigh/ONNXToZHigh.cpp
 (rewriteSym, preComputeBias); IBM/zDNN f261454, zdnn/aiu_quantized_matmul.c. How the hardware
@@ -124,15 +124,16 @@ def range_of(x: Tensor, mode: Mode) -> Range:
         return Range(one, torch.tensor(0.0), one, (_without_range(x),))
     if not bool(scale.isfinite()) or float(reciprocal) == 0:
         raise failure(
-            "The range of this tensor does not fit float32.",
-            f"Its values reach from {float(x.min()):.3g} to {float(x.max()):.3g}.",
+            "The range of this tensor exceeds float32.",
+            f"Its values are {float(x.min()):.3g} to {float(x.max()):.3g}.",
+            code="range-beyond-float32",
         )
     made = Range(scale, zero, reciprocal)
     if made.fits_accelerator:
         return made
     sentence = (
-        f"The scale {float(scale):.3g} is outside of what NNPA takes: its reciprocal must be above"
-        f" {RECIPROCAL_ABOVE:.3g} and at most {RECIPROCAL_MOST:.3g}."
+        f"NNPA does not support the scale {float(scale):.3g}: its reciprocal must be "
+        f"above {RECIPROCAL_ABOVE:.3g} and at most {RECIPROCAL_MOST:.3g}."
     )
     return Range(scale, zero, reciprocal, (sentence,))
 
@@ -162,14 +163,23 @@ def _without_range(x: Tensor) -> str:
 
 def _check(x: Tensor) -> None:
     if not x.is_floating_point():
-        raise failure(f"NNPA quantizes floating values, not {x.dtype}.", "Convert the array.")
+        raise failure(
+            f"NNPA quantizes floating-point values, not {x.dtype}.",
+            "Convert the array.",
+            code="array-not-float",
+        )
     if x.numel() == 0:
-        raise failure("An array without elements has no range.", "Give it elements.")
+        raise failure(
+            "An array without elements has no range.",
+            "Use an array with elements.",
+            code="array-empty",
+        )
     if not bool(x.isfinite().all()):
         count = int((~x.isfinite()).sum())
         raise failure(
-            f"{count} of {x.numel()} values are NaN or infinite: there is no range to quantize.",
-            "Look where they come from; the accelerator's result would be undefined.",
+            f"{count} of {x.numel()} values are NaN or infinite, so there is no range.",
+            "Find their source. The accelerator's result would be undefined.",
+            code="array-not-finite",
         )
 
 
@@ -203,11 +213,17 @@ def quantized(x: Tensor, mode: Mode, operand: Operand) -> tuple[Tensor, Range]:
         known = ", ".join(MODES if mode not in MODES else OPERANDS)
         wrong = mode if mode not in MODES else operand
         raise failure(
-            f"There is no {place} {wrong!r}.", f"Known: {known}.", Place(kind="option", id=place)
+            f"Unknown {place} {wrong!r}.",
+            f"Known: {known}.",
+            Place(kind="option", id=place),
+            code="nnpa-option-unknown",
         )
     by = range_of(x, mode)
     if operand == "weight" and mode == "asym":
-        what_if = "Asymmetric weights are a what-if: the compiler turns quantization off for them."
+        what_if = (
+            "Asymmetric weights are for comparison only: the compiler disables "
+            "quantization for them."
+        )
         by = Range(by.scale, by.zero_point, by.reciprocal, (*by.warnings, what_if))
     made = weight_codes(x, by) if operand == "weight" and mode == "sym" else codes(x, by)
     return made.to(torch.int8), by
@@ -395,9 +411,10 @@ def _accelerator(activation: Tensor, by: Range, weight: Weight, offset: Tensor) 
 def _check_option(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise failure(
-            f"There is no {name} {value!r}.",
+            f"Unknown {name} {value!r}.",
             f"Known: {', '.join(known)}.",
             Place(kind="option", id=name),
+            code="nnpa-option-unknown",
         )
 
 
@@ -405,8 +422,9 @@ def _check_reciprocals(*ranges: Range) -> None:
     for by in ranges:
         if not by.fits_accelerator:
             raise failure(
-                f"NNPA does not take a scale of {float(by.scale):.3g}; its result is undefined.",
+                f"NNPA does not support a scale of {float(by.scale):.3g}; the result is undefined.",
                 by.warnings[0] if by.warnings else "",
+                code="nnpa-scale-not-supported",
             )
 
 
@@ -415,15 +433,20 @@ def _check_shapes(a: Tensor, b: Tensor, bias: Tensor | None) -> None:
     left, right = tuple(a.shape), tuple(b.shape)
     if len(left) < 2 or len(right) < 2:
         raise failure(
-            f"Shapes {left} and {right}: NNPA quantizes products of two dimensions or more."
+            f"Shapes {left} and {right}: NNPA quantizes products of at least two dimensions.",
+            code="nnpa-shape-not-supported",
         )
     if left[-1] != right[-2]:
-        raise failure(f"Shapes {left} and {right} do not fit: {left[-1]} is not {right[-2]}.")
+        raise failure(
+            f"Shapes {left} and {right} do not match: {left[-1]} is not {right[-2]}.",
+            code="nnpa-shapes-mismatch",
+        )
     if len(right) > 2 and left[:-2] != right[:-2]:
         raise failure(
-            f"Shapes {left} and {right}: with more than two dimensions on the right the ones in"
-            " front must be the same on both sides.",
+            f"Shapes {left} and {right}: if the right side has more than two dimensions, "
+            "the leading dimensions must be equal.",
             "Other broadcasts are not quantized.",
+            code="nnpa-broadcast-not-supported",
         )
     if bias is not None:
         _check_bias(left, right, tuple(bias.shape))
@@ -436,9 +459,10 @@ def _check_bias(left: tuple[int, ...], right: tuple[int, ...], bias: tuple[int, 
     result = (*left[:-1], right[-1])
     if len(result) == 2:
         raise failure(
-            f"A bias of shape {bias} stops quantization of a product of shape {result}.",
-            f"Give it the shape {fused}.",
+            f"A bias of shape {bias} prevents quantization of a product of shape {result}.",
+            f"Use the shape {fused}.",
             Place(kind="option", id="bias"),
+            code="nnpa-bias-not-fused",
         )
     try:
         broadcast = torch.broadcast_shapes(result, bias)
@@ -446,7 +470,8 @@ def _check_bias(left: tuple[int, ...], right: tuple[int, ...], bias: tuple[int, 
         broadcast = None
     if broadcast != torch.Size(result):
         raise failure(
-            f"A bias of shape {bias} does not fit a result of shape {result}.",
-            f"Give it the shape {fused}.",
+            f"A bias of shape {bias} does not match a result of shape {result}.",
+            f"Use the shape {fused}.",
             Place(kind="option", id="bias"),
+            code="nnpa-bias-mismatch",
         )

@@ -1,7 +1,7 @@
-"""The compiler where it is on this machine: started to look at its own products, never to guess.
+"""Checks predictions with the installed compiler, if there is one.
 
-It is asked for its intermediate form (``--EmitZHighIR``), in which int8 products have a name. It
-writes that as ``BASE.onnx.mlir``. An image is used if it is there; none is downloaded.
+The compiler's intermediate form (``--EmitZHighIR``) names int8 products. It writes
+``BASE.onnx.mlir``. A container image is used if present; none is downloaded.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 _TOOL_TIMEOUT_S, _TIMEOUT_S, _POLL_S, _PATIENCE_S = 20.0, 1800.0, 0.1, 1.0
 _QUANTIZED = "zhigh.QuantizedMatMul"
 _ABSENT = (
-    f"Neither {COMPILER} nor {CONTAINER_TOOL} is on this machine, so the compiler was not asked; "
-    "the number of int8 products is predicted."
+    f"Neither {COMPILER} nor {CONTAINER_TOOL} is installed, so the compiler was "
+    "not run; the number of int8 products is predicted."
 )
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A compiler found: how it is called in a folder, and its version."""
+    """An installed compiler: its command in a folder, and its version."""
 
     call: tuple[str, ...]
     version: str
 
 
 def find_compiler(folder: Path) -> Compiler | str:
-    """Return the compiler, or a sentence that says why there is none."""
+    """Return the compiler, or a sentence why there is none."""
     if path := shutil.which(COMPILER):
         said = _answer([path, "--version"])
         return Compiler((path,), f"{COMPILER} {_version(said)}")
@@ -52,8 +52,9 @@ def find_compiler(folder: Path) -> Compiler | str:
         return _ABSENT
     if not _answer([docker, "image", "inspect", "--format", "{{.Id}}", IMAGE]):
         return (
-            f"{CONTAINER_TOOL} is here, but does not show the image {IMAGE}, so the compiler was "
-            f"not asked. Get it with: docker pull {IMAGE}, and run again without the cache."
+            f"{CONTAINER_TOOL} is installed, but without the image {IMAGE}, so the "
+            f"compiler was not run. Run: docker pull {IMAGE}, then run again without the "
+            "cache."
         )
     mount = ("-v", f"{folder}:{folder}", "-w", str(folder))
     call = (docker, "run", "--rm", *mount, IMAGE)
@@ -64,14 +65,14 @@ def check(
     model: bytes, config: str, options: Mapping[str, JsonValue], predicted: int,
     check_cancelled: Callable[[], None],
 ) -> CompilerCheck:  # fmt: skip
-    """Ask the compiler which products it makes int8, and compare with what is predicted.
+    """Run the compiler, and compare its int8 products with the prediction.
 
     Args:
         model: The ONNX file.
-        config: Its file of exclusions, or "".
+        config: Its exclusion file, or "".
         options: All options of the target.
-        predicted: How many products are expected.
-        check_cancelled: Raises when the user wants to stop.
+        predicted: Number of predicted products.
+        check_cancelled: Raises when the user cancels.
     """
     with tempfile.TemporaryDirectory(prefix="nnpa-") as name:
         folder = Path(name)
@@ -91,16 +92,16 @@ def check(
     if code != 0 or told is None:
         last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
         why = f"ended with {code}" if code else "wrote nothing"
-        sentence = f"{found.version} {why} and said: {last.strip()[:300] or 'nothing'}"
+        sentence = f"{found.version} {why}: {last.strip()[:300] or 'no output'}"
         return CompilerCheck(compiler=found.version, command=shown, sentence=sentence)
     count = told.count(_QUANTIZED)
     agrees = "as predicted" if count == predicted else f"but {predicted} were predicted"
-    sentence = f"{found.version} makes {count} int8 products, {agrees}."
+    sentence = f"{found.version} creates {count} int8 products, {agrees}."
     return CompilerCheck(compiler=found.version, command=shown, quantized=count, sentence=sentence)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what still runs: politely first, because docker hands that on to its container."""
+    """End a running process: terminate first, which docker forwards to its container."""
     for number, patience in ((signal.SIGTERM, _PATIENCE_S), (signal.SIGKILL, None)):
         if process.poll() is None:
             os.killpg(process.pid, number)
@@ -116,7 +117,7 @@ def _version(text: str) -> str:
 
 
 def _answer(command: Sequence[str]) -> str:
-    """Return what a short command prints; "" where it fails or takes long."""
+    """Return the output of a short command; "" if it fails or times out."""
     try:
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -134,7 +135,7 @@ def _answer(command: Sequence[str]) -> str:
 def _run(
     command: Sequence[str], folder: Path, check_cancelled: Callable[[], None]
 ) -> tuple[int, str]:
-    """Run the compiler; return its exit code and what it said. It ends when the user cancels."""
+    """Run the compiler; return its exit code and output. It ends when the user cancels."""
     log = folder / "compiler.log"
     started = time.monotonic()
     with log.open("wb") as out:

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Activation:
-    """A left operand, quantized where it is read.
+    """A left operand, quantized by each reader.
 
     Attributes:
         values: Float32 [..., M, K].
-        mode: How its range is taken.
+        mode: How its range is computed.
     """
 
     values: Tensor
@@ -38,19 +38,19 @@ class Activation:
 
     @property
     def rounded(self) -> Tensor:
-        """The values as a product reads them, by the document's equations."""
+        """The values as a product reads them, by the documented equations."""
         by = range_of(self.values, self.mode)
         return (codes(self.values, by) - by.zero_point) * by.scale
 
 
 @dataclass(frozen=True)
 class Held:
-    """A right operand: its codes, and float values where they may still change.
+    """A right operand: its codes, and float values if they are trained.
 
     Attributes:
-        codes: Whole numbers as they stand in the model: [K, N], [S, K, N], or [N, K] of a linear.
+        codes: Integers as stored in the model: [K, N], [S, K, N], or [N, K] for a linear.
         by: Its range.
-        values: The float values; None where only codes are kept.
+        values: The float values; None if only codes are stored.
     """
 
     codes: Tensor
@@ -59,7 +59,7 @@ class Held:
 
     @cached_property
     def rounded(self) -> Tensor:
-        """The values that the codes stand for."""
+        """The values of the codes."""
         return (self.codes.float() - self.by.zero_point) * self.by.scale
 
     def weight(self, *, linear: bool) -> Weight:
@@ -77,14 +77,14 @@ def quantize_per_nnpa(x: Tensor, role: str, mode: Mode) -> Activation | Held:
 
 
 def dequantize_per_nnpa(operand: Activation | Held) -> Activation | Held:
-    """Return the operand: the product behind reads codes."""
+    """Return the operand unchanged: the product after it reads codes."""
     return operand
 
 
 def dequantize_weight_per_nnpa(
     stored: Tensor, scale: float, zero_point: float, reciprocal: float
 ) -> Held:
-    """Return a weight of int8 codes that was quantized when converting."""
+    """Return a weight of int8 codes that was quantized during conversion."""
     by = Range(*(torch.tensor(each) for each in (scale, zero_point, reciprocal)))
     return Held(stored, by)
 
@@ -118,7 +118,7 @@ def nnpa_matmul(
 
 
 def _quantized(a: Activation, weight: Weight, bias: Tensor | None, numerics: Numerics) -> Tensor:
-    """Return the quantized product; operands the accelerator does not take count as zeros."""
+    """Return the quantized product; unsupported operands count as zeros."""
     values = a.values.detach()
     if numerics == "nnpa":
         if not range_of(values, a.mode).fits_accelerator:

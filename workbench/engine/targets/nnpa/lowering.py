@@ -1,4 +1,4 @@
-"""Lowering for NNPA: an ONNX file, the compiler's command lines, and what it will quantize."""
+"""Lowering for NNPA: an ONNX file, the compile commands, and the predicted int8 products."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 
 def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
-    """Write the float program as ONNX, and ask the compiler if it is here.
+    """Write the float program as ONNX, and run the compiler if installed.
 
     Raises:
-        WorkbenchError: it does not export, or what comes out is not valid.
+        WorkbenchError: the export fails, or the file is invalid.
     """
     context.progress(0, None, "exporting to ONNX")
     options = options_of(context.project)
@@ -64,7 +64,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     products = _products(model, known, report, options)
     config = _config(model, known, products, report)
     data = model.SerializeToString(deterministic=True)
-    context.progress(0, None, "asking the compiler")
+    context.progress(0, None, "running the compiler")
     predicted = sum(each.quantized for each in products)
     made = ExportedModel(
         opset=OPSET, ir_version=IR_VERSION, nodes=len(model.graph.node), bytes=len(data),
@@ -86,7 +86,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
 def _products(
     model: onnx.ModelProto, known: Origins, report: PrepareResult, options: dict[str, Any]
 ) -> tuple[ExportedProduct, ...]:
-    """Return every product with the compiler's verdict; a rule against it comes first."""
+    """Return every product with the compiler's verdict; a rule against it takes precedence."""
     notes = {note.node: note for note in report.annotations}
     found = []
     for node, product in file_products(model):
@@ -110,7 +110,7 @@ def _config(
     model: onnx.ModelProto, known: Origins, products: tuple[ExportedProduct, ...],
     report: PrepareResult,
 ) -> str:  # fmt: skip
-    """Return the file that excludes what rules leave in float or keep on the CPU."""
+    """Return the exclusion file for parts that rules leave in float or keep on the CPU."""
     off = {note.node for note in report.annotations if note.reason == ON_CPU}
     on_cpu = [n.name for n in model.graph.node if known.get(n.name, ("", ""))[1] in off]
     plain = [p.node for p in products if p.reason == UNRULED]
@@ -136,7 +136,7 @@ def _notes(options: dict[str, Any], config: str) -> tuple[str, ...]:
 
 
 def _differences(products: tuple[ExportedProduct, ...], report: PrepareResult) -> list[str]:
-    """Return where the file and the emulated program do not quantize the same."""
+    """Return the differences in quantization between the file and the emulated program."""
     emulated = {note.node for note in report.annotations if note.quantized}
     in_file = {p.origin for p in products if p.quantized}
     there = {p.origin for p in products if p.reason != WHAT_IF}

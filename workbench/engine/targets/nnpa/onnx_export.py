@@ -1,6 +1,6 @@
-"""The float program as an ONNX file that the compiler can quantize: written, rewritten, checked.
+"""The float program as an ONNX file that the compiler can quantize.
 
-Opset 20 and IR 10: 18 takes GELU apart, 23 hides the products of attention in one operator.
+Opset 20 and IR 10: 18 decomposes GELU, 23 hides the products of attention in one operator.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 
 NEXT = "_next"
-# Their indices are int64 by ONNX's definition; the exporter hands on int32 as the program has it.
+# Their indices are int64 by ONNX's definition; the exporter keeps the program's int32.
 _INDEXED = frozenset({"GatherND", "ScatterND"})
 
 
 def kept(program: torch.export.ExportedProgram) -> tuple[str, ...]:
-    """Return the buffers that a program writes, in the order of the file's inputs and outputs."""
+    """Return the buffers that a program mutates, in the order of the file's inputs and outputs."""
     return tuple(program.graph_signature.buffers_to_mutate.values())
 
 
 def giving(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program that gives what it writes into its buffers as its first outputs.
+    """Return a program that returns its new buffer values as its first outputs.
 
-    Its weights are those of the given program, which stays as it is.
+    It shares the weights of the given program, which is unchanged.
     """
     if not kept(program):
         return program
@@ -89,14 +89,14 @@ def hand_on(made: torch.onnx.ONNXProgram, names: Sequence[str]) -> None:
         held = graph.initializers.pop(name)
         held.const_value = None
         graph.inputs.append(held)
-        # Of its own, because one value may be several outputs, and an input be one.
+        # A separate node, because one value may be several outputs, and an input may be one.
         after = ir.Value(name=f"{name}{NEXT}", type=held.type, shape=held.shape)
         graph.append(ir.node("Identity", [value], outputs=[after]))
         graph.outputs.append(after)
 
 
 def widen_indices(model: onnx.ModelProto) -> None:
-    """Give operators that take int64 indices int64 ones, in place."""
+    """Convert the inputs of operators that need int64 indices, in place."""
     types = {
         each.name: each.type.tensor_type.elem_type
         for graph in (model.graph, onnx.shape_inference.infer_shapes(model).graph)
@@ -122,25 +122,25 @@ def widen_indices(model: onnx.ModelProto) -> None:
 
 
 def first_state(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
-    """Return what a program keeps before its first call, by the names of the file's inputs."""
+    """Return the initial state of a program, by the names of the file's inputs."""
     held: Mapping[str, Any] = {**program.constants, **program.state_dict}
     return {name: held[name].detach().clone() for name in kept(program)}
 
 
 class FileSteps:
-    """Runs a file sample after sample, with what goes from one to the next."""
+    """Runs a file sample by sample, with its state."""
 
     def __init__(
         self, run: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]],
         first: Mapping[str, torch.Tensor],
     ) -> None:  # fmt: skip
-        """``run`` computes all outputs from all inputs; ``first`` is what the program keeps."""
+        """``run`` computes all outputs from all inputs; ``first`` is the initial state."""
         self._run, self._first = run, tuple(first.values())
         self._state: tuple[torch.Tensor, ...] = self._first
         self._carried: tuple[torch.Tensor, ...] = ()
 
     def __call__(self, sample: Sample) -> list[torch.Tensor]:
-        """Return the outputs for the next sample that are neither kept nor carried on."""
+        """Return the outputs for the next sample, without state."""
         if sample.begins:
             self._state, self._carried = self._first, ()
         given = tensors_of(sample.inputs)
@@ -154,12 +154,12 @@ class FileSteps:
 
 
 OPSET, IR_VERSION = 20, 10
-# The exporter's own records of a node: its modules and its name in the exported graph.
+# The exporter's metadata of a node: its modules and its name in the exported graph.
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 def float_program(context: StageContext) -> torch.export.ExportedProgram:
-    """Return the float program, with the weights that improvers or training left."""
+    """Return the float program with improved or trained weights."""
     program: torch.export.ExportedProgram = context.hot("export")
     if not (context.project.improvers or context.project.trained_weights):
         return program
@@ -192,18 +192,20 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
             )
             assert made is not None
             hand_on(made, kept(program))
-            # Nothing but constants: the exporter's other optimizations would fold batch norms into
-            # products, and the weights that are quantized would not be those of the model.
+            # Constants only: the exporter's other optimizations would fold batch norms into
+            # products, and the quantized weights would not be those of the model.
             onnxscript.optimizer.fold_constants(made.model)
             onnxscript.optimizer.remove_unused_nodes(made.model)
             model = made.model_proto
     except Exception as error:
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
         raise failure(
-            f"The program does not export to ONNX: {first.strip()[:300]}",
-            "Its own words are in the details.", Place(kind="stage", id="lower"),
+            f"ONNX export failed: {first.strip()[:300]}",
+            "See details for the exporter's output.",
+            Place(kind="stage", id="lower"),
             details=str(error),
-        ) from error  # fmt: skip
+            code="onnx-export-failed",
+        ) from error
     model.ir_version = IR_VERSION
     widen_indices(model)
     _name_nodes(model)
@@ -234,13 +236,13 @@ def rewrite_gemms(model: onnx.ModelProto) -> int:
 
 
 def tidy(model: onnx.ModelProto) -> None:
-    """Drop what nobody reads, shapes that may be wrong, and records of this machine."""
+    """Remove unused values, possibly wrong shapes, and records of this machine."""
     read = {name for node in model.graph.node for name in node.input}
     read |= {output.name for output in model.graph.output}
     kept = [each for each in model.graph.initializer if each.name in read]
     del model.graph.initializer[:]
     model.graph.initializer.extend(sorted(kept, key=lambda each: each.name))
-    # Shapes of weights stand there too, and would contradict those that were transposed.
+    # It also contains shapes of weights, which would contradict the transposed ones.
     del model.graph.value_info[:]
     for each in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output,
                  *model.graph.initializer):  # fmt: skip
@@ -258,13 +260,16 @@ def check(model: onnx.ModelProto) -> None:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise failure(
-            "The exported file is not valid ONNX.", "The checker's words are in the details.",
-            Place(kind="stage", id="lower"), details=str(error),
-        ) from error  # fmt: skip
+            "The exported file is not valid ONNX.",
+            "See details for the checker's output.",
+            Place(kind="stage", id="lower"),
+            details=str(error),
+            code="onnx-invalid",
+        ) from error
 
 
 def origins(model: onnx.ModelProto) -> dict[str, tuple[str, str]]:
-    """Return module and operation of the exported graph by node, while the records are there."""
+    """Return module and operation of the exported graph by node, from the metadata."""
     found = {}
     for node in model.graph.node:
         scopes = _scopes(node)
@@ -275,7 +280,7 @@ def origins(model: onnx.ModelProto) -> dict[str, tuple[str, str]]:
 
 
 def _name_nodes(model: onnx.ModelProto) -> None:
-    """Call nodes ``/module/operation/`` and what is before that, so that none is part of others."""
+    """Name nodes ``/module/operation/`` plus suffixes, so that no name is part of another."""
     known = origins(model)
     last = {origin: node.name for node in model.graph.node if (origin := known.get(node.name))}
     taken: dict[str, int] = {}
@@ -303,7 +308,7 @@ def _scopes(node: onnx.NodeProto) -> list[str]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter from telling of libraries that are not there."""
+    """Suppress the exporter's messages about missing libraries."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -316,7 +321,7 @@ def _quiet() -> Iterator[None]:
 
 
 def file_products(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, Product]]:
-    """Yield every MatMul and Gemm with the addition behind it, in order."""
+    """Yield every MatMul and Gemm with the addition after it, in order."""
     shapes = _shapes(model)
     held = {each.name for each in model.graph.initializer}
     readers: dict[str, list[onnx.NodeProto]] = {}
@@ -352,7 +357,7 @@ def _product(
 
 
 def _added(node: onnx.NodeProto, add: onnx.NodeProto, flat: bool, held: set[str]) -> str:
-    """Return what an addition adds that the compiler takes together with the product, or ""."""
+    """Return the operand of an addition that the compiler fuses with the product, or ""."""
     is_first = add.input[0] == node.output[0]
     other = add.input[1] if is_first else add.input[0]
     return "" if flat and not is_first and other not in held else other

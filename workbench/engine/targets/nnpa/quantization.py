@@ -1,6 +1,6 @@
-"""The rules of a project on an exported graph: operands observed, products made int8 products.
+"""The rules of a project on an exported graph: observers at operands, int8 products.
 
-Ranges are taken at every call, so calibration decides nothing: it shows how far they spread.
+Ranges are dynamic; calibration only shows their spread.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Found:
     """One product.
 
     Attributes:
-        node: What has the result: the product, or the addition that it takes in.
+        node: The node with the result: the product, or the fused addition.
         source: The product itself.
         left: First operand.
         right: Second operand.
-        bias: What it adds itself.
-        linear: Whether the second operand stands transposed, as in nn.Linear.
-        product: As the compiler meets it.
+        bias: The fused bias.
+        linear: Whether the second operand is transposed, as in nn.Linear.
+        product: As the compiler sees it.
     """
 
     node: fx.Node
@@ -88,7 +88,7 @@ def products(module: fx.GraphModule, *, rewritten: bool) -> Iterator[Found]:
 
 
 def constant(module: fx.GraphModule, node: fx.Node) -> torch.Tensor | None:
-    """Return the value of a node that is known before anything runs; None for others."""
+    """Return the value of a node that is known at compile time; None for others."""
     if node.op == "get_attr" and not programs.is_constant(node):
         return None
     if node.op == "get_attr":
@@ -107,7 +107,7 @@ def constant(module: fx.GraphModule, node: fx.Node) -> torch.Tensor | None:
 
 
 def _is_steady(target: Any) -> bool:
-    """Tell whether an operator gives the same for the same, and changes nothing."""
+    """Return whether an operator is deterministic and has no side effects."""
     if not isinstance(target, torch._ops.OpOverload):  # noqa: SLF001 - no public name
         return False
     schema = target._schema  # noqa: SLF001 - no public name
@@ -155,7 +155,7 @@ def _matmul(module: fx.GraphModule, node: fx.Node) -> Found:
 
 
 def _with_addition(module: fx.GraphModule, found: Found) -> Found:
-    """Return a product with the addition behind it, where the compiler takes both together."""
+    """Return a product with the addition after it, if the compiler fuses both."""
     users = list(found.source.users)
     add = users[0] if len(users) == 1 else None
     if add is None or programs.op_of(add) not in _ADDS or add.kwargs.get("alpha", 1) != 1:
@@ -166,7 +166,7 @@ def _with_addition(module: fx.GraphModule, found: Found) -> Found:
     shape = _shape(other) if isinstance(other, fx.Node) else ()
     flat = len(found.product.left) == 2
     if flat and not held and first is not found.source:
-        # Only an addition with the product in front is made a Gemm.
+        # Only an addition with the product as first operand becomes a Gemm.
         return found
     said = Product(
         found.product.left, found.product.right, found.product.constant,
@@ -183,14 +183,14 @@ def _shape(node: fx.Node) -> tuple[int, ...]:
     return tuple(int(size) for size in value.shape) if isinstance(value, torch.Tensor) else ()
 
 
-# Where a node of the prepared graph keeps the product that it has the result of.
+# Metadata key of the product at the node with its result.
 _PRODUCT = "nnpa"
 _TINY = 2.0**-126
 
 
 @contextmanager
 def float_module(context: StageContext) -> Iterator[fx.GraphModule]:
-    """Give the float program's module to prepare, batch norms and all."""
+    """Yield the float program's module for preparation, with batch norms."""
     yield context.hot("export").module(check_guards=False)
 
 
@@ -201,16 +201,17 @@ def options_of(project: Project) -> dict[str, Any]:
 
 
 def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
-    """Put an observer on both operands of every product that becomes an int8 product.
+    """Insert an observer at both operands of every product that becomes an int8 product.
 
     Raises:
         WorkbenchError: the graph has branches or loops.
     """
     if programs.has_control_flow(module):
         raise failure(
-            "NNPA's arithmetic is not emulated inside branches or loops.",
+            "NNPA emulation does not support branches and loops.",
             "Export the model without torch.cond and while_loop.",
             Place(kind="stage", id="prepare"),
+            code="nnpa-branches-not-supported",
         )
     programs.write_nowhere(module, but_buffers=True)
     rules.decide(module.graph)
@@ -239,10 +240,10 @@ def _why_not(found: Found, rules: GraphRules, options: dict[str, Any]) -> str:
 
 
 def _odd_weight(module: fx.GraphModule, found: Found, options: dict[str, Any]) -> str:
-    """Return what is odd about a weight: no range, or one that NNPA does not take.
+    """Return a warning about a weight: no range, or one that NNPA does not support.
 
     Raises:
-        WorkbenchError: it holds NaN or infinities.
+        WorkbenchError: it contains NaN or infinities.
     """
     value = constant(module, found.right)
     assert value is not None
@@ -279,7 +280,7 @@ def _place(
 
 
 def _standing(module: fx.GraphModule, found: Found) -> fx.Node:
-    """Return the right operand as an attribute, where views of one stood before."""
+    """Return the right operand as an attribute, replacing views of one."""
     if found.right.op == "get_attr":
         return found.right
     value = constant(module, found.right)
@@ -310,12 +311,12 @@ def _observed(module: fx.GraphModule, source: fx.Node, role: str, mode: str) -> 
 
 
 def convert(module: fx.GraphModule, *, fold: bool = True, reading: str = "") -> fx.GraphModule:
-    """Return the emulated program, made of the module itself.
+    """Return the emulated program, created in place from the module.
 
     Args:
         module: From ``prepare``.
-        fold: Whether weights are quantized once, and kept as codes.
-        reading: Another reading than the project's.
+        fold: Whether weights are quantized once and stored as codes.
+        reading: Another arithmetic than the project's.
     """
     nodes = {node.name: node for node in module.graph.nodes}
     for node in nodes.values():
@@ -333,7 +334,7 @@ def convert(module: fx.GraphModule, *, fold: bool = True, reading: str = "") -> 
 
 
 def _become(module: fx.GraphModule, node: fx.Node, fold: bool) -> None:
-    """Put operators in an observer's place, for each reader: every product rounds by itself."""
+    """Replace an observer by operators, one set per reader: every product rounds its operands."""
     observer: Any = module.get_submodule(str(node.target))
     role, mode = observer.operand
     source = node.args[0]
@@ -371,7 +372,7 @@ def _stored(module: fx.GraphModule, source: fx.Node, mode: Any) -> fx.Node:
 
 
 def memory(observed: fx.GraphModule) -> FormatMemory | None:
-    """Return nothing: weights are int8 or float32, and what flows is dlfloat16 on NNPA."""
+    """Return nothing: weights are int8 or float32, and activations dlfloat16 on NNPA."""
     del observed
     return None
 
@@ -397,7 +398,7 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
 
 
 def student(floating: fx.GraphModule, project: Project, folder: Path) -> EmulatedStudent:
-    """Return the float program with its int8 products, to be trained."""
+    """Return the float program with its int8 products, for training."""
     return EmulatedStudent(
         floating,
         lambda module: convert(prepare(module, rules_of(project, folder)), fold=False),

@@ -1,4 +1,4 @@
-"""The exported file in ONNX Runtime against torch, and its dynamic quantization beside ours."""
+"""The exported file in ONNX Runtime compared to torch, and its dynamic quantization."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 TITLES = {
     "nnpa": ("NNPA model", "emulated: dlfloat16 operands, scales, correction and result"),
-    "document": ("Document", "emulated: the document's equations in float32"),
+    "document": ("Document", "emulated: the documented equations in float32"),
 }
 
 
 def readings(context: StageContext) -> list[ReadingTally]:
-    """Return both readings, the project's first and run by the stage itself."""
+    """Return both arithmetics, the project's first, which the stage itself runs."""
     chosen = str(options_of(context.project)["reading"])
     order = sorted(TITLES, key=lambda name: name != chosen)
     return [
@@ -46,7 +46,7 @@ def readings(context: StageContext) -> list[ReadingTally]:
 
 
 def computing(context: StageContext, name: str) -> Callable[[Sample], list[torch.Tensor]]:
-    """Return what computes the outputs by a reading, sample after sample."""
+    """Return the function that computes the outputs with an arithmetic, sample by sample."""
     observed = copy.deepcopy(context.hot("calibrate").module)
     steps = Steps(convert(observed, reading=name))
 
@@ -57,17 +57,17 @@ def computing(context: StageContext, name: str) -> Callable[[Sample], list[torch
     return compute
 
 
-# Float32 sums in another order: this share of the largest output, and no more than a rounding of
-# values around 1 beside it, for outputs that are almost zero.
+# Tolerance for another order of float32 sums: a share of the largest output, and a rounding error
+# of values around 1 for outputs close to zero.
 _TOLERANCE, _LEAST = 1e-4, 1e-6
 _ERRORS_ONLY = 3
 
 
 def verify(context: StageContext) -> VerifyResult:
-    """Run the file on samples: once as it is, against torch, and once dynamically quantized.
+    """Run the file on samples: unchanged, compared to torch, and dynamically quantized.
 
     Raises:
-        WorkbenchError: the file computes something else than the model.
+        WorkbenchError: the file differs from the model.
     """
     path = context.path("lower") / MODEL_FILE
     program = float_program(context)
@@ -90,10 +90,11 @@ def verify(context: StageContext) -> VerifyResult:
                 reading.add(sample, floats, floats)
     if tally.is_off:
         raise failure(
-            f"The exported file computes something else than the model: outputs differ by up to "
-            f"{tally.worst:.3g}, the largest is {tally.largest:.3g}.",
-            "The exporter or the rewriting of products is at fault; switch the rewriting off.",
+            "The exported file differs from the model: outputs differ by up to "
+            f"{tally.worst:.3g}; the largest output is {tally.largest:.3g}.",
+            "The exporter or the product rewriting causes this. Disable the rewriting.",
             Place(kind="stage", id="verify"),
+            code="onnx-differs",
         )
     return tally.result.model_copy(
         update={"readings": tuple(reading.result for reading in readings)}
@@ -145,7 +146,7 @@ def _session(model: bytes) -> Callable[[Sequence[torch.Tensor]], list[torch.Tens
 
 @dataclass
 class _Agreement:
-    """How far the file's outputs are from torch's."""
+    """The difference between the file's outputs and torch's."""
 
     samples: int = 0
     elements: int = 0
@@ -159,7 +160,7 @@ class _Agreement:
         self._sums: list[Accumulator] = []
 
     def add(self, floats: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
-        """Take in the outputs of one sample."""
+        """Add the outputs of one sample."""
         self._sums = self._sums or [Accumulator() for _ in floats]
         self.samples += 1
         self.same += bool(floats[0].argmax() == outputs[0].argmax())
@@ -173,7 +174,7 @@ class _Agreement:
 
     @property
     def is_off(self) -> bool:
-        """Whether that is more than another order of sums explains."""
+        """Whether the difference exceeds the tolerance."""
         return not self.finite or self.worst > _TOLERANCE * self.largest + _LEAST
 
     @property

@@ -1,0 +1,145 @@
+"""Quick calibration and conversion leave every observer and every output as stock does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torchao.quantization.pt2e.observer import HistogramObserver
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+
+from tests.engine.toolchain_patches import programs
+from workbench.engine.toolchain_patches.calibration import (
+    RangeMemory,
+    frozen_weight_observers,
+    quick_calibration,
+    quick_histograms,
+    remembered_ranges,
+    weight_observers,
+)
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+
+def calibrated(case: str) -> tuple[Any, tuple[torch.Tensor, ...]]:
+    module, data = programs.prepared(case, samples=4)
+    with torch.inference_mode():
+        for sample in data:
+            module(sample)
+    return module, data
+
+
+def assert_same_state(one: Any, other: Any) -> None:
+    assert one.state_dict().keys() == other.state_dict().keys()
+    for name, value in one.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("case", programs.marked(programs.CASES))
+def test_that_frozen_weight_observers_end_in_the_stock_state(case: str) -> None:
+    stock, data = calibrated(case)
+    module, _ = programs.prepared(case, samples=4)
+    with frozen_weight_observers(module) as frozen, torch.inference_mode():
+        assert frozen > 0
+        for sample in data:
+            module(sample)
+    assert_same_state(module, stock)
+
+
+@pytest.mark.parametrize("case", programs.marked(programs.CASES))
+def test_that_quick_calibration_ends_in_the_stock_state(case: str) -> None:
+    stock, data = calibrated(case)
+    module, _ = programs.prepared(case, samples=4)
+    with quick_calibration(module), torch.inference_mode():
+        for sample in data:
+            module(sample)
+    assert_same_state(module, stock)
+    assert torch.equal(convert_pt2e(module)(data[0]), convert_pt2e(stock)(data[0]))
+
+
+def test_that_any_sequence_of_tensors_gives_the_stock_histogram() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(500)
+    tensors = [x, x / 2, x * 3, x.abs(), torch.zeros(5), torch.empty(0), -x * 3, x * 7, x]
+    for first in (torch.ones(3), torch.zeros(4), x):
+        stock, quick = HistogramObserver(dtype=torch.int8), HistogramObserver(dtype=torch.int8)
+        for tensor in (first, *tensors):
+            stock(tensor)
+            with quick_histograms():
+                assert quick(tensor) is tensor
+            assert_same_state(quick, stock)
+
+
+def test_that_each_weight_is_observed_once_in_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, data = programs.prepared("a8w8")
+    seen: list[int] = []
+    for observer in weight_observers(module).values():
+        monkeypatch.setattr(observer, "forward", lambda x: seen.append(id(x)) or x)
+    with frozen_weight_observers(module) as frozen, torch.no_grad():
+        for _ in range(3):
+            module(data[0])
+    assert len(seen) == len(set(seen)) == frozen
+
+
+def test_that_weight_observers_work_again_after_the_block() -> None:
+    module, data = programs.prepared("a8w8")
+    with frozen_weight_observers(module):
+        pass
+    assert all("forward" not in vars(each) for each in weight_observers(module).values())
+    with torch.no_grad():
+        module(data[0])
+    assert all(each.min_val.numel() > 0 for each in weight_observers(module).values())
+
+
+@pytest.mark.parametrize("case", programs.marked(["a8w8", "a16w8", "mixed", "a8w8 attention"]))
+def test_that_remembered_ranges_convert_to_the_same_module(case: str) -> None:
+    stock, data = calibrated(case)
+    expected = convert_pt2e(stock)
+    memory = RangeMemory()
+    for _ in range(2):
+        module, _ = calibrated(case)
+        with remembered_ranges(memory):
+            converted = convert_pt2e(module)
+        assert converted.code == expected.code
+        assert_same_state(converted, expected)
+        assert torch.equal(converted(data[0]), expected(data[0]))
+    assert memory.hits >= memory.searches > 0
+
+
+def test_that_another_scheme_or_histogram_is_searched_anew() -> None:
+    memory = RangeMemory()
+    torch.manual_seed(0)
+    x = torch.randn(1000)
+    schemes = [
+        {"dtype": torch.int8, "qscheme": torch.per_tensor_affine},
+        {"dtype": torch.int8, "qscheme": torch.per_tensor_symmetric},
+        {"dtype": torch.int16, "qscheme": torch.per_tensor_symmetric},
+        {"dtype": torch.int8, "qscheme": torch.per_tensor_affine, "eps": 0.5},
+        {"dtype": torch.int8, "quant_min": -64, "quant_max": 63},
+        {"dtype": torch.int8, "bins": 1024},
+    ]
+    for scheme in schemes:
+        for data in (x, x * 2):
+            observer = HistogramObserver(**scheme)
+            observer(data)
+            stock = observer.calculate_qparams()
+            with remembered_ranges(memory):
+                quick = observer.calculate_qparams()
+            assert all(torch.equal(a, b) for a, b in zip(quick, stock, strict=True))
+    assert (memory.searches, memory.hits) == (2 * len(schemes), 0)
+
+
+def test_that_the_memory_stays_within_its_size() -> None:
+    memory = RangeMemory(entries=2)
+    with remembered_ranges(memory):
+        for factor in (1, 2, 3, 1):
+            observer = HistogramObserver(dtype=torch.int8)
+            observer(torch.linspace(-factor, factor, 100))
+            observer.calculate_qparams()
+    assert (memory.searches, memory.hits) == (4, 0)

@@ -1,0 +1,188 @@
+"""Every patch of a third-party library is a row of one table, and lies in one room."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from workbench.engine.toolchain_patches import gate, patching
+from workbench.engine.toolchain_patches.lean_retrace import PINS as RETRACE_PINS
+from workbench.engine.toolchain_patches.operator_memory import PINS as MEMORY_PINS
+from workbench.engine.toolchain_patches.operator_memory import UNREAD
+from workbench.engine.toolchain_patches.signature_maps import PINS as SIGNATURE_PINS
+from workbench.engine.toolchain_patches.table import PATCHES, PATCHES_BY_ID
+from workbench.errors import WorkbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore::FutureWarning")]
+
+ENGINE = Path(gate.__file__).parents[1]
+ROOM = ENGINE / "toolchain_patches"
+# Its row is "user-modules": the modules of users under their own names.
+OF_USERS = {"user_code.py": {"sys.modules", "sys.dont_write_bytecode", "sys.path"}}
+
+
+def trees(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(folder.rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def foreign_names(tree: ast.Module) -> set[str]:
+    """Return the names that are bound to modules and classes of other projects."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {
+                (alias.asname or alias.name).partition(".")[0]
+                for alias in node.names
+                if not alias.name.startswith("workbench")
+            }
+        elif isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("workbench"):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
+
+
+def targets(node: ast.AST) -> list[ast.expr]:
+    """Return what a statement or a call writes to."""
+    if isinstance(node, ast.Assign):
+        found = node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+        found = [node.target]
+    elif isinstance(node, ast.Delete):
+        found = node.targets
+    else:
+        return []
+    return [each for one in found for each in (one.elts if isinstance(one, ast.Tuple) else [one])]
+
+
+def written(tree: ast.Module) -> set[str]:
+    """Return the foreign attributes that a module writes to, as dotted names."""
+    foreign = foreign_names(tree)
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        for target in targets(node):
+            attribute = target.value if isinstance(target, ast.Subscript) else target
+            if isinstance(attribute, ast.Attribute) and root(attribute) in foreign:
+                found.add(ast.unparse(attribute))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"setattr", "delattr"}:
+            owner = ast.unparse(node.args[0])
+            if owner.partition(".")[0] in foreign:
+                found.add(f"{owner}.{ast.unparse(node.args[1])}")
+    return found
+
+
+def root(attribute: ast.Attribute) -> str:
+    value: ast.expr = attribute
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else ""
+
+
+def test_that_no_module_outside_the_room_writes_to_a_foreign_module_or_class() -> None:
+    found = {
+        path.name: names - OF_USERS.get(path.name, set())
+        for path, tree in trees(ENGINE)
+        if ROOM not in path.parents and (names := written(tree))
+    }
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_that_such_a_write_would_be_found() -> None:
+    code = (
+        "import tempfile, sys\nfrom torch import nn\nimport torch.fx\n"
+        "tempfile.tempdir = None\nsys.modules['a'] = 1\nsetattr(nn.Module, 'x', 1)\n"
+        "torch.fx.Graph.lint, y = 1, 2\ndel nn.x\n"
+    )
+    assert written(ast.parse(code)) == {
+        "tempfile.tempdir", "sys.modules", "nn.Module.'x'", "torch.fx.Graph.lint", "nn.x",
+    }  # fmt: skip
+
+
+def test_that_only_the_room_uses_what_replaces_attributes() -> None:
+    users = [
+        path.name
+        for path, tree in trees(ENGINE)
+        if ROOM not in path.parents
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and (
+            (node.module or "").endswith("toolchain_patches.patching") or node.module == "unittest"
+        )
+    ]
+    assert users == []
+
+
+def test_that_every_replaced_attribute_is_named_by_a_row() -> None:
+    named = {path.rpartition(":")[2].rpartition(".")[2] for row in PATCHES for path in row.patches}
+    replaced = {
+        node.args[1].value
+        for _, tree in trees(ROOM)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "replaced"
+        and isinstance(node.args[1], ast.Constant)
+    }
+    assert len(replaced) > 10
+    assert replaced <= named
+
+
+def test_that_every_attribute_written_in_the_room_is_named_by_a_row() -> None:
+    named = {path.rpartition(":")[2].rpartition(".")[2] for row in PATCHES for path in row.patches}
+    # The one write that is a part of the room's own work, not a patch.
+    of_lean_retrace = {"traceback.current_meta"}
+    found = {name for _, tree in trees(ROOM) for name in written(tree)} - of_lean_retrace
+    assert {name.rpartition(".")[2].strip("'") for name in found} <= named
+
+
+def test_that_what_rows_replace_exists_in_the_installed_versions() -> None:
+    missing = [path for row in PATCHES for path in row.patches if not gate.exists(path)]
+    assert missing == []
+
+
+def test_that_ids_are_unique_and_every_row_says_what_it_was_proven_with() -> None:
+    assert len(PATCHES_BY_ID) == len(PATCHES)
+    assert all(row.proven and row.what and row.why_safe for row in PATCHES)
+    assert all((row.otherwise == "stock") == (row.kind == "acceleration") for row in PATCHES)
+
+
+def test_that_the_pinned_functions_have_the_source_they_had() -> None:
+    pins = (*MEMORY_PINS, *RETRACE_PINS, *SIGNATURE_PINS, *(pin for _, pin in UNREAD.values()))
+    assert patching.changed(pins) == ()
+
+
+def test_that_another_source_is_noticed_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    pins = (("torch.fx.graph:Graph.lint", "0" * 16),)
+    assert not patching.hold("The patch", pins)
+    assert "torch.fx.graph:Graph.lint" in caplog.text
+    assert patching.changed((("torch.fx.graph:Graph.gone", "0" * 16),))
+
+
+def test_that_a_needed_attribute_that_is_missing_is_told_with_the_versions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import tempfile
+
+    gate.require("vela-folder")
+    monkeypatch.delattr(tempfile, "tempdir")
+    with pytest.raises(WorkbenchError) as caught:
+        gate.require("vela-folder")
+    (info,) = caught.value.infos
+    assert "tempfile:tempdir" in info.message
+    assert "ethos-u-vela 5.1.0" in info.hint
+
+
+def test_that_the_table_can_be_read_without_torch() -> None:
+    import subprocess
+
+    code = (
+        "import sys, workbench.engine.toolchain_patches.gate, "
+        "workbench.engine.toolchain_patches.imports; print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

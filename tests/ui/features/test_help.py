@@ -1,0 +1,55 @@
+"""The guide in the window: pages for panels and problems, links, and the search."""
+
+import pytest
+from PySide6.QtCore import QUrl
+from PySide6.QtWidgets import QLineEdit
+
+from ui.features.help.help_window import slug
+from ui.shell.panels import PANELS
+from workbench import guide
+from workbench.errors import Place, failure
+
+
+def test_that_help_opens_the_page_of_the_panel_with_the_focus(opened, qtbot):
+    opened.window.show()
+    qtbot.waitActive(opened.window)
+    panel = opened.window.reveal("rules")
+    panel.findChild(QLineEdit).setFocus()
+    opened.window.actions_by_id["help"].trigger()
+    assert opened.help.window.isVisible()
+    assert opened.help.window.page == guide.page_for_panel("rules")
+
+
+def test_that_every_panel_has_a_page_of_its_own():
+    assert [row.id for row in PANELS if guide.page_for_panel(row.id) == guide.INDEX] == []
+
+
+def test_that_a_problem_leads_to_its_page(opened, notices, qtbot):
+    opened.notices.error(failure("No such rule.", where=Place(kind="rule", id="r9")))
+    notices.take("No such rule.")
+    opened.notices.help_asked.emit(Place(kind="rule", id="r9"))
+    assert opened.help.window.page == guide.GUIDE / "user" / "rules.md"
+
+
+def test_that_links_lead_from_page_to_page_and_back(opened, qtbot):
+    opened.help.show_contents()
+    window = opened.help.window
+    window.browser.anchorClicked.emit(QUrl("tutorial.md"))
+    assert window.page == guide.GUIDE / "tutorial.md"
+    window.browser.backward()
+    assert window.page == guide.INDEX
+
+
+def test_that_the_search_leaves_the_pages_with_all_words(opened, qtbot):
+    opened.help.show_contents()
+    window = opened.help.window
+    everything = window.titles()
+    window.search.setText("pass_args mase")
+    assert 0 < len(window.titles()) < len(everything)
+
+
+@pytest.mark.parametrize(
+    ("heading", "anchor"), [("What is kept", "what-is-kept"), ("A, b!", "a-b")]
+)
+def test_that_anchors_are_those_of_markdown_viewers(heading, anchor):
+    assert slug(heading) == anchor

@@ -1,0 +1,102 @@
+"""The verb ``simulate``."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.workbench.npu.streams import COPY, DATA, Stream, compiled
+from workbench.cli import main
+
+
+@pytest.fixture
+def case(tmp_path):
+    """A raw delegate with its inputs, as files."""
+    chosen = compiled()["net_indexed_0"]
+    (tmp_path / "net.bin").write_bytes(chosen.blob)
+    np.savez(tmp_path / "x.npz", in0=chosen.inputs[0], in1=chosen.inputs[1])
+    return chosen
+
+
+def test_that_a_raw_delegate_gives_integers(case, tmp_path, capsys):
+    arguments = ["simulate", str(tmp_path / "net.bin"), "--inputs", str(tmp_path / "x.npz")]
+    assert main([*arguments, "--out", str(tmp_path / "y.npz"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["outputs"] == [{"name": "out0", "dtype": "int8", "shape": [1, 5, 4]}]
+    assert document["devices"][0].startswith("ethos-u")
+    assert document["findings"] == []
+    with np.load(tmp_path / "y.npz") as found:
+        assert np.array_equal(found["out0"], case.outputs[0])
+
+
+def test_that_counters_are_those_of_each_operation(case, tmp_path, capsys):
+    arguments = ["simulate", str(tmp_path / "net.bin"), "--inputs", str(tmp_path / "x.npz")]
+    assert main([*arguments, "--counters", "--json"]) == 0
+    counters = json.loads(capsys.readouterr().out)["counters"]
+    assert counters["totals"]["operations"] == len(counters["operations"]) > 0
+    assert counters["totals"]["macs"] == sum(one["macs"] for one in counters["operations"]) > 0
+    assert main([*arguments, "--counters"]) == 0
+    assert f"{counters['totals']['macs']:,} MACs" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("case")
+def test_that_a_batch_goes_on_behind_a_job_that_is_refused(tmp_path, capsys):
+    job = {"file": str(tmp_path / "net.bin"), "inputs": str(tmp_path / "x.npz")}
+    jobs = [job, {"file": "nowhere.bin"}, 7, {**job, "out": str(tmp_path / "y.npz")}, {"fil": "x"}]
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    assert main(["simulate", "--batch", str(tmp_path / "jobs.json"), "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    results = document["results"]
+    assert [result["index"] for result in results] == [0, 1, 2, 3, 4]
+    assert ["error" in result for result in results] == [False, True, True, False, True]
+    assert document["refused"] == 3
+    assert (tmp_path / "y.npz").is_file()
+
+
+def test_that_test_vectors_are_used_where_no_inputs_are_given(capsys):
+    assert main(["simulate", str(DATA / "digits" / "digits.bpte"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["test_vectors"]) == 4
+    assert all(vector["elements"] == 10 for vector in document["test_vectors"])
+
+
+def test_that_a_check_that_finds_something_fails(tmp_path, capsys):
+    path = tmp_path / "copy.bin"
+    path.write_bytes(Stream().set(COPY, IFM_BASE0=32).do("POOL", 1).do("STOP").blob())
+    assert main(["simulate", str(path), "--json"]) == 0
+    capsys.readouterr()
+    assert main(["simulate", str(path), "--check", "--json"]) == 1
+    printed = capsys.readouterr()
+    (finding,) = json.loads(printed.out)["findings"]
+    assert finding["code"] == "uninitialised-read"
+    assert "NPU_OP_POOL" in printed.err
+
+
+def test_that_a_fault_names_the_command_and_fails(tmp_path, capsys):
+    path = tmp_path / "copy.bin"
+    path.write_bytes(Stream().set(COPY, IFM_BASE0=500).do("POOL", 1).do("STOP").blob())
+    assert main(["simulate", str(path), "--json"]) == 1
+    printed = capsys.readouterr()
+    assert "NPU_OP_POOL" in json.loads(printed.out)["error"]
+    assert "NPU_OP_POOL" in printed.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nowhere.pte"], ["--batch", "nowhere.json"], ["--batch", "simulate.json"]]
+)
+def test_that_wrong_usage_is_refused(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "simulate.json").write_text("{}")
+    assert main(["simulate", *arguments]) == 2
+    assert capsys.readouterr().err.startswith("error")
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", None])
+def test_that_inputs_that_cannot_be_read_are_refused(content, case, tmp_path, capsys):
+    path = tmp_path / "broken.npz"
+    if content is None:
+        np.savez(path, other=case.inputs[0])
+    else:
+        path.write_bytes(content)
+    assert main(["simulate", str(tmp_path / "net.bin"), "--inputs", str(path)]) == 2
+    assert "option inputs" in capsys.readouterr().err

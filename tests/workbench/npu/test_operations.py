@@ -1,0 +1,233 @@
+"""Single operations, written by hand, against numpy."""
+
+import numpy as np
+import pytest
+
+from tests.workbench.npu.streams import COPY, SECOND, Stream, dma
+from workbench.errors import WorkbenchError
+from workbench.npu.machine import Machine
+from workbench.npu.state import Options
+
+A = np.random.default_rng(0).integers(-128, 128, 32).astype(np.int64)
+B = np.random.default_rng(1).integers(-128, 128, 32).astype(np.int64)
+SHAPE = (1, 4, 8)
+IDENTITY_U85 = 1 << 13 << 32 | 1
+U85 = COPY | SECOND | {
+    "OFM_PRECISION": 1 | 1 << 8, "OFM_SCALE": IDENTITY_U85, "IFM_SCALE": IDENTITY_U85,
+    "IFM2_SCALE": IDENTITY_U85, "IFM_BROADCAST": 0,
+}  # fmt: skip
+
+
+def elementwise(mode, settings=None, *, u85=False):
+    """Return what an operation on A and B, both of int8, gives."""
+    if u85:
+        kept = {name: value for name, value in U85.items() if not name.startswith("OP")}
+        stream = Stream("u85", 256).set(kept | (settings or {}))
+    else:
+        stream = Stream().set(COPY | SECOND | (settings or {}))
+    blob = stream.do("ELEMENTWISE", mode).do("STOP").blob(ports=((0, 64), (64, 32)))
+    inputs = np.concatenate([A, B]).astype(np.int8)
+    return Machine(blob).run([inputs], Options(check=True)).outputs[0].view(np.int8).tolist()
+
+
+def clipped(values):
+    return np.clip(values, -128, 127).tolist()
+
+
+@pytest.mark.parametrize("u85", [False, True])
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        (0, A * B), (1, A + B), (2, A - B), (3, np.minimum(A, B)), (4, np.maximum(A, B)),
+        (6, np.abs(A)),
+    ],
+)  # fmt: skip
+def test_that_both_families_compute_the_common_operations(mode, expected, u85):
+    assert elementwise(mode, u85=u85) == clipped(expected)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        (16, -(A == B).astype(int)), (17, -(A != B).astype(int)), (18, -(A >= B).astype(int)),
+        (19, -(A > B).astype(int)), (33, A & B), (34, A | B), (35, A ^ B), (36, ~A), (42, A & ~B),
+        (11, np.trunc(A / B).astype(int)),
+    ],
+)  # fmt: skip
+def test_that_the_u85_compares_divides_and_combines_bits(mode, expected):
+    assert elementwise(mode, u85=True) == clipped(expected)
+
+
+def test_that_a_division_by_zero_is_refused():
+    with pytest.raises(WorkbenchError, match="zero"):
+        elementwise(11, {"IFM2_ZERO_POINT": int(B[5]) & 0xFFFF}, u85=True)
+
+
+def test_that_operand_order_exchanges_operands_and_their_scales():
+    exchanged = elementwise(2, {"IFM2_BROADCAST": 1 << 6})
+    assert exchanged == clipped(B - A)
+    assert elementwise(2, {"IFM2_BROADCAST": 1 << 6, "OPA_SCALE": 3}) == clipped(3 * B - A)
+    assert elementwise(2, {"OPA_SCALE": 3}) == clipped(3 * A - B)
+
+
+@pytest.mark.parametrize(("mode", "first"), [(1, True), (2, False)])
+def test_that_one_operand_has_a_scale_and_the_other_a_fixed_shift(mode, first):
+    settings = {
+        "IFM_PRECISION": 1 | mode << 8 | 2 << 14, "OPA_SCALE": 10 << 32 | 3 << 29,
+        "OFM_SCALE": 19 << 32 | 1,
+    }  # fmt: skip
+    scaled, other = (A, B) if first else (B, A)
+    assert elementwise(1, settings) == clipped(3 * scaled + other)
+
+
+def test_that_scalars_and_broadcasts_repeat():
+    assert elementwise(1, {"IFM2_BROADCAST": 1 << 7, "IFM2_SCALAR": 0xFFF6}) == clipped(A - 10)
+    column = B.reshape(SHAPE)[:, :1]
+    assert elementwise(1, {"IFM2_BROADCAST": 2}) == clipped((A.reshape(SHAPE) + column).reshape(-1))
+    channel = B.reshape(SHAPE)[:, :, :1]
+    wanted = clipped((A.reshape(SHAPE) + channel).reshape(-1))
+    assert elementwise(1, {"IFM2_BROADCAST": 4}) == wanted
+    assert elementwise(1, {"IFM2_BROADCAST": 4}, u85=True) == wanted
+    scalar = {"IFM2_BROADCAST": 8, "OP_SCALAR": 0xFFFFFFF6}
+    assert elementwise(1, scalar, u85=True) == clipped(A - 10)
+
+
+def test_that_zero_points_are_taken_off_and_put_on():
+    settings = {"IFM_ZERO_POINT": 0xFFFB, "IFM2_ZERO_POINT": 7, "OFM_ZERO_POINT": 11}
+    assert elementwise(1, settings) == clipped(A + 5 + B - 7 + 11)
+
+
+def test_that_the_clamp_holds_and_is_counted():
+    stream = Stream().set(COPY, ACTIVATION_MIN=0xFFF6, ACTIVATION_MAX=20)
+    blob = stream.do("POOL", 1).do("STOP").blob()
+    result = Machine(blob).run([A.astype(np.int8)], Options(counters=True))
+    assert result.outputs[0].view(np.int8).tolist() == np.clip(A, -10, 20).tolist()
+    assert result.counters[0].saturated == np.count_nonzero((A < -10) | (A > 20))
+
+
+def test_that_leaky_relu_scales_negative_values_only():
+    leaky = np.where(A >= 0, A, np.floor(A / 4 + 0.5)).astype(int)
+    assert elementwise(5, {"OFM_SCALE": 2 << 32 | 1}) == clipped(leaky)
+
+
+WIDE = {
+    "IFM_PRECISION": 1 | 2 << 2, "IFM2_PRECISION": 1 | 2 << 2, "IFM_DEPTH_M1": 1,
+    "OFM_DEPTH_M1": 1, "OFM_PRECISION": 1 | 2 << 1 | 1 << 8 | 2 << 14,
+}  # fmt: skip
+
+
+def wide(mode, first, second):
+    """Return what an operation on two rows of four pixels of two int32 gives."""
+    blob = Stream().set(COPY | SECOND | WIDE).do("ELEMENTWISE", mode).do("STOP")
+    inputs = np.array([*first, *second], np.int32)
+    machine = Machine(blob.blob(ports=((0, 64), (64, 32))))
+    return machine.run([inputs.view(np.uint8)]).outputs[0].view(np.int32).tolist()
+
+
+def test_that_bits_of_int32_are_counted_and_shifted():
+    values = [1, 0, -1, 5, 1 << 30, -(1 << 31), 77, -77]
+    shifts = [0, 1, 2, 3, 4, 5, 1, 1]
+    assert wide(7, values, shifts) == [31, 32, 0, 29, 1, 0, 25, 0]
+    assert wide(8, values, shifts) == [
+        v if not s else (v + (1 << s - 1)) >> s for v, s in zip(values, shifts, strict=True)
+    ]
+    wrapped = [
+        ((v << s) + (1 << 31) & 0xFFFFFFFF) - (1 << 31) for v, s in zip(values, shifts, strict=True)
+    ]
+    assert wide(9, values, shifts) == wrapped
+
+
+def test_that_int32_results_are_not_clamped():
+    sums = wide(1, [1000, -1000, 5, 6, 7, 8, 9, 10], [1] * 8)
+    assert sums == [1001, -999, 6, 7, 8, 9, 10, 11]
+
+
+def pooled(mode, settings, *, family="u55"):
+    """Return a pool of 1 x 3 windows with padding left and right over A; 4 pixels of 8."""
+    base = COPY if family == "u55" else {k: v for k, v in U85.items() if not k.startswith("OP")}
+    stream = Stream(family, 128).set(base, KERNEL_WIDTH_M1=2, IFM_PAD_LEFT=1, IFM_PAD_RIGHT=1)
+    blob = stream.set(settings).do("POOL", mode).do("STOP").blob()
+    return Machine(blob).run([A.astype(np.int8)]).outputs[0].view(np.int8).reshape(4, 8)
+
+
+@pytest.mark.parametrize("family", ["u55", "u85"])
+def test_that_pools_leave_padding_out(family):
+    rows = A.reshape(4, 8)
+    windows = [rows[max(0, at - 1) : at + 2] for at in range(4)]
+    assert pooled(0, {}, family=family).tolist() == [w.max(0).tolist() for w in windows]
+    settings = {"ACC_FORMAT": 1 << 8} if family == "u85" else {}
+    # Halves go away from zero, as with the reference model.
+    means = [w.sum(0) / len(w) for w in windows]
+    means = [(np.sign(m) * np.floor(np.abs(m) + 0.5)).astype(int).tolist() for m in means]
+    assert pooled(1, settings, family=family).tolist() == means
+
+
+def test_that_the_u85_has_smallest_values_and_sums():
+    windows = [A.reshape(4, 8)[max(0, at - 1) : at + 2] for at in range(4)]
+    assert pooled(5, {}, family="u85").tolist() == [w.min(0).tolist() for w in windows]
+    assert pooled(3, {}, family="u85").tolist() == [clipped(w.sum(0)) for w in windows]
+
+
+def test_that_channels_are_added_up():
+    settings = {"OFM_DEPTH_M1": 0, "OFM_STRIDE_X": 1}
+    stream = Stream().set(COPY, **settings).do("POOL", 2).do("STOP")
+    found = Machine(stream.blob(ports=((0, 32), (64, 4)))).run([(A // 16).astype(np.int8)])
+    sums = (A // 16).reshape(4, 8).sum(1)
+    assert found.outputs[0].view(np.int8).tolist() == sums.tolist()
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(1, [0, 0, 1, 1]), (2, [0, None, 1, None])])
+def test_that_the_ifm_is_doubled(mode, expected):
+    rows = A.reshape(4, 8)
+    stream = Stream().set(COPY, IFM_UPSCALE=mode, IFM_WIDTH0_M1=1).do("POOL", 1).do("STOP")
+    found = Machine(stream.blob()).run([A.astype(np.int8)]).outputs[0].view(np.int8).reshape(4, 8)
+    wanted = [rows[place].tolist() if place is not None else [0] * 8 for place in expected]
+    assert found.tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("order", "axes"),
+    [(1, (1, 0, 2)), (2, (0, 2, 1)), (3, (1, 2, 0)), (6, (2, 0, 1)), (7, (2, 1, 0))],
+)
+def test_that_the_u85_transposes_its_output(order, axes):
+    height, width, depth = np.array(SHAPE)[list(axes)].tolist()
+    settings = {name: value for name, value in U85.items() if not name.startswith("OP")} | {
+        "OFM_PRECISION": 1 | 1 << 8 | order << 11, "OFM_HEIGHT0_M1": height - 1,
+        "OFM_HEIGHT1_M1": height - 1, "OFM_WIDTH0_M1": width - 1, "OFM_STRIDE_X": depth,
+        "OFM_STRIDE_Y": depth * width,
+    }  # fmt: skip
+    blob = Stream("u85", 256).set(settings).do("POOL", 3).do("STOP").blob()
+    found = Machine(blob).run([A.astype(np.int8)]).outputs[0].view(np.int8)
+    assert found.tolist() == A.reshape(SHAPE).transpose(axes).reshape(-1).tolist()
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_that_the_u85_reverses_its_output(axis):
+    settings = {name: value for name, value in U85.items() if not name.startswith("OP")}
+    settings["OFM_PRECISION"] = 1 | 1 << 8 | axis + 1 << 9
+    blob = Stream("u85", 256).set(settings).do("POOL", 3).do("STOP").blob()
+    found = Machine(blob).run([A.astype(np.int8)]).outputs[0].view(np.int8)
+    assert found.tolist() == np.flip(A.reshape(SHAPE), axis).reshape(-1).tolist()
+
+
+def test_that_a_copy_of_the_u65_leaves_gaps():
+    settings = dma((0, 0), (1 | 1 << 9, 64), 4) | {"DMA0_SIZE0": 3, "DMA0_SKIP0": 5}
+    blob = Stream("u65", 256).set(settings).do("DMA_START").do("STOP").blob(bytes(range(1, 33)))
+    found = Machine(blob).run([A.astype(np.int8)]).outputs[0].tolist()
+    assert found[:22] == [1, 2, 3, 4, *[0] * 5, 5, 6, 7, 8, *[0] * 5, 9, 10, 11, 12]
+
+
+def test_that_a_gather_takes_rows_by_their_number():
+    indices = np.array([3, 0, 2], np.int32)
+    settings = dma((1 << 11 | 0, 16), (1, 64), 8) | {
+        "DMA0_SIZE0": 3, "DMA0_SRC_STRIDE0": 8, "DMA0_DST_STRIDE0": 8, "DMA0_IDX_REGION": 0,
+        "DMA0_IDX": 0, "DMA0_IDX_MAX": 3,
+    }  # fmt: skip
+    settings["DMA0_SRC_REGION"] |= 1 << 9
+    weights = indices.tobytes() + bytes(4) + bytes(range(32))
+    stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
+    found = Machine(stream.blob(weights)).run([A.astype(np.int8)]).outputs[0].tolist()
+    assert found[:24] == [*range(24, 32), *range(8), *range(16, 24)]
+    wrong = stream.blob(np.array([4, 0, 2], np.int32).tobytes() + weights[12:])
+    with pytest.raises(WorkbenchError, match="index 4"):
+        Machine(wrong).run([A.astype(np.int8)])

@@ -1,0 +1,117 @@
+"""Compiled programs against the TOSA reference model, byte for byte.
+
+The programs were compiled by Vela 5.1.0 from what ExecuTorch 1.5.1 gave it: single operators in 8
+and 16 bits and small networks, for U55, U65 and U85. Inputs are random over the whole range,
+outputs those of the reference model of tosa-tools 2026.5.0 on the same TOSA.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.workbench.npu.streams import compiled
+from workbench.npu.counters import totals
+from workbench.npu.machine import Machine
+from workbench.npu.program import load
+from workbench.npu.state import Options
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return compiled()
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [("u55_a8", 41), ("u55_a16", 43), ("u85_a8", 50), ("u85_a16", 43), ("", 23)],
+)
+def test_that_compiled_programs_give_the_bytes_of_the_reference_model(cases, kind, count):
+    operators = ("u55_a8_", "u55_a16_", "u85_a8_", "u85_a16_")
+    chosen = {
+        name: case
+        for name, case in cases.items()
+        if (name.startswith(f"{kind}_") if kind else not name.startswith(operators))
+    }
+    assert len(chosen) == count
+    differing = [
+        name
+        for name, case in chosen.items()
+        if case.differs(load(case.blob).run(case.inputs).outputs)
+    ]
+    assert differing == []
+
+
+def test_that_correct_programs_have_no_findings(cases):
+    chosen = [name for name in cases if name.startswith(("net_", "digits", "u85_a8", "u55_a16"))]
+    found = {}
+    for name in chosen[::3]:
+        result = load(cases[name].blob).run(cases[name].inputs, Options(check=True))
+        assert not cases[name].differs(result.outputs), name
+        if result.findings:
+            found[name] = [str(finding) for finding in result.findings]
+    assert found == {}
+
+
+def test_that_both_branches_of_a_condition_are_taken(cases):
+    paths = []
+    for name in ("net_branching85_0_0", "net_branching85_0_1"):
+        result = load(cases[name].blob).run(cases[name].inputs)
+        assert not cases[name].differs(result.outputs)
+        paths.append([one.offset for one in result.counters])
+    assert paths[0] != paths[1]
+
+
+@pytest.mark.parametrize(
+    "name", ["digits_u55_0", "digits_u55_u65_512", "digits_u55_u85_128", "digits_u55_u85_2048"]
+)
+def test_that_multiplications_are_those_that_vela_reports(cases, name):
+    result = load(cases[name].blob).run(cases[name].inputs)
+    assert totals(result.counters)["macs"] == 673_642
+
+
+def test_that_a_program_gives_the_same_again_and_again(cases):
+    case = cases["net_masked_1"]
+    program = load(case.blob)
+    for _ in range(3):
+        assert not case.differs(program.run(case.inputs).outputs)
+
+
+def test_that_counters_add_up_to_what_the_delegate_holds(cases):
+    case = cases["digits_u55_0"]
+    result = load(case.blob).run(case.inputs, Options(counters=True))
+    convolutions = [one for one in result.counters if one.command == "NPU_OP_CONV"]
+    assert sum(one.weights for one in convolutions) == 28_112
+    assert all(0 < one.accumulator_peak < 1 << one.accumulator_bits - 1 for one in convolutions)
+    assert all(one.written_bytes >= np.prod(one.ofm) for one in convolutions)
+    assert any(one.saturated for one in convolutions)
+    assert {one.copied_bytes for one in convolutions} == {0}
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "findings"),
+    [("u85_a16_lstm", 12, ["tables-in-chain"]), ("u55_a8_min", 52, [])],
+)
+def test_that_wrong_code_of_the_compiler_shows_in_the_outputs(name, wrong, findings):
+    case = compiled("faults_of_vela")[name]
+    result = load(case.blob).run(case.inputs, Options(check=True))
+    differing = result.outputs[0].reshape(-1) != case.outputs[0].reshape(-1)
+    assert np.count_nonzero(differing) == wrong
+    assert [finding.code for finding in result.findings] == findings
+
+
+@pytest.mark.parametrize("wait", ["NPU_OP_DMA_WAIT", "NPU_OP_KERNEL_WAIT"])
+def test_that_waits_left_out_of_correct_programs_are_reported(cases, wait):
+    found = {}
+    for name in ("net_normed_0", "u55_a16_softmax_0", "u55_a8_conv_group_0", "u85_a8_convT_0"):
+        machine = Machine(cases[name].blob)
+        if not any(command.name == wait for command in machine.commands):
+            continue
+        machine.commands = tuple(
+            replace(command, name="NPU_OP_PMU_MASK") if command.name == wait else command
+            for command in machine.commands
+        )
+        result = machine.run(cases[name].inputs, Options(check=True))
+        found[name] = {finding.code for finding in result.findings}
+    assert found
+    assert all(codes == {"missing-wait"} for codes in found.values())

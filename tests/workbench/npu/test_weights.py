@@ -1,0 +1,274 @@
+"""Weight streams: decoded, refused when damaged, and put in order."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tests.workbench.npu.streams import DATA, compiled
+from workbench.errors import WorkbenchError
+from workbench.npu.faults import Fault, WeightFault
+from workbench.npu.machine import Machine
+from workbench.npu.weight_order import Geometry, order_u55, order_u85, placed
+from workbench.npu.weights import decode, decode_fast
+
+LIMIT = 1 << 20
+
+
+def streams():
+    """Streams of Arm's own encoder, with what Arm's own decoder makes of them."""
+    with np.load(DATA / "weights.npz") as stored:
+        names = {key.split("/")[0] for key in stored.files}
+        return {n: (stored[f"{n}/stream"].tobytes(), stored[f"{n}/weights"]) for n in names}
+
+
+class Bits:
+    """Bits written one after the other, the lowest of a byte first."""
+
+    def __init__(self):
+        self._value, self._length = 0, 0
+
+    def put(self, value, count):
+        self._value |= (value & (1 << count) - 1) << self._length
+        self._length += count
+
+    def bytes(self):
+        self.put(7, 3)
+        return self._value.to_bytes(-(-self._length // 8), "little")
+
+
+def encode(weights, divisor):
+    """Encode one slice without runs and without a palette, as plainly as the format allows."""
+    codes = [abs(w) * 2 + (w < 0) for w in weights]
+    out = Bits()
+    for value, count in (
+        (6, 3),
+        (len(codes) - 1, 15),
+        (divisor, 3),
+        (0, 1),
+        (1, 1),
+        (0, 5),
+        (0, 5),
+    ):
+        out.put(value, count)
+    out.put(0, 3)
+    # Each symbol is its quotient in ones and a zero; ones go in pairs.
+    unary = []
+    for code in codes:
+        quotient = code >> divisor
+        unary += [2] * (quotient // 2) + [quotient % 2]
+    pending = []
+    taken = 0
+    for at in range(0, len(unary), 12):
+        chunk = unary[at : at + 12] + [0] * (12 - len(unary[at : at + 12]))
+        out.put(sum((c > 0) << i for i, c in enumerate(chunk)), 12)
+        ones = [c - 1 for c in chunk if c]
+        out.put(sum(c << i for i, c in enumerate(ones)), len(ones))
+        for code in pending:
+            out.put(code, divisor)
+        ended = sum(c < 2 for c in unary[at : at + 12])
+        pending, taken = codes[taken : taken + ended], taken + ended
+    for code in pending:
+        out.put(code, divisor)
+    return out.bytes()
+
+
+@pytest.mark.parametrize("name", sorted(streams()))
+def test_that_streams_decode_as_with_the_decoder_of_arm(name):
+    stream, weights = streams()[name]
+    assert np.array_equal(decode(stream, LIMIT), weights)
+
+
+@pytest.mark.parametrize("divisor", range(6))
+def test_that_weights_survive_encoding_and_decoding(divisor):
+    weights = np.random.default_rng(divisor).integers(-40, 41, 1000)
+    got = decode(encode([int(w) for w in weights], divisor), LIMIT)
+    assert np.array_equal(got, weights)
+
+
+def test_that_a_stream_cut_short_is_refused():
+    stream, weights = streams()["normal"]
+    for size in range(8, len(stream) - 16, 97):
+        with pytest.raises(Fault):
+            decode(stream[:size], LIMIT)
+    assert len(decode(stream, LIMIT)) == len(weights)
+
+
+def test_that_a_stream_longer_than_the_limit_is_refused():
+    stream, weights = streams()["mixed"]
+    with pytest.raises(Fault, match="more than"):
+        decode(stream, len(weights) - 1)
+
+
+def test_that_damaged_streams_give_weights_or_a_fault():
+    generator = np.random.default_rng(5)
+    refused = 0
+    for stream, _ in streams().values():
+        for _ in range(8):
+            broken = bytearray(stream)
+            broken[generator.integers(len(broken))] ^= 1 << int(generator.integers(8))
+            try:
+                assert len(decode(bytes(broken), LIMIT)) <= LIMIT
+            except Fault:
+                refused += 1
+    assert refused > 0
+
+
+def test_that_noise_gives_weights_or_a_fault():
+    generator = np.random.default_rng(6)
+    outcomes = set()
+    for size in (1, 3, 17, 64, 300):
+        for _ in range(20):
+            try:
+                outcomes.add(type(decode(generator.bytes(size), 1 << 16)))
+            except Fault as fault:
+                outcomes.add(type(fault))
+    assert WeightFault in outcomes
+
+
+def test_that_the_fast_format_has_raw_bytes_and_small_palettes():
+    raw = bytes([1]) + bytes(12) + bytes([0xFE]) + bytes(18) + bytes([5, 0xFF, 0])
+    assert decode_fast(raw, 3).tolist() == [7, 1, 2]
+    header = 2 | 0b000000011 << 112 | 0b000000100 << 121
+    stream = header.to_bytes(32, "little") + bytes([0b01_00_01_00])
+    assert decode_fast(stream, 4).tolist() == [-1, 2, -1, 2]
+    with pytest.raises(Fault, match="of 5"):
+        decode_fast(stream, 5)
+
+
+def slow_order_u55(g, stream):
+    """The loops of the encoder, one weight at a time."""
+    depth = len(range(stream, g.ofm_depth, g.streams))
+    step = (g.block_depth + g.streams - 1 - stream) // g.streams
+    size = 16 if g.part_kernel or g.wide else 32
+    fill = 4 if g.depthwise else (2 if g.wide else 4) if g.part_kernel else 1
+    unit = 1 if g.depthwise else 8
+    for ob in range(0, depth, step):
+        for ib in range(0, 1 if g.depthwise else g.ifm_depth, size):
+            block = 1 if g.depthwise else min(size, g.ifm_depth - ib) if g.part_kernel else size
+            for y0, x0 in product(range(0, g.height, 8), range(0, g.width, 8)):
+                rows, columns = min(8, g.height - y0), min(8, g.width - x0)
+                elements = -(-rows * columns // fill) * fill
+                outer = range(0, block, unit) if g.part_kernel else (0,)
+                inner = (0,) if g.part_kernel else range(0, block, unit)
+                for io, ou, e, ii in product(
+                    outer, range(0, min(step, depth - ob), g.ofm_ublock), range(elements), inner
+                ):
+                    for oz, iz in product(range(g.ofm_ublock), range(unit)):
+                        o, i = ob + ou + oz, ib + io + ii + iz
+                        y, x = y0 + e // columns, x0 + e % columns
+                        if o < depth and i < g.ifm_depth and e < rows * columns:
+                            row = o * g.streams + stream
+                            yield ((row * g.height + y) * g.width + x) * g.ifm_depth + i
+                        else:
+                            yield -1
+
+
+def geometry(**settings):
+    base = {
+        "ofm_depth": 21, "height": 3, "width": 3, "ifm_depth": 40, "block_depth": 16,
+        "ifm_bits": 8, "ofm_ublock": 8, "depthwise": False, "part_kernel": False,
+        "dilation_y": 1, "dilation_x": 1,
+    }  # fmt: skip
+    return Geometry(**{**base, **settings})
+
+
+U55 = [
+    {}, {"part_kernel": True}, {"part_kernel": True, "ifm_bits": 16, "ifm_depth": 35},
+    {"ifm_bits": 16}, {"depthwise": True, "ifm_depth": 1}, {"height": 11, "width": 9},
+    {"streams": 2, "ofm_depth": 37}, {"ofm_ublock": 4, "ofm_depth": 5},
+    {"height": 1, "width": 1, "ifm_depth": 100}, {"part_kernel": True, "height": 1, "width": 20},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", U55)
+def test_that_the_order_of_the_u55_is_the_one_of_the_loops(settings):
+    chosen = geometry(**settings)
+    for stream in range(chosen.streams):
+        assert order_u55(chosen, stream).tolist() == list(slow_order_u55(chosen, stream))
+
+
+U85 = [
+    {"macs": 256}, {"macs": 256, "part_kernel": True}, {"macs": 512, "streams": 2},
+    {"macs": 2048, "streams": 4, "ofm_ublock": 64, "ofm_depth": 70, "block_depth": 64},
+    {"macs": 256, "depthwise": True, "ifm_depth": 1, "stride_x": 2, "stride_y": 2, "height": 5},
+    {"macs": 256, "part_kernel": True, "stride_x": 2, "stride_y": 2, "ifm_bits": 16},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", U85)
+def test_that_every_weight_of_the_u85_has_one_place(settings):
+    chosen = geometry(**{"ofm_ublock": 16, **settings})
+    orders = [order_u85(chosen, stream) for stream in range(chosen.streams)]
+    places = np.concatenate(orders)
+    assert sorted(places[places >= 0]) == list(range(int(np.prod(chosen.shape))))
+
+
+def test_that_ifm_blocks_of_the_u85_go_forth_and_back():
+    chosen = geometry(
+        ofm_ublock=16, macs=256, height=1, width=1, ofm_depth=32, ifm_depth=64, block_depth=16
+    )
+    channels = order_u85(chosen, 0) % 64
+    assert [int(channels[at]) for at in (0, 512, 1024, 1536)] == [0, 32, 32, 0]
+
+
+def test_that_kernel_rows_of_the_u85_go_forth_and_back():
+    chosen = geometry(ofm_ublock=16, macs=256, ofm_depth=16, ifm_depth=32)
+    elements = order_u85(chosen, 0)[:: 16 * 32] // 32
+    assert elements.tolist() == [0, 1, 2, 5, 4, 3, 6, 7, 8]
+
+
+def test_that_filling_must_be_zero_and_lengths_must_agree():
+    places, into = np.array([0, -1, 1]), np.zeros(2, np.int16)
+    placed(np.array([5, 0, 6], np.int16), places, into)
+    assert into.tolist() == [5, 6]
+    with pytest.raises(Fault, match="not zero"):
+        placed(np.array([5, 1, 6], np.int16), places, into)
+    with pytest.raises(Fault, match="are expected"):
+        placed(np.array([5, 0], np.int16), places, into)
+
+
+def places_of_streams(machine):
+    """Return first byte and length of each weight stream in the constants."""
+    state, found = {}, set()
+    for command in machine.commands:
+        state[command.name.removeprefix("NPU_SET_")] = command.value
+        if command.name == "NPU_OP_CONV" and state["WEIGHT_REGION"] == 0:
+            found.add((state["WEIGHT_BASE"], state["WEIGHT_LENGTH"]))
+    return sorted(found)
+
+
+def test_that_flipped_bits_that_change_weights_change_outputs():
+    case = compiled()["net_residual_0"]
+    machine = Machine(case.blob)
+    generator = np.random.default_rng(7)
+    inputs = [generator.integers(-128, 128, case.inputs[0].shape, np.int8) for _ in range(3)]
+    want = [machine.run([values]).outputs for values in inputs]
+    start = case.blob.index(b"weight_data") + 32
+    streams = places_of_streams(machine)
+    noticed = changed = 0
+    for _ in range(24):
+        base, length = streams[generator.integers(len(streams))]
+        at = start + base + int(generator.integers(length))
+        broken = bytearray(case.blob)
+        broken[at] ^= 1 << int(generator.integers(8))
+        first, end = start + base, start + base + length
+        try:
+            same = np.array_equal(
+                decode(broken[first:end], LIMIT), decode(case.blob[first:end], LIMIT)
+            )
+        except Fault:
+            same = False
+        if same:
+            continue
+        changed += 1
+        try:
+            other = Machine(bytes(broken))
+            noticed += any(
+                not np.array_equal(other.run([values]).outputs[0], outputs[0])
+                for values, outputs in zip(inputs, want, strict=True)
+            )
+        except WorkbenchError:
+            noticed += 1
+    assert changed > 15
+    assert noticed / changed >= 0.9

@@ -1,0 +1,143 @@
+"""The wire: what fits, what is cut, what is refused, and who may talk to whom."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.projects import make_project
+from workbench import engine_process
+from workbench.engine_process import EngineProcess
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.project.model import ModelSource
+from workbench.protocol import (
+    MAX_COMMAND_BYTES,
+    MAX_EVENT_BYTES,
+    PROTOCOL_VERSION,
+    EngineExit,
+    LogLine,
+    OversizedLine,
+    RunUntil,
+    StageFailed,
+    StageProgress,
+    decode_command,
+    decode_event,
+    encode_command,
+    encode_event,
+    read_lines,
+)
+
+
+def command(spec="net.pt2"):
+    project = make_project().model_copy(update={"model": ModelSource(spec=spec)})
+    return RunUntil(job="j", project=project, folder=".", until="export", cache_root=".")
+
+
+def lines_of(text, limit, chunk=7):
+    """Return what a reader makes of a text that arrives in small pieces."""
+    read, write = os.pipe()
+
+    def send():
+        for start in range(0, len(text), chunk):
+            os.write(write, text[start : start + chunk])
+        os.close(write)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    found = [line for lines in read_lines(read, limit) for line in lines]
+    thread.join()
+    os.close(read)
+    return found
+
+
+@pytest.mark.parametrize("character", ["a", "\x00", "\u2713", '"'])
+def test_that_an_event_never_exceeds_its_limit_and_keeps_the_end_of_the_details(character):
+    long = character * 200_000
+    info = ErrorInfo(message=long, hint=long, where=Place(kind="file", id=long),
+                     details=long + "the end")  # fmt: skip
+    events = [
+        LogLine(level="info", text=long),
+        StageProgress(job="j", stage="export", fraction=None, message=long),
+        StageFailed(job="j", stage="export", key="k", elapsed_s=1.0, infos=(info,) * 50),
+    ]
+    for event in events:
+        line = encode_event(event)
+        assert len(line) <= MAX_EVENT_BYTES
+        assert type(decode_event(line)) is type(event)
+    assert decode_event(line).infos[0].details.endswith("the end")
+
+
+def test_that_an_event_that_fits_is_sent_as_it_is():
+    event = LogLine(level="info", text="\u2713" * 10_000)
+    assert decode_event(encode_event(event)) == event
+
+
+def test_that_a_command_may_be_longer_than_an_event():
+    large = command("a" * 10 * MAX_EVENT_BYTES)
+    assert decode_command(encode_command(large)) == large
+
+
+def test_that_a_command_over_its_limit_is_refused():
+    with pytest.raises(WorkbenchError) as caught:
+        encode_command(command("a" * MAX_COMMAND_BYTES))
+    assert caught.value.codes == ("command-too-large",)
+
+
+def test_that_a_line_over_the_limit_is_skipped_and_the_next_is_read():
+    text = b"first\n" + b"x" * 1000 + b"\nlast\nunfinished"
+    assert lines_of(text, 100) == [b"first", OversizedLine(1000), b"last"]
+
+
+@given(st.lists(st.binary(max_size=30).filter(lambda line: b"\n" not in line)),
+       st.integers(1, 20))  # fmt: skip
+def test_that_lines_are_the_same_however_they_arrive(lines, chunk):
+    text = b"".join(line + b"\n" for line in lines)
+    expected = [line if len(line) <= 20 else OversizedLine(len(line)) for line in lines]
+    assert lines_of(text, 20, chunk) == expected
+
+
+def talking(monkeypatch, *lines):
+    """Let an engine process be a program that says some lines and waits."""
+    code = (
+        "import os, sys, time; os.write(int(sys.argv[1]), sys.stdin.buffer.read()); time.sleep(9)"
+    )
+
+    def spawn(commands, events, log):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, str(events)], stdin=subprocess.PIPE,
+            pass_fds=(events,), start_new_session=True, stdout=log, stderr=log,
+        )  # fmt: skip
+        process.stdin.write(b"".join(line + b"\n" for line in lines))
+        process.stdin.close()
+        return engine_process._Spawned(process)
+
+    monkeypatch.setattr(engine_process, "_spawn", spawn)
+    return EngineProcess()
+
+
+def test_that_an_engine_of_another_version_is_refused_with_one_sentence(monkeypatch):
+    other = f'{{"event": "ready", "protocol": {PROTOCOL_VERSION + 1}, "news": true}}'
+    events = list(talking(monkeypatch, other.encode()).events())
+    assert [type(event) for event in events] == [EngineExit]
+    assert not events[0].expected
+    assert str(PROTOCOL_VERSION) in events[0].sentence
+    assert str(PROTOCOL_VERSION + 1) in events[0].sentence
+
+
+def test_that_an_event_over_the_limit_is_skipped_with_a_warning(monkeypatch):
+    ready = f'{{"event": "ready", "protocol": {PROTOCOL_VERSION}, "pid": 1, "start_s": 0}}'
+    long = b'{"event": "log", "level": "info", "text": "' + b"x" * MAX_EVENT_BYTES + b'"}'
+    last = b'{"event": "log", "level": "info", "text": "last"}'
+    engine = talking(monkeypatch, ready.encode(), long, last)
+    events = []
+    for event in engine.events():
+        events.append(event)
+        if isinstance(event, LogLine) and event.text == "last":
+            engine.stop(0.0)
+    assert [event.event for event in events] == ["ready", "log", "log", "engine_exit"]
+    assert events[1].level == "warning"
+    assert str(len(long)) in events[1].text

@@ -1,0 +1,243 @@
+"""Projects as values: open, create, change, check and save."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.api.html import table
+from workbench.errors import ErrorInfo, WorkbenchError, failure
+from workbench.pipeline import resolution
+from workbench.pipeline.cache import Cache, default_root
+from workbench.pipeline.plan import Plan
+from workbench.pipeline.plan import plan as plan_of
+from workbench.project import edits, store
+from workbench.project.model import (
+    DataSource,
+    Evaluation,
+    ModelSource,
+    Project,
+    Rule,
+    RuleKind,
+    TargetChoice,
+)
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from workbench.project.configs import Config
+
+
+@dataclass(frozen=True)
+class OpenProject:
+    """A project, and the folder that its relative paths start from.
+
+    The value is frozen: every change returns a new one. Nothing is written before ``save``.
+
+    Attributes:
+        project: The project itself.
+        folder: Where relative paths of the project start.
+        path: The project file; None for a project that was never saved.
+    """
+
+    project: Project
+    folder: Path
+    path: Path | None = None
+
+    def edited(self, edit: Callable[[Project], Project]) -> OpenProject:
+        """Return the project after an edit (a function of ``workbench.project.edits``)."""
+        return replace(self, project=edit(self.project))
+
+    def _repr_html_(self) -> str:
+        rows = [(rule.id, rule.kind, rule.match, _config_text(rule)) for rule in self.project.rules]
+        title = f"{self.project.name} for {self.project.target.id}"
+        return table(title, ("rule", "kind", "match", "config"), rows)
+
+
+def _config_text(rule: Rule) -> str:
+    return rule.config if isinstance(rule.config, str) else type(rule.config).__name__
+
+
+def open(path: str | Path) -> OpenProject:  # noqa: A001 - as in PIL.Image.open and gzip.open
+    """Open a project file.
+
+    Raises:
+        WorkbenchError: The file is missing or not a valid project; all problems at once.
+    """
+    file = Path(path)
+    return OpenProject(store.load(file), file.absolute().parent, file)
+
+
+def new(
+    model: str | ModelSource,
+    target: str | TargetChoice,
+    *,
+    folder: str | Path = ".",
+    name: str = "",
+    calibration: str | DataSource | None = None,
+    evaluation: str | DataSource | None = None,
+    metric: str | None = None,
+    board: str = "",
+    config: str | Config = "",
+) -> OpenProject:
+    """Create a project in memory.
+
+    Args:
+        model: ``FILE.pt2``, ``FILE.py:callable`` or ``package.module:callable``.
+        target: A target with its options, or its id, such as ``ethos-u55-128``.
+        folder: Where relative paths start.
+        name: The name of the project and its deliverables; by default the model's.
+        calibration: Calibration samples: a file, a folder of pictures or a callable.
+        evaluation: Evaluation samples.
+        metric: ``FILE.py:callable(outputs, labels)``.
+        board: The board that the target stands on; "" for none.
+        config: The config of the whole model; by default the target's first.
+
+    Raises:
+        WorkbenchError: A value is invalid or a file is missing; all problems at once.
+    """
+    source = ModelSource(spec=model) if isinstance(model, str) else model
+    choice = TargetChoice(id=target) if isinstance(target, str) else target
+    project = Project(
+        name=name or Path(source.spec.partition(":")[0]).stem.rpartition(".")[2],
+        model=source,
+        calibration=_data(calibration),
+        evaluation=Evaluation(data=_data(evaluation), metric=metric),
+        board=board,
+        target=choice,
+    )
+    project = edits.assign(project, "global", "", config or target_of(choice.id).first_config)
+    project = store.parse(store.dump(project).encode(), "")
+    opened = OpenProject(project, Path(folder).absolute())
+    require_valid(opened)
+    return opened
+
+
+def _data(source: str | DataSource | None) -> DataSource | None:
+    return DataSource(spec=source) if isinstance(source, str) else source
+
+
+def save(opened: OpenProject, path: str | Path | None = None) -> OpenProject:
+    """Write a project file and return the project with its path.
+
+    Args:
+        opened: The project.
+        path: The file; by default the one that the project came from.
+
+    Raises:
+        WorkbenchError: There is no path, or the file cannot be written.
+    """
+    file = Path(path) if path is not None else opened.path
+    if file is None:
+        raise failure("The project has no file yet.", "Pass a path.", code="project-without-path")
+    store.save(opened.project, file)
+    return replace(opened, path=file)
+
+
+def set_global(opened: OpenProject, config: str | Config) -> OpenProject:
+    """Set the config of the whole model."""
+    return _assigned(opened, "global", "", config)
+
+
+def set_io(opened: OpenProject, config: str | Config) -> OpenProject:
+    """Set the config of the inputs and outputs."""
+    return _assigned(opened, "io", "", config)
+
+
+def set_module_name(opened: OpenProject, name: str, config: str | Config) -> OpenProject:
+    """Set the config of one module and all inside it, by its path in the model."""
+    return _assigned(opened, "module_name", name, config)
+
+
+def set_module_type(opened: OpenProject, name: str, config: str | Config) -> OpenProject:
+    """Set the config of every module of a class."""
+    return _assigned(opened, "module_type", name, config)
+
+
+def _assigned(opened: OpenProject, kind: RuleKind, match: str, config: str | Config) -> OpenProject:
+    return opened.edited(lambda project: edits.assign(project, kind, match, config))
+
+
+def set_target(
+    opened: OpenProject, target: str, options: Mapping[str, Any] | None = None
+) -> OpenProject:
+    """Set the device and its options.
+
+    Raises:
+        WorkbenchError: There is no such target.
+    """
+    target_of(target)
+    choice = TargetChoice(id=target, options=dict(options or {}))
+    return opened.edited(lambda project: edits.set_target(project, choice))
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What ``check`` found.
+
+    Attributes:
+        problems: Errors and warnings, each with its place and a hint.
+        matches_checked: Whether the model was exported before, so that rules could be matched.
+    """
+
+    problems: tuple[resolution.Problem, ...]
+    matches_checked: bool
+
+    @property
+    def errors(self) -> tuple[ErrorInfo, ...]:
+        """The problems that make the project invalid."""
+        return tuple(p.info for p in self.problems if p.level == "error")
+
+    @property
+    def warnings(self) -> tuple[ErrorInfo, ...]:
+        """The problems that the project can run with."""
+        return tuple(p.info for p in self.problems if p.level == "warning")
+
+    @property
+    def valid(self) -> bool:
+        """Whether there is no error."""
+        return not self.errors
+
+    def _repr_html_(self) -> str:
+        rows = [(p.level, p.info.where or "", p.info.message, p.info.hint) for p in self.problems]
+        return table("Valid" if self.valid else "Invalid", ("level", "where", "", "hint"), rows)
+
+
+def check(opened: OpenProject, cache: Cache | None = None) -> CheckResult:
+    """Validate a project: unmatched and shadowed rules, limits of the target, missing files.
+
+    Runs no stage. Rules are matched against the exported graph where the cache has it.
+    """
+    store_ = cache or Cache(default_root())
+    project, folder = opened.project, opened.folder
+    try:
+        graph = resolution.float_graph(project, folder, store_)
+        prepared = resolution.prepared_result(project, folder, store_)
+    except WorkbenchError:
+        graph = prepared = None
+    found = resolution.problems(project, folder, graph, prepared)
+    return CheckResult(tuple(found), graph is not None)
+
+
+def require_valid(opened: OpenProject) -> None:
+    """Check a project without its graph.
+
+    Raises:
+        WorkbenchError: The project has errors; all at once.
+    """
+    found = resolution.problems(opened.project, opened.folder, None)
+    errors = [problem.info for problem in found if problem.level == "error"]
+    if errors:
+        raise WorkbenchError(errors)
+
+
+def plan(opened: OpenProject, cache: Cache | None = None) -> Plan:
+    """Return every stage with its key and state (cached, stale, blocked or unavailable)."""
+    return plan_of(opened.project, opened.folder, cache or Cache(default_root()))
+
+
+def rules(opened: OpenProject) -> Sequence[Rule]:
+    """Return the rules, weakest first."""
+    return opened.project.rules

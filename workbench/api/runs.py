@@ -1,0 +1,407 @@
+"""Run the stages of a project, and its studies."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from workbench.api.html import table
+from workbench.api.jobs import JobResult, run_job
+from workbench.api.projects import OpenProject, require_valid
+from workbench.api.summary import summary
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.history.comparison import Change, difference
+from workbench.history.runs import Run, run_of
+from workbench.history.store import History, history_path
+from workbench.ids import StageId, StudyId
+from workbench.pipeline.cache import Cache, default_root
+from workbench.pipeline.plan import Plan, plan
+from workbench.pipeline.stages import stages_until
+from workbench.project.frozen import Frozen
+from workbench.project.trust import TrustStore, demand
+from workbench.protocol import Event, RunStudy, RunUntil, StageFailed, StageFinished, StageSkipped
+from workbench.results import (
+    ConvertResult,
+    EvaluateResult,
+    LowerResult,
+    PackageResult,
+    VerifyResult,
+    load_result,
+)
+from workbench.studies.documents import load_study, study_folder, study_key
+from workbench.targets import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pydantic import JsonValue
+
+_Result = TypeVar("_Result", bound=Frozen)
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """How one stage of a run ended.
+
+    Attributes:
+        id: The stage.
+        key: The key of its result in the cache; "" when it has none.
+        state: ``done``, ``cached``, ``failed`` or ``skipped``.
+        elapsed_s: The time it took [s].
+        errors: Why it failed.
+    """
+
+    id: str
+    key: str
+    state: str
+    elapsed_s: float = 0.0
+    errors: tuple[ErrorInfo, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return the stage as ``run --json`` prints it."""
+        infos = [info.model_dump(mode="json") for info in self.errors]
+        error = {**infos[0], "all": infos} if infos else None
+        elapsed = round(self.elapsed_s, 3)
+        values = {"id": self.id, "key": self.key, "state": self.state, "elapsed_s": elapsed}
+        return {**values, "error": error}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run gave.
+
+    Attributes:
+        opened: The project that ran.
+        stages: Every stage in order.
+        folders: The folder of each finished stage's result.
+        document: All figures as ``run --json`` prints them.
+        record: The run as the history keeps it; None before quality was measured.
+        history_problem: Why the run could not be kept in the history beside the project.
+    """
+
+    opened: OpenProject
+    stages: tuple[StageReport, ...]
+    folders: Mapping[str, Path]
+    document: dict[str, Any]
+    record: Run | None = None
+    history_problem: ErrorInfo | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether no stage failed."""
+        return all(stage.state != "failed" for stage in self.stages)
+
+    @property
+    def errors(self) -> tuple[ErrorInfo, ...]:
+        """The problems of the stages that failed."""
+        return tuple(info for stage in self.stages for info in stage.errors)
+
+    @property
+    def converted(self) -> ConvertResult | None:
+        """The quantized program; None if its stage did not finish."""
+        return self._load(ConvertResult, "convert")
+
+    @property
+    def evaluated(self) -> EvaluateResult | None:
+        """Float against quantized; None if its stage did not finish."""
+        return self._load(EvaluateResult, "evaluate")
+
+    @property
+    def lowered(self) -> LowerResult | None:
+        """The compiled program and its estimated cost; None if its stage did not finish."""
+        return self._load(LowerResult, "lower")
+
+    @property
+    def verified(self) -> VerifyResult | None:
+        """The integer program against the quantized model; None if its stage did not finish."""
+        return self._load(VerifyResult, "verify")
+
+    @property
+    def packaged(self) -> PackageResult | None:
+        """The deliverables; None if their stage did not finish."""
+        return self._load(PackageResult, "package")
+
+    def raise_for_errors(self) -> RunResult:
+        """Return the result itself.
+
+        Raises:
+            WorkbenchError: A stage failed.
+        """
+        if self.errors:
+            raise WorkbenchError(self.errors)
+        return self
+
+    def _load(self, kind: type[_Result], stage: str) -> _Result | None:
+        folder = self.folders.get(stage)
+        return None if folder is None else load_result(kind, folder)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (s.id, s.state, f"{s.elapsed_s:.2f} s", "; ".join(info.message for info in s.errors))
+            for s in self.stages
+        ]
+        return table(f"Run of {self.opened.project.name}", ("stage", "state", "time", ""), rows)
+
+
+def run(
+    opened: OpenProject,
+    until: StageId | None = None,
+    *,
+    skip: Sequence[StageId] = (),
+    out: str | Path | None = None,
+    trust: bool = False,
+    cache: Cache | None = None,
+    accelerate: bool = True,
+    on_event: Callable[[Event], None] | None = None,
+    on_output: Callable[[str], None] | None = None,
+) -> RunResult:
+    """Run the stages of a project. Results that the cache holds are not computed again.
+
+    A stage that fails is in the result (``errors``); it raises nothing.
+
+    Args:
+        opened: The project. The run is kept in the history beside its file, if it has one.
+        until: The last stage; by default the target's last.
+        skip: Stages to leave out; only those that no other stage needs.
+        out: A folder that receives the deliverables.
+        trust: Allow the Python code that the project names to run, this time.
+        cache: Where results are kept; by default the user's cache.
+        accelerate: Whether the toolchain may be accelerated (same bytes, less time).
+        on_event: Called with every event of the engine.
+        on_output: Called with every line that the toolchain prints, in another thread.
+
+    Raises:
+        WorkbenchError: The project is invalid, or the deliverables cannot be copied.
+        TrustRequiredError: The project names code that is not trusted.
+        Cancelled: The user pressed Ctrl-C.
+    """
+    require_valid(opened)
+    last = until or target_of(opened.project.target.id).stages[-1]
+    if out is not None:
+        _require_package(opened, last)
+    results = cache or Cache(default_root())
+    planned = plan(opened.project, opened.folder, results)
+    stages = _cached_reports(planned, results, last, skip)
+    if stages is None:
+        if not trust:
+            demand(opened.project, opened.folder, TrustStore())
+        command = RunUntil(
+            job="run",
+            project=opened.project,
+            folder=str(opened.folder),
+            until=last,
+            skip=tuple(skip),
+            plan=planned,
+            cache_root=str(results.root),
+            accelerate=accelerate,
+        )
+        stages = _reports(run_job(command, on_event, on_output))
+    target = None if out is None else Path(out)
+    return _collected(opened, planned, results, stages, target, accelerate=accelerate)
+
+
+def _require_package(opened: OpenProject, last: StageId) -> None:
+    if "package" not in target_of(opened.project.target.id).stages:
+        raise failure(
+            "The target makes no program to copy: its numbers are emulated.",
+            "Leave out --out. The figures are printed.",
+            Place(kind="option", id="target.id"),
+            code="target-without-package",
+        )
+    if last != "package":
+        raise failure(
+            "--out needs the stage package.", "Leave out --until.", code="out-without-package"
+        )
+
+
+def _cached_reports(
+    planned: Plan, cache: Cache, last: StageId, skip: Sequence[StageId]
+) -> list[StageReport] | None:
+    """Return a report for every stage if no engine is needed, else None."""
+    reports = []
+    for stage_id in stages_until(last):
+        stage = planned.of(stage_id)
+        if stage_id in skip or stage.state == "unavailable":
+            reports.append(StageReport(stage_id, stage.key, "skipped"))
+        elif stage.state == "cached" and cache.verify(stage.key):
+            reports.append(StageReport(stage_id, stage.key, "cached"))
+        else:
+            return None
+    return reports
+
+
+def _reports(job: JobResult) -> list[StageReport]:
+    reports = []
+    for event in job.stages:
+        match event:
+            case StageFinished():
+                state = "cached" if event.cached else "done"
+                reports.append(StageReport(event.stage, event.key, state, event.elapsed_s))
+            case StageSkipped():
+                reports.append(StageReport(event.stage, "", "skipped"))
+            case StageFailed():
+                reports.append(
+                    StageReport(event.stage, event.key, "failed", event.elapsed_s, event.infos)
+                )
+    return reports
+
+
+def _collected(
+    opened: OpenProject,
+    planned: Plan,
+    cache: Cache,
+    stages: list[StageReport],
+    out: Path | None,
+    *,
+    accelerate: bool,
+) -> RunResult:
+    """Keep the run in the history, copy the deliverables and gather all figures."""
+    record = run_of(opened.project, planned, cache)
+    problem = None if opened.path is None else record_run(opened.path, record)
+    done = [stage for stage in stages if stage.state in {"done", "cached"}]
+    folders = {stage.id: cache.folder(stage.key) for stage in done}
+    if out is not None and "package" in folders:
+        _copy(folders["package"], out)
+    documents = [stage.document() for stage in stages]
+    document = summary(
+        opened.project, opened.folder, documents, folders, out, accelerate=accelerate
+    )
+    return RunResult(opened, tuple(stages), folders, document, record, problem)
+
+
+def record_run(project_path: Path, record: Run | None) -> ErrorInfo | None:
+    """Keep a run in the history beside a project file; return why it could not be kept."""
+    if record is None:
+        return None
+    with closing(History(history_path(project_path))) as history:
+        history.record(record)
+        return history.problem
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy the deliverables, and only those."""
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for file in load_result(PackageResult, source).files:
+            shutil.copyfile(source / file.name, target / file.name)
+    except OSError as error:
+        raise failure(
+            f"Cannot copy the deliverables: {error.strerror or error}.",
+            "They are kept in the cache. Choose another folder.",
+            Place(kind="file", id=str(target)),
+            code="deliverables-not-copied",
+        ) from error
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """How a study ended.
+
+    Attributes:
+        found: What the study found, as JSON; None when it failed.
+        errors: Why it failed.
+    """
+
+    folder: Path
+    outcome: str
+    failures: tuple[StageFailed, ...] = field(default=())
+
+    @property
+    def errors(self) -> tuple[ErrorInfo, ...]:
+        """The problems that ended the study."""
+        return tuple(info for event in self.failures for info in event.infos)
+
+
+def study(
+    opened: OpenProject,
+    name: StudyId,
+    kind: type[_Result],
+    options: dict[str, JsonValue] | None = None,
+    *,
+    trust: bool = False,
+    cache: Cache | None = None,
+    accelerate: bool = True,
+    on_event: Callable[[Event], None] | None = None,
+) -> tuple[_Result | None, StudyRun]:
+    """Run a study, or go on with one that was interrupted.
+
+    Args:
+        opened: The project.
+        name: The study's id (``workbench.studies.STUDIES``), such as ``sensitivity`` or ``sweep``.
+        kind: The type of its result, such as ``SensitivityResult``.
+        options: The study's options.
+        trust: Allow the Python code that the project names to run, this time.
+        cache: Where results are kept; by default the user's cache.
+        accelerate: Whether the toolchain may be accelerated (same bytes, less time).
+        on_event: Called with every event of the engine.
+
+    Returns:
+        The result, or None when the study failed, and how it ended.
+
+    Raises:
+        WorkbenchError: A file that the project names is missing.
+        TrustRequiredError: The project names code that is not trusted.
+        Cancelled: The user pressed Ctrl-C. What was found is kept.
+    """
+    project, folder = opened.project, opened.folder
+    if not trust:
+        demand(project, folder, TrustStore())
+    results = cache or Cache(default_root())
+    asked = options or {}
+    planned = plan(project, folder, results)
+    command = RunStudy(
+        job=name,
+        study=name,
+        project=project,
+        folder=str(folder),
+        options=asked,
+        plan=planned,
+        cache_root=str(results.root),
+        accelerate=accelerate,
+    )
+    place = study_folder(results, study_key(name, project, folder, results, asked, planned))
+    job = run_job(command, on_event)
+    ended = StudyRun(place, job.outcome, tuple(job.failures))
+    return (load_study(kind, place) if job.outcome == "done" else None), ended
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a second run differs from the first.
+
+    Attributes:
+        parts: Changes by what they concern: rules, figures, layers, versions.
+    """
+
+    parts: Mapping[str, tuple[Change, ...]]
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return not any(self.parts.values())
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, change.what, change.before or "-", change.after or "-")
+            for name, changes in self.parts.items()
+            for change in changes
+        ]
+        return table("Comparison", ("", "what", "before", "after"), rows)
+
+
+def compare(before: RunResult, after: RunResult) -> Comparison:
+    """Return what differs between two runs: rules, figures, layers and versions.
+
+    Raises:
+        WorkbenchError: One of them stopped before quality was measured.
+    """
+    if before.record is None or after.record is None:
+        raise failure(
+            "A run without measured quality cannot be compared.",
+            "Run at least to the stage evaluate.",
+            code="run-without-quality",
+        )
+    return Comparison(dict(difference(before.record, after.record).parts))

@@ -1,0 +1,126 @@
+"""The document that ``run`` returns: one JSON value with the figures of every stage that ran."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from workbench.deploy import boards
+from workbench.graph.snapshot import GraphSnapshot
+from workbench.pipeline.plan import tool_versions
+from workbench.results import (
+    GRAPH_FILE,
+    RESULTS,
+    ConvertResult,
+    LowerResult,
+    PackageResult,
+    PrepareResult,
+    load_result,
+)
+from workbench.suggestions import suggest
+from workbench.targets import target_of
+from workbench.toolchain_versions import status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from workbench.project.model import Project
+
+
+_REPORTED = frozenset({"evaluate", "lower", "verify", "run"})
+
+
+def summary(
+    project: Project, base: Path, stages: list[dict[str, Any]], folders: Mapping[str, Path],
+    out: Path | None, *, accelerate: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the document; parts whose stage was not run are absent.
+
+    Args:
+        project: What was run.
+        base: Where its relative paths start.
+        stages: A report for each stage.
+        folders: Where the results of those that are done lie.
+        out: Where the deliverables were copied to, if anywhere.
+        accelerate: Whether accelerations of the toolchain were wanted.
+    """
+    document: dict[str, Any] = {
+        "project": project.name,
+        "tools": tool_versions(),
+        "acceleration": status(wanted=accelerate).model_dump(),
+        "stages": stages,
+    }
+    document["warnings"] = list(_warnings(folders))
+    if emulated := _emulated(project, folders):
+        document["emulated"] = emulated
+    for stage, kind in RESULTS.items():
+        if stage in _REPORTED and stage in folders:
+            document[stage] = load_result(kind, folders[stage]).model_dump(mode="json")
+    if "lower" in folders:
+        found = boards.of_results(project, base, folders["lower"])
+        if found is not None:
+            document["board"] = boards.document(found)
+        if document["lower"]["exported"] is None:
+            document["suggestions"] = _suggestions(project, folders)
+    if "package" in folders:
+        document["package"] = _package(folders["package"], out)
+    return document
+
+
+def _warnings(folders: Mapping[str, Path]) -> Iterator[dict[str, str]]:
+    """Yield what the stages themselves found odd."""
+    for stage, kind in RESULTS.items():
+        if stage in folders:
+            said = getattr(load_result(kind, folders[stage]), "warnings", ())
+            yield from ({"stage": stage, "message": message} for message in said)
+
+
+def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:
+    """Return what is to be said where no device is behind the numbers; nothing where one is."""
+    target = target_of(project.target.id)
+    if not target.emulation:
+        return {}
+    said: dict[str, Any] = {"target": target.id, "sentence": target.emulation}
+    memory = load_result(ConvertResult, folders["convert"]).memory if "convert" in folders else None
+    if memory is not None:
+        said |= memory.model_dump(mode="json")
+        said |= {"weight_density": memory.weight_density, "data_density": memory.data_density}
+    return said
+
+
+def _suggestions(project: Project, folders: Mapping[str, Path]) -> list[dict[str, Any]]:
+    """Return what would bring work from the CPU to the NPU, without the edits themselves."""
+    found = suggest(
+        project,
+        load_result(LowerResult, folders["lower"]),
+        GraphSnapshot.load(folders["export"] / GRAPH_FILE),
+        GraphSnapshot.load(folders["lower"] / GRAPH_FILE),
+        load_result(PrepareResult, folders["prepare"]),
+    )
+    return [
+        {
+            "id": each.id, "title": each.title, "evidence": each.evidence,
+            "expected": each.expected, "nodes": list(each.nodes),
+            "in_project": each.edit is not None,
+            "source": [asdict(line) for line in each.written],
+        }
+        for each in found
+    ]  # fmt: skip
+
+
+def _package(folder: Path, out: Path | None) -> dict[str, Any]:
+    result = load_result(PackageResult, folder)
+    place = out.absolute() if out else folder
+    files = [{**f.model_dump(), "path": str(place / f.name)} for f in result.files]
+    # The program, or the model of a target whose compiler runs elsewhere, comes first.
+    name = "pte" if result.files[0].name.endswith(".pte") else "model"
+    return {
+        name: {key: files[0][key] for key in ("path", "bytes", "sha256")},
+        "files": files,
+        "note": result.note,
+        "kernels": list(result.kernels),
+        "method_pool_bytes": result.method_pool_bytes,
+        "scratch_pool_bytes": result.scratch_pool_bytes,
+        "planned_bytes": list(result.planned_bytes),
+    }

@@ -1,0 +1,375 @@
+"""``simulate``: a compiled program on the functional simulator of the NPU."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.cli.output import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_USAGE,
+    add_json,
+    print_infos,
+    print_json,
+    print_table,
+)
+from workbench.cli.question import read_jobs
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.text import plural
+
+if TYPE_CHECKING:
+    import argparse
+
+    from workbench.npu.program import Program, Result, Tensor
+
+_Array = npt.NDArray[Any]
+
+_KEYS = {"file", "inputs", "out"}
+_SEED = 0
+_PROGRAMS_KEPT = 4
+_REGIONS = {0: "constants", 1: "scratch", 2: "fast scratch"}
+_SHOWN = (
+    "macs", "read_bytes", "written_bytes", "weight_bytes", "zero_weights", "saturated",
+    "accumulator_peak",
+)  # fmt: skip
+
+
+def add(verbs: Any) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "simulate",
+        help="compute a compiled program on a functional simulator: values, no timing",
+        description="Execute a program for Ethos-U on the functional simulator: no device, no "
+        "timing. Without --inputs the test vectors of a .bpte are used, else random values.",
+    )
+    verb.add_argument(
+        "file", nargs="?", metavar="FILE", help=".pte, .bpte, or a raw delegate of Vela (.bin)"
+    )
+    verb.add_argument("--inputs", metavar="X.npz", help="arrays in0, in1, ...")
+    verb.add_argument("--out", metavar="Y.npz", help="where out0, out1, ... go")
+    verb.add_argument("--method", default="", metavar="NAME", help="which one; else the first")
+    verb.add_argument(
+        "--counters",
+        action="store_true",
+        help="MACs, bytes, zero weights, saturated outputs and accumulators of each operation",
+    )
+    verb.add_argument(
+        "--check",
+        action="store_true",
+        help="report reads of memory that nothing wrote, lost tables and missing waits",
+    )
+    verb.add_argument(
+        "--batch",
+        type=Path,
+        metavar="JOBS.json",
+        help='a list of {"file", "inputs", "out"}, done in one process',
+    )
+    add_json(verb)
+    verb.set_defaults(perform=_perform)
+
+
+def _perform(options: argparse.Namespace) -> int:
+    from threadpoolctl import threadpool_limits
+
+    given = {key: getattr(options, key) for key in _KEYS if getattr(options, key) is not None}
+    bench = _Bench(options)
+    # The products are small: a second thread costs more than it gives.
+    with threadpool_limits(limits=1, user_api="blas"):
+        if options.batch is not None:
+            return _batch(options, bench, given)
+        if options.file is None:
+            raise failure(
+                "There is nothing to simulate.", "Name a FILE, or jobs with --batch.",
+                Place(kind="option", id="file"), code="nothing-to-simulate")  # fmt: skip
+        return _single(options, bench, given)
+
+
+def _single(options: argparse.Namespace, bench: _Bench, job: Mapping[str, Any]) -> int:
+    if not Path(job["file"]).is_file():
+        raise failure(
+            f"{job['file']} is not there.",
+            where=Place(kind="option", id="file"),
+            code="file-missing",
+        )
+    try:
+        document = bench.job(job)
+    except WorkbenchError as error:
+        if options.json:
+            print_json({"file": job["file"], **_refusal(error)})
+        print_infos(error.infos)
+        usage = all(info.where and info.where.kind == "option" for info in error.infos)
+        return EXIT_USAGE if usage else EXIT_FAILED
+    if options.json:
+        print_json(document)
+    else:
+        _print(document)
+    return _code([document])
+
+
+def _batch(options: argparse.Namespace, bench: _Bench, defaults: Mapping[str, Any]) -> int:
+    results: list[dict[str, Any]] = []
+    for index, job in enumerate(read_jobs(options.batch)):
+        try:
+            result = bench.job({**defaults, **_checked(job)})
+        except WorkbenchError as error:
+            result = _refusal(error)
+            print_infos(error.infos, f"error: job {index}")
+        results.append({"index": index, **result})
+    refused = sum("error" in result for result in results)
+    if options.json:
+        print_json({"results": results, "refused": refused})
+    else:
+        for result in results:
+            if "error" not in result:
+                _print(result)
+    return EXIT_FAILED if refused else _code(results)
+
+
+def _checked(job: Any) -> dict[str, Any]:
+    place = Place(kind="option", id="batch")
+    if not isinstance(job, dict) or not set(job) <= _KEYS:
+        raise failure(
+            "A job is not an object of file, inputs and out.",
+            'Write {"file": ..., "inputs": ..., "out": ...}.',
+            place,
+            code="batch-job-invalid",
+        )
+    if not all(isinstance(value, str) for value in job.values()):
+        raise failure("A job has a path that is not a text.", where=place, code="batch-job-invalid")
+    return job
+
+
+def _refusal(error: WorkbenchError) -> dict[str, Any]:
+    infos = [info.model_dump(mode="json") for info in error.infos]
+    return {"error": error.infos[0].message, "infos": infos}
+
+
+def _code(results: Sequence[Mapping[str, Any]]) -> int:
+    errors = [f for r in results for f in r.get("findings", ()) if f["severity"] == "error"]
+    infos = [
+        ErrorInfo(
+            message=f"{finding['command']} at {finding['offset']:#x} of delegate "
+            f"{finding['delegate']}: {finding['message']}",
+            hint="A device may compute other values.",
+            where=Place(kind="file", id="program"),
+            code="npu-finding",
+        )
+        for finding in errors
+    ]
+    print_infos(infos)
+    return EXIT_FAILED if errors else EXIT_DONE
+
+
+class _Bench:
+    """Runs jobs; keeps the last few programs with their decoded weights."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._programs: dict[str, Program] = {}
+
+    def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Run one job and return what it gives.
+
+        Raises:
+            WorkbenchError: it cannot be run.
+        """
+        if "file" not in job:
+            raise failure(
+                "A job names no file.",
+                where=Place(kind="option", id="batch"),
+                code="batch-job-invalid",
+            )
+        program = self._program(job["file"])
+        if "inputs" not in job and program.cases:
+            return self._vectors(job, program)
+        if "inputs" in job:
+            inputs = _arrays(Path(job["inputs"]), len(program.inputs))
+        else:
+            inputs = _random(program.inputs)
+        result = self._run(program, inputs)
+        document = self._document(job, program, [result])
+        document["inputs"] = job.get("inputs", f"random, seed {_SEED}")
+        outputs = {f"out{place}": values for place, values in enumerate(result.outputs)}
+        return document | _kept(job, outputs)
+
+    def _vectors(self, job: Mapping[str, Any], program: Program) -> dict[str, Any]:
+        """Run the test vectors of the program; compare with what they expect."""
+        results = [self._run(program, list(case.inputs)) for case in program.cases]
+        document = self._document(job, program, results)
+        document["inputs"] = "test vectors of the program"
+        document["test_vectors"] = [
+            _differences(result.outputs, case.expected)
+            for result, case in zip(results, program.cases, strict=True)
+        ]
+        outputs = {
+            f"case{number}_out{place}": values
+            for number, result in enumerate(results)
+            for place, values in enumerate(result.outputs)
+        }
+        return document | _kept(job, outputs)
+
+    def _run(self, program: Program, inputs: Sequence[_Array]) -> Result:
+        from workbench.npu.state import Options
+
+        options = Options(counters=self._options.counters, check=self._options.check)
+        return program.run(inputs, options)
+
+    def _program(self, name: str) -> Program:
+        from workbench.npu.program import load
+
+        if name not in self._programs:
+            while len(self._programs) >= _PROGRAMS_KEPT:
+                del self._programs[next(iter(self._programs))]
+            self._programs[name] = load(Path(name), self._options.method)
+        return self._programs[name]
+
+    def _document(
+        self, job: Mapping[str, Any], program: Program, results: Sequence[Result]
+    ) -> dict[str, Any]:
+        from dataclasses import asdict
+
+        from workbench.npu.counters import totals
+
+        first = results[0]
+        document: dict[str, Any] = {
+            "file": job["file"],
+            "executed": "functional simulator, no device, no timing",
+            "devices": [str(machine.device) for machine in program.machines],
+            "outputs": [
+                {"name": f"out{place}", "dtype": str(values.dtype), "shape": list(values.shape)}
+                for place, values in enumerate(first.outputs)
+            ],
+            "memory_peak_bytes": {
+                str(delegate): {_REGIONS[region]: peak for region, peak in peaks.items()}
+                for delegate, peaks in first.peak.items()
+            },
+            "findings": [asdict(finding) for result in results for finding in result.findings],
+        }
+        if self._options.counters:
+            document["counters"] = {
+                "totals": totals(first.counters),
+                "operations": [one.as_dict() for one in first.counters],
+            }
+        return document
+
+
+def _arrays(path: Path, count: int) -> list[_Array]:
+    place = Place(kind="option", id="inputs")
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            if not hasattr(stored, "files"):
+                raise failure(
+                    f"{path} holds one array, not named ones.",
+                    "Write an .npz.",
+                    place,
+                    code="inputs-not-npz",
+                )
+            missing = [f"in{i}" for i in range(count) if f"in{i}" not in stored.files]
+            if missing:
+                raise failure(
+                    f"{path} has no {', '.join(missing)}.",
+                    f"It has {', '.join(stored.files) or 'nothing'}.",
+                    place,
+                    code="inputs-missing",
+                )
+            return [np.asarray(stored[f"in{i}"]) for i in range(count)]
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise failure(
+            f"{path} cannot be read: {error}.", "Give an .npz.", place, code="inputs-not-readable"
+        ) from error
+
+
+def _random(tensors: Sequence[Tensor]) -> list[_Array]:
+    """Return integers of the whole range, and normally distributed numbers."""
+    generator = np.random.default_rng(_SEED)
+    made: list[_Array] = []
+    for tensor in tensors:
+        kind = np.dtype(tensor.dtype)
+        if kind.kind in "iu":
+            limits = np.iinfo(kind)
+            drawn = generator.integers(limits.min, limits.max, tensor.shape, kind, endpoint=True)
+            made.append(drawn)
+        elif kind.kind == "b":
+            made.append(generator.integers(0, 2, tensor.shape).astype(kind))
+        else:
+            made.append(generator.standard_normal(tensor.shape).astype(kind))
+    return made
+
+
+def _differences(outputs: Sequence[_Array], expected: Sequence[_Array]) -> dict[str, Any]:
+    pairs = [
+        (a.astype(np.float64), b.astype(np.float64))
+        for a, b in zip(outputs, expected, strict=False)
+        if a.shape == b.shape
+    ]
+    finite = [(np.nan_to_num(a), np.nan_to_num(b)) for a, b in pairs]
+    apart = [np.abs(a - b) for a, b in finite]
+    return {
+        "elements": int(sum(each.size for each in apart)),
+        "equal": int(sum(np.count_nonzero(each == 0) for each in apart)),
+        "max_abs_difference": float(max((each.max(initial=0.0) for each in apart), default=0.0)),
+    }
+
+
+def _kept(job: Mapping[str, Any], outputs: Mapping[str, _Array]) -> dict[str, Any]:
+    """Write the outputs where the job wants them."""
+    if "out" not in job:
+        return {}
+    path = Path(job["out"])
+    try:
+        with path.open("wb") as file:
+            np.savez(file, **outputs)
+    except OSError as error:
+        raise failure(
+            f"{path} cannot be written: {error.strerror or error}.",
+            where=Place(kind="option", id="out"),
+            code="file-not-writable",
+        ) from error
+    return {"out": job["out"]}
+
+
+def _print(document: Mapping[str, Any]) -> None:
+    on = ", ".join(dict.fromkeys(document["devices"])) or "the CPU only"
+    print(f"{document['file']}: computed for {on} ({document['executed']})")
+    print(f"  inputs   {document['inputs']}")
+    for output in document["outputs"]:
+        shape = "x".join(map(str, output["shape"])) or "scalar"
+        print(f"  {output['name']:<9}{output['dtype']} {shape}")
+    if "out" in document:
+        print(f"  written  {document['out']}")
+    for number, case in enumerate(document.get("test_vectors", ())):
+        print(
+            f"  vector {number}: {case['equal']:,} of {case['elements']:,} elements equal, "
+            f"largest difference {case['max_abs_difference']:.6g}"
+        )
+    for finding in document["findings"]:
+        print(
+            f"  {finding['severity']}: {finding['command']} at {finding['offset']:#x}: "
+            f"{finding['message']}"
+        )
+    if "counters" in document:
+        _print_counters(document["counters"])
+
+
+def _print_counters(counters: Mapping[str, Any]) -> None:
+    print()
+    rows = [
+        (one["command"].removeprefix("NPU_OP_"), f"{one['offset']:#x}",
+         "x".join(map(str, one["ofm"])), *(f"{one[name]:,}" for name in _SHOWN))
+        for one in counters["operations"]
+    ]  # fmt: skip
+    head = ("operation", "offset", "ofm", *(name.replace("_", " ") for name in _SHOWN))
+    print_table(head, rows)
+    sums = counters["totals"]
+    print(
+        f"\n{plural(sums['operations'], 'operation')}, {sums['macs']:,} MACs, "
+        f"{sums['read_bytes']:,} bytes read, {sums['written_bytes']:,} written, "
+        f"{sums['zero_weights']:,} of {sums['weights']:,} weights zero, "
+        f"{sums['saturated']:,} outputs saturated"
+    )

@@ -1,0 +1,213 @@
+"""One job of the engine: its stages or its study, every outcome an event."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+import traceback
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from workbench.engine.context import HotStore, StageContext
+from workbench.engine.studies.study import run_study
+from workbench.engine.toolchain_patches.interpreter import quiet_collector
+from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError
+from workbench.ids import StageId, WorkId
+from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES, Cache
+from workbench.pipeline.plan import Plan, PlannedStage, plan
+from workbench.pipeline.stages import STAGES_BY_ID, stages_until
+from workbench.protocol import (
+    Event,
+    Level,
+    LogLine,
+    RunStudy,
+    RunUntil,
+    StageFailed,
+    StageFinished,
+    StageProgress,
+    StageSkipped,
+    StageStarted,
+)
+from workbench.studies import STUDIES_BY_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Outcome = Literal["done", "failed", "cancelled"]
+
+
+@dataclass(eq=False)
+class EngineJob:
+    """A command that was accepted: ``cancelled`` is its own and is never cleared."""
+
+    command: RunUntil | RunStudy
+    store: HotStore
+    send: Callable[[Event], None]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        limit = self.command.cache_limit_bytes
+        root = Path(self.command.cache_root)
+        self._cache = Cache(root, DEFAULT_LIMIT_BYTES if limit is None else limit)
+        self._folder = Path(self.command.folder)
+        self._plan = Plan(())
+
+    def run(self) -> Outcome:
+        """Do what the command asks for; return how it ended.
+
+        The plan is the command's. Where files have changed since it was made, or none was sent,
+        it is made here, once for the whole job.
+        """
+        sent = self.command.plan
+        if sent is not None and sent.is_valid:
+            self._plan = sent
+        else:
+            self._plan = plan(self.command.project, self._folder, self._cache)
+        try:
+            match self.command:
+                case RunStudy():
+                    return self._study(self.command)
+                case RunUntil():
+                    return self._stages(self.command.until, self.command.skip)
+        finally:
+            self._cache.prune()
+
+    def _study(self, command: RunStudy) -> Outcome:
+        """Run the stages that a study starts from, then the study."""
+        study = STUDIES_BY_ID[command.study]
+        if (outcome := self._stages(study.needs, ())) != "done":
+            return outcome
+        begun = time.monotonic()
+        try:
+            run_study(command, self._context(study.id, self._cache.root), self.send)
+        except Cancelled:
+            return "cancelled"
+        except WorkbenchError as error:
+            self._fail(study.id, "", begun, error.infos)
+            return "failed"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a foreign library may raise it
+            self._fail(study.id, "", begun, self._said_of(error, study.id))
+            return "failed"
+        return "done"
+
+    def _stages(self, until: StageId, skip: tuple[StageId, ...]) -> Outcome:
+        for stage_id in stages_until(until):
+            if self.cancelled.is_set():
+                return "cancelled"
+            stage = self._plan.of(stage_id)
+            if reason := _left_out(stage, until, skip):
+                self.send(StageSkipped(job=self.command.job, stage=stage_id, reason=reason))
+            elif not self._run_stage(stage):
+                return "cancelled" if self.cancelled.is_set() else "failed"
+        return "done"
+
+    def _run_stage(self, stage: PlannedStage) -> bool:
+        begun = time.monotonic()
+        if stage.state in {"blocked", "unavailable"}:
+            info = ErrorInfo(
+                message=stage.reason, where=Place(kind="stage", id=stage.id), code="stage-blocked"
+            )
+            self._fail(stage.id, stage.key, begun, (info,))
+            return False
+        if self._cache.has(stage.key) and self._cache.verify(stage.key):
+            self._finish(stage, begun, cached=True)
+            return True
+        self.send(StageStarted(job=self.command.job, stage=stage.id, key=stage.key))
+        try:
+            with self._cache.writing(stage.key) as out:
+                self._call(stage, self._context(stage.id, out))
+                self._plan.check_files(stage.id)
+        except Cancelled:
+            return False
+        except WorkbenchError as error:
+            self._fail(stage.id, stage.key, begun, error.infos)
+            return False
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - Vela raises SystemExit
+            self._fail(stage.id, stage.key, begun, self._said_of(error, stage.id))
+            return False
+        self._finish(stage, begun, cached=False)
+        return True
+
+    def _call(self, stage: PlannedStage, context: StageContext) -> None:
+        module, function = STAGES_BY_ID[stage.id].entry.split(":")
+        run: Callable[[StageContext], None] = getattr(importlib.import_module(module), function)
+        context.check_cancelled()
+        with quiet_collector() if context.accelerate else nullcontext():
+            run(context)
+        context.check_cancelled()
+
+    def _context(self, work: WorkId, out: Path) -> StageContext:
+        def report(stage_id: WorkId, fraction: float | None, message: str) -> None:
+            job = self.command.job
+            self.send(StageProgress(job=job, stage=stage_id, fraction=fraction, message=message))
+
+        return StageContext(
+            stage=work,
+            project=self.command.project,
+            folder=self._folder,
+            plan=self._plan,
+            cache=self._cache,
+            store=self.store,
+            out=out,
+            accelerate=self.command.accelerate,
+            report=report,
+            write_log=self._log,
+            cancelled=self.cancelled,
+        )
+
+    def _log(self, level: Level, text: str, stage: WorkId | Literal[""]) -> None:
+        self.send(LogLine(level=level, text=text[:8000], stage=stage))
+
+    def _finish(self, stage: PlannedStage, begun: float, *, cached: bool) -> None:
+        elapsed = time.monotonic() - begun
+        job = self.command.job
+        self.send(
+            StageFinished(job=job, stage=stage.id, key=stage.key, cached=cached, elapsed_s=elapsed)
+        )
+
+    def _fail(self, stage: WorkId, key: str, begun: float, infos: tuple[ErrorInfo, ...]) -> None:
+        elapsed = time.monotonic() - begun
+        job = self.command.job
+        self.send(StageFailed(job=job, stage=stage, key=key, elapsed_s=elapsed, infos=infos))
+
+    def _said_of(self, error: BaseException, stage: WorkId) -> tuple[ErrorInfo, ...]:
+        """Return what can be said of an error nobody foresaw: the line of a plug-in, or less."""
+        if self.command.project.taken_from_plugins():
+            from workbench.engine.plugins import error_in
+
+            if found := error_in(self.command.project, self._folder, error):
+                return found.infos
+        return (_unexpected(error, stage),)
+
+
+def _left_out(stage: PlannedStage, until: StageId, skip: tuple[StageId, ...]) -> str:
+    if stage.id in skip:
+        return "left out as asked"
+    if stage.state == "unavailable" and stage.id != until:
+        return stage.reason
+    return ""
+
+
+def _unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
+    """Return what can be said of an error nobody foresaw: a sentence, the rest as details."""
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain:
+        chain.append(current)
+        current = current.__cause__
+    first = next((line for e in chain[::-1] for line in str(e).splitlines() if line.strip()), "")
+    kind = type(chain[-1]).__name__
+    message = f"{first.strip()} ({kind})" if first else f"It ended with {kind}."
+    if isinstance(error, SystemExit):
+        message = f"The compiler left with exit code {error.code}; its last words are in the log."
+    details = "".join(traceback.format_exception(error))
+    return ErrorInfo(
+        message=message[:600],
+        hint="The details and the log name the place in the toolchain.",
+        where=Place(kind="stage", id=stage),
+        details=details,
+        code="unexpected",
+    )

@@ -1,0 +1,97 @@
+"""The one gate: which patches are applied with the versions that are installed.
+
+There are four kinds of patches (``table.Kind``). *Accelerations* apply to proven versions only:
+with any other the toolchain is stock. The others are what the program needs to work: they apply as
+long as the attributes that they replace exist, and the program refuses with a sentence where one
+does not.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from contextlib import ExitStack, contextmanager
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from workbench.engine.toolchain_patches.table import LOWERING, PATCHES_BY_ID
+from workbench.errors import failure
+from workbench.toolchain_versions import status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Packages whose name on the index is not that of the module.
+_DISTRIBUTIONS = {"ethosu": "ethos-u-vela"}
+
+
+@contextmanager
+def accelerated(
+    enabled: bool = True, only: frozenset[str] | set[str] | None = None
+) -> Iterator[frozenset[str]]:
+    """Lower faster while the block runs, and give the stock toolchain back afterwards.
+
+    Args:
+        enabled: False changes nothing at all.
+        only: Ids of the accelerations to switch on; None for all.
+
+    Yields:
+        The ids which are on: none if disabled or not proven for the installed versions.
+    """
+    if not enabled or not status().active:
+        yield frozenset()
+        return
+    with applied(only) as ids:
+        yield ids
+
+
+@contextmanager
+def applied(only: frozenset[str] | set[str] | None = None) -> Iterator[frozenset[str]]:
+    """Switch accelerations on without asking whether they are proven; for proofs of them."""
+    chosen = [row for row in LOWERING if only is None or row.id in only]
+    with ExitStack() as stack:
+        for row in chosen:
+            assert row.apply is not None
+            stack.enter_context(row.apply())
+        yield frozenset(row.id for row in chosen)
+
+
+def require(patch: str) -> None:
+    """Check that all that a patch replaces exists.
+
+    Args:
+        patch: The id of a patch that the program cannot work without.
+
+    Raises:
+        WorkbenchError: An attribute is missing in the installed version of its package.
+    """
+    row = PATCHES_BY_ID[patch]
+    for path in row.patches:
+        if not exists(path):
+            versions = ", ".join(f"{name} {version}" for name, version in row.proven.items())
+            raise failure(
+                f"{_installed(path)} has no {path}, which the workbench needs ({row.title}).",
+                f"Install the versions this was written for: {versions}.",
+                code="toolchain-version-unknown",
+            )
+
+
+def exists(path: str) -> bool:
+    """Return whether there is an attribute at ``module:Class.attribute``."""
+    module, _, names = path.partition(":")
+    try:
+        owner: Any = importlib.import_module(module)
+        for name in names.split("."):
+            owner = inspect.getattr_static(owner, name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def _installed(path: str) -> str:
+    package = path.partition(":")[0].partition(".")[0]
+    name = _DISTRIBUTIONS.get(package, package)
+    try:
+        return f"{name} {metadata.version(name)}"
+    except metadata.PackageNotFoundError:
+        return name

@@ -1,0 +1,175 @@
+"""Read what the toolchain computes on its way and does not return.
+
+Each function here stands in for a private name of ExecuTorch or Vela while a block runs, calls the
+stock function with the same arguments, and hands what passes to the caller.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ethosu import regor
+from ethosu.vela import vela
+from executorch.backends.arm.ethosu.backend import EthosUBackend
+from executorch.backends.arm.tosa import backend as tosa_backend
+from executorch.backends.arm.tosa import partitioner as tosa_partitioner
+
+from workbench.engine.toolchain_patches.gate import require
+from workbench.engine.toolchain_patches.patching import replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import torch
+
+# ruff: noqa: SLF001 - the insides of the toolchain are what this file is about
+
+
+@contextmanager
+def watched_compilation(
+    compiled: Callable[[Any], None], translated: Callable[[torch.fx.Node], None]
+) -> Iterator[None]:
+    """Watch the lowering of delegates while the block runs.
+
+    Args:
+        compiled: Called with regor's model of each delegate, in order. The model has Vela's debug
+            database, which changes no byte of the result.
+        translated: Called with each node before it is translated to TOSA.
+
+    Raises:
+        WorkbenchError: The installed versions lack what is watched.
+    """
+    for patch in ("vela-models", "tosa-origins", "vela-folder"):
+        require(patch)
+    stock = tosa_backend.process_call_function
+
+    def process_call_function(node: torch.fx.Node, *rest: Any) -> None:
+        translated(node)
+        stock(node, *rest)
+
+    with ExitStack() as stack:
+        stack.enter_context(replaced(vela, "regor", _WatchedRegor(compiled)))
+        stack.enter_context(replaced(tosa_backend, "process_call_function", process_call_function))
+        stack.enter_context(replaced(tempfile, "tempdir", _folder_without_spaces()))
+        yield
+
+
+class _WatchedRegor:
+    """Stands in for the regor module inside Vela: compiles, and hands on what was compiled."""
+
+    def __init__(self, compiled: Callable[[Any], None]) -> None:
+        self._compiled = compiled
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(regor, name)
+
+    def compile(self, *arguments: Any, options: str, **rest: Any) -> Any:
+        """Compile with the debug database on."""
+        wanted = options
+        if "enable_db=true" not in options:
+            wanted = options.replace("[compiler]\n", "[compiler]\nenable_db=true\n", 1)
+        model = regor.compile(*arguments, options=wanted, **rest)
+        self._compiled(model)
+        return model
+
+
+def _folder_without_spaces() -> str | None:
+    """Return a temporary folder that survives ExecuTorch's join and split of Vela's arguments."""
+    candidates = [tempfile.gettempdir(), "/tmp", "/var/tmp", str(Path.cwd())]
+    for folder in candidates:
+        if " " not in folder and os.access(folder, os.W_OK):
+            return folder
+    return tempfile.tempdir
+
+
+class _Compiled(Exception):
+    """Ends Vela with the model as soon as there is one."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+
+class _CompilingRegor:
+    """Stands in for the regor module inside Vela: compiles, and goes no further."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(regor, name)
+
+    def compile(self, *arguments: Any, **rest: Any) -> Any:
+        """Compile, and leave Vela."""
+        raise _Compiled(regor.compile(*arguments, **rest))
+
+
+def compiled_model(arguments: list[str]) -> Any | None:
+    """Return regor's model for Vela's command line, without the files that Vela would write.
+
+    Args:
+        arguments: As for the command ``vela``.
+
+    Returns:
+        None if Vela ends without compiling.
+
+    Raises:
+        SystemExit: Vela refused.
+        RuntimeError: The compiler refused.
+        WorkbenchError: The installed version of Vela has no regor.
+    """
+    require("vela-models")
+    with replaced(vela, "regor", _CompilingRegor()):
+        try:
+            vela.main(arguments)
+        except _Compiled as done:
+            return done.model
+    return None
+
+
+@contextmanager
+def capture_tosa() -> Iterator[list[bytes]]:
+    """Yield a list that receives the TOSA flatbuffer of each delegate lowered in the block.
+
+    They come in the order of the delegates in the program. One lowering at a time.
+
+    Raises:
+        WorkbenchError: The installed version of ExecuTorch compiles in another place.
+    """
+    require("captured-tosa")
+    captured: list[bytes] = []
+    stock = EthosUBackend._compile_tosa_flatbuffer
+
+    def compile_and_keep(tosa_flatbuffer: bytes, compile_spec: Any) -> Any:
+        captured.append(tosa_flatbuffer)
+        return stock(tosa_flatbuffer, compile_spec)
+
+    with replaced(EthosUBackend, "_compile_tosa_flatbuffer", staticmethod(compile_and_keep)):
+        yield captured
+
+
+@contextmanager
+def partition_reasons() -> Iterator[dict[str, str]]:
+    """Collect the partitioner's reasons by name of node; they are there when the block ends.
+
+    Raises:
+        WorkbenchError: The installed version of ExecuTorch reports in another way.
+    """
+    require("partition-reasons")
+    stock = tosa_partitioner.WhyNoPartitionReporter
+    reports: list[Any] = []
+    reasons: dict[str, str] = {}
+
+    class Kept(stock):  # type: ignore[valid-type, misc]
+        def __init__(self) -> None:
+            super().__init__()
+            reports.append(self)
+
+    try:
+        with replaced(tosa_partitioner, "WhyNoPartitionReporter", Kept):
+            yield reasons
+    finally:
+        for report in reports:
+            for node, reason in report._rejected_nodes.items():
+                reasons.setdefault(node.name, str(reason))

@@ -1,0 +1,190 @@
+"""Convolutions, depthwise convolutions, and products of two feature maps.
+
+Sums of products are computed in floating point where that is exact: when the largest input times
+the sum of a channel's absolute weights is below 2**24 (float32) or 2**53 (float64), every partial
+sum in any order is a whole number that the type holds, so no addition rounds.
+
+Source: Vela 5.1.0 (Apache-2.0), the register generators (what the settings mean).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.npu.accumulators import accumulator_bits, begun, channel_scales
+from workbench.npu.arithmetic import Integers
+from workbench.npu.faults import Fault
+from workbench.npu.output_stage import OutputStage
+from workbench.npu.registers import CHAINED, Kernel
+from workbench.npu.state import State
+from workbench.npu.weight_loading import load_weights
+from workbench.npu.windows import columns_of, padded_ifm, taps
+
+_Array = npt.NDArray[Any]
+
+_SINGLE, _DOUBLE = 1 << 24, 1 << 53
+# Pieces of a convolution and of a depthwise one: large enough for fast products, small enough for
+# the processor's cache.
+_MATRIX_BYTES = 4 << 20
+_PIECE = 1 << 15
+
+
+def convolution(state: State, parameter: int) -> None:
+    """Carry out NPU_OP_CONV; on the U85 with bit 0 the weights are the second feature map."""
+    if state.device.u85 and parameter & 1:
+        _product(state)
+        return
+    ifm, kernel = state.registers.feature_map("IFM"), state.registers.kernel
+    weights = load_weights(state, ifm, kernel, depthwise=False)
+    rows, columns, depth = state.registers.ofm_shape
+    macs = rows * columns * weights.matrix.size
+    _count(state, macs)
+    bound = float(max(map(abs, ifm.span)) * weights.sums)
+    dtype = _exact_type(bound)
+    stage = _stage(state, depth)
+    values = padded_ifm(state, ifm, kernel, dtype)
+    matrix = weights.matrix.astype(dtype, copy=False)
+    if _needs_all(state):
+        sums = np.empty((rows, columns, depth), np.int64)
+        for part, found in _sums(values, kernel, matrix, (rows, columns)):
+            sums[part] = found
+        _conclude(state, sums, bound, stage)
+        return
+    results = np.empty((rows, columns, depth), stage.ofm.dtype)
+    for part, found in _sums(values, kernel, matrix, (rows, columns)):
+        stage.check_accumulators(found, bound)
+        stage.fill(results[part], found, bound)
+    stage.store(results)
+
+
+def depthwise(state: State, parameter: int) -> None:
+    """Carry out NPU_OP_DEPTHWISE: one plane of weights for each channel."""
+    del parameter
+    ifm, kernel = state.registers.feature_map("IFM"), state.registers.kernel
+    weights = load_weights(state, ifm, kernel, depthwise=True)
+    rows, columns, depth = state.registers.ofm_shape
+    if (state.registers["IFM_DEPTH_M1"] & 0xFFFF) + 1 != depth:
+        raise Fault("A depthwise operation has another depth in its IFM than in its OFM.")
+    _count(state, rows * columns * weights.matrix.size)
+    bound = float(max(map(abs, ifm.span)) * weights.sums)
+    dtype = _exact_type(bound)
+    stage = _stage(state, depth)
+    values = padded_ifm(state, ifm, kernel, dtype)
+    planes = weights.matrix.astype(dtype, copy=False)
+    whole = _needs_all(state)
+    results: _Array = np.empty((rows, columns, depth), np.int64 if whole else stage.ofm.dtype)
+    step = max(1, _PIECE // (columns * depth))
+    for first in range(0, rows, step):
+        part = slice(first, min(first + step, rows))
+        found = _plane_sums(values[first * kernel.stride_y :], kernel, planes, part, columns)
+        if whole:
+            results[part] = found
+            continue
+        stage.check_accumulators(found, bound)
+        results[part] = stage.apply(found, bound)
+    if whole:
+        _conclude(state, results, bound, stage)
+    else:
+        stage.store(results)
+
+
+def _plane_sums(
+    values: _Array, kernel: Kernel, planes: _Array, part: slice, columns: int
+) -> _Array:
+    count = part.stop - part.start
+    found = np.zeros((count, columns, planes.shape[1]), values.dtype)
+    product = np.empty_like(found)
+    for tap, plane in zip(taps(values, kernel, count, columns), planes, strict=True):
+        np.multiply(tap, plane, out=product)
+        found += product
+    return found
+
+
+def _sums(
+    values: _Array, kernel: Kernel, matrix: _Array, size: tuple[int, int]
+) -> Iterator[tuple[slice, _Array]]:
+    """Yield rows of the OFM and their sums, as many at a time as moderate memory holds."""
+    rows, columns = size
+    inner, depth = matrix.shape
+    row_bytes = columns * max(inner, depth) * matrix.itemsize
+    step = max(1, _MATRIX_BYTES // row_bytes)
+    for first in range(0, rows, step):
+        part = slice(first, min(first + step, rows))
+        inputs = columns_of(values, kernel, columns, part)
+        yield part, (inputs @ matrix).reshape(part.stop - first, columns, depth)
+
+
+def _exact_type(bound: float) -> npt.DTypeLike:
+    """Return the cheapest type that adds up exactly.
+
+    Raises:
+        Fault: sums do not fit 63 bits; no accumulator of the NPU holds them.
+    """
+    if bound < _SINGLE:
+        return np.float32
+    if bound < _DOUBLE:
+        return np.float64
+    if bound >= float(1 << 62):
+        raise Fault("The sums of products do not fit any accumulator.")
+    return np.int64
+
+
+def _count(state: State, macs: int) -> None:
+    state.spend(macs)
+    state.counters.macs += macs
+
+
+def _needs_all(state: State) -> bool:
+    """Whether accumulators of the whole tensor are needed: they go on, or begin with something."""
+    if not state.device.u85:
+        return False
+    value = state.registers["ACC_FORMAT"]
+    return bool(state.keep_accumulators or value >> 4 & 3 or value >> 6 & 1)
+
+
+def _conclude(state: State, sums: Integers, bound: float, stage: OutputStage) -> None:
+    """Finish accumulators that began with something, or that stay inside (U85)."""
+    sums = begun(state, sums)
+    if state.registers["ACC_FORMAT"] >> 6 & 1:
+        return
+    exact = None if state.registers["ACC_FORMAT"] >> 4 & 3 else bound
+    stage.check_accumulators(sums, float("inf") if exact is None else exact)
+    stage.finish(sums, exact)
+
+
+def _stage(state: State, depth: int) -> OutputStage:
+    """Return the output stage of an operation with weights."""
+    registers = state.registers
+    state.counters.accumulator_bits = accumulator_bits(registers)
+    if state.device.u85 and registers["ACC_FORMAT"] >> 6 & 1:
+        return OutputStage(state, None)
+    channels = channel_scales(state, depth)
+    shared = registers["OFM_PRECISION"] >> 8 & 1
+    return OutputStage(state, registers.ofm_scale if shared else None, channels)
+
+
+def _product(state: State) -> None:
+    """A product of two feature maps: rows of IFM2 are the channels of the OFM (U85)."""
+    registers = state.registers
+    ifm, ifm2 = registers.feature_map("IFM"), registers.feature_map("IFM2")
+    if ifm2.storage == CHAINED:
+        raise Fault("A product of feature maps has its second one in a chain buffer.")
+    rows, columns, depth = registers.ofm_shape
+    inner = (registers["IFM_DEPTH_M1"] & 0xFFFF) + 1
+    across = ifm2.height0 * ifm2.width0
+    if across != depth:
+        raise Fault(f"A product has {across} rows in IFM2 and {depth} channels in its OFM.")
+    _count(state, rows * columns * depth * inner)
+    bound = float(max(map(abs, ifm.span)) * max(map(abs, ifm2.span)) * inner)
+    dtype = _exact_type(bound)
+    state.counters.accumulator_bits = accumulator_bits(registers)
+    stage = OutputStage(state, registers.ofm_scale)
+    left = state.tensor(ifm, (rows, columns, inner)).astype(dtype) - ifm.zero_point
+    right = state.tensor(ifm2, (ifm2.height0, ifm2.width0, inner)).astype(dtype)
+    right = right.reshape(-1, inner) - ifm2.zero_point
+    sums = (left.reshape(-1, inner) @ right.T).reshape(rows, columns, depth).astype(np.int64)
+    _conclude(state, sums, bound, stage)

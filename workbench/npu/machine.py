@@ -1,0 +1,303 @@
+"""One delegate: the commands of its stream, carried out one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.errors import Place, WorkbenchError, failure
+from workbench.npu.checks import Checker, Kind, table_is_lost
+from workbench.npu.convolution import convolution, depthwise
+from workbench.npu.counters import Counters
+from workbench.npu.elementwise import elementwise
+from workbench.npu.faults import Fault, Finding, LimitFault, StreamFault
+from workbench.npu.memory import Area, Memory
+from workbench.npu.pooling import pool
+from workbench.npu.registers import Device, Registers, device
+from workbench.npu.resizing import resize
+from workbench.npu.state import Options, State, WeightCache
+from workbench.npu.transfers import transfer
+from workbench.pte import vela_stream
+from workbench.pte.npu_commands import Command, decode
+from workbench.pte.vela_stream import Port
+
+_Array = npt.NDArray[Any]
+
+_KERNELS: dict[str, Callable[[State, int], None]] = {
+    "CONV": convolution, "DEPTHWISE": depthwise, "POOL": pool, "ELEMENTWISE": elementwise,
+    "RESIZE": resize,
+}  # fmt: skip
+_WITHOUT_EFFECT = {"IRQ", "PMU_MASK"}
+_WAITS: dict[str, Kind] = {"DMA_WAIT": "transfer", "KERNEL_WAIT": "kernel"}
+_KEEP = 1
+_BITS_OF_WAIT = 3
+_HINT = "The program is damaged, or it was compiled wrongly: compile it again and compare the two."
+
+
+@dataclass(frozen=True)
+class MachineResult:
+    """What one run of a delegate gives.
+
+    Attributes:
+        outputs: Bytes of each output tensor.
+        counters: One entry for each operation and each copy, in their order.
+        findings: Remarks, in the order of the commands.
+        peak: The highest address that was touched in each memory region [bytes].
+    """
+
+    outputs: tuple[npt.NDArray[np.uint8], ...]
+    counters: tuple[Counters, ...]
+    findings: tuple[Finding, ...]
+    peak: Mapping[int, int]
+
+
+class Machine:
+    """A delegate, decoded and ready to be run any number of times."""
+
+    def __init__(
+        self,
+        blob: bytes | memoryview,
+        *,
+        external: Mapping[str, bytes | memoryview] | None = None,
+        weights: WeightCache | None = None,
+        index: int = 0,
+    ) -> None:
+        """Decode a delegate.
+
+        Args:
+            blob: The delegate, from ``vela_bin_stream`` on.
+            external: Blocks that lie outside of the program, by their key.
+            weights: Where decoded weights are kept; by default only in this machine.
+            index: Which delegate of its program it is, for messages.
+
+        Raises:
+            WorkbenchError: the delegate is damaged, or for an NPU that is not known.
+        """
+        blocks = vela_stream.blocks(blob)
+        self._constants = _data(blocks, "weight_data", external or {})
+        stream = decode(_data(blocks, "cmd_data", external or {}))
+        try:
+            self.device: Device = device(stream.family, stream.macs)
+        except Fault as fault:
+            place = Place(kind="file", id="program")
+            raise failure(fault.message, fault.hint, place, code=fault.code) from fault
+        self.commands: tuple[Command, ...] = stream.commands
+        self.inputs: tuple[Port, ...] = tuple(vela_stream.ports(blocks, "inputs"))
+        self.outputs: tuple[Port, ...] = tuple(vela_stream.ports(blocks, "outputs"))
+        self.scratch_bytes = vela_stream.scratch_bytes(blocks)
+        self._weights = weights if weights is not None else WeightCache()
+        self.index = index
+        self._places = {command.offset: at for at, command in enumerate(self.commands)}
+        self._keeps = any(
+            command.name == "NPU_SET_ACC_FORMAT" and command.parameter >> 4 & 3 == _KEEP
+            for command in self.commands
+        )
+
+    def run(self, inputs: Sequence[_Array], options: Options | None = None) -> MachineResult:
+        """Carry out the commands.
+
+        Args:
+            inputs: One array for each input, of its number of bytes.
+            options: How to run.
+
+        Raises:
+            WorkbenchError: a command cannot be carried out; the message has its name and offset.
+        """
+        return _Run(self, options or Options()).all(inputs)
+
+    def state(self, options: Options) -> State:
+        """Return the state that a run begins with.
+
+        Raises:
+            Fault: the program wants more memory than it may have.
+        """
+        limits = options.limits
+        return State(
+            device=self.device,
+            registers=Registers(self.device),
+            memory=Memory(
+                self._constants,
+                self.scratch_bytes,
+                limit=limits.memory_bytes,
+                checked=options.check,
+            ),
+            options=options,
+            weights=self._weights,
+            keep_accumulators=self._keeps,
+            delegate=self.index,
+        )
+
+    def place(self, offset: int) -> int:
+        """Return which command stands at an offset.
+
+        Raises:
+            Fault: none does.
+        """
+        try:
+            return self._places[offset]
+        except KeyError:
+            raise StreamFault(f"A branch goes to {offset:#x}, where no command begins.") from None
+
+
+def _data(
+    blocks: Mapping[str, vela_stream.Block], name: str, external: Mapping[str, bytes | memoryview]
+) -> bytes | memoryview:
+    block = blocks.get(name)
+    if block is None:
+        if name == "weight_data":
+            return b""
+        raise failure(
+            f"The delegate has no block {name}.",
+            "Compile the program again.",
+            Place(kind="file", id="program"),
+            code="delegate-block-missing",
+        )
+    if not block.external:
+        return block.data
+    if block.key in external:
+        return external[block.key]
+    raise failure(
+        f"The {name} of the delegate lies outside of the program, under the key {block.key}.",
+        "Put the .ptd file that was written with the program beside it.",
+        Place(kind="file", id="program"),
+        code="npu-weights-missing",
+    )
+
+
+class _Run:
+    """One run of a machine."""
+
+    def __init__(self, machine: Machine, options: Options) -> None:
+        self._machine = machine
+        self._options = options
+        self._modules = options.modules.get(machine.index, {})
+        self._counted: list[Counters] = []
+        self._command: Command | None = None
+        self._checker: Checker | None = None
+
+    def all(self, inputs: Sequence[_Array]) -> MachineResult:
+        """Run from the inputs to the outputs."""
+        try:
+            state = self._machine.state(self._options)
+            if self._options.check:
+                self._checker = Checker(state)
+            self._feed(state, inputs)
+            state.memory.watch = self._checker
+            self._steps(state)
+            state.memory.watch = None
+            outputs = tuple(self._taken(state, port) for port in self._machine.outputs)
+        except Fault as fault:
+            raise self._failure(fault.message, fault.hint, fault.code) from fault
+        except (ValueError, IndexError, ArithmeticError, MemoryError) as error:
+            raise self._failure(
+                f"The command's settings do not fit each other: {error}.",
+                "The program is damaged, or uses the NPU in a way that is not known here.",
+                Fault.code,
+            ) from error
+        return MachineResult(
+            outputs, tuple(self._counted), tuple(state.findings), dict(state.memory.peak)
+        )
+
+    def _failure(self, message: str, hint: str, code: str) -> WorkbenchError:
+        command = self._command
+        if command is None:
+            return failure(message, hint, Place(kind="file", id="program"), code=code)
+        module = self._modules.get(command.offset, "")
+        place = Place(kind="module", id=module) if module else Place(kind="file", id="program")
+        at = f"{command.name} at {command.offset:#x} of delegate {self._machine.index}"
+        return failure(f"{at}: {message}", hint or _HINT, place, code=code)
+
+    def _feed(self, state: State, inputs: Sequence[_Array]) -> None:
+        ports = self._machine.inputs
+        if len(inputs) != len(ports):
+            raise Fault(f"The delegate takes {len(ports)} inputs, {len(inputs)} are given.")
+        for number, (port, values) in enumerate(zip(ports, inputs, strict=True)):
+            data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+            if data.size != port.bytes:
+                raise Fault(
+                    f"Input {number} has {data.size:,} bytes, the delegate takes {port.bytes:,}.",
+                    f"Its shape is {port.shape}, with {port.item_bytes} bytes for each element.",
+                )
+            if data.size:
+                state.memory.put(port.region, port.offset, data)
+                if self._checker is not None:
+                    self._checker.given(Area(port.region, port.offset, (data.size,), (1,), 1))
+
+    def _taken(self, state: State, port: Port) -> npt.NDArray[np.uint8]:
+        if not port.bytes:
+            return np.zeros(0, np.uint8)
+        return state.memory.bytes_at(port.region, port.offset, port.bytes).copy()
+
+    def _steps(self, state: State) -> None:
+        commands, at, steps = self._machine.commands, 0, 0
+        while True:
+            if at >= len(commands):
+                raise StreamFault(
+                    "The command stream ends without NPU_OP_STOP.", "It is cut short."
+                )
+            command = self._command = commands[at]
+            at, steps = at + 1, steps + 1
+            if steps > self._options.limits.steps:
+                raise LimitFault(
+                    f"The program takes more than {self._options.limits.steps:,} steps."
+                )
+            name = command.name
+            if name.startswith("NPU_SET_"):
+                state.registers.set(name[8:], command.value)
+            elif name == "NPU_OP_STOP":
+                self._command = None
+                return
+            elif name == "NPU_OP_BRANCH":
+                if not command.parameter & 1 or state.last_element:
+                    at = self._machine.place(command.payload or 0)
+            else:
+                self._operation(state, command, name.removeprefix("NPU_OP_"))
+
+    def _operation(self, state: State, command: Command, name: str) -> None:
+        if name in _WITHOUT_EFFECT:
+            return
+        if name in _WAITS:
+            if self._checker is not None:
+                self._checker.waits(_WAITS[name], command.parameter & _BITS_OF_WAIT)
+            return
+        kernel = _KERNELS.get(name)
+        if name == "RESIZE" and not state.device.u85:
+            kernel = None
+        if kernel is None and name != "DMA_START":
+            raise StreamFault(
+                f"The command 0x{_code(command):04x} is not known.",
+                "The program was compiled by another version of Vela, or it is damaged.",
+            )
+        self._compute(state, command, kernel)
+
+    def _compute(
+        self, state: State, command: Command, kernel: Callable[[State, int], None] | None
+    ) -> None:
+        memory = state.memory
+        module = self._modules.get(command.offset, "")
+        counters = Counters(command.offset, command.name, module, self._machine.index)
+        state.counters = counters
+        read, written = memory.bytes_read, memory.bytes_written
+        if self._checker is not None:
+            self._checker.begins(command.offset, command.name)
+        if kernel is None:
+            transfer(state, command.parameter)
+        else:
+            kernel(state, command.parameter)
+            if table_is_lost(state.device, uses_table=bool(counters.table_bytes)):
+                memory.loaded[:] = False
+        if self._checker is not None:
+            self._checker.ends("transfer" if kernel is None else "kernel")
+        counters.read_bytes = memory.bytes_read - read
+        counters.written_bytes = memory.bytes_written - written
+        self._counted.append(counters)
+
+
+def _code(command: Command) -> int:
+    """Return the code of a command whose name is none."""
+    text = command.name.rpartition("0x")[2]
+    return int(text, 16) if text else 0

@@ -1,0 +1,296 @@
+"""The memory that the driver gives the NPU, the table memory, and tensors in them.
+
+Element (y, x, c) of e bytes lies at ``base + y*SY + x*SX + c*e`` (NHWC), or at
+``base + y*SY + (c >> 4)*SC + x*SX + (c & 15)*e`` (NHCWB16). A tensor has up to four tiles.
+Source: Vela 5.1.0, ``ethos_u55_register_cs_generator.cpp`` and ``ethos_u85_...``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.npu.faults import AddressFault, LimitFault, ModeFault, TableFault
+from workbench.npu.registers import CHAINED, NO_STORAGE, TILES_2X2, FeatureMap
+
+CONSTANTS, SCRATCH, FAST_SCRATCH = 0, 1, 2
+TABLES = -1
+TABLE_BYTES = 2048
+_BRICK = 16
+_PAGE = 1 << 16
+# What computing one element takes at most: two values of 64 bits.
+_BYTES_TO_COMPUTE = 16
+_UNWRITTEN = 0xA5
+
+Bytes = npt.NDArray[np.uint8]
+Values = npt.NDArray[Any]
+
+
+class Watch(Protocol):
+    """What wants to know which bytes a command reads and writes."""
+
+    def reads(self, area: Area) -> None:
+        """Take note of bytes before they are read."""
+
+    def writes(self, area: Area) -> None:
+        """Take note of bytes before they are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """Bytes that one command touches: elements of ``item`` bytes at distances of ``strides``."""
+
+    region: int
+    base: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    item: int
+
+    @property
+    def first(self) -> int:
+        """The lowest address."""
+        return self.base + sum(
+            min(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True)
+        )
+
+    @property
+    def end(self) -> int:
+        """The address behind the highest one."""
+        reach = sum(max(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
+        return self.base + reach + self.item
+
+    @property
+    def elements(self) -> int:
+        """How many elements it has."""
+        count = 1
+        for length in self.shape:
+            count *= length
+        return count
+
+
+class Memory:
+    """Regions 0 (constants), 1 (scratch) and 2 (fast scratch), and the table memory.
+
+    The program does not say how large region 2 is; it grows up to the highest address that a
+    command names.
+    """
+
+    def __init__(
+        self, constants: bytes | memoryview, scratch_bytes: int, *, limit: int, checked: bool
+    ) -> None:
+        if len(constants) + scratch_bytes > limit:
+            raise LimitFault(
+                f"The program wants {len(constants) + scratch_bytes:,} bytes of memory, the limit "
+                f"is {limit:,}.",
+                "Raise the limit if the program is meant to be that large.",
+            )
+        self._limit = limit - len(constants) - scratch_bytes
+        self._most_elements = max(limit // _BYTES_TO_COMPUTE, 1)
+        self._fill = _UNWRITTEN if checked else 0
+        self.regions: dict[int, Bytes] = {
+            CONSTANTS: np.frombuffer(constants, np.uint8),
+            SCRATCH: np.full(scratch_bytes, self._fill, np.uint8),
+            FAST_SCRATCH: np.zeros(0, np.uint8),
+        }
+        self.tables: Bytes = np.zeros(TABLE_BYTES, np.uint8)
+        self.loaded = np.zeros(TABLE_BYTES, np.bool_)
+        self.peak = dict.fromkeys(self.regions, 0)
+        self.watch: Watch | None = None
+        self.bytes_read = 0
+        self.bytes_written = 0
+
+    def view(self, area: Area, dtype: np.dtype[Any], *, write: bool) -> Values:
+        """Return the elements of an area, not copied.
+
+        Raises:
+            Fault: it is not all inside its region, or it lies in constants and is written.
+        """
+        data = self._region(area)
+        if write and area.region == CONSTANTS:
+            raise AddressFault(f"Constants are written at {area.first:#x}.")
+        if area.elements * area.item > max(data.size, 1):
+            raise AddressFault(
+                f"A tensor of {area.elements:,} elements is larger than its memory region."
+            )
+        self._note(area, write=write)
+        return np.ndarray(area.shape, dtype, data.data, area.base, area.strides)
+
+    def _note(self, area: Area, *, write: bool) -> None:
+        size = area.elements * area.item
+        if write:
+            self.bytes_written += size
+        else:
+            self.bytes_read += size
+        self.peak[area.region] = max(self.peak[area.region], area.end)
+        if self.watch is not None:
+            (self.watch.writes if write else self.watch.reads)(area)
+
+    def _region(self, area: Area) -> Bytes:
+        data = self.regions.get(area.region)
+        if data is None:
+            raise AddressFault(f"Memory region {area.region} is not given to the NPU.")
+        if not all(area.shape):
+            raise AddressFault("A tensor without elements is accessed.")
+        if area.region == FAST_SCRATCH and data.size < area.end <= self._limit:
+            data = self._grown(area.end)
+        if area.first < 0 or area.end > data.size:
+            raise AddressFault(
+                f"Addresses {area.first:#x} to {area.end:#x} are outside memory region "
+                f"{area.region} of {data.size:,} bytes."
+            )
+        return data
+
+    def _grown(self, end: int) -> Bytes:
+        larger = np.full(-(-end // _PAGE) * _PAGE, self._fill, np.uint8)
+        old = self.regions[FAST_SCRATCH]
+        larger[: old.size] = old
+        self.regions[FAST_SCRATCH] = larger
+        return larger
+
+    def bytes_at(self, region: int, address: int, size: int) -> Bytes:
+        """Return bytes that a command reads."""
+        area = Area(region, address, (size,), (1,), 1)
+        return self.view(area, np.dtype(np.uint8), write=False)
+
+    def put(self, region: int, address: int, data: Bytes) -> None:
+        """Write bytes."""
+        area = Area(region, address, (data.size,), (1,), 1)
+        self.view(area, np.dtype(np.uint8), write=True)[:] = data
+
+    def read(self, tensor: FeatureMap, shape: tuple[int, int, int]) -> Values:
+        """Return a tensor as (height, width, depth); it may share the memory.
+
+        Raises:
+            Fault: it is not all inside its region.
+        """
+        self._check_room(tensor, shape)
+        parts = list(_parts(tensor, shape))
+        if len(parts) == 1 and not tensor.bricks:
+            return self.view(parts[0].area, tensor.dtype, write=False)
+        values = np.empty(shape, tensor.dtype)
+        for part in parts:
+            part.of(values)[...] = self.view(part.area, tensor.dtype, write=False)
+        return values
+
+    def write(self, tensor: FeatureMap, values: Values) -> None:
+        """Write a tensor of (height, width, depth) in its own type.
+
+        Raises:
+            Fault: it is not all inside its region.
+        """
+        height, width, depth = values.shape
+        self._check_room(tensor, (height, width, depth))
+        for part in _parts(tensor, (height, width, depth)):
+            self.view(part.area, tensor.dtype, write=True)[...] = part.of(values)
+
+    def _check_room(self, tensor: FeatureMap, shape: tuple[int, int, int]) -> None:
+        if tensor.storage != TILES_2X2 and not _is_one_tile(tensor, shape):
+            raise ModeFault(f"The {tensor.side} has a storage that is not known: {tensor.storage}.")
+        self.demand_room(tensor, shape)
+
+    def demand_room(self, tensor: FeatureMap, shape: tuple[int, int, int]) -> None:
+        """Refuse a tensor that cannot be in its region, before anything of its size is made.
+
+        Raises:
+            AddressFault: it has more bytes than its region.
+            LimitFault: computing it would take several times the memory limit.
+        """
+        room = self._limit if tensor.region == FAST_SCRATCH else 0
+        if tensor.storage in {CHAINED, NO_STORAGE}:
+            room = self._limit
+        elif tensor.region in self.regions:
+            room = max(room, self.regions[tensor.region].size)
+        elements = shape[0] * shape[1] * shape[2]
+        if elements > self._most_elements:
+            raise LimitFault(
+                f"The {tensor.side} of {shape} elements is larger than a run may have."
+            )
+        if elements * tensor.dtype.itemsize > max(room, 1):
+            raise AddressFault(
+                f"The {tensor.side} of {shape} elements is larger than its memory region."
+            )
+
+    def load_table(self, offset: int, data: Bytes) -> None:
+        """Write into the table memory."""
+        self._demand_table(offset, data.size)
+        self.tables[offset : offset + data.size] = data
+        self.loaded[offset : offset + data.size] = True
+        if self.watch is not None:
+            self.watch.writes(Area(TABLES, offset, (data.size,), (1,), 1))
+
+    def table(self, offset: int, size: int) -> Bytes:
+        """Return a table that is loaded.
+
+        Raises:
+            Fault: it was never loaded, or something took its memory since.
+        """
+        self._demand_table(offset, size)
+        if not self.loaded[offset : offset + size].all():
+            raise TableFault(
+                f"The table at {offset} of the table memory is not loaded.",
+                "No DMA put it there, or an operation without a table took its memory since.",
+            )
+        if self.watch is not None:
+            self.watch.reads(Area(TABLES, offset, (size,), (1,), 1))
+        return self.tables[offset : offset + size]
+
+    @staticmethod
+    def _demand_table(offset: int, size: int) -> None:
+        if offset < 0 or offset + size > TABLE_BYTES:
+            raise TableFault(f"Bytes {offset} to {offset + size} are outside the table memory.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a tensor that has one base and one set of strides."""
+
+    rows: slice
+    columns: slice
+    channels: slice
+    area: Area
+
+    def of(self, values: Values) -> Values:
+        """Return the part of an array, in the shape of the area, not copied."""
+        return values[self.rows, self.columns, self.channels].reshape(self.area.shape)
+
+
+def _is_one_tile(tensor: FeatureMap, shape: tuple[int, int, int]) -> bool:
+    return shape[0] <= tensor.height0 and shape[1] <= tensor.width0
+
+
+def _parts(tensor: FeatureMap, shape: tuple[int, int, int]) -> Iterator[_Part]:
+    height, width, depth = shape
+    left = min(width, tensor.width0)
+    columns = (
+        (slice(0, left), tensor.height0, tensor.bases[0], tensor.bases[2]),
+        (slice(left, width), tensor.height1, tensor.bases[1], tensor.bases[3]),
+    )
+    for across, split, upper, lower in columns:
+        if across.start >= across.stop:
+            continue
+        for rows, base in ((slice(0, min(height, split)), upper), (slice(split, height), lower)):
+            if rows.start < rows.stop:
+                yield from _areas(tensor, rows, across, depth, base)
+
+
+def _areas(
+    tensor: FeatureMap, rows: slice, columns: slice, depth: int, base: int
+) -> Iterator[_Part]:
+    stride_y, stride_x, stride_c = tensor.strides
+    item = tensor.dtype.itemsize
+    size = (rows.stop - rows.start, columns.stop - columns.start)
+    whole = depth // _BRICK if tensor.bricks else 0
+    if whole:
+        area = Area(
+            tensor.region, base, (*size, whole, _BRICK), (stride_y, stride_x, stride_c, item), item
+        )
+        yield _Part(rows, columns, slice(0, whole * _BRICK), area)
+    if whole * _BRICK < depth:
+        base += whole * stride_c
+        rest = (*size, depth - whole * _BRICK)
+        area = Area(tensor.region, base, rest, (stride_y, stride_x, item), item)
+        yield _Part(rows, columns, slice(whole * _BRICK, depth), area)

@@ -1,0 +1,426 @@
+"""A whole compiled program: delegates, the CPU operators between them, and control flow.
+
+``load`` opens a ``.pte``, a ``.bpte`` or a raw delegate of Vela; ``Program.run`` computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.errors import Place, WorkbenchError, failure
+from workbench.npu.counters import Counters
+from workbench.npu.cpu import CpuOperators, run_kernel
+from workbench.npu.faults import Finding
+from workbench.npu.machine import Machine
+from workbench.npu.state import Options, WeightCache
+from workbench.pte import vela_stream
+from workbench.pte.program import (
+    Call,
+    Delegate,
+    Method,
+    Value,
+    VectorTensor,
+    decode,
+    decode_named_data,
+)
+from workbench.pte.vela_stream import Port
+
+_Array = npt.NDArray[Any]
+
+_RAW_MARK = vela_stream.HEADER.encode()
+_RAW_TYPES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor at the border of a program.
+
+    ``exact`` tells whether an input must have this very shape. A raw delegate knows how many
+    elements it takes, but not in which shape the program around it has them.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class Case:
+    """A test vector that a ``.bpte`` carries."""
+
+    inputs: tuple[_Array, ...]
+    expected: tuple[_Array, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run of a program gives.
+
+    Attributes:
+        outputs: In the order of the program, in its types and shapes.
+        counters: One entry for each operation of the delegates, in the order they ran.
+        findings: Remarks on single commands; those of severity "error" only with ``check``.
+        peak: By delegate, the highest address touched in each memory region [bytes].
+    """
+
+    outputs: tuple[_Array, ...]
+    counters: tuple[Counters, ...]
+    findings: tuple[Finding, ...]
+    peak: Mapping[int, Mapping[int, int]]
+
+
+class Program:
+    """A compiled program, decoded, to be run any number of times. Weights are decoded once."""
+
+    def __init__(
+        self,
+        method: Method,
+        constants: Sequence[memoryview] = (),
+        named: Mapping[str, memoryview] | None = None,
+        cases: tuple[Case, ...] = (),
+        *,
+        exact: bool = True,
+    ) -> None:
+        """Decode the delegates of a method.
+
+        Args:
+            method: The entry point.
+            constants: Constant buffers by their index.
+            named: Data with names, of the program and of files beside it.
+            cases: Test vectors.
+            exact: Whether inputs must have the shapes of the method.
+
+        Raises:
+            WorkbenchError: a delegate is for another backend, or damaged.
+        """
+        self._method, self._constants = method, constants
+        self.inputs = tuple(_border(value, exact) for value in method.tensors(method.inputs))
+        self.outputs = tuple(_border(value, exact) for value in method.tensors(method.outputs))
+        self.cases = cases
+        weights = WeightCache()
+        self.machines = tuple(
+            _machine(index, delegate, named or {}, weights)
+            for index, delegate in enumerate(method.delegates)
+        )
+
+    def run(
+        self,
+        inputs: Sequence[_Array],
+        options: Options | None = None,
+        operators: CpuOperators | None = None,
+    ) -> Result:
+        """Compute the outputs.
+
+        Args:
+            inputs: One array for each input, of its type and shape; of a raw delegate, integers
+                of its width.
+            options: How to run.
+            operators: Computes CPU operators other than quantizing and dequantizing.
+
+        Raises:
+            WorkbenchError: an input does not fit; an operator is not simulated; a command of a
+                delegate cannot be carried out.
+        """
+        run = _Run(self._method, self._constants, self.machines, options or Options(), operators)
+        return run.all(_checked(self.inputs, inputs))
+
+
+class _Run:
+    """One run: values of the method by their index."""
+
+    def __init__(
+        self,
+        method: Method,
+        constants: Sequence[memoryview],
+        machines: Sequence[Machine],
+        options: Options,
+        operators: CpuOperators | None,
+    ) -> None:
+        self._method, self._constants, self._machines = method, constants, machines
+        self._options, self._operators = options, operators
+        self._values: dict[int, Any] = {}
+        self._counters: list[Counters] = []
+        self._findings: list[Finding] = []
+        self._peak: dict[int, Mapping[int, int]] = {}
+
+    def all(self, inputs: Sequence[_Array]) -> Result:
+        self._values.update(zip(self._method.inputs, inputs, strict=True))
+        calls, at, steps = self._method.calls, 0, 0
+        while at < len(calls):
+            call = calls[at]
+            at, steps = at + 1, steps + 1
+            if steps > self._options.limits.steps:
+                raise _damaged(f"it takes more than {self._options.limits.steps:,} instructions")
+            if call.kind == "jump":
+                if not np.any(self._value(call.values[0])):
+                    at = call.index
+                    if at < 0:
+                        raise _damaged("a jump goes before its first instruction")
+            else:
+                self._perform(call, at - 1)
+        outputs = tuple(np.asarray(self._value(index)) for index in self._method.outputs)
+        return Result(outputs, tuple(self._counters), tuple(self._findings), self._peak)
+
+    def _perform(self, call: Call, number: int) -> None:
+        if call.kind == "delegate":
+            self._delegate(call)
+        elif call.kind == "kernel":
+            self._kernel(call)
+        elif call.kind == "move":
+            self._values[call.values[1]] = self._value(call.values[0])
+        elif call.kind != "free":
+            raise _damaged(f"instruction {number} is of a kind that is not known")
+
+    def _delegate(self, call: Call) -> None:
+        if not 0 <= call.index < len(self._machines):
+            raise _damaged("a delegate is called that does not exist")
+        machine = self._machines[call.index]
+        count = len(machine.inputs)
+        given, taken = call.values[:count], call.values[count:]
+        if len(given) != count or len(taken) != len(machine.outputs):
+            raise _damaged(f"delegate {call.index} is called with too few or too many tensors")
+        arrays = [
+            _in_memory_order(self._value(index), value)
+            for index, value in zip(given, self._method.tensors(given), strict=True)
+        ]
+        found = machine.run(arrays, self._options)
+        for index, value, data in zip(
+            taken, self._method.tensors(taken), found.outputs, strict=True
+        ):
+            self._values[index] = _from_memory(data, value.dtype, value.shape, value.dim_order)
+        self._counters += found.counters
+        self._findings += found.findings
+        self._peak[call.index] = found.peak
+
+    def _kernel(self, call: Call) -> None:
+        if not 0 <= call.index < len(self._method.kernels) or not call.values:
+            raise _damaged("a kernel is called that does not exist")
+        name = self._method.kernels[call.index]
+        targets = self._targets(call)
+        ending = {call.values[-1], *targets}
+        count = len(call.values)
+        while count and call.values[count - 1] in ending:
+            count -= 1
+        arguments = [self._value(index) for index in call.values[:count]]
+        try:
+            results = run_kernel(name, arguments, self._operators)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _damaged(f"{name} is called with arguments it does not take: {error}") from error
+        if len(results) != len(targets):
+            raise _damaged(f"{name} gives {len(results)} outputs, {len(targets)} are expected")
+        for index, result in zip(targets, results, strict=True):
+            self._values[index] = np.asarray(result)
+
+    def _targets(self, call: Call) -> tuple[int, ...]:
+        """Return the values a kernel writes: its last one, or those in the list that is last."""
+        last = call.values[-1]
+        (value,) = self._method.tensors((last,))
+        if value.kind == "list of tensors" and isinstance(value.content, tuple):
+            return tuple(int(index) for index in value.content)
+        return (last,)
+
+    def _value(self, index: int) -> Any:
+        if index in self._values:
+            return self._values[index]
+        (value,) = self._method.tensors((index,))
+        if value.kind == "tensor":
+            return self._constant(value)
+        if value.kind in {"list of int", "list of tensors"}:
+            items = value.content if isinstance(value.content, tuple) else ()
+            return [self._value(int(item)) for item in items]
+        return list(value.content) if isinstance(value.content, tuple) else value.content
+
+    def _constant(self, value: Value) -> _Array:
+        if not 0 < value.constant < len(self._constants):
+            raise _damaged("a tensor is read that nothing has computed")
+        data = np.frombuffer(self._constants[value.constant], np.uint8)
+        return _from_memory(data, value.dtype, value.shape, value.dim_order)
+
+
+def load(source: Path | bytes, method: str = "", data: Sequence[Path] | None = None) -> Program:
+    """Return a compiled program.
+
+    Args:
+        source: A ``.pte``, a ``.bpte`` or a raw delegate of Vela, as a file or its bytes.
+        method: The entry point; "" is the first.
+        data: Files of weights; by default every ``.ptd`` in the folder of the program.
+
+    Raises:
+        WorkbenchError: the file cannot be read, is no program, or is damaged; it has no such
+            method; weights outside of the program are missing.
+    """
+    content = source if isinstance(source, bytes) else _read(source)
+    if content.startswith(_RAW_MARK):
+        return _raw(content)
+    program = decode(content)
+    chosen = program.method(method)
+    named = dict(program.named_data)
+    if any(_is_external(delegate) for delegate in chosen.delegates):
+        beside = data
+        if beside is None and isinstance(source, Path):
+            beside = sorted(source.absolute().parent.glob("*.ptd"))
+        for path in beside or ():
+            named.update(decode_named_data(_read(path)))
+    cases = tuple(
+        Case(tuple(map(_vector, case.inputs)), tuple(map(_vector, case.expected)))
+        for case in program.cases
+        if case.method == chosen.name
+    )
+    return Program(chosen, program.constant_data, named, cases)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise failure(
+            f"{path} cannot be read: {error.strerror or error}.",
+            where=Place(kind="file", id=str(path)),
+            code="file-not-readable",
+        ) from error
+
+
+def _is_external(delegate: Delegate) -> bool:
+    if delegate.backend != vela_stream.ETHOS_U:
+        return False
+    return any(block.external for block in vela_stream.blocks(delegate.data).values())
+
+
+def _machine(
+    index: int, delegate: Delegate, named: Mapping[str, memoryview], weights: WeightCache
+) -> Machine:
+    if delegate.backend != vela_stream.ETHOS_U:
+        raise failure(
+            f"Delegate {index} of the program is for {delegate.backend}, not for an Ethos-U.",
+            "Only programs for Ethos-U NPUs can be simulated.",
+            Place(kind="file", id="program"),
+            code="npu-other-backend",
+        )
+    return Machine(delegate.data, external=named, weights=weights, index=index)
+
+
+def _raw(blob: bytes) -> Program:
+    """Return a program that has one delegate and nothing else."""
+    blocks = vela_stream.blocks(blob)
+    sides = [vela_stream.ports(blocks, side) for side in ("inputs", "outputs")]
+    values = tuple(_raw_value(port) for side in sides for port in side)
+    inputs = tuple(range(len(sides[0])))
+    outputs = tuple(range(len(inputs), len(values)))
+    delegate = Delegate(vela_stream.ETHOS_U, memoryview(blob), {})
+    calls = (Call("delegate", 0, (*inputs, *outputs)),)
+    method = Method("forward", values, inputs, outputs, (), (delegate,), calls, ())
+    return Program(method, exact=False)
+
+
+def _raw_value(port: Port) -> Value:
+    """Return the tensor at a port; of the leading axes of length one, one is kept."""
+    if port.item_bytes not in _RAW_TYPES or any(length < 1 for length in port.shape):
+        raise _damaged("a tensor at the border of the delegate has a size that cannot be")
+    shape = port.shape
+    while len(shape) > 1 and shape[0] == 1:
+        shape = shape[1:]
+    if len(shape) < len(port.shape):
+        shape = (1, *shape)
+    return Value("tensor", _RAW_TYPES[port.item_bytes], shape, tuple(range(len(shape))))
+
+
+def _border(value: Value, exact: bool) -> Tensor:
+    if value.kind != "tensor":
+        raise failure(
+            f"The program takes or gives a {value.kind}; only tensors can be simulated.",
+            where=Place(kind="file", id="program"),
+            code="program-value-not-tensor",
+        )
+    return Tensor(value.dtype, value.shape, exact)
+
+
+def _checked(tensors: Sequence[Tensor], inputs: Sequence[_Array]) -> list[_Array]:
+    """Return inputs in the types of the program.
+
+    Raises:
+        WorkbenchError: their number, a type or a shape differs.
+    """
+    if len(tensors) != len(inputs):
+        raise failure(
+            f"The program takes {len(tensors)} inputs, {len(inputs)} are given.",
+            "Give them as in0, in1 and so on.",
+            Place(kind="option", id="inputs"),
+            code="npu-input",
+        )
+    return [
+        _checked_one(number, tensor, np.asarray(given))
+        for number, (tensor, given) in enumerate(zip(tensors, inputs, strict=True))
+    ]
+
+
+def _checked_one(number: int, tensor: Tensor, given: _Array) -> _Array:
+    wanted = _dtype(tensor.dtype)
+    both_float = wanted.kind == "f" and given.dtype.kind == "f"
+    both_whole = wanted.kind in "iub" and given.dtype.kind in "iub"
+    same_width = both_whole and wanted.itemsize == given.dtype.itemsize
+    if tensor.exact:
+        fits = given.shape == tensor.shape
+    else:
+        fits = given.size == int(np.prod(tensor.shape, dtype=np.int64))
+    if not (both_float or same_width) or not fits:
+        raise failure(
+            f"in{number} is {given.dtype} {given.shape}, the program takes {tensor.dtype} "
+            f"{tensor.shape}.",
+            where=Place(kind="option", id=f"in{number}"),
+            code="npu-input",
+        )
+    values = given.reshape(tensor.shape)
+    return values.astype(wanted) if both_float else np.ascontiguousarray(values).view(wanted)
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    try:
+        return np.dtype(name)
+    except TypeError as error:
+        raise failure(
+            f"The program has a tensor of {name}, which is not simulated.",
+            where=Place(kind="file", id="program"),
+            code="tensor-type-not-simulated",
+        ) from error
+
+
+def _axes(order: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """Return a tensor's axes as they lie in memory."""
+    return order if sorted(order) == list(range(rank)) else tuple(range(rank))
+
+
+def _in_memory_order(values: Any, tensor: Value) -> _Array:
+    array = np.asarray(values)
+    return np.ascontiguousarray(array.transpose(_axes(tensor.dim_order, array.ndim)))
+
+
+def _from_memory(
+    data: _Array, dtype: str, shape: tuple[int, ...], order: tuple[int, ...]
+) -> _Array:
+    """Return a tensor from its bytes."""
+    kind, axes = _dtype(dtype), _axes(order, len(shape))
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize if min(shape, default=1) >= 0 else -1
+    if size < 0 or data.size < size:
+        raise _damaged(f"a tensor of {dtype} {shape} has {data.size:,} bytes of data")
+    lying = data[:size].view(kind).reshape([shape[axis] for axis in axes])
+    return np.ascontiguousarray(lying.transpose(np.argsort(axes))) if shape else lying.reshape(())
+
+
+def _vector(tensor: VectorTensor) -> _Array:
+    data = np.frombuffer(tensor.data, np.uint8)
+    return _from_memory(data, tensor.dtype, tensor.shape, tensor.dim_order)
+
+
+def _damaged(what: str) -> WorkbenchError:
+    return failure(
+        f"The program is damaged: {what}.",
+        "Compile it again, or compare its digest.",
+        Place(kind="file", id="program"),
+        code="program-damaged",
+    )

@@ -1,0 +1,85 @@
+"""Which versions of Python and of the toolchain the engine's patches are proven for.
+
+A proof is for one set of exact versions. The sets that the project's tests have proven are listed
+here, so that a first run pays nothing; for any other set the engine's self-test gives the proof
+once, and the verdict is remembered on this machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from functools import cache
+from importlib import metadata
+
+from workbench import disk_cache
+from workbench.project.frozen import Frozen
+
+PACKAGES = ("torch", "torchao", "executorch")
+PROVE = "python -m workbench.engine.toolchain_patches"
+
+# Proven byte for byte by tests/engine/toolchain_patches/test_lowering.py.
+PROVEN: tuple[dict[str, str], ...] = (
+    {"python": "3.11", "torch": "2.13.0", "torchao": "0.18.0", "executorch": "1.5.1"},
+)
+
+_SAME, _DIFFERENT = b"same", b"different"
+
+
+class AccelerationStatus(Frozen):
+    """Whether the accelerations of the toolchain are in use, and why not; "" if they are."""
+
+    active: bool
+    reason: str = ""
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions a proof is for; the local part (``+cpu``) of each is left out.
+
+    They are read once: what a process has imported stays.
+    """
+    found = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package).partition("+")[0]
+        except metadata.PackageNotFoundError:
+            found[package] = "none"
+    return found
+
+
+def status(*, wanted: bool = True) -> AccelerationStatus:
+    """Return whether accelerations are in use with the installed versions.
+
+    A remembered verdict of this machine goes before the list of proven versions.
+
+    Args:
+        wanted: False if the user turned them off.
+    """
+    if not wanted:
+        return AccelerationStatus(active=False, reason="Turned off by --no-acceleration.")
+    found = versions()
+    verdict = disk_cache.recall(_verdict_name(found))
+    if verdict == _DIFFERENT:
+        reason = f"The self-test gave other bytes with {listed(found)}: stock speed."
+        return AccelerationStatus(active=False, reason=reason)
+    if verdict == _SAME or found in PROVEN:
+        return AccelerationStatus(active=True)
+    reason = f"Not proven for {listed(found)}: stock speed. '{PROVE}' runs the proof."
+    return AccelerationStatus(active=False, reason=reason)
+
+
+def remember_verdict(*, same: bool) -> None:
+    """Remember on this machine what the self-test gave with the installed versions."""
+    disk_cache.remember(_verdict_name(versions()), _SAME if same else _DIFFERENT)
+
+
+def listed(found: dict[str, str]) -> str:
+    """Return versions as text: "python 3.11, torch 2.13.0"."""
+    return ", ".join(f"{package} {version}" for package, version in found.items())
+
+
+def _verdict_name(found: dict[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+    return f"acceleration-{digest[:16]}.verdict"
