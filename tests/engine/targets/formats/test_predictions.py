@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engine.formats.vectors import FOLDER
-from tests.engine.test_format_target import PARAMETERS
+from tests.engine.targets.formats.test_target import PARAMETERS
+from tests.engine.targets.formats.vectors import FOLDER
 from workbench.analysis.histogram import Histogram
 from workbench.engine.targets.formats.schemes import quantize
 from workbench.project.configs import FormatConfig
