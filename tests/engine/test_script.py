@@ -112,6 +112,11 @@ def one_correction(folder):
     return edits.set_target(corrections(folder), TargetChoice(id="ethos-u55-128", options=options))
 
 
+def without_out_variant(folder):
+    shutil.copy(Path(__file__).with_name("corrected_networks.py"), folder)
+    return edits.assign(project("corrected_networks.py:padded"), "module_name", "pad", "float")
+
+
 def rules_for_nodes(folder):
     del folder
     made = project("wide_networks.py:relating")
@@ -158,6 +163,7 @@ def caches_handed_on(folder):
         cmsis_nn,
         corrections,
         one_correction,
+        without_out_variant,
         caches_in_buffers,
         # It takes half a minute.
         pytest.param(caches_handed_on, marks=pytest.mark.benchmark),

@@ -19,10 +19,12 @@ from workbench.engine.targets.ethos_u.compile_spec import WEIGHTS, compile_spec,
 from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off
 from workbench.engine.targets.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.targets.ethos_u.integer_io import with_integer_borders
+from workbench.engine.targets.ethos_u.out_variants import with_out_variants
 from workbench.engine.targets.ethos_u.refusals import (
     CheckingPartitioner,
     loop_refused,
     refuse_control_flow,
+    refuse_unwritable,
     vela_left,
     vela_refused,
 )
@@ -194,7 +196,8 @@ def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lo
     manager = copy.deepcopy(edge.manager)
     if choice.options["integer_io"]:
         manager = with_integer_borders(manager)
-    manager = with_kernels(manager, str(choice.options.get(CPU_KERNELS, "")))
+    manager = with_kernels(with_out_variants(manager), str(choice.options.get(CPU_KERNELS, "")))
+    refuse_unwritable(manager)
     program = copy.deepcopy(manager).exported_program()
     runtime = manager.to_executorch(config=_runtime_config(program, is_decoder))
     graph = tosa_snapshot(edge.tosa, edge.origins)

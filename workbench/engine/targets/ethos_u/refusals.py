@@ -10,6 +10,7 @@ import torch
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import branch_names, constants
 from workbench.engine.targets.ethos_u.npu_exclusions import KeptOff
+from workbench.engine.targets.ethos_u.out_variants import lacks_out_variant
 from workbench.engine.toolchain_patches.decomposition_tracking import root_of
 from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
@@ -80,6 +81,31 @@ def loop_refused(error: BaseException) -> WorkbenchError | None:
         details=str(said),
     )
     return WorkbenchError([info])
+
+
+def refuse_unwritable(manager: Any) -> None:
+    """Stop where an operator on the CPU has no out variant, without which nothing is written.
+
+    Args:
+        manager: The edge manager that is to become the runtime's program.
+
+    Raises:
+        WorkbenchError: every such operator, with its module and what helps.
+    """
+    found = [
+        ErrorInfo(
+            message=f"{node.name} ({programs.op_of(node)}) in module "
+            f"{programs.module_of(node) or 'forward'} stays on the CPU, and ExecuTorch has no "
+            "out variant of it: the program cannot be written.",
+            hint="Give its module a8w8, so that the NPU takes it, or write it with other "
+            "operators.",
+            where=Place(kind="node", id=node.name),
+        )
+        for node in manager.exported_program().graph.nodes
+        if node.op == "call_function" and lacks_out_variant(node.target)
+    ]
+    if found:
+        raise WorkbenchError(found)
 
 
 _KNOWN: dict[str, tuple[CpuCause, str]] = {
