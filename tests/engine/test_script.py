@@ -122,6 +122,7 @@ def rules_for_nodes(folder):
     made = project("wide_networks.py:relating")
     made = edits.assign(made, "node_name", "softmax", "a16w8")
     made = edits.assign(made, "node_target", "aten.matmul.default", "a8w8-per-tensor")
+    made = edits.assign(made, "module_type", "LayerNorm", "a8w8-per-tensor")
     return edits.assign(made, "node_name", "layer_norm", "cpu")
 
 

@@ -18,12 +18,12 @@ from torch.utils import _pytree as pytree
 
 def lacks_out_variant(operator: Any) -> bool:
     """Return whether a program cannot be written with an operator."""
-    if not isinstance(operator, EdgeOpOverload):
+    if not isinstance(operator, EdgeOpOverload) or operator._op._schema.is_mutable:  # noqa: SLF001
         return False
     try:
         operator.to_out_variant()
     except RuntimeError:
-        return not operator._schema.name.endswith("_out")  # noqa: SLF001 - its only name
+        return True
     return False
 
 

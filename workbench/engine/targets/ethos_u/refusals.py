@@ -58,6 +58,17 @@ def vela_refused(error: RuntimeError) -> WorkbenchError:
     return WorkbenchError([info])
 
 
+def lowering_failed(error: Exception) -> ErrorInfo:
+    """Return what ExecuTorch's passes said when they failed in a way that was foretold."""
+    said = str(error.__cause__ or error).strip() or type(error).__name__
+    return ErrorInfo(
+        message=f"The program could not be lowered: {said}"[:600],
+        hint="What was foretold of this program is the likely cause.",
+        where=Place(kind="stage", id="lower"),
+        details=str(error),
+    )
+
+
 def loop_refused(error: BaseException) -> WorkbenchError | None:
     """Return an error for a loop that ExecuTorch's passes fail on; None for all else.
 
