@@ -186,6 +186,22 @@ def made(build, *shape):
     return build().eval(), (torch.randn(shape),)
 
 
+class Padded(nn.Module):
+    """A constant padding, which the NPU takes and the CPU has no out variant of."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv1d(3, 4, 3), nn.Conv1d(4, 4, 3)
+        self.pad = nn.ConstantPad1d((2, 0), 0.5)
+
+    def forward(self, x):
+        return self.b(self.pad(self.a(x)))
+
+
+def padded():
+    return made(Padded, 1, 3, 16)
+
+
 def joined():
     return made(Joined, 1, 3, 8, 8)
 

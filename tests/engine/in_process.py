@@ -80,10 +80,15 @@ class Engine:
 
     @property
     def failure(self):
-        """The problem that stopped the job."""
+        """The first problem that stopped the job."""
+        return self.failures[0]
+
+    @property
+    def failures(self):
+        """The problems that stopped the job."""
         failed = [e for e in self.events if isinstance(e, StageFailed)]
         assert failed, self.events
-        return failed[0].infos[0]
+        return failed[0].infos
 
     @property
     def computed(self) -> list[str]:

@@ -148,6 +148,47 @@ def test_that_a_type_an_operator_and_a_node_can_be_named(engine):
     assert found["conv2d"] == "a8w8"
 
 
+def test_that_a_class_named_without_its_module_gets_the_same(engine):
+    full, short = (
+        edits.assign(project("small"), "module_type", name, "a16w8")
+        for name in ("torch.nn.modules.linear.Linear", "Linear")
+    )
+    found = []
+    for made in (full, short):
+        assert engine.run(made, "prepare") == "done", engine.failure
+        notes = engine.result(made, "prepare").annotations
+        found.append({note.node: note.config for note in notes})
+    assert found[0] == found[1]
+    assert found[0]["linear"] == "a16w8"
+
+
+def test_that_a_class_name_of_two_classes_stops_the_run(engine):
+    (engine.folder / "two.py").write_text(TWO_CLASSES)
+    made = edits.assign(project("two.py:net"), "module_type", "Linear", "a16w8")
+    assert engine.run(made, "prepare") == "failed"
+    assert "two.Linear" in engine.failure.hint
+    assert "torch.nn.modules.linear.Linear" in engine.failure.hint
+
+
+TWO_CLASSES = """
+import torch
+from torch import nn
+
+
+class Linear(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.inner(x) * 2.0
+
+
+def net():
+    return nn.Sequential(Linear()).eval(), (torch.ones(1, 4),)
+"""
+
+
 def test_that_an_operator_torch_lacks_is_refused_by_name(engine):
     made = edits.assign(project("small"), "node_target", "aten.nonsense.default", "a8w8")
     assert engine.run(made, "prepare") == "failed"

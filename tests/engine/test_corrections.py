@@ -110,6 +110,12 @@ def test_that_the_program_of_what_people_deploy_is_the_quantized_model(
     assert worst(engine, name, config, device) <= 3
 
 
+def test_that_a_padding_in_float_is_written_with_an_operator_that_the_cpu_has(engine):
+    made = edits.assign(network("padded"), "module_name", "pad", "float")
+    assert verified(engine, made).max_lsb == 0
+    assert "aten::constant_pad_nd.out" in engine.result(made, "lower").kernels
+
+
 def lowered(engine, made):
     assert engine.run(made, "lower", "evaluate") == "done", engine.failure
     return engine.result(made, "lower")

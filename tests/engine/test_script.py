@@ -112,11 +112,17 @@ def one_correction(folder):
     return edits.set_target(corrections(folder), TargetChoice(id="ethos-u55-128", options=options))
 
 
+def without_out_variant(folder):
+    shutil.copy(Path(__file__).with_name("corrected_networks.py"), folder)
+    return edits.assign(project("corrected_networks.py:padded"), "module_name", "pad", "float")
+
+
 def rules_for_nodes(folder):
     del folder
     made = project("wide_networks.py:relating")
     made = edits.assign(made, "node_name", "softmax", "a16w8")
     made = edits.assign(made, "node_target", "aten.matmul.default", "a8w8-per-tensor")
+    made = edits.assign(made, "module_type", "LayerNorm", "a8w8-per-tensor")
     return edits.assign(made, "node_name", "layer_norm", "cpu")
 
 
@@ -152,6 +158,7 @@ def caches_handed_on(folder):
         own_observers_and_integer_io,
         program_and_arrays,
         corrections,
+        without_out_variant,
         *(
             pytest.param(each, marks=pytest.mark.slow)
             for each in (

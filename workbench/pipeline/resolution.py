@@ -12,7 +12,14 @@ from workbench.project import plugins, sources
 from workbench.project.configs import QuantConfig
 from workbench.project.frozen import Frozen
 from workbench.project.model import PLUGIN_KINDS, name_of
-from workbench.project.rules import ModuleRef, NodeRef, Resolution, module_chains, resolve
+from workbench.project.rules import (
+    ModuleRef,
+    NodeRef,
+    Resolution,
+    ambiguous_classes,
+    module_chains,
+    resolve,
+)
 from workbench.results import GRAPH_FILE, PrepareResult, load_result
 from workbench.targets import target_of
 
@@ -94,6 +101,9 @@ def problems(
     """
     # A problem of several rules is reported once.
     told = {info.message: info for info in reversed(list(_errors(project, folder)))}
+    if graph is not None:
+        types = [module.type_name for module in graph.modules]
+        told |= {info.message: info for info in ambiguous_classes(project, types)}
     errors = [Problem(level="error", info=info) for info in reversed(told.values())]
     warnings = [Problem(level="warning", info=info) for info in _warnings(project, graph, prepared)]
     warnings += [Problem(level="warning", info=i) for i in boards.oddities(project, folder)]
@@ -151,9 +161,9 @@ def _warnings(
         return
     resolution = resolve_graph(project, graph, prepared)
     for rule in project.rules:
-        yield from _rule_warnings(rule, resolution)
+        yield from _rule_warnings(rule, resolution, graph)
     yield from _target_warnings(project, graph, resolution)
-    yield from whole_refusals(project, graph, resolution)
+    yield from whole_refusals(project, graph, resolution, prepared)
 
 
 def rule_name(rule: Rule) -> str:
@@ -162,7 +172,7 @@ def rule_name(rule: Rule) -> str:
     return f"{rule.kind} {match}".rstrip()
 
 
-def _rule_warnings(rule: Rule, resolution: Resolution) -> Iterator[ErrorInfo]:
+def _rule_warnings(rule: Rule, resolution: Resolution, graph: GraphSnapshot) -> Iterator[ErrorInfo]:
     count = resolution.counts.get(rule.id)
     where = Place(kind="rule", id=rule.id)
     if not rule.enabled or count is None:
@@ -170,7 +180,7 @@ def _rule_warnings(rule: Rule, resolution: Resolution) -> Iterator[ErrorInfo]:
     if not count.matched:
         yield ErrorInfo(
             message=f"{rule_name(rule)} matches nothing in the model.",
-            hint=_nearest(rule, resolution),
+            hint=_nearest(rule, resolution, graph),
             where=where,
             code="rule-unmatched",
         )
@@ -224,9 +234,19 @@ def lost_ranges(
 
 
 def whole_refusals(
-    project: Project, graph: GraphSnapshot, resolution: Resolution
+    project: Project,
+    graph: GraphSnapshot,
+    resolution: Resolution,
+    prepared: PrepareResult | None = None,
 ) -> Iterator[ErrorInfo]:
-    """Yield the operators for which the toolchain would reject the whole program."""
+    """Yield the operators for which the toolchain would reject the whole program.
+
+    Args:
+        project: The project, whose rules give the precisions.
+        graph: The exported graph.
+        resolution: The config of each node.
+        prepared: The quantizer's report; operators that it left in float are not rejected.
+    """
     configs = {rule.id: project.config_of(rule) for rule in project.rules if not rule.keeps_off}
     wide, narrow = set[str](), set[str]()
     for name, effective in resolution.nodes.items():
@@ -237,15 +257,20 @@ def whole_refusals(
             wide.add(name)
         if config.weight.bits == 4 and config.weight.per_channel:
             narrow.add(name)
+    if prepared is not None:
+        quantized = {note.origin for note in prepared.annotations if note.quantized}
+        wide, narrow = wide & quantized, narrow & quantized
     yield from target_of(project.target.id).forecast(project.target, graph, wide, narrow)
 
 
-def _nearest(rule: Rule, resolution: Resolution) -> str:
+def _nearest(rule: Rule, resolution: Resolution, graph: GraphSnapshot) -> str:
     import difflib
 
     if rule.kind in PLUGIN_KINDS:
         return "The plug-in's code decides what matches."
+    types = {module.type_name for module in graph.modules}
     names = {
+        "module_type": [*types, *(each.rpartition(".")[2] for each in types)],
         "module_name": [name for name in resolution.modules if name],
         "node_name": list(resolution.nodes),
     }.get(rule.kind, [])

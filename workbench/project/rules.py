@@ -3,15 +3,17 @@
 Source: ExecuTorch 1.5.1 ``EthosUQuantizer`` (composable): every setter inserts its quantizer
 at the front, so the last matching call wins regardless of its kind, and the global config is
 always last. A module name covers all modules below it; a module type is compared as
-``module.qualname`` and does not match subclasses.
+``module.qualname``, or as the name of the class alone, and does not match subclasses.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from workbench.errors import ErrorInfo, Place
 
 if TYPE_CHECKING:
     from workbench.project.model import Project, Rule
@@ -87,6 +89,29 @@ def is_within(path: str, ancestor: str) -> bool:
     return path == ancestor or path.startswith(f"{ancestor}.")
 
 
+def is_class(type_name: str, match: str) -> bool:
+    """Return whether a fully qualified class is the one that is named, in full or by its name."""
+    return match in {type_name, type_name.rpartition(".")[2]}
+
+
+def ambiguous_classes(project: Project, types: Iterable[str]) -> Iterator[ErrorInfo]:
+    """Yield the rules for a class of whose name the model has several.
+
+    Args:
+        project: Its enabled rules are read.
+        types: The fully qualified classes of the model's modules.
+    """
+    known = sorted(set(types))
+    for rule in project.rules:
+        found = [each for each in known if is_class(each, rule.match)]
+        if rule.enabled and rule.kind == "module_type" and len(found) > 1:
+            yield ErrorInfo(
+                message=f"module_type {rule.match}: the model has several classes of that name.",
+                hint=f"Write {' or '.join(found)}.",
+                where=Place(kind="rule", id=rule.id),
+            )
+
+
 def matches_module(rule: Rule, chain: Sequence[ModuleRef]) -> bool:
     """Return whether the rule matches a module, given the modules from the root to it."""
     if rule.kind == "global":
@@ -94,7 +119,7 @@ def matches_module(rule: Rule, chain: Sequence[ModuleRef]) -> bool:
     if rule.kind == "module_name":
         return any(is_within(module.path, rule.match) for module in chain)
     if rule.kind == "module_type":
-        return any(module.type_name == rule.match for module in chain)
+        return any(is_class(module.type_name, rule.match) for module in chain)
     if rule.kind == "pattern":
         path = chain[-1].path if chain else ""
         return any(fits(rule.match, name) for name in (path, path.replace(".", "_")) if name)

@@ -25,6 +25,7 @@ from workbench.script.quantizer import (
     integer_borders_part,
     kept_off_part,
     observers_part,
+    out_variants_part,
     own_ini_part,
     own_quantizer_part,
     partitioner_part,
@@ -89,6 +90,7 @@ def script(
         *corrections_part(project),
         *kept_off_part(project),
         *integer_borders_part(project),
+        out_variants_part(),
         *cpu_kernels_part(project),
         *own_quantizer_part(project),
         quantizer_part(project, folder),
@@ -256,4 +258,5 @@ if __name__ == "__main__":
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")
     flow = flow.replace("{fix}", fix).replace("{lower}", lower)
     border = "\n    edge = with_integer_borders(edge)" if integer_io else ""
+    border += "\n    edge = with_out_variants(edge)"
     return flow.rstrip() + border + kernels + "\n" + tail.lstrip("\n")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _BORDERS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "integer_io.py"
 _CPU_KERNELS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "cpu_kernels.py"
 _PATCHES = Path(__file__).parents[1] / "engine" / "toolchain_patches"
+_OUT_VARIANTS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "out_variants.py"
 _CORRECTIONS = _PATCHES / "corrections.py"
 _TRACKING = _PATCHES / "decomposition_tracking.py"
 _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "npu_exclusions.py"
@@ -182,6 +183,12 @@ def integer_borders_part(project: Project) -> list[str]:
     return [text[text.index("from executorch") :]]
 
 
+def out_variants_part() -> str:
+    """Return what makes operators without an out variant of others that have one."""
+    text = _OUT_VARIANTS.read_text()
+    return text[text.index("import torch\n") :]
+
+
 def cpu_kernels_part(project: Project) -> list[str]:
     """Return the code for other CPU kernels, if the project uses them."""
     if not project.target.options.get(CPU_KERNELS):
@@ -282,11 +289,18 @@ def _call(kind: str, match: str, config: AnyConfig | None, folder: Path) -> str:
     if kind in {"global", "io"}:
         return f"made.set_{kind}({value})"
     if kind == "module_type":
-        module, _, name = match.rpartition(".")
-        stand_in = f"type({name!r}, (), {{'__module__': {module!r}, '__qualname__': {name!r}}})"
-        return f"made.set_module_type({stand_in}, {value})"
+        return _for_class(match, value)
     if kind in {"node_target", "node_name"}:
         names = "operators" if kind == "node_target" else "names"
         one = (match.removeprefix("torch.ops."),)
         return f"made.set_node_finder({value}, MadeOf({names}={one!r}))"
     return f"made.set_{kind}({match!r}, {value})"
+
+
+def _for_class(match: str, config: str) -> str:
+    """Return the call for modules of a class, named in full or by its name alone."""
+    module, _, name = match.rpartition(".")
+    if not module:
+        return f"made.set_node_finder({config}, OfClass({name!r}))"
+    stand_in = f"type({name!r}, (), {{'__module__': {module!r}, '__qualname__': {name!r}}})"
+    return f"made.set_module_type({stand_in}, {config})"

@@ -1,6 +1,7 @@
 from tests.workbench.project.builders import make_project, rule
+from workbench.errors import Place
 from workbench.project import edits
-from workbench.project.rules import ModuleRef, NodeRef, resolve
+from workbench.project.rules import ModuleRef, NodeRef, ambiguous_classes, resolve
 
 LINEAR = "torch.nn.modules.linear.Linear"
 MODULES = [
@@ -33,6 +34,20 @@ def test_that_a_module_name_covers_what_is_below_but_no_longer_names():
     found = labels(rule("n", "module_name", "encoder", "a16w8"))
     assert found["encoder.1"] == "a16w8"
     assert found["encoder2"] == "float"
+
+
+def test_that_a_class_may_be_named_without_its_module():
+    found = labels(rule("t", "module_type", "Linear", "a16w8"))
+    assert {path for path, label in found.items() if label == "a16w8"} == {"encoder.0", "encoder2"}
+
+
+def test_that_a_class_of_which_the_model_has_several_is_an_error_with_their_names():
+    types = [LINEAR, "net.Linear", "net.Net"]
+    (info,) = ambiguous_classes(make_project(rule("t", "module_type", "Linear")), types)
+    assert info.where == Place(kind="rule", id="t")
+    assert all(name in info.hint for name in types[:2])
+    for named in (rule("t", "module_type", LINEAR), rule("t", "module_type", "Net")):
+        assert list(ambiguous_classes(make_project(named), types)) == []
 
 
 def test_that_a_disabled_rule_does_nothing():

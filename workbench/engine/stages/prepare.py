@@ -20,9 +20,10 @@ from workbench.engine.quantization.observers import branches_of
 from workbench.engine.quantization.weight_transforms import improve
 from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.engine.training.weights import put_weights, read_weights
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.configs import IMPROVERS
+from workbench.project.rules import ambiguous_classes
 from workbench.project.sources import absolute
 from workbench.results import (
     GRAPH_FILE,
@@ -61,8 +62,11 @@ class Prepared:
 def run(context: StageContext) -> None:
     """Write the prepared graph and the quantizer's report."""
     context.progress(0, None, "annotating")
-    prepared = _prepare(context)
     floating = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
+    types = (module.type_name for module in floating.modules)
+    if ambiguous := list(ambiguous_classes(context.project, types)):
+        raise WorkbenchError(ambiguous)
+    prepared = _prepare(context)
     graph = snapshot(prepared.module, LEVEL, floating.modules)
     graph.save(context.out / GRAPH_FILE)
     keep_origins(context, floating, graph)

@@ -56,6 +56,25 @@ class MadeOf(NodeFinder):
         return f"MadeOf({', '.join((*self._names, *self._operators))})"
 
 
+class OfClass(NodeFinder):
+    """Finds the nodes in modules of a class that is named without its module."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def find_nodes(self, model: fx.GraphModule) -> Iterator[fx.Node]:
+        """Yield the nodes, in the order of the graph."""
+        for node in model.graph.nodes:
+            kinds = [kind for _, kind in (node.meta.get(_MODULES) or {}).values()]
+            names = (k if isinstance(k, str) else k.__qualname__ for k in kinds)
+            if any(name.rpartition(".")[2] == self._name for name in names):
+                yield node
+
+    def __repr__(self) -> str:
+        """Return what is found, as the quantizer's report tells it."""
+        return f"OfClass({self._name})"
+
+
 class FollowingQuantizer(EthosUQuantizer):
     """Ethos-U's quantizer, with every node on record as made of one of the float program.
 

@@ -30,7 +30,8 @@ def test_that_what_is_foreseen_comes_true_and_what_helps_is_right(engine, model,
     made = project(model, "a16w8", "ethos-u65-256", **CALIBRATED)
     assert foreseen(engine, made) == [node]
     assert engine.run(made, "lower", "evaluate") == "failed"
-    assert "could not run on NPU" in engine.failure.message
+    assert engine.failure.where.id == node
+    assert "could not run on NPU" in engine.failures[-1].message
     reader = {RESIDUAL: "add_1", "softmax": "softmax"}[model]
     for helped in (
         edits.assign(made, "node_name", reader, "cpu"),
@@ -51,7 +52,8 @@ def test_that_operators_no_device_has_in_16_bits_are_foreseen(engine, model, tar
     made = project(f"wide_networks.py:{model}", "a16w8", target)
     assert foreseen(engine, made) == [node]
     assert engine.run(made, "lower", "evaluate") == "failed"
-    assert words in engine.failure.message
+    assert engine.failure.where.id == node
+    assert words in engine.failures[-1].message
     for helped in (
         edits.assign(made, "node_name", node, "cpu"),
         edits.assign(made, "node_name", node, "a8w8"),

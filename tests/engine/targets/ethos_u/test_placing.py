@@ -18,6 +18,7 @@ pytestmark = pytest.mark.engine
     [
         ("module_name", "fc", {"aten.linear.default"}),
         ("module_type", "torch.nn.modules.conv.Conv2d", {"aten.convolution.default"}),
+        ("module_type", "Conv2d", {"aten.convolution.default"}),
         ("node_target", "aten.conv2d.default", {"aten.convolution.default"}),
         ("node_name", "relu", {"aten.relu.default", "aten.convolution.default"}),
     ],

@@ -19,10 +19,13 @@ from workbench.engine.targets.ethos_u.compile_spec import WEIGHTS, compile_spec,
 from workbench.engine.targets.ethos_u.cpu_fallback import cpu_nodes, kept_off
 from workbench.engine.targets.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.targets.ethos_u.integer_io import with_integer_borders
+from workbench.engine.targets.ethos_u.out_variants import with_out_variants
 from workbench.engine.targets.ethos_u.refusals import (
     CheckingPartitioner,
     loop_refused,
+    lowering_failed,
     refuse_control_flow,
+    refuse_unwritable,
     vela_left,
     vela_refused,
 )
@@ -31,11 +34,19 @@ from workbench.engine.toolchain_patches.corrections import clamps_kept
 from workbench.engine.toolchain_patches.gate import accelerated, correction_state
 from workbench.engine.toolchain_patches.interception import capture_tosa, partition_reasons
 from workbench.engine.toolchain_patches.retarget import has_same_tosa, retarget
-from workbench.errors import Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import tool_version
+from workbench.pipeline.resolution import resolve_graph, whole_refusals
 from workbench.project import sources
 from workbench.project.model import Tokenization
-from workbench.results import AppliedCorrection, ExportResult, LowerResult
+from workbench.results import (
+    GRAPH_FILE,
+    AppliedCorrection,
+    ExportResult,
+    LowerResult,
+    PrepareResult,
+)
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import CLAMPS, switched_off
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
@@ -112,6 +123,9 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     """
     choice = target_of(context.project.target.id).complete(context.project.target)
     refuse_control_flow(context, choice)
+    forecasts = _forecasts(context)
+    for info in forecasts:
+        context.log(f"Forecast: {info.message} {info.hint}")
     off = context.project.kept_off()
     key = f"{context.plan.key('convert')} {off} {switched_off(choice.options, 'compile')}"
     known: _Edge | None = context.store.get("edge", key) if context.accelerate else None
@@ -134,13 +148,26 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     except SystemExit as error:
         raise vela_left(error) from error
     except RuntimeError as error:
-        raise vela_refused(error) from error
+        raise WorkbenchError([*forecasts, *vela_refused(error).infos]) from error
+    except WorkbenchError:
+        raise
     except Exception as error:
         if said := loop_refused(error):
             raise said from error
+        if forecasts:
+            raise WorkbenchError([*forecasts, lowering_failed(error)]) from error
         raise
     result = _result(context, lowered, compiled, edge, runtime)
-    return lowered, result.model_copy(update={"retargeted": retargeted})
+    warnings = (*result.warnings, *(f"{info.message} {info.hint}" for info in forecasts))
+    return lowered, result.model_copy(update={"retargeted": retargeted, "warnings": warnings})
+
+
+def _forecasts(context: StageContext) -> list[ErrorInfo]:
+    """Return what ``check`` foretells of the program, before it is compiled."""
+    graph = GraphSnapshot.load(context.path("export") / GRAPH_FILE)
+    prepared = context.result("prepare", PrepareResult)
+    resolution = resolve_graph(context.project, graph, prepared)
+    return list(whole_refusals(context.project, graph, resolution, prepared))
 
 
 @contextmanager
@@ -197,7 +224,8 @@ def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lo
     manager = copy.deepcopy(edge.manager)
     if choice.options["integer_io"]:
         manager = with_integer_borders(manager)
-    manager = with_kernels(manager, str(choice.options.get(CPU_KERNELS, "")))
+    manager = with_kernels(with_out_variants(manager), str(choice.options.get(CPU_KERNELS, "")))
+    refuse_unwritable(manager)
     program = copy.deepcopy(manager).exported_program()
     runtime = manager.to_executorch(config=_runtime_config(program, is_decoder))
     graph = tosa_snapshot(edge.tosa, edge.origins)

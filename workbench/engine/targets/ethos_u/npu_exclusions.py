@@ -47,7 +47,7 @@ class KeptOff(DontSupportBase):
         return any(
             kind == "global"
             or (kind == "module_name" and any(path == match for path, _ in stack))
-            or (kind == "module_type" and any(each == match for _, each in stack))
+            or (kind == "module_type" and any(_is_class(each, match) for _, each in stack))
             or (kind == "node_name" and name == match)
             or (kind == "node_target" and operator == match)
             for kind, match in self._rules
@@ -57,3 +57,7 @@ class KeptOff(DontSupportBase):
     def _modules(node: Any) -> Any:
         for path, kind in (node.meta.get("nn_module_stack") or {}).values():
             yield path.removeprefix("L['self'].").split("@")[0], kind
+
+
+def _is_class(qualified: str, match: str) -> bool:
+    return match in {qualified, qualified.rpartition(".")[2]}

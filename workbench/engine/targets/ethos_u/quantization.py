@@ -15,7 +15,11 @@ from workbench.engine.plugins import Plugins
 from workbench.engine.quantization.qspec import arm_config, stock_config
 from workbench.engine.targets.ethos_u.compile_spec import compile_spec
 from workbench.engine.toolchain_patches.corrections import refine_factors
-from workbench.engine.toolchain_patches.decomposition_tracking import FollowingQuantizer, MadeOf
+from workbench.engine.toolchain_patches.decomposition_tracking import (
+    FollowingQuantizer,
+    MadeOf,
+    OfClass,
+)
 from workbench.engine.toolchain_patches.gate import correction_state, require
 from workbench.engine.training.model import Student
 from workbench.errors import Place, failure
@@ -113,6 +117,8 @@ def _call(made: Any, kind: RuleKind, match: Any, arm: Any) -> None:
             made.set_global(arm)
         case "io":
             made.set_io(arm)
+        case "module_type" if "." not in match:
+            made.set_node_finder(arm, OfClass(match))
         case "module_type":
             _set_module_type(made, match, arm)
         case "module_name":

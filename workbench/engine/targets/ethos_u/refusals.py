@@ -10,6 +10,7 @@ import torch
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import branch_names, constants
 from workbench.engine.targets.ethos_u.npu_exclusions import KeptOff
+from workbench.engine.targets.ethos_u.out_variants import lacks_out_variant
 from workbench.engine.toolchain_patches.decomposition_tracking import root_of
 from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.toolchain_patches.ordered_partitioner import OrderedPartitioner
@@ -59,6 +60,17 @@ def vela_refused(error: RuntimeError) -> WorkbenchError:
     return WorkbenchError([info])
 
 
+def lowering_failed(error: Exception) -> ErrorInfo:
+    """Return what ExecuTorch's passes said when they failed in a way that was foretold."""
+    said = str(error.__cause__ or error).strip() or type(error).__name__
+    return ErrorInfo(
+        message=f"The program could not be lowered: {said}"[:600],
+        hint="What was foretold of this program is the likely cause.",
+        where=Place(kind="stage", id="lower"),
+        details=str(error),
+    )
+
+
 def loop_refused(error: BaseException) -> WorkbenchError | None:
     """Return an error for a loop that ExecuTorch's passes fail on; None for other errors.
 
@@ -83,6 +95,31 @@ def loop_refused(error: BaseException) -> WorkbenchError | None:
         code="loop-not-lowerable",
     )
     return WorkbenchError([info])
+
+
+def refuse_unwritable(manager: Any) -> None:
+    """Stop where an operator on the CPU has no out variant, without which nothing is written.
+
+    Args:
+        manager: The edge manager that is to become the runtime's program.
+
+    Raises:
+        WorkbenchError: every such operator, with its module and what helps.
+    """
+    found = [
+        ErrorInfo(
+            message=f"{node.name} ({programs.op_of(node)}) in module "
+            f"{programs.module_of(node) or 'forward'} stays on the CPU, and ExecuTorch has no "
+            "out variant of it: the program cannot be written.",
+            hint="Give its module a8w8, so that the NPU takes it, or write it with other "
+            "operators.",
+            where=Place(kind="node", id=node.name),
+        )
+        for node in manager.exported_program().graph.nodes
+        if node.op == "call_function" and lacks_out_variant(node.target)
+    ]
+    if found:
+        raise WorkbenchError(found)
 
 
 _KNOWN: dict[str, tuple[CpuCause, str]] = {
