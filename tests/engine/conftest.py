@@ -18,7 +18,8 @@ from unittest import mock
 
 import pytest
 
-from workbench.cli import jobs, main
+from workbench.api import jobs
+from workbench.cli import main
 from workbench.engine_process import EngineProcess
 
 ROOT = Path(__file__).parents[2]
