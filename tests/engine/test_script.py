@@ -102,6 +102,16 @@ def cmsis_nn(folder):
     return edits.set_target(made, TargetChoice(id="ethos-u55-128", options=options))
 
 
+def corrections(folder):
+    shutil.copy(Path(__file__).with_name("corrected_networks.py"), folder)
+    return project("corrected_networks.py:joined_and_scaled")
+
+
+def one_correction(folder):
+    options = {"keep_relu_clamps": False}
+    return edits.set_target(corrections(folder), TargetChoice(id="ethos-u55-128", options=options))
+
+
 def rules_for_nodes(folder):
     del folder
     made = project("wide_networks.py:relating")
@@ -141,11 +151,12 @@ def caches_handed_on(folder):
     [
         own_observers_and_integer_io,
         program_and_arrays,
+        corrections,
         *(
             pytest.param(each, marks=pytest.mark.slow)
             for each in (
                 pictures_and_own_ini, condition, rules_for_nodes, plugin, cmsis_nn,
-                caches_in_buffers,
+                one_correction, caches_in_buffers,
             )
         ),
         # It takes half a minute.

@@ -53,9 +53,9 @@ class MaseController(QObject):
             self._notices.error(error)
             return
         count = len(forms[0].project.rules)
-        rules = f"{count} rule{'s' if count != 1 else ''} of {path.name}"
+        rules = f"{count} rule{'s' if count != 1 else ''} from {path.name}"
         self._notices.question(
-            f"{rules} replace the present rules.",
+            f"Replace the present rules with {rules}?",
             "Which variant of the formats that MASE computes differently from the literature?",
             [
                 Action("Reference definition", partial(self._put, path, forms[0])),

@@ -19,6 +19,7 @@ from workbench.results import (
 )
 from workbench.suggestions import suggest
 from workbench.targets import target_of
+from workbench.targets.ethos_u.corrections import described
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def summary(
     for stage, kind in RESULTS.items():
         if stage in _REPORTED and stage in folders:
             document[stage] = load_result(kind, folders[stage]).model_dump(mode="json")
+    if corrections := list(_corrections(folders)):
+        document["corrections"] = corrections
     if "lower" in folders:
         found = boards.of_results(project, base, folders["lower"])
         if found is not None:
@@ -83,6 +86,14 @@ def _warnings(folders: Mapping[str, Path]) -> Iterator[dict[str, str]]:
         if stage in folders:
             said = getattr(load_result(kind, folders[stage]), "warnings", ())
             yield from ({"stage": stage, "message": message} for message in said)
+
+
+def _corrections(folders: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
+    """Yield what became of each correction of the tools in the stages that were run."""
+    for stage in ("prepare", "lower"):
+        if stage in folders:
+            result = load_result(RESULTS[stage], folders[stage])
+            yield from map(described, getattr(result, "corrections", ()))
 
 
 def _emulated(project: Project, folders: Mapping[str, Path]) -> dict[str, Any]:

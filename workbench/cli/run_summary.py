@@ -68,12 +68,22 @@ def print_text(text: dict[str, Any] | None, *sides: str) -> None:
     )
 
 
+def _print_corrections(corrections: list[dict[str, Any]]) -> None:
+    """Print each correction that changed something, is switched off or could not be applied."""
+    for each in corrections:
+        places = plural(len(each["places"]), "place")
+        words = {"on": places, "off": "switched off", "aside": "not applied: other tools"}
+        if each["places"] or each["state"] != "on":
+            print(f"Correction   {each['title']}: {words[each['state']]}")
+
+
 def print_summary(document: dict[str, Any]) -> None:
     """Print the figures of a run."""
     for name, write in (
         ("emulated", _print_emulated),
         ("evaluate", _print_evaluate),
         ("lower", _print_lower),
+        ("corrections", _print_corrections),
         ("suggestions", _print_suggestions),
         ("board", _print_board),
         ("verify", _print_verify),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from workbench.project.frozen import Frozen
+from workbench.results.programs import AppliedCorrection
 
 MODEL_FILE, CONFIG_FILE = "model.onnx", "model.json"
 
@@ -175,6 +176,7 @@ class LowerResult(Frozen):
     retargeted: bool = False
     vela_version: str
     exported: ExportedModel | None = None
+    corrections: tuple[AppliedCorrection, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -82,12 +82,25 @@ _PLACES: dict[ImproverId, str] = {
 }
 
 
+# on: applied. off: switched off by an option. aside: the tools have another source.
+CorrectionState = Literal["on", "off", "aside"]
+
+
+class AppliedCorrection(Frozen):
+    """What became of a correction in a stage; ``places`` are the nodes that it changed."""
+
+    id: str
+    state: CorrectionState
+    places: tuple[str, ...] = ()
+
+
 class PrepareResult(Frozen):
     """The quantizer's report, and the effects of improvers."""
 
     observers: int
     annotations: tuple[NodeAnnotation, ...]
     improvements: tuple[Improvement, ...] = ()
+    corrections: tuple[AppliedCorrection, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -18,6 +18,7 @@ from workbench.script.model_and_data import (
     steps_part,
 )
 from workbench.script.quantizer import (
+    corrections_part,
     cpu_kernels_call,
     cpu_kernels_part,
     decomposition_tracking_part,
@@ -30,6 +31,7 @@ from workbench.script.quantizer import (
     quantizer_part,
 )
 from workbench.targets import target_of
+from workbench.targets.ethos_u.corrections import CLAMPS, is_wanted
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.vela_ini import OPTION
 
@@ -84,6 +86,7 @@ def script(
         *own_ini_part(project, folder),
         partitioner_part(),
         *decomposition_tracking_part(project),
+        *corrections_part(project),
         *kept_off_part(project),
         *integer_borders_part(project),
         *cpu_kernels_part(project),
@@ -246,6 +249,8 @@ if __name__ == "__main__":
     flow = flow.replace("{quantize}", (QUANTIZE if reads_text else _QUANTIZE).strip("\n"))
     flow = flow.replace("{buffers}", _KEEP_BUFFERS if reads_text else _REFUSE_BUFFERS)
     lower = _LOWER.replace("{checks}", _checks(project))
+    if is_wanted(CLAMPS, project.target.options):
+        lower = "    with clamps_kept():\n" + indent(lower, "    ")
     lower = lower.replace("{methods}", _METHODS if reads_text else "")
     if project.target.options.get(OPTION):
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")

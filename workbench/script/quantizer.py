@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.project.configs import PluginConfig, QuantConfig, integers_of
 from workbench.script.model_and_data import load_callable
 from workbench.targets import target_of
+from workbench.targets.ethos_u.corrections import CORRECTIONS, FACTORS, is_wanted
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.options import (
     CMSIS_NN_CPUS,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _BORDERS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "integer_io.py"
 _CPU_KERNELS = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "cpu_kernels.py"
 _PATCHES = Path(__file__).parents[1] / "engine" / "toolchain_patches"
+_CORRECTIONS = _PATCHES / "corrections.py"
 _TRACKING = _PATCHES / "decomposition_tracking.py"
 _KEEPING_OFF = Path(__file__).parents[1] / "engine" / "targets" / "ethos_u" / "npu_exclusions.py"
 _DONT_SUPPORT = """from collections.abc import Sequence
@@ -150,6 +152,14 @@ def _follows(project: Project) -> bool:
     return bool(kinds - {"global", "io"} or project.kept_off())
 
 
+def corrections_part(project: Project) -> list[str]:
+    """Return the corrections of ExecuTorch's arithmetic, where one is on."""
+    if not any(is_wanted(row.id, project.target.options) for row in CORRECTIONS):
+        return []
+    text = _CORRECTIONS.read_text()
+    return [text[text.index("from collections") :]]
+
+
 def partitioner_part() -> str:
     """Return the code that gives the NPU partitions a fixed order."""
     text = _PARTITIONER.read_text()
@@ -207,8 +217,11 @@ def quantizer_part(project: Project, folder: Path) -> str:
             'ethosu.VelaExternalBlockPlacements(weight_data="weights")'
         )
     own = f",\n        config_ini={OWN_INI!r}" if options.get("config_ini") else ""
+    base = f"{'Following' if _follows(project) else 'EthosU'}Quantizer"
+    refines = is_wanted(FACTORS, options)
     lines = [
         _WITH_OBSERVER,
+        *(_REFINING.replace("{base}", base).splitlines() if refines else ()),
         "",
         "def compile_spec():",
         "    # Always a new one: lowering changes the object it is given.",
@@ -221,11 +234,21 @@ def quantizer_part(project: Project, folder: Path) -> str:
         "",
         "",
         "def quantizer():",
-        f"    made = {'Following' if _follows(project) else 'EthosU'}Quantizer(compile_spec())",
+        f"    made = {'RefiningQuantizer' if refines else base}(compile_spec())",
         *(f"    {_call(*call, folder)}" for call in project.quantizer_calls()),
         "    return made",
     ]
     return "\n".join(lines)
+
+
+_REFINING = """
+class RefiningQuantizer({base}):
+    def annotate(self, model):
+        annotated = super().annotate(model)
+        refine_factors(annotated)
+        return annotated
+
+"""
 
 
 def _transformations(options: Mapping[str, Any]) -> list[str]:

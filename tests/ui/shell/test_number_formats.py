@@ -106,12 +106,12 @@ def test_that_pass_args_are_taken_as_one_step_and_tell_what_they_leave_out(
     file.write_text(json.dumps(ARGS))
     before = opened.document.project
     opened.mase.take(file)
-    question = notices.take("would replace the present ones")
+    question = notices.take("Replace the present rules")
     opened.notices.choose(question.id, "MASE implementation")
     rule = opened.document.project.rules[0]
     assert isinstance(rule.config, FormatConfig)
     assert rule.config.mase_compatible
-    assert "pass_args.report" in notices.take("left out").hint
+    assert "pass_args.report" in notices.take("not imported").hint
     opened.mase.write(tmp_path / "out.json")
     written = json.loads((tmp_path / "out.json").read_text())
     assert written["linear"] == ARGS["linear"]
@@ -123,7 +123,7 @@ def test_that_a_file_without_pass_args_changes_nothing(opened, notices, tmp_path
     before = opened.document.project
     (tmp_path / "x.toml").write_text("a = 1")
     opened.mase.take(tmp_path / "x.toml")
-    notices.take('There is no "by"')
+    notices.take('no "by"')
     opened.mase.take(tmp_path / "missing.toml")
     notices.take("cannot be read")
     assert opened.document.project == before

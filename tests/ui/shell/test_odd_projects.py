@@ -14,7 +14,7 @@ from workbench.project.model import TargetChoice
     ("content", "said"),
     [
         (b"", "The project file is empty."),
-        (b'{"version": 2, "na', "Broken at line 1, column 16"),
+        (b'{"version": 2, "na', "line 1, column 16"),
         (b"[1, 2]", "not a project"),
         (b'{"version": 99}', "newer program"),
         (b'{"version": 7, "name": "", "model": {"spec": "m.pt2"}, "target": {"id": "x"}}', "name:"),
@@ -42,7 +42,7 @@ def test_that_a_project_for_an_unknown_target_opens_and_says_so(
     assert "ethos-u99" in workbench.context.problems.index(0, 1).data()
     assert not workbench.window.actions_by_id["blame"].isEnabled()
     workbench.runs.run_to("")
-    notices.take("There is no target 'ethos-u99'.")
+    notices.take("Unknown target 'ethos-u99'.")
 
 
 def test_that_cancelling_is_offered_while_there_is_work(opened, qtbot, engines):

@@ -108,7 +108,7 @@ def test_that_the_form_for_rules_offers_what_a_plugin_adds(rules, workbench, qtb
     assert made == [("finder", "own.py:First", "own.py:narrow"), ("quantizer", "", "own.py:Rows")]
     qtbot.waitUntil(lambda: rules.model.rowCount() == 3)
     said = [rules.model.index(row).data() for row in range(rules.model.rowCount())]
-    assert said == ["Quantizer", "Finder First", "Whole model"]
+    assert said == ["Quantizer", "Node matcher First", "Whole model"]
 
 
 def test_that_a_custom_config_can_have_a_plugins_observer(rules, workbench, qtbot):
@@ -138,7 +138,7 @@ def test_that_tree_and_graph_offer_a_plugins_config_in_their_menus_and_under_its
     assert words in offered(exported.form)
     qtbot.keyClick(tree.tree, key)
     entry(menu, "narrow").trigger()
-    every = entry(menu, "Set every Linear").menu()
+    every = entry(menu, "Set all Linear").menu()
     assert entry(every, "narrow").text() == words
     assert [(r.kind, r.match, r.config) for r in document.project.rules[1:]] == [
         ("module_name", "head", "own.py:narrow")
@@ -171,7 +171,7 @@ def test_that_rules_of_plugins_say_what_they_win_once_it_is_known(
     workbench.context.assigner.rule("quantizer", "", "own.py:Rows")
     qtbot.waitUntil(lambda: exported.model.rowCount() == 3)
     (said,) = said_of(exported, "finder")
-    assert said.endswith("counted at Prepare")
+    assert said.endswith("counted by Prepare")
     workbench.runs.run_to("prepare")
     qtbot.waitUntil(lambda: notices.says("runs Python"))
     question = notices.take("runs Python")

@@ -49,7 +49,7 @@ def test_that_the_first_page_is_there_without_a_project(workbench):
 
 def test_that_the_first_page_begins_a_project_from_a_recipe(workbench):
     buttons = workbench.window.welcome.findChildren(QPushButton)
-    next(b for b in buttons if b.text().startswith("From a recipe")).click()
+    next(b for b in buttons if b.text().startswith("New from recipe")).click()
     (dialog,) = workbench.window.findChildren(RecipeDialog)
     assert dialog.isVisible()
     dialog.reject()
@@ -81,7 +81,7 @@ def test_that_a_second_opening_shows_results_with_no_engine(opened, qtbot, engin
     assert opened.window.welcome.isVisible()
     opened.files.open_path(project_file)
     qtbot.waitUntil(lambda: state_of(opened, "package") == "cached")
-    assert opened.context.model_index.modules
+    qtbot.waitUntil(lambda: bool(opened.context.model_index.modules))
     assert len(engines.made) == started
 
 
@@ -173,17 +173,17 @@ def test_that_unsaved_changes_are_asked_about_before_another_project(
 
 def test_that_a_refused_precision_says_why(opened, notices):
     opened.context.assigner.rule("global", "", "uint8")
-    assert "signed integers" in notices.take("uint8 cannot be used here.").hint
+    assert "signed integers" in notices.take("uint8 cannot be used.").hint
     assert opened.document.undo_stack.count() == 0
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("broken.qwb", "{", "Broken at line 1"),
+        ("broken.qwb", "{", "broken.qwb cannot be opened"),
         ("empty.qwb", "", "The project file is empty."),
         ("newer.qwb", '{"version": 99}', "newer program"),
-        ("poem.pdf", "roses", "poem.pdf is nothing to open here."),
+        ("poem.pdf", "roses", "poem.pdf cannot be opened."),
     ],
 )
 def test_that_a_dropped_file_that_is_no_use_is_one_sentence(opened, notices, name, content, said):
@@ -199,10 +199,10 @@ def test_that_dropped_data_asks_what_it_is_for(opened, tmp_path, notices):
     path = tmp_path / "mine" / "samples.npz"
     path.write_bytes(b"")
     drop(opened.window, path)
-    notice = notices.take("What is samples.npz for?")
+    notice = notices.take("Use samples.npz as which data?")
     opened.notices.choose(notice.id, "Calibration")
     assert opened.document.project.calibration.spec == "samples.npz"
-    assert opened.document.undo_stack.undoText() == "Calibrate on samples.npz"
+    assert opened.document.undo_stack.undoText() == "Set calibration data to samples.npz"
 
 
 def test_that_a_project_open_elsewhere_can_be_read(workbench, project_file, notices, tmp_path):
@@ -254,7 +254,7 @@ def test_that_the_theme_changes_at_once_and_is_remembered(opened):
 def test_that_the_palette_does_what_it_finds(opened, qtbot):
     opened.window.actions_by_id["palette"].trigger()
     box = opened.window.palette_box
-    qtbot.keyClicks(box.line, "dark or")
+    qtbot.keyClicks(box.line, "dark theme")
     assert box.list.item(0).text().startswith("Toggle dark theme")
     qtbot.keyClick(box.line, Qt.Key.Key_Return)
     assert not opened.context.theme.dark

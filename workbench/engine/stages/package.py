@@ -35,9 +35,11 @@ from workbench.results import (
     ExportResult,
     LowerResult,
     PackageResult,
+    PrepareResult,
     save_result,
 )
 from workbench.targets import target_of
+from workbench.targets.ethos_u.corrections import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,6 +169,11 @@ def _manifest(
         ],
         "range_methods": [chosen.model_dump() for chosen in project.range_methods],
         "files": [file.model_dump() for file in files],
+        "corrections": [
+            described(each)
+            for result in (context.result("prepare", PrepareResult), lowered)
+            for each in result.corrections
+        ],
         "off_the_npu": [{"kind": kind, "match": match} for kind, match in project.kept_off()],
         "inputs": list(facts.inputs),
         "outputs": list(facts.outputs),

@@ -26,6 +26,7 @@ from workbench.project.configs import IMPROVERS
 from workbench.project.sources import absolute
 from workbench.results import (
     GRAPH_FILE,
+    AppliedCorrection,
     Improvement,
     NodeAnnotation,
     PrepareResult,
@@ -54,6 +55,7 @@ class Prepared:
     module: torch.fx.GraphModule
     annotations: tuple[NodeAnnotation, ...]
     improvements: tuple[Improvement, ...] = ()
+    corrections: tuple[AppliedCorrection, ...] = ()
 
 
 def run(context: StageContext) -> None:
@@ -74,7 +76,8 @@ def run(context: StageContext) -> None:
         warnings.append(_HANDED_IN)
     result = PrepareResult(
         observers=len(observers), annotations=with_origins(context, prepared.annotations),
-        improvements=prepared.improvements, warnings=tuple(warnings),
+        improvements=prepared.improvements, corrections=prepared.corrections,
+        warnings=tuple(warnings),
     )  # fmt: skip
     save_result(result, context.out)
     context.keep(prepared)
@@ -99,7 +102,8 @@ def _prepare(context: StageContext) -> Prepared:
         for part, inside in _prepared_branches(prepared, "", toolchain, quantizer):
             found = toolchain.report(quantizer, part, project)
             annotations += [n.model_copy(update={"node": f"{inside}{n.node}"}) for n in found]
-    return Prepared(prepared, tuple(annotations), tuple(done))
+    corrections = tuple(getattr(quantizer, "corrections", ()))
+    return Prepared(prepared, tuple(annotations), tuple(done), corrections)
 
 
 def changed(

@@ -52,6 +52,8 @@ class Patch:
         otherwise: See ``Otherwise``.
         proven: Versions it was proven with, by package.
         apply: Switches it on for lowering; None for a patch with a function of its own.
+        pins: The functions it was written for, each with the digest of its source; with another
+            source it is not applied.
     """
 
     id: str
@@ -63,12 +65,16 @@ class Patch:
     otherwise: Otherwise = "stock"
     proven: dict[str, str] = field(default_factory=lambda: PROVEN[0])
     apply: Apply | None = None
+    pins: tuple[tuple[str, str], ...] = ()
 
 
 _FX = "torch.fx"
 _PROGRAM = "torch.export.exported_program:ExportedProgram"
 _PASSES = "executorch.exir.pass_base:_ExportPassBase"
 _SIGNATURE = "torch.export.graph_signature"
+_FUSION = (
+    "executorch.backends.arm._passes.fuse_quantized_activation_pass:FuseQuantizedActivationPass"
+)
 _OBSERVER = "torchao.quantization.pt2e.observer"
 
 PATCHES: tuple[Patch, ...] = (
@@ -281,6 +287,18 @@ PATCHES: tuple[Patch, ...] = (
         "A subclass returns the partitions in the order of the program, not of a set of texts.",
         "The partitions are those of stock; only their order, random in stock, is fixed.",
         otherwise="refused", proven={"executorch": "1.5.1"},
+    ),
+    Patch(
+        "keep_relu_clamps", "Keep the clamp of a ReLU whose range goes below zero", "correction",
+        (f"{_FUSION}.call",),
+        "Between such a ReLU and its input stands the grid of its output, so that both stay.",
+        "Stock runs after that; ReLUs whose grid starts at zero are left to it.",
+        proven={"executorch": "1.5.1"},
+        pins=(
+            (f"{_FUSION}.call", "7d3f04a57dac7e1a"),
+            (f"{_FUSION}._is_fuseable_quantized_activation", "4e3c796c5eba7eb1"),
+            (f"{_FUSION}._is_fuseable_input", "e6796faad62f5ae4"),
+        ),
     ),
     Patch(
         "user-modules", "Import the files of a project under their own names", "interpreter",

@@ -23,6 +23,7 @@ from workbench.targets.ethos_u.checks import (
     check_values,
     problem,
 )
+from workbench.targets.ethos_u.corrections import switched_off
 from workbench.targets.ethos_u.devices import (
     CONFIGS_BY_NAME,
     EXTERNAL_WEIGHTS,
@@ -175,8 +176,11 @@ class EthosU:
         """Return what one stage depends on: quantizer, TOSA version and transformations."""
         if name == "quantizer":
             spec: dict[str, JsonValue] = {"tosa_spec": family_of(choice.id).tosa_spec}
-            passes = given_passes(choice.options)
-            return {**spec, "passes": passes} if passes else spec
+            if passes := given_passes(choice.options):
+                spec["passes"] = passes
+            if off := switched_off(choice.options, "quantizer"):
+                spec["corrections_off"] = off
+            return spec
         complete = self.complete(choice)
         return {"id": complete.id, **complete.options}
 

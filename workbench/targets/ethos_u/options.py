@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from workbench.targets.base import Choice, OptionSpec
+from workbench.targets.ethos_u.corrections import CORRECTIONS, GROUP
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -120,6 +121,10 @@ EXTRAS: tuple[OptionSpec, ...] = (
             Choice("cmsis_nn_dsp", "cortex_m and CMSIS-NN, M33"),
         ),
         group=ON_CPU,
+    ),
+    *(
+        OptionSpec(row.id, row.title, row.instead, "switch", default=True, group=GROUP)
+        for row in CORRECTIONS
     ),
 )
 EXTRAS_BY_NAME = {option.name: option for option in EXTRAS}

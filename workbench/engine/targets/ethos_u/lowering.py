@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,15 +27,17 @@ from workbench.engine.targets.ethos_u.refusals import (
     vela_refused,
 )
 from workbench.engine.targets.ethos_u.tosa_graph import tosa_snapshot
-from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.toolchain_patches.corrections import clamps_kept
+from workbench.engine.toolchain_patches.gate import accelerated, correction_state
 from workbench.engine.toolchain_patches.interception import capture_tosa, partition_reasons
 from workbench.engine.toolchain_patches.retarget import has_same_tosa, retarget
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.pipeline.plan import tool_version
 from workbench.project import sources
 from workbench.project.model import Tokenization
-from workbench.results import ExportResult, LowerResult
+from workbench.results import AppliedCorrection, ExportResult, LowerResult
 from workbench.targets import target_of
+from workbench.targets.ethos_u.corrections import CLAMPS, switched_off
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS, clock_of
 from workbench.targets.ethos_u.options import CMSIS_NN_CPUS, CPU_KERNELS
 
@@ -96,6 +98,7 @@ class _Edge:
     tosa: list[bytes]
     reasons: dict[str, str]
     origins: list[vela.Origins]
+    corrections: tuple[AppliedCorrection, ...] = ()
 
 
 def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
@@ -110,7 +113,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     choice = target_of(context.project.target.id).complete(context.project.target)
     refuse_control_flow(context, choice)
     off = context.project.kept_off()
-    key = f"{context.plan.key('convert')} {off}"
+    key = f"{context.plan.key('convert')} {off} {switched_off(choice.options, 'compile')}"
     known: _Edge | None = context.store.get("edge", key) if context.accelerate else None
     retargeted = known is not None and has_same_tosa(known.manager, compile_spec(choice))
     context.progress(0, None, "compiling" if retargeted else "partitioning and compiling")
@@ -174,14 +177,17 @@ def _lowered(
     methods: Mapping[str, int | bool] | None = None,
 ) -> _Edge:  # fmt: skip
     checks = [check] if check else None
-    with capture_tosa() as tosa, partition_reasons() as reasons:
+    state = correction_state(CLAMPS, choice.options)
+    keeping = clamps_kept() if state == "on" else nullcontext([])
+    with capture_tosa() as tosa, partition_reasons() as reasons, keeping as kept:
         manager = to_edge_transform_and_lower(
             program,
             partitioner=[CheckingPartitioner(compile_spec(choice), additional_checks=checks)],
             constant_methods=dict(methods or {}),
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
-    return _Edge(manager, list(tosa), reasons, compiled.origins)
+    corrections = (AppliedCorrection(id=CLAMPS, state=state, places=tuple(kept)),)
+    return _Edge(manager, list(tosa), reasons, compiled.origins, corrections)
 
 
 def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lowered, Any]:
@@ -248,6 +254,7 @@ def _result(
         ),
         pte_bytes=len(lowered.pte),
         accelerated=context.accelerate,
+        corrections=edge.corrections,
         vela_version=tool_version("ethos-u-vela"),
         warnings=() if delegates else ("Nothing runs on the NPU: no operator was delegated.",),
     )

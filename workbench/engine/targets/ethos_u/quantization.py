@@ -14,13 +14,15 @@ from workbench.engine.fx import programs
 from workbench.engine.plugins import Plugins
 from workbench.engine.quantization.qspec import arm_config, stock_config
 from workbench.engine.targets.ethos_u.compile_spec import compile_spec
+from workbench.engine.toolchain_patches.corrections import refine_factors
 from workbench.engine.toolchain_patches.decomposition_tracking import FollowingQuantizer, MadeOf
-from workbench.engine.toolchain_patches.gate import require
+from workbench.engine.toolchain_patches.gate import correction_state, require
 from workbench.engine.training.model import Student
 from workbench.errors import Place, failure
 from workbench.project.configs import PluginConfig, QuantConfig
 from workbench.project.model import name_of
-from workbench.results import NodeAnnotation
+from workbench.results import AppliedCorrection, NodeAnnotation
+from workbench.targets.ethos_u.corrections import FACTORS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +45,13 @@ class _Report:
 class ReportingQuantizer(FollowingQuantizer):
     """Stores its report at the nodes, since ExecuTorch keeps only that of the last graph."""
 
+    factors: AppliedCorrection = AppliedCorrection(id=FACTORS, state="off")
+
+    @property
+    def corrections(self) -> tuple[AppliedCorrection, ...]:
+        """What became of the corrections before calibration."""
+        return (self.factors,)
+
     def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """Annotate a graph or the body of a branch, and store the report at its nodes."""
         annotated: torch.fx.GraphModule = super().annotate(model)
@@ -50,6 +59,9 @@ class ReportingQuantizer(FollowingQuantizer):
         for node in annotated.graph.nodes:
             by, label = accepted.get(node.name, ("", ""))
             node.meta[_REPORT] = _Report(by, label, rejected.get(node.name, ""))
+        if self.factors.state == "on":
+            places = (*self.factors.places, *refine_factors(annotated))
+            self.factors = self.factors.model_copy(update={"places": places})
         return annotated
 
 
@@ -80,6 +92,8 @@ def student(floating: torch.fx.GraphModule, project: Project, folder: Path) -> S
 def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
     require("decomposition-tracking")
     made, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
+    state = correction_state(FACTORS, project.target.options)
+    made.factors = AppliedCorrection(id=FACTORS, state=state)
     with warnings.catch_warnings():
         # The setters for operators and nodes warn at every call that they are experimental.
         warnings.simplefilter("ignore")
