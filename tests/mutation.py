@@ -137,7 +137,8 @@ class _Finder:
             case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
                 yield self._mutant(test, f"(not ({self._text(test)}))", "condition")
             case ast.Return(value=ast.expr() as value):
-                if not (isinstance(value, ast.Constant) and value.value is None):
+                # A caller that asks for truth takes None as it takes False, "" and 0.
+                if not (isinstance(value, ast.Constant) and not value.value):
                     yield self._mutant(value, "None", "return")
 
     def _between(

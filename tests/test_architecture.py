@@ -2,8 +2,6 @@
 
 import ast
 import functools
-import importlib
-import inspect
 import os
 import re
 import subprocess
@@ -14,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from workbench.pipeline.stages import STAGES
 from workbench.targets import TARGETS
 
 ROOT = Path(__file__).parents[1]
@@ -180,43 +177,6 @@ def test_that_a_target_is_named_only_in_its_own_files():
     assert found == []
 
 
-@pytest.mark.engine
-@pytest.mark.filterwarnings("default")
-def test_that_every_name_in_a_table_leads_to_code_of_the_right_shape():
-    for stage in STAGES:
-        module, function = stage.entry.split(":")
-        assert callable(getattr(importlib.import_module(module), function))
-    for target in TARGETS:
-        toolchain = importlib.import_module(target.toolchain)
-        for name, method in _members(_protocol(target)).items():
-            assert _required(getattr(toolchain, name)) == _required(method) - 1, (target.id, name)
-
-
-def _protocol(target):
-    """Return the protocol by which the stages of a target use its toolchain."""
-    from workbench.engine.targets.base import CompilingToolchain, DeviceToolchain, Toolchain
-
-    if "run" in target.stages:
-        return DeviceToolchain
-    return CompilingToolchain if "lower" in target.stages else Toolchain
-
-
-def _members(protocol):
-    kinds = [kind for kind in protocol.__mro__ if kind.__module__ == protocol.__module__]
-    return {
-        name: value
-        for kind in kinds
-        for name, value in vars(kind).items()
-        if inspect.isfunction(value) and not name.startswith("_")
-    }
-
-
-def _required(function):
-    """Return how many parameters have to be given."""
-    parameters = inspect.signature(function).parameters.values()
-    return sum(1 for p in parameters if p.default is inspect.Parameter.empty)
-
-
 def test_that_torch_is_not_imported_outside_the_engine():
     outside = ("ui.shell.app", "workbench.cli", "workbench.engine_process")
     code = "".join(
@@ -257,7 +217,7 @@ def _stated(node: ast.stmt) -> list[str]:
 def test_that_every_problem_has_a_code_in_kebab_case():
     wrong = []
     for path in PRODUCT:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if not isinstance(node, ast.Call) or _called(node) not in {"failure", "ErrorInfo"}:
                 continue
             codes = [keyword.value for keyword in node.keywords if keyword.arg == "code"]

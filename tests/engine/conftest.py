@@ -18,10 +18,12 @@ from unittest import mock
 
 import pytest
 
-from workbench.api import jobs
-from workbench.cli import main
+from tests.workbench.cli.conftest import codes
+from workbench.cli import jobs, main
 from workbench.engine_process import EngineProcess
 
+# A fixture of the verbs' own tests, which those that compute on arrays take too.
+__all__ = ["codes"]
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "resources" / "samples"
 

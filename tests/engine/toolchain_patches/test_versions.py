@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from workbench import disk_cache, doctor, toolchain_versions
-from workbench.cli import run_summary
-from workbench.protocol import LogLine, Shutdown, decode_event, encode
+from workbench.api.summary import summary
+from workbench.protocol import LogLine, Shutdown, decode_event, encode_command
 from workbench.toolchain_versions import status
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def warnings_of_a_start() -> list[str]:
 
     commands, write = os.pipe()
     read, events = os.pipe()
-    os.write(write, encode(Shutdown()))
+    os.write(write, encode_command(Shutdown()))
     os.close(write)
     Server(commands, events, time.monotonic()).serve()
     os.close(events)
@@ -67,7 +67,7 @@ def test_that_the_doctor_finds_it() -> None:
 def test_that_a_run_reports_it(tmp_path: Path) -> None:
     from tests.fakes.projects import make_project
 
-    document = run_summary.summary(make_project(), tmp_path, [], {}, None)
+    document = summary(make_project(), tmp_path, [], {}, None)
     assert document["acceleration"]["active"] is False
     assert "python 3.12" in document["acceleration"]["reason"]
 

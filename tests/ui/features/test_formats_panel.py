@@ -71,7 +71,7 @@ def test_that_a_tensor_without_spread_says_so(panel):
 
 def test_that_a_format_is_given_to_what_is_chosen_as_one_step(panel, opened, qtbot):
     assert not panel.apply.isEnabled()
-    assert "emulated only" in panel.apply.toolTip()
+    assert "only emulated" in panel.apply.toolTip()
     opened.document.apply("t", lambda p: edits.set_target(p, CHOICE))
     opened.context.selection.choose_modules(["head"])
     qtbot.waitUntil(lambda: panel.apply.isEnabled() and panel.apply.text() == "Set head")

@@ -49,5 +49,5 @@ def test_that_a_target_without_a_device_is_refused_in_a_sentence(panel, opened, 
     formats = TargetChoice(id="formats")
     opened.document.apply("Formats", lambda p: edits.set_target(p, formats))
     panel.start.click()
-    notices.take("places nothing on an NPU")
+    notices.take("has no NPU")
     assert not [c for c in engines.commands if isinstance(c, RunStudy)]

@@ -356,10 +356,10 @@ def test_that_a_place_in_a_later_graph_is_shown_at_its_level(opened, qtbot):
 
 def test_that_what_the_compiler_refuses_is_kept_off_in_one_step(opened, qtbot, notices):
     opened.window.actions_by_id["blame"].trigger()
-    qtbot.waitUntil(lambda: notices.says("The compiler refuses head."))
-    notice = notices.take("The compiler refuses head.")
+    qtbot.waitUntil(lambda: notices.says("The compiler rejects head."))
+    notice = notices.take("The compiler rejects head.")
     assert notice.hint == "Vela said no."
     opened.notices.choose(notice.id, "Keep on CPU")
     rule = opened.document.project.rules[-1]
     assert (rule.kind, rule.match, rule.config) == ("module_name", "head", "cpu")
-    assert opened.document.undo_stack.undoText() == "Keep head off the NPU"
+    assert opened.document.undo_stack.undoText() == "Keep head on the CPU"

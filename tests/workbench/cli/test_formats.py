@@ -5,6 +5,7 @@ import json
 import pytest
 
 from workbench.cli import formats, main
+from workbench.targets.formats.schemes import SPECS
 
 
 @pytest.fixture
@@ -33,7 +34,13 @@ def test_that_the_list_tells_parameters_and_differences(capsys):
     assert found["log"]["differences"]
     assert [p["name"] for p in found["integer"]["parameters"]][:2] == ["width", "frac_width"]
     assert main(["formats", "list"]) == 0
-    assert "mase: Zero becomes" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert "mase: Zero becomes" in listed
+    for spec in SPECS:
+        part = listed.split(f"{spec.name}: {spec.title}\n")[1].split("  source: ")[0]
+        assert part.count("mase: ") == len(spec.differences) * spec.mase
+        assert part.count("in MASE.") == (not spec.differences or not spec.mase)
+        assert part.count("required") == sum(p.required for p in spec.parameters)
 
 
 @pytest.mark.parametrize(("params", "said"), [("[8]", "not an object"), ("{8", "not JSON")])

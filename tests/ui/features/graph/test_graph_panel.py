@@ -305,11 +305,12 @@ def test_that_an_earlier_run_of_a_level_can_stand_beside_it(graph, qtbot, opened
     run_to(opened, qtbot, "")
     qtbot.waitUntil(
         lambda: (
-            [o.title.startswith("Quantized of run 1") for o in graph.runs.past("convert")] == [True]
+            [o.title.startswith("Quantized of run 1") for o in graph.graph_files.past("convert")]
+            == [True]
         )
     )
-    pane = beside(qtbot, graph, graph.runs.past("convert")[0].title)
-    assert pane.counts.text() == "no difference"
+    pane = beside(qtbot, graph, graph.graph_files.past("convert")[0].title)
+    assert pane.counts.text() == "no differences"
     qtbot.waitUntil(lambda: "sqnr_more" in graph.annotations.data.measures)
     overlay(graph, "sqnr_more")
     assert graph.view.surface.marks.overlay.middle == 0.0
@@ -322,7 +323,7 @@ def test_that_places_are_bookmarked_undone_and_found_again(graph, qtbot, opened)
     graph.view.surface.look(graph.view.surface.camera.zoomed(2.0, QPointF(100, 100)))
     middle = graph.view.surface.middle()
     graph.bookmarks.bookmark("stem, large", graph.level)
-    assert opened.document.undo_stack.undoText() == "Bookmark stem, large"
+    assert opened.document.undo_stack.undoText() == "Add bookmark stem, large"
     with qtbot.waitSignal(graph.view.groups.laid_out):
         graph.view.groups.collapse_all()
     to_level(qtbot, graph, 3)
@@ -342,7 +343,7 @@ def test_that_a_kept_search_colours_what_it_finds(graph, qtbot, opened):
     qtbot.waitUntil(lambda: graph.view.surface.marks.found == {"conv2d": (0,)})
     assert [b.text() for b in graph.bar.kept.buttons] == [
         "op:conv2d  1",
-        "sram>3  no such number here",
+        "sram>3  unknown number",
     ]
     graph.bar.kept.buttons[0].click()
     qtbot.waitUntil(lambda: graph.view.surface.marks.found == {})
@@ -358,14 +359,14 @@ def test_that_a_dropped_file_becomes_an_overlay(graph, qtbot, tmp_path, notices)
     assert graph.view.surface.marks.overlay.middle == 0.0
     assert graph.overlay.combo.currentText() == "Milli Watt (from power.csv)"
     assert typed(qtbot, graph, "milli_watt<0") == "1 found"
-    notices.take("1 of 3 names in 'power.csv' are no operations")
+    notices.take("1 of 3 names in 'power.csv' are not operations")
     (tmp_path / "bad.json").write_text("{")
     graph.drop.take(tmp_path / "bad.json")
     notices.take("is not JSON")
 
 
 def test_that_a_damaged_graph_beside_is_told(graph, qtbot, notices):
-    graph.runs.files["prepare"].write_text("{")
+    graph.graph_files.files["prepare"].write_text("{")
     graph.bar.menus["beside"].aboutToShow.emit()
     (action,) = [a for a in graph.bar.menus["beside"].actions() if a.text() == "Prepared level"]
     action.trigger()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,7 +178,9 @@ def _lowered(
 ) -> _Edge:  # fmt: skip
     checks = [check] if check else None
     state = correction_state(CLAMPS, choice.options)
-    keeping = clamps_kept() if state == "on" else nullcontext([])
+    keeping: AbstractContextManager[list[str]] = nullcontext([])
+    if state == "on":
+        keeping = clamps_kept()
     with capture_tosa() as tosa, partition_reasons() as reasons, keeping as kept:
         manager = to_edge_transform_and_lower(
             program,

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.engine.formats.vectors import OPERATIONS as CASES
-from tests.engine.formats.vectors import arrays, tensor
+from tests.engine.targets.formats.vectors import OPERATIONS as CASES
+from tests.engine.targets.formats.vectors import arrays, tensor
 from tests.problems import refused
 from workbench.engine.targets.formats.operations import (
     OPERATIONS,

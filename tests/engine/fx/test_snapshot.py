@@ -75,7 +75,7 @@ def test_that_modules_never_called_are_listed_with_their_class(blocks: GraphSnap
 
 def test_that_the_line_of_python_is_told_without_folders(blocks: GraphSnapshot) -> None:
     source = blocks.node("relu").source
-    assert source.startswith("test_fx_snapshot.py:")
+    assert source.startswith("test_snapshot.py:")
     assert "in forward: x = self.relu(block(x))" in source
 
 

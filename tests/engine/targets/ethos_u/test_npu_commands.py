@@ -14,7 +14,7 @@ from workbench.pte import npu_commands
 
 pytestmark = pytest.mark.engine
 
-TOSA = Path(__file__).parent.parent / "data" / "tosa"
+TOSA = Path(__file__).parents[3] / "data" / "tosa"
 LINE = re.compile(r"^0x([0-9a-f]+): .* - (NPU_[A-Z0-9_]+) +(\d+)", re.MULTILINE)
 U55 = ("ethos-u55-64", "Ethos_U55_High_End_Embedded", "Shared_Sram")
 U85 = ("ethos-u85-512", "Ethos_U85_SYS_DRAM_Mid", "Dedicated_Sram_256KB")

@@ -11,15 +11,15 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.engine.nnpa import networks
-from tests.engine.nnpa.test_target import ruled
+from tests.engine.targets.nnpa import networks
+from tests.engine.targets.nnpa.test_target import ruled
 from workbench.engine.targets.nnpa import lowering
 from workbench.engine.targets.nnpa.onnx_export import rewrite_gemms
 from workbench.project import edits
 
 pytestmark = pytest.mark.engine
 
-FAKE = Path(__file__).parents[2] / "fakes" / "onnx_mlir.py"
+FAKE = Path(__file__).parents[3] / "fakes" / "onnx_mlir.py"
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ def test_that_the_report_tells_readings_products_and_commands(lane):
 def test_that_the_file_and_the_emulated_graph_agree_on_every_product():
     import torch
 
-    from tests.engine.nnpa.test_target import CASES, emulated
+    from tests.engine.targets.nnpa.test_target import CASES, emulated
     from workbench.engine.targets.nnpa.onnx_export import exported as export_program
     from workbench.engine.targets.nnpa.onnx_export import file_products, origins, tidy
 

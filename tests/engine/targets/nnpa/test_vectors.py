@@ -17,7 +17,7 @@ from workbench.engine.targets.nnpa.arithmetic import (
 )
 
 pytestmark = pytest.mark.engine
-VECTORS = Path(__file__).parents[2] / "data" / "vectors"
+VECTORS = Path(__file__).parents[3] / "data" / "vectors"
 CASES = json.loads((VECTORS / "nnpa.json").read_text())["cases"]
 PARAMETERS = [c for c in CASES if c["kind"] == "params"]
 PRODUCTS = [c for c in CASES if c["kind"] == "matmul"]

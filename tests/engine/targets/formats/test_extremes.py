@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from tests.engine.formats.test_textbook import PARAMETERS
+from tests.engine.targets.formats.test_textbook import PARAMETERS
 from tests.problems import refused
 from workbench.engine.array_jobs import answer_jobs, load, save
 from workbench.engine.targets.formats.schemes import SCHEMES, quantize

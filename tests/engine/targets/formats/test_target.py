@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tests.engine.in_process import CALIBRATED, project
-from tests.engine.test_training import sqnr, trained
+from tests.engine.training.test_training import sqnr, trained
 from workbench.engine.targets import formats as toolchain
 from workbench.engine.targets.formats.operations import Operation
 from workbench.engine.targets.formats.schemes import SCHEMES, quantize

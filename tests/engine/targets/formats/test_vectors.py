@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.engine.formats.vectors import QUANTIZERS, tensor
+from tests.engine.targets.formats.vectors import QUANTIZERS, tensor
 from workbench.engine.targets.formats.schemes import quantize
 from workbench.errors import WorkbenchError
 

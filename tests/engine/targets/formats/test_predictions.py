@@ -1,10 +1,13 @@
 """What the window predicts of formats without torch, against the formats' own functions."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 
-from tests.engine.test_format_target import PARAMETERS
+from tests.engine.targets.formats.test_target import PARAMETERS
+from tests.engine.targets.formats.vectors import FOLDER
 from workbench.analysis.histogram import Histogram
 from workbench.engine.targets.formats.schemes import quantize
 from workbench.project.configs import FormatConfig
@@ -30,6 +33,16 @@ def test_that_predicted_values_are_those_of_the_format(scheme, scale):
     expected = quantize(rows, scheme, PARAMETERS[scheme])
     found = placed(rows.double().numpy(), scheme, given)
     np.testing.assert_allclose(found, expected.double().numpy(), rtol=2e-7, atol=0)
+
+
+def test_that_the_stored_numbers_are_those_of_the_formats():
+    cases = json.loads((FOLDER / "textbook.json").read_text())["cases"]
+    with np.load(FOLDER / "textbook.npz") as stored:
+        for case in cases:
+            made = quantize(
+                torch.from_numpy(stored[f"{case['id']}/x"]), case["scheme"], case["params"]
+            )
+            assert np.array_equal(made.numpy(), stored[f"{case['id']}/y"]), case["id"]
 
 
 @pytest.mark.parametrize("scheme", ALL)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.engine.nnpa import networks
+from tests.engine.targets.nnpa import networks
 from tests.problems import refused
 from workbench.engine.targets import nnpa as toolchain
 from workbench.engine.targets.nnpa import arithmetic

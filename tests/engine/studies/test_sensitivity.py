@@ -92,7 +92,7 @@ def test_that_a_study_goes_on_where_it_was_left(engine):
 @pytest.fixture
 def decoder(engine):
     """Return what makes a project in which a decoder reads a text of the engine's folder."""
-    shutil.copy(Path(__file__).with_name("decoders.py"), engine.folder)
+    shutil.copy(Path(__file__).parents[1] / "decoders.py", engine.folder)
     (engine.folder / "text.txt").write_text("the cat sat on the mat")
     text = DataSource(spec="text.txt", tokens=Tokenization(length=decoders.CONTEXT))
     fields = {"calibration": text, "evaluation": Evaluation(limit=12)}

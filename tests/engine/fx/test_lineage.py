@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine import test_fx_snapshot_quantized
+from tests.engine.fx import test_snapshot_quantized
 from workbench.graph.lineage import Lineage, attribute
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import DEVICE_GRAPH_FILE, LowerResult, load_result
 
 pytestmark = pytest.mark.engine
 
-mobilenet_levels = test_fx_snapshot_quantized.levels
+mobilenet_levels = test_snapshot_quantized.levels
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-FOLDER = Path(__file__).parents[2] / "data" / "vectors"
+FOLDER = Path(__file__).parents[3] / "data" / "vectors"
 CASES = json.loads((FOLDER / "mase.json").read_text())["cases"]
 QUANTIZERS = [c for c in CASES if c["kind"] == "quantizer"]
 OPERATIONS = [c for c in CASES if c["kind"] == "op"]

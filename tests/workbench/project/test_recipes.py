@@ -1,0 +1,100 @@
+"""Recipes: what each says is what the project says, and nothing is overwritten unasked."""
+
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.project import store
+from workbench.project.recipes import begin, recipes
+
+ALL = recipes()
+
+
+def test_that_every_recipe_begins_a_project_that_says_what_it_says(tmp_path):
+    for name, recipe in ALL.items():
+        path = tmp_path / name / "mine.qwb"
+        path.parent.mkdir()
+        project = begin(recipe, path)
+        assert store.load(path) == project
+        assert project.name == "mine"
+        assert project.model.spec == "mine_model.py:model"
+        assert (path.parent / "mine_model.py").read_text().strip()
+        assert (project.target.id, project.verification.samples) == (recipe.target, recipe.samples)
+        assert {**project.target.options, **recipe.options} == project.target.options
+        assert project.evaluation.limit == recipe.limit
+        assert recipe.title in project.notes
+        assert recipe.begins_with in project.notes
+
+
+def test_that_a_recipe_without_texts_calibrates_on_its_own_samples(tmp_path):
+    recipe = ALL["image_classifier"]
+    project = begin(recipe, tmp_path / "mine.qwb")
+    assert project.calibration.spec == "mine_model.py:calibration"
+    assert project.calibration.tokens is None
+    assert project.evaluation.data is None
+    assert project.model.weights is None
+    rules = [(rule.kind, rule.match, rule.config) for rule in project.rules]
+    assert rules == [tuple(rule) for rule in recipe.rules]
+
+
+def test_that_the_files_of_a_recipe_lie_beside_the_project(tmp_path):
+    recipe = ALL["llm_decoder"]
+    project = begin(recipe, tmp_path / "mine.qwb")
+    assert project.model.weights == "mine_weights.safetensors"
+    assert project.calibration.spec == "mine_calibration.txt"
+    assert project.evaluation.data.spec == "mine_evaluation.txt"
+    assert project.calibration.tokens.length == recipe.length == 64
+    for name in ("mine_weights.safetensors", "mine_calibration.txt", "mine_evaluation.txt"):
+        assert (tmp_path / name).stat().st_size > 0
+
+
+def test_that_nothing_is_overwritten_unless_asked(tmp_path):
+    recipe, path = ALL["keyword_spotting"], tmp_path / "mine.qwb"
+    (tmp_path / "mine_model.py").write_text("mine")
+    with pytest.raises(WorkbenchError) as caught:
+        begin(recipe, path)
+    assert caught.value.infos[0].where.id == str(path)
+    assert (tmp_path / "mine_model.py").read_text() == "mine"
+    assert not path.exists()
+    begin(recipe, path, overwrite=True)
+    assert (tmp_path / "mine_model.py").read_text() != "mine"
+    with pytest.raises(WorkbenchError):
+        begin(recipe, path)
+
+
+def test_that_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WorkbenchError) as caught:
+        begin(ALL["keyword_spotting"], tmp_path / "file" / "mine.qwb", overwrite=True)
+    assert caught.value.infos[0].where.id == str(tmp_path / "file")
+
+
+def test_that_the_first_mode_and_scope_stand_unless_told():
+    recipe = ALL["llm_decoder"]
+    rest = [tuple(rule) for rule in recipe.rules]
+    linear = "torch.nn.modules.linear.Linear"
+
+    def first(*chosen):
+        rules = [tuple(rule) for rule in recipe.all_rules(*chosen)]
+        assert rules[1:] == rest
+        return rules[0]
+
+    assert first("", "") == ("global", "", "a16w8")
+    assert first("ethosu_8a8w", "") == ("global", "", "a8w8")
+    assert first("", "linear") == ("module_type", linear, "a16w8")
+    assert first("ethosu_8a8w", "linear") == ("module_type", linear, "a8w8")
+    plain = ALL["image_classifier"]
+    assert plain.all_rules("", "") == plain.rules
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "option"),
+    [
+        ("llm_decoder", ("ethosu_4a4w", ""), "mode"), ("llm_decoder", ("", "some"), "scope"),
+        ("image_classifier", ("ethosu_8a8w", ""), "mode"),
+        ("image_classifier", ("", "full"), "scope"),
+    ],
+)  # fmt: skip
+def test_that_a_mode_or_scope_that_a_recipe_lacks_is_refused(name, chosen, option):
+    with pytest.raises(WorkbenchError) as caught:
+        ALL[name].all_rules(*chosen)
+    assert caught.value.infos[0].where.id == option

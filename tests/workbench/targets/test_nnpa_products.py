@@ -1,0 +1,71 @@
+"""Which matrix products become int8 products on NNPA."""
+
+import pytest
+
+from workbench.targets.nnpa.products import LIMITS, Product
+
+
+def product(left=(5, 16), right=(16, 4), *, constant=True, **fields):
+    return Product(left, right, constant, **fields)
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        product(),
+        product((2, 5, 16)),
+        product((2, 3, 5, 16)),
+        product((2, 5, 16), (2, 16, 4)),
+        product(gemm=True),
+        product(bias=(4,)),
+        product(gemm=True, bias=(4,)),
+        product((2, 5, 16), bias=(4,)),
+        product((2, 5, 16), bias=(1,), constant_bias=False),
+        product((1, LIMITS[1]), (LIMITS[1], 4)),
+        product((LIMITS[2], 1, 16)),
+    ],
+)
+def test_that_products_with_constant_weights_are_taken(taken):
+    assert taken.why_float == ""
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        product(constant=False),
+        product(gemm=True, transposed=True),
+        product(gemm=True, scaled=True),
+        product((16,)),
+        product((5, 16), (16,)),
+        product((5, 16), (2, 16, 4)),
+        product((3, 5, 16), (2, 16, 4)),
+        product((1, LIMITS[1] + 1), (LIMITS[1] + 1, 4)),
+        product((LIMITS[2] + 1, 1, 16)),
+        product((2, LIMITS[2] // 2 + 1, 1, 16)),
+        product(bias=(5, 4)),
+        product(bias=(4,), constant_bias=False),
+        product((2, 5, 16), (2, 16, 4), bias=(4,)),
+        product((2, 5, 16), bias=(4,), constant_bias=False),
+    ],
+)
+def test_that_every_other_product_is_told_why_it_stays_float(refused):
+    assert refused.why_float.endswith(".")
+
+
+def test_that_transposing_and_scaling_matter_to_a_gemm_alone():
+    assert product(transposed=True, scaled=True).why_float == ""
+
+
+def test_that_a_bias_of_the_columns_belongs_to_the_product():
+    assert product(bias=(4,)).takes_bias
+    assert product((2, 5, 16), bias=(4,)).takes_bias
+    assert not product((2, 3, 5, 16), bias=(4,)).takes_bias
+    assert not product(bias=(1,)).takes_bias
+    assert not product().takes_bias
+
+
+def test_that_a_product_larger_than_the_accelerator_is_computed_in_parts():
+    assert product((LIMITS[1], 16)).splits == ""
+    assert product((LIMITS[1] + 1, 16)).splits
+    assert product(right=(16, LIMITS[0])).splits == ""
+    assert product(right=(16, LIMITS[0] + 1)).splits
