@@ -365,4 +365,4 @@ class Least(nn.Module):
 
 
 def least():
-    return _made(Least(), (1, 3, 11, 11))
+    return _made(Least, (1, 3, 11, 11))

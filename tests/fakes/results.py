@@ -8,7 +8,9 @@ from tests.fakes.projects import snapshot
 from workbench.results import (
     ARRAYS_FILE,
     GRAPH_FILE,
+    AgainstFloat,
     CalibrateResult,
+    CompiledProgram,
     ConvertResult,
     CpuNode,
     Deliverable,
@@ -109,6 +111,10 @@ def result_of(stage):
         "verify": VerifyResult(
             samples=16, elements=160, exact=158, max_lsb=1, argmax_equal=16,
             histogram={-1: 1, 0: 158, 1: 1},
+            outputs=(OutputQuality(name="output 0", bits=8, max_lsb=1, **quality),),
+            decided=16, decided_equal=16,
+            against_float=AgainstFloat(quantized_sqnr_db=34.5, integer_sqnr_db=34.1),
+            compiled=CompiledProgram(samples=16, elements=160, equal=160, max_lsb=0),
         ),
         "run": SimulationResult(
             report=SimulationReport(

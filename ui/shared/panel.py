@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QPaintEvent, QShowEvent
@@ -29,6 +29,9 @@ from ui.state.settings import Settings
 from workbench.errors import WorkbenchError
 from workbench.ids import StageId
 from workbench.project.frozen import Frozen
+
+if TYPE_CHECKING:
+    from workbench.analysis.gate import GateResult
 
 PanelId = Literal[
     "modules", "rules", "graph", "ranges", "formats", "accuracy", "sample", "cost", "timeline",
@@ -69,6 +72,22 @@ class PanelContext:
     def result(self, stage_id: StageId) -> Path | None:
         """Return the folder of a stage's current result; None if there is none."""
         return self.session.result(stage_id)
+
+    def gate(self) -> GateResult | None:
+        """Return the verdict on the present program; None before it was verified."""
+        from workbench.analysis.gate import verdict
+        from workbench.results import EvaluateResult, LowerResult, VerifyResult
+
+        project = self.document.project
+        verified = self.load(VerifyResult, "verify")
+        if project is None or verified is None:
+            return None
+        return verdict(
+            project.gate,
+            evaluated=self.load(EvaluateResult, "evaluate"),
+            lowered=self.load(LowerResult, "lower"),
+            verified=verified,
+        )
 
     def run_to(self, stage_id: StageId) -> None:
         """Run all stages up to a stage."""

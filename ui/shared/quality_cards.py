@@ -13,6 +13,7 @@ from workbench.errors import WorkbenchError
 from workbench.graph.labels import operator_name
 from workbench.project.model import Project
 from workbench.results import (
+    CompiledProgram,
     EvaluateResult,
     FormatMemory,
     IntegerQuality,
@@ -240,6 +241,19 @@ def _memory_cards(memory: FormatMemory | None) -> Iterator[Card]:
             yield Card(name, f"{bits:.2f} bits, {density:.2f}\u00d7", "computed", hint)
 
 
+def _compiled_cards(compiled: CompiledProgram | None) -> Iterator[Card]:
+    if compiled is None:
+        return
+    hint = (
+        f"{count(compiled.equal)} of {count(compiled.elements)} elements equal to the TOSA "
+        "reference model; executed functionally, no device"
+    )
+    share = compiled.equal / compiled.elements if compiled.elements else None
+    if compiled.refused:
+        share, hint = None, f"Not checked: {compiled.refused}"
+    yield Card("Compiled program equal", percent(share), COMPUTED, hint)
+
+
 def verify_cards(value: VerifyResult) -> list[Card]:
     """Return the cards of a comparison."""
     exact = value.exact / value.elements if value.elements else None
@@ -260,5 +274,6 @@ def verify_cards(value: VerifyResult) -> list[Card]:
         Card("Same arg-max", f"{value.argmax_equal} of {value.samples}" if value.samples else DASH,
              COMPUTED, "Samples with the same largest output"),
         Card("Samples", count(value.samples), COMPUTED, "Inputs that both models ran"),
+        *_compiled_cards(value.compiled),
         *_text_cards(value.text, "integer", COMPUTED),
     ]  # fmt: skip

@@ -52,6 +52,8 @@ def describe_run(run: Run) -> str:
             f"{count(run.cost.cycles)} cycles, SRAM {size(run.cost.sram_bytes)}, "
             f"estimated (Vela {run.cost.vela_version})"
         )
+    if run.gate is not None:
+        lines.append(f"Verdict: {run.gate.sentence}")
     found = run.simulated
     if found is not None:
         cycles = f"{count(found.cycles)} cycles" if found.cycles is not None else "no cycles"
@@ -94,6 +96,8 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
            _value(lambda c: c.flash_bytes), "Weights and commands, estimated by Vela"),
     Column("Equal to TOSA", lambda r: percent(_exact(r.run)), lambda r: _exact(r.run),
            "Fraction of simulator output elements equal to the TOSA reference model"),
+    Column("Verdict", lambda r: r.run.gate.verdict if r.run.gate else DASH, None,
+           "Whether the program is within the limits of the gate; computed, no device"),
     Column("Target", lambda r: r.run.target.id),
     Column("Time", lambda r: when(r.run), None, "Time of the run (UTC)"),
 )  # fmt: skip

@@ -7,6 +7,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +36,7 @@ from ui.state.notices import Action, Notices
 from ui.state.run_history import RunHistory
 from ui.state.runner import EngineFactory, Runner, warm_engine
 from ui.state.selection import Selection
-from ui.state.session import Planned, Planner, Session
+from ui.state.session import Planned, Planner, Session, StageView
 from ui.state.settings import Settings
 from workbench.errors import failure
 from workbench.logs import configure, log, log_event, log_file
@@ -154,7 +155,7 @@ class Workbench(QObject):
     def _wire_window(self) -> None:
         window, bar = self.window, self.window.pipeline
         self.session.stage_changed.connect(
-            lambda stage: bar.render_stage(self.session.stage(stage))
+            lambda stage: bar.render_stage(self._judged(self.session.stage(stage)))
         )
         self._clock = QTimer(self, interval=250)
         self._clock.timeout.connect(self._show_stages)
@@ -307,7 +308,17 @@ class Workbench(QObject):
 
     def _show_stages(self) -> None:
         working = bool(self.runner.running)
-        self.window.pipeline.render_stages(self.session.stages(), working=working)
+        views = [self._judged(view) for view in self.session.stages()]
+        self.window.pipeline.render_stages(views, working=working)
+
+    def _judged(self, view: StageView) -> StageView:
+        """Return the view of a stage, with the broken limits if it verified the program."""
+        if view.id != "verify" or view.state != "cached":
+            return view
+        gate = self.context.gate()
+        if gate is None or gate.verdict != "differs":
+            return view
+        return replace(view, differs=gate.sentence)
 
 
 _SETTLED_MS = 1500

@@ -78,6 +78,8 @@ class StageButton(QAbstractButton):
     def second_line(self) -> str:
         """Return the text below the title."""
         view = self._view
+        if view.differs:
+            return "differs"
         match view.state:
             case "running":
                 if view.fraction is not None:
@@ -112,7 +114,7 @@ class StageButton(QAbstractButton):
         small = QFont(self.font())
         small.setPixelSize(11)
         painter.setFont(small)
-        failed = self._view.state == "failed"
+        failed = self._is_bad
         painter.setPen(QColor(theme.bad if failed else theme.muted))
         text = QFontMetricsF(small).elidedText(
             self.second_line(), Qt.TextElideMode.ElideRight, width
@@ -120,10 +122,15 @@ class StageButton(QAbstractButton):
         painter.drawText(QRectF(left, 20, width, 15), top, text)
         painter.end()
 
+    @property
+    def _is_bad(self) -> bool:
+        """Whether the stage failed, or the program breaks a limit of the gate."""
+        return self._view.state == "failed" or bool(self._view.differs)
+
     def _explanation(self) -> str:
         view = self._view
         lines = [f"{view.title}: {STATE_WORDS[view.state]}"]
-        lines += [part for part in (view.reason, view.message) if part]
+        lines += [part for part in (view.differs, view.reason, view.message) if part]
         lines += [info.message for info in view.infos]
         if view.state in {"stale", "failed"}:
             lines.append(f"Click to run all stages up to {view.title}.")
@@ -159,13 +166,14 @@ class StageButton(QAbstractButton):
 
     def _paint_mark(self, painter: QPainter, theme: Theme) -> None:
         centre = QPointF(15.0, 12.0)
+        state = "failed" if self._is_bad else self._view.state
         colour = QColor({
             "cached": theme.good, "running": theme.accent, "failed": theme.bad,
             "blocked": theme.warning, "queued": theme.accent,
-        }.get(self._view.state, theme.muted))  # fmt: skip
+        }.get(state, theme.muted))  # fmt: skip
         painter.setPen(QPen(colour, 1.6, c=Qt.PenCapStyle.RoundCap))
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        match self._view.state:
+        match state:
             case "cached":
                 painter.drawPolyline(_shape(centre, (-4.5, 0.5), (-1.5, 3.5), (4.5, -3.5)))
             case "failed":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -239,25 +238,33 @@ class DeliverablesController(QObject):
         dialog.fileSelected.connect(lambda name: self.deliver(Path(name)))
         dialog.open()
 
-    def deliver(self, target: Path) -> None:
-        """Copy the deliverables of the present configuration into a folder."""
-        from workbench.results import PackageResult
+    def deliver(self, target: Path, *, allow_differences: bool = False) -> None:
+        """Copy the deliverables of the present configuration into a folder.
+
+        A program that differs is copied only with ``allow_differences``, which a notice offers.
+        """
+        from workbench.analysis.gate import GateResult
+        from workbench.deploy.delivery import deliver
 
         folder = self._context.result("package")
-        result = self._context.load(PackageResult, "package")
-        if folder is None or result is None:
+        if folder is None:
             return
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-            for file in result.files:
-                shutil.copyfile(folder / file.name, target / file.name)
-        except OSError as error:
-            message = f"The deliverables cannot be copied to {target}: {error.strerror or error}."
-            self._context.notices.error(
-                failure(message, "Choose another folder.", code="deliverables-not-writable")
+        unverified = GateResult(verdict="not verified", reason="The stage verify did not run.")
+        gate = self._context.gate() or unverified
+        if gate.verdict == "differs" and not allow_differences:
+            again = partial(self.deliver, target, allow_differences=True)
+            self._context.notices.warning(
+                f"Not exported: the program {gate.sentence}.",
+                "The accuracy panel shows the limits.",
+                [Action("Export with a remark", again)],
             )
             return
-        self._context.notices.success(f"Exported {len(result.files)} files to {target}.")
+        try:
+            files = deliver(folder, target, gate)
+        except WorkbenchError as error:
+            self._context.notices.error(error)
+            return
+        self._context.notices.success(f"Exported {len(files)} files to {target}.")
 
     def show_inside(self) -> None:
         """Show the contents of the program of the present configuration."""

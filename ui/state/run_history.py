@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from workbench.history.runs import Run
     from workbench.history.store import History
 
-_TOLD_BY: tuple[StageId, ...] = ("evaluate", "lower", "run")
+_TOLD_BY: tuple[StageId, ...] = ("evaluate", "lower", "verify", "run")
 _Task = Callable[["History"], "History"]
 
 
@@ -133,7 +133,7 @@ class RunHistory(QThread):
         """Record once what was evaluated or simulated before, e.g. by the command line."""
         states = [planned.plan.of(stage) for stage in _TOLD_BY]
         keys = tuple(stage.key for stage in states if stage.state == "cached")
-        is_told = any(s.state == "cached" for s in states if s.id != "lower")
+        is_told = any(s.state == "cached" for s in states if s.id in {"evaluate", "run"})
         is_new = is_told and keys not in self._kept
         if is_new and planned.project is document.project:
             self._kept.add(keys)

@@ -40,7 +40,10 @@ ViewState = Literal[
 
 @dataclass(frozen=True)
 class StageView:
-    """The shown state of one stage. ``fraction`` is None while running if it is unknown."""
+    """The shown state of one stage. ``fraction`` is None while running if it is unknown.
+
+    ``differs`` says which limits of the gate a finished program breaks; "" if none.
+    """
 
     id: StageId
     title: str
@@ -51,6 +54,7 @@ class StageView:
     fraction: float | None = None
     message: str = ""
     infos: tuple[ErrorInfo, ...] = ()
+    differs: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from tests.fakes.results import result_of, write_result
 from tests.ui.shell.test_window import run_to
 from workbench.results import (
     EXAMPLE_ONLY,
+    CompiledProgram,
     IntegerQuality,
     SampleQuality,
     TensorQuality,
@@ -199,3 +200,38 @@ def test_that_a_row_of_the_worst_samples_opens_that_sample(opened, qtbot, monkey
     looked_at = opened.window.reveal("sample")
     qtbot.waitUntil(lambda: "of sample 7" in looked_at.note.text())
     assert looked_at.chosen.text().startswith("Tensor ")
+
+
+def test_that_the_verdict_is_shown_with_its_limits(opened, qtbot):
+    panel = shown(opened, qtbot)
+    qtbot.waitUntil(lambda: panel.has("verify"))
+    told = panel.comparison.verdict.text().splitlines()
+    assert told[0].startswith("Verdict: right")
+    assert "held: lsb 1, limit <= 3" in told
+    assert opened.window.pipeline.button("verify").view.differs == ""
+
+
+def test_that_a_program_that_differs_is_shown_and_exported_only_on_demand(
+    opened, qtbot, monkeypatch, notices, tmp_path
+):
+    wrong = CompiledProgram(samples=16, elements=160, equal=120, max_lsb=82)
+    verified = result_of("verify").model_copy(update={"compiled": wrong})
+
+    def leave(stage, folder):
+        write_result(stage, folder)
+        if stage == "verify":
+            save_result(verified, folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", leave)
+    panel = shown(opened, qtbot)
+    qtbot.waitUntil(lambda: panel.has("verify"))
+    assert "broken: compiled 40, limit <= 0" in panel.comparison.verdict.text()
+    button = opened.window.pipeline.button("verify")
+    qtbot.waitUntil(lambda: button.second_line() == "differs")
+    opened.window.actions_by_id["run_all"].trigger()
+    qtbot.waitUntil(lambda: opened.context.result("package") is not None)
+    opened.deliveries.deliver(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    notice = notices.take("Not exported")
+    opened.notices.choose(notice.id, "Export with a remark")
+    assert (tmp_path / "out" / "net.pte").read_bytes() == b"PTE!"

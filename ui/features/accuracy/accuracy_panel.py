@@ -89,6 +89,8 @@ class AccuracyPanel(ResultPanel):
         if verified is not None and self._is_news("verify", verified.folder, verified.current):
             stale = not verified.current
             self.comparison.render_comparison(verified.value, self.context.theme, stale=stale)
+        if verified is not None:
+            self.comparison.render_verdict(self.context.gate())
 
     def render_selection(self, selected: Selected) -> None:
         if not self.has("evaluate"):

@@ -20,6 +20,7 @@ from ui.shared.quality_cards import (
 )
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
+from workbench.analysis.gate import GateResult, limit_text
 from workbench.results import VerifyResult
 from workbench.results.quality import TokenStep
 
@@ -95,7 +96,16 @@ class ComparisonView(QWidget):
         self.tokens = TokenTableModel(self, verified=True)
         self.token_table = FigureView("Program tokens", self.tokens, self)
         self.divergence = WrappedLabel(parent=self)
+        self.verdict = WrappedLabel(parent=self)
         self._arrange()
+
+    def render_verdict(self, gate: GateResult | None) -> None:
+        """Show the verdict of the gate with all limits; nothing without one."""
+        self.verdict.setVisible(gate is not None)
+        if gate is not None:
+            held = {True: "held", False: "broken", None: "not checked"}
+            limits = [f"{held[limit.held]}: {limit_text(limit)}" for limit in gate.limits]
+            self.verdict.setText("\n".join([f"Verdict: {gate.sentence}", *limits]))
 
     def render_comparison(self, value: VerifyResult, theme: Theme, *, stale: bool) -> None:
         """Show a comparison."""
@@ -139,7 +149,7 @@ class ComparisonView(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 0)
         layout.setSpacing(6)
-        for part in (self.heading, self.note, self.cards):
+        for part in (self.heading, self.verdict, self.note, self.cards):
             layout.addWidget(part)
         layout.addWidget(self.log, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addWidget(self.differences, 2)
