@@ -109,6 +109,7 @@ def ambiguous_classes(project: Project, types: Iterable[str]) -> Iterator[ErrorI
                 message=f"module_type {rule.match}: the model has several classes of that name.",
                 hint=f"Write {' or '.join(found)}.",
                 where=Place(kind="rule", id=rule.id),
+                code="rule-class-ambiguous",
             )
 
 

@@ -65,9 +65,10 @@ def lowering_failed(error: Exception) -> ErrorInfo:
     said = str(error.__cause__ or error).strip() or type(error).__name__
     return ErrorInfo(
         message=f"The program could not be lowered: {said}"[:600],
-        hint="What was foretold of this program is the likely cause.",
+        hint="The forecast of this program names the likely cause.",
         where=Place(kind="stage", id="lower"),
         details=str(error),
+        code="lowering-failed",
     )
 
 
@@ -114,6 +115,7 @@ def refuse_unwritable(manager: Any) -> None:
             hint="Give its module a8w8, so that the NPU takes it, or write it with other "
             "operators.",
             where=Place(kind="node", id=node.name),
+            code="operator-without-out-variant",
         )
         for node in manager.exported_program().graph.nodes
         if node.op == "call_function" and lacks_out_variant(node.target)
