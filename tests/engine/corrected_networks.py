@@ -186,6 +186,21 @@ def made(build, *shape):
     return build().eval(), (torch.randn(shape),)
 
 
+class Multiplied(nn.Module):
+    """A convolution and a factor, which ExecuTorch folds into its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = conv(3, 4)
+
+    def forward(self, x):
+        return self.conv(x) * 3.0
+
+
+def multiplied():
+    return made(Multiplied, 1, 3, 8, 8)
+
+
 class Padded(nn.Module):
     """A constant padding, which the NPU takes and the CPU has no out variant of."""
 

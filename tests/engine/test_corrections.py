@@ -110,6 +110,16 @@ def test_that_the_program_of_what_people_deploy_is_the_quantized_model(
     assert worst(engine, name, config, device) <= 3
 
 
+def test_that_a_folded_factor_leaves_the_float_program_alone(engine):
+    ranges = []
+    for device in (U55, U85):
+        made = network("multiplied", "a8w8", device)
+        assert decibel(engine, "multiplied", "a8w8", device) > 30
+        rows = engine.result(made, "calibrate").ranges
+        ranges.append({row.node: (row.minimum, row.maximum) for row in rows})
+    assert ranges[0] == ranges[1]
+
+
 def test_that_a_padding_in_float_is_written_with_an_operator_that_the_cpu_has(engine):
     made = edits.assign(network("padded"), "module_name", "pad", "float")
     assert verified(engine, made).max_lsb == 0

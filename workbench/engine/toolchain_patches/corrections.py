@@ -11,6 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from executorch.backends.arm._passes.fold_scalar_mul_into_conv_pass import (
+    FoldScalarMulIntoConvPass,
+)
 from executorch.backends.arm._passes.fuse_quantized_activation_pass import (
     FuseQuantizedActivationPass,
 )
@@ -68,6 +71,35 @@ def _separate(graph: fx.Graph, activation: fx.Node) -> None:
         values = graph.call_function(DEQUANT_PER_TENSOR_OP, (integers, *quantize.args[1:]))
     integers.meta, values.meta = dict(quantize.meta), dict(source.meta)
     activation.replace_input_with(source, values)
+
+
+@contextmanager
+def weights_replaced() -> Iterator[None]:
+    """Fold a factor behind a convolution into new weights, while the block runs.
+
+    Stock writes the product into the tensors of the module that it is given, which are those of
+    the float program: the reference for every figure changes, and a second preparation of the
+    same program multiplies again.
+    """
+    stock = FoldScalarMulIntoConvPass._set_get_attr_tensor  # noqa: SLF001 - its only name
+
+    def set_tensor(self: Any, node: fx.Node, tensor: torch.Tensor) -> bool:
+        module, path = node.graph.owning_module, str(node.target)
+        known = self._get_constant_tensor(node)
+        if module is None or known is None:
+            return False
+        owner, _, name = path.rpartition(".")
+        value = tensor.detach().to(device=known.device, dtype=known.dtype)
+        if isinstance(known, torch.nn.Parameter):
+            value = torch.nn.Parameter(value, requires_grad=known.requires_grad)
+        setattr(module.get_submodule(owner), name, value)
+        return True
+
+    FoldScalarMulIntoConvPass._set_get_attr_tensor = set_tensor  # noqa: SLF001
+    try:
+        yield
+    finally:
+        FoldScalarMulIntoConvPass._set_get_attr_tensor = stock  # noqa: SLF001
 
 
 # The least step of a constant factor, by the number of values of its grid.

@@ -301,6 +301,14 @@ PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "folded-weights", "Leave the weights of the float program alone", "correction",
+        ("executorch.backends.arm._passes.fold_scalar_mul_into_conv_pass:"
+         "FoldScalarMulIntoConvPass._set_get_attr_tensor",),
+        "A factor behind a convolution is folded into new weights instead of the given ones.",
+        "The folded weights are those of stock; only the float program keeps its own.",
+        otherwise="refused", proven={"executorch": "1.5.1"},
+    ),
+    Patch(
         "user-modules", "Import the files of a project under their own names", "interpreter",
         ("sys:modules", "sys:path", "sys:dont_write_bytecode"),
         "A user's file is a module, its folder is searched first, and no bytecode is written.",

@@ -14,7 +14,7 @@ from workbench.engine.fx import programs
 from workbench.engine.plugins import Plugins
 from workbench.engine.quantization.qspec import arm_config, stock_config
 from workbench.engine.targets.ethos_u.compile_spec import compile_spec
-from workbench.engine.toolchain_patches.corrections import refine_factors
+from workbench.engine.toolchain_patches.corrections import refine_factors, weights_replaced
 from workbench.engine.toolchain_patches.decomposition_tracking import (
     FollowingQuantizer,
     MadeOf,
@@ -56,6 +56,12 @@ class ReportingQuantizer(FollowingQuantizer):
         """What became of the corrections before calibration."""
         return (self.factors,)
 
+    def transform_for_annotation(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """Take operators apart as ever; the weights of the float program stay as they are."""
+        with weights_replaced():
+            made: torch.fx.GraphModule = super().transform_for_annotation(model)
+        return made
+
     def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """Annotate a graph or the body of a branch, and store the report at its nodes."""
         annotated: torch.fx.GraphModule = super().annotate(model)
@@ -94,7 +100,8 @@ def student(floating: torch.fx.GraphModule, project: Project, folder: Path) -> S
 
 
 def _made(project: Project, folder: Path, *, is_qat: bool) -> EthosUQuantizer:
-    require("decomposition-tracking")
+    for patch in ("decomposition-tracking", "folded-weights"):
+        require(patch)
     made, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
     state = correction_state(FACTORS, project.target.options)
     made.factors = AppliedCorrection(id=FACTORS, state=state)
