@@ -19,7 +19,8 @@ from unittest import mock
 import pytest
 
 from tests.workbench.cli.conftest import codes
-from workbench.cli import jobs, main
+from workbench.api import jobs
+from workbench.cli import main
 from workbench.engine_process import EngineProcess
 
 # A fixture of the verbs' own tests, which those that compute on arrays take too.

@@ -202,7 +202,8 @@ def _of_verification(verified: VerifyResult) -> dict[str, float | None]:
         integer = _db(against.integer_sqnr_db)
         known["loss"] = max(0.0, against.quantized_sqnr_db - integer)
     compiled = verified.compiled
-    if compiled is not None and not compiled.refused:
+    # What was found before the simulator refused the rest is known.
+    if compiled is not None and (not compiled.refused or compiled.equal < compiled.elements):
         known["compiled"] = compiled.elements - compiled.equal
         known["findings"] = sum(f.severity == "error" for f in compiled.findings)
     return known

@@ -14,6 +14,7 @@ its place, a hint and a code. The command line is a thin layer over this package
 
 from __future__ import annotations
 
+from workbench.analysis.gate import GateResult, Limit
 from workbench.api.jobs import JobResult, run_job
 from workbench.api.projects import (
     CheckResult,
@@ -48,7 +49,9 @@ __all__ = [
     "CheckResult",
     "Comparison",
     "ErrorInfo",
+    "GateResult",
     "JobResult",
+    "Limit",
     "OpenProject",
     "RunResult",
     "StageReport",

@@ -115,6 +115,13 @@ def test_that_a_refused_program_still_differs_by_its_integers():
     assert verdict(Gate(), verified=worse).verdict == "differs"
 
 
+def test_that_differences_found_before_a_refusal_count():
+    part = compiled(samples=3, equal=150, refused="too large")
+    found = verdict(Gate(), verified=verified(compiled=part))
+    assert found.verdict == "differs"
+    assert broken(found) == ["compiled"]
+
+
 def test_that_the_compiled_program_is_left_out_when_the_gate_says_so():
     found = verdict(Gate(compiled=False), verified=verified(compiled=compiled(equal=0)))
     assert found.verdict == "right"

@@ -60,6 +60,11 @@ class CompiledDelegates:
             self._machines = _machines(lowered)
         except WorkbenchError as error:
             self._refused = error.infos[0].message
+        if not self._refused and len(self._machines) != len(self._tosa):
+            self._refused = (
+                f"The program calls {len(self._machines)} delegates, {len(self._tosa)} were "
+                "translated to TOSA."
+            )
 
     def begin(self, sample: int) -> None:
         """Set the number of the sample that is compared next."""
@@ -79,8 +84,13 @@ class CompiledDelegates:
             return
         for finding in found.findings:
             self._keep(finding)
+        if len(found.outputs) != len(expected):
+            self._refused = (
+                f"Delegate {delegate} gives {len(found.outputs)} outputs, its TOSA {len(expected)}."
+            )
+            return
         names = output_names(self._tosa[delegate])
-        for name, data, values in zip(names, found.outputs, expected, strict=False):
+        for name, data, values in zip(names, found.outputs, expected, strict=True):
             self._count(delegate, name, data, values)
 
     def _count(self, delegate: int, name: str, data: npt.NDArray[np.uint8], values: _Array) -> None:
