@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtWidgets import QMenu
 
 from tests.fakes.projects import make_project, write_project
-from ui.features.graph.graph_menu import context_menu
+from ui.features.graph.graph_view import context_menu
 from ui.features.rules.rule_form import KINDS
 from ui.features.rules.rule_stack import Role
 from ui.features.rules.rules_panel import RulesPanel

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ui.features.graph.graph_menu import context_menu
+from ui.features.graph.graph_view import context_menu
 from ui.features.graph.marks import Marks, Overlay, number_text, ramp
 from workbench.graph.hierarchy import Hierarchy
 
