@@ -146,6 +146,39 @@ class Pyramid(nn.Module):
         return tuple(maps)
 
 
+class CrossStage(nn.Module):
+    """A block of YOLO: halves of a tensor, two convolutions, and all of them joined."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.first, self.second = conv(3, 8), conv(4, 4), conv(4, 4)
+        self.out = conv(16, 8, 1)
+
+    def forward(self, x):
+        left, right = functional.silu(self.stem(x)).chunk(2, 1)
+        first = functional.relu(self.first(right))
+        second = functional.relu(self.second(first))
+        return self.out(torch.cat([left, right, first, second], 1))
+
+
+class Stacked(Joined):
+    def forward(self, x):
+        return torch.stack([functional.relu(self.a(x)), self.b(x)], 1)
+
+
+class NormedAndGrown(nn.Module):
+    """A folded batch norm before the ReLU, and a transposed convolution behind the cat."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.norm = conv(3, 4), conv(3, 4), nn.BatchNorm2d(4)
+        self.grow = nn.ConvTranspose2d(8, 4, 2, stride=2)
+
+    def forward(self, x):
+        both = torch.cat([functional.relu(self.norm(self.a(x))), self.b(x)], 1)
+        return functional.relu(self.grow(both))
+
+
 class GroupNormed(nn.Module):
     """A group norm over many elements: its factor 1/N is below the step of an activation."""
 
@@ -255,6 +288,18 @@ def fire():
 
 def shuffle():
     return made(Shuffle, 1, 3, 12, 12)
+
+
+def cross_stage():
+    return made(CrossStage, 1, 3, 12, 12)
+
+
+def stacked():
+    return made(Stacked, 1, 3, 8, 8)
+
+
+def normed_and_grown():
+    return made(NormedAndGrown, 1, 3, 8, 8)
 
 
 def fpn():

@@ -101,7 +101,8 @@ def test_that_a_norm_over_many_elements_keeps_its_factor_in_8_bits(engine):
 @pytest.mark.parametrize(
     "name",
     ["unet", "unet_bilinear", "dense", "inception", "shuffle", "fpn", "panet", "group_norm_small",
-     "instance_norm", "layer_scale", "joined_linears"],
+     "instance_norm", "layer_scale", "joined_linears", "cross_stage", "stacked",
+     "normed_and_grown"],
 )  # fmt: skip
 @pytest.mark.parametrize(("config", "device"), [("a8w8", U55), ("a8w8", U85)])
 def test_that_the_program_of_what_people_deploy_is_the_quantized_model(
