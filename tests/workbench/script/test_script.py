@@ -1,0 +1,102 @@
+"""The script of a project has a part for each thing the project asks for, and no other."""
+
+import pytest
+
+from tests.fakes.projects import make_project
+from workbench.project import edits
+from workbench.project.configs import Activation, Observer, QuantConfig
+from workbench.project.model import ModelSource, TargetChoice
+from workbench.script import script
+
+
+def observed(kind, **fields):
+    return QuantConfig(activation=Activation(observer=Observer(kind=kind, **fields)))
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Return what writes the script of a project, which is valid Python."""
+    (tmp_path / "net.pt2").write_bytes(b"")
+
+    def write(project, **options):
+        text = script(project, tmp_path, tmp_path / "make.py", **options)
+        compile(text, "make.py", "exec")
+        return text
+
+    return write
+
+
+def test_that_a_plain_project_needs_no_observer_and_no_partitioner_of_its_own(written):
+    text = written(make_project())
+    assert "class PercentileObserver" not in text
+    assert "ethos-u55-128" in text
+    assert "Shared_Sram" in text
+    assert text.endswith("\n")
+
+
+@pytest.mark.parametrize(
+    "config", [observed("percentile", percentile=99.5), observed("fixed", minimum=-1, maximum=1)]
+)
+def test_that_observers_torchao_lacks_are_written_out(written, config):
+    project = edits.assign(make_project(), "module_name", "body", config)
+    assert "class PercentileObserver" in written(project)
+
+
+def test_that_ranges_in_numbers_are_written(written):
+    project = edits.fix_range(make_project(), "relu", -0.125, 2.75)
+    text = written(project)
+    assert "class PercentileObserver" in text
+    assert "2.75" in text
+    assert "-0.125" in text
+    assert "7.625" in written(project, ranges={"relu": (0.0, 7.625)})
+
+
+def test_that_rules_are_written_with_what_they_match(written):
+    project = edits.assign(make_project(), "module_name", "body.conv", "a16w8")
+    project = edits.assign(project, "module_type", "torch.nn.modules.linear.Linear", "a8w8")
+    project = edits.assign(project, "node_target", "aten.mul.Tensor", "a16w8")
+    project = edits.assign(project, "node_name", "add_3", "a16w8")
+    text = written(project)
+    for match in ("body.conv", "Linear", "mul.Tensor", "add_3"):
+        assert match in text
+    assert "add_3" not in written(make_project())
+
+
+def test_that_what_a_rule_keeps_off_the_npu_is_written(written):
+    plain = written(make_project())
+    kept = written(edits.assign(make_project(), "module_name", "head", "cpu"))
+    assert "head" in kept
+    assert len(kept) > len(plain)
+
+
+def test_that_options_of_the_compiler_are_written(written):
+    options = {**make_project().target.options, "optimise": "Size"}
+    project = edits.set_target(make_project(), TargetChoice(id="ethos-u55-128", options=options))
+    assert "Size" in written(project)
+    assert "Size" not in written(make_project())
+
+
+def test_that_the_model_of_a_python_file_is_imported_from_it(written, tmp_path):
+    (tmp_path / "mine.py").write_text("def net(): ...\n")
+    project = edits.set_model(make_project(), ModelSource(spec="mine.py:net"))
+    text = written(project)
+    assert "mine" in text
+    assert "net.pt2" not in text
+    assert "net.pt2" in written(make_project())
+
+
+@pytest.mark.parametrize(
+    "project",
+    [
+        make_project().model_copy(update={"trained_weights": "w.safetensors"}),
+        edits.set_improver(make_project(), "equalize", on=True),
+        make_project().model_copy(update={"target": TargetChoice(id="formats")}),
+    ],
+    ids=["trained", "improved", "formats"],
+)
+def test_that_a_project_without_a_script_is_refused(written, project):
+    from workbench.errors import WorkbenchError
+
+    with pytest.raises(WorkbenchError) as caught:
+        written(project)
+    assert caught.value.infos[0].where.kind == "option"
