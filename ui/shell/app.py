@@ -108,6 +108,7 @@ class Workbench(QObject):
         """Stop all threads and engines. Returns when they have ended."""
         self.settings.save_layout(LAST, self.window.session_parts())
         self.settings.sync()
+        self._clock.stop()
         self.programs.stop()
         self.window.may_close = True
         self.window.close()
