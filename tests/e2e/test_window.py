@@ -61,8 +61,11 @@ def test_that_the_window_takes_the_sample_from_opening_to_its_deliverables(
     assert verified.max_lsb <= 1
     window.deliveries.deliver(tmp_path / "dist")
     package = load_result(PackageResult, window.session.result("package"))
-    for file in package.files:
-        assert (tmp_path / "dist" / file.name).stat().st_size == file.bytes
+    manifest = json.loads((tmp_path / "dist" / "manifest.json").read_text())
+    assert manifest["gate"]["verdict"] == "right"
+    assert {file["name"] for file in manifest["files"]} < {file.name for file in package.files}
+    for file in manifest["files"]:
+        assert (tmp_path / "dist" / file["name"]).stat().st_size == file["bytes"]
     manifest = json.loads((tmp_path / "dist" / "manifest.json").read_text())
     assert manifest["target"]["id"] == "ethos-u55-128"
 
