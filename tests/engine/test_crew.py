@@ -9,7 +9,7 @@ from workbench.engine.worker_processes import Crew
 
 MEMBER = """
 import os, sys, time
-from workbench.engine.crew import serve
+from workbench.engine.worker_processes import serve
 
 def answer(asked):
     if asked["do"] == "die":

@@ -86,7 +86,7 @@ def test_that_the_integer_program_reads_the_text_too(engine, reading, model):
     state = engine.result(project, "export").state
     assert state == (("key_cache", "value_cache") if model == "kept" else ())
     note = (engine.path(project, "package") / f"{model}.md").read_text()
-    assert ("remembers from one inference to the next" in note) == (model == "kept")
+    assert ("keeps state between inferences" in note) == (model == "kept")
     assert ("Its last 2 outputs are the last 2 inputs" in note) == (model == "carried")
     if model == "kept":
         reasons = [n.reason for n in engine.result(project, "lower").cpu_nodes]

@@ -35,12 +35,12 @@ def small(*rules):
 @pytest.mark.parametrize(
     ("made", "identity", "title"),
     [
-        (small(), "integer_io", "Take and give integers"),
-        (small(("module_name", "fc", "float")), "float:r2", "Give fc a8w8"),
-        (small(("module_name", "conv", "cpu")), "off:r2", "Let conv onto the NPU"),
+        (small(), "integer_io", "Use integer inputs and outputs"),
+        (small(("module_name", "fc", "float")), "float:r2", "Assign a8w8 to fc"),
+        (small(("module_name", "conv", "cpu")), "off:r2", "Run conv on the NPU"),
         (edits.remove_rule(small(("module_name", "conv", "a8w8")), "r1"), "float:",
-         "Give what no rule covers a8w8"),
-        (project("attending", "a16w8"), "int16:1", "Give 1 a8w8"),
+         "Assign a8w8 to what no rule covers"),
+        (project("attending", "a16w8"), "int16:1", "Assign a8w8 to 1"),
     ],
 )  # fmt: skip
 def test_that_an_applied_suggestion_brings_what_it_said(engine, made, identity, title):

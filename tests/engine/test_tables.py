@@ -62,7 +62,7 @@ def warnings(engine, made):
 def test_that_the_foreseen_departure_is_what_the_reference_model_computes(engine, curves):
     made = curves("curves.py:wide", "every_step")
     (said,) = warnings(engine, made)
-    told = re.search(r"exp: .* one for every (\S+) of x; it will be up to (\d+) steps", said)
+    told = re.search(r"exp: .* one per (\S+) of x; it will differ by up to (\d+) steps", said)
     assert float(told[1]) == pytest.approx(150 / 32767 * 128, rel=0.01)
     assert said.endswith("Narrow the range of x in Ranges, or leave the module in float.")
     assert engine.run(made, "verify", "evaluate") == "done", engine.events

@@ -65,7 +65,7 @@ def test_that_what_cannot_be_lowered_of_branches_is_said_before(engine):
     assert engine.run(made, "lower", "evaluate") == "failed"
     assert engine.failure.code == "branch-float-weights"
     (warning,) = engine.result(made, "prepare").warnings
-    assert "Weights inside of branches" in warning
+    assert "Weights inside branches" in warning
 
 
 def test_that_branches_of_an_archive_that_names_no_modules_are_told(engine):
@@ -78,7 +78,7 @@ def test_that_branches_of_an_archive_that_names_no_modules_are_told(engine):
     first, second = engine.result(made, "export").warnings
     assert "cond/true" in first
     assert "cond/false" in second
-    assert "rules for modules or types pass them by" in first
+    assert "rules for modules or types do not apply there" in first
 
 
 def test_that_a_branch_without_a_sample_stops_quantizing_with_its_name(engine):

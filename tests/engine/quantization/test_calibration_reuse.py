@@ -10,7 +10,7 @@ from workbench.protocol import LogLine
 from workbench.results import load_arrays
 
 pytestmark = pytest.mark.engine
-NO_DATA = "No sample is needed"
+NO_DATA = "No samples needed"
 
 
 def said(engine):

@@ -84,7 +84,7 @@ def test_that_no_scheduler_is_a_sentence(digits):
         "sweep", path, "--arena-cache", "12288", "--trust", "--scheduler", "tcp://127.0.0.1:9"
     )
     assert done.code == 1
-    assert "no Dask scheduler at tcp://127.0.0.1:9" in done.err
+    assert "No Dask scheduler at tcp://127.0.0.1:9" in done.err
 
 
 @pytest.mark.slow
@@ -129,4 +129,4 @@ def test_that_less_sram_is_estimated_from_the_same_program(swept):
     assert small["sram_bytes"] <= fast["sram_bytes"]
     both = workbench("sweep", path, "--sram-budgets", "--targets", "all", "--trust")
     assert both.code == 2
-    assert "--targets does not go with it" in both.err
+    assert "cannot be combined with --targets" in both.err

@@ -88,7 +88,7 @@ def test_that_a_machine_without_a_runner_or_a_fitting_one_offers_no_simulation(e
     made = project("small", target="ethos-u85-256")
     found = plan(made, engine.folder, engine.cache).of("run")
     assert found.state == "unavailable"
-    assert found.reason.startswith("No runner of this machine is built for ethos-u85-256")
+    assert found.reason.startswith("No runner on this machine is built for ethos-u85-256")
     save_settings(MachineSettings())
     found = plan(made, engine.folder, engine.cache).of("run")
     assert found.reason == "No runner for simulators is named on this machine."

@@ -196,7 +196,7 @@ def test_that_what_is_no_operation_of_the_table_stays_float_and_says_so():
 
     _, notes = emulated(Attention(), (torch.randn(1, 2, 4, 8),), ruled("integer-8"))
     assert "MASE's table has only the products" in notes["scaled_dot_product_attention"].reason
-    assert notes["softmax"].reason == "It is no operation of MASE's table."
+    assert notes["softmax"].reason == "It is not an operation in MASE's table."
 
 
 @pytest.mark.parametrize("scheme", sorted(PARAMETERS))

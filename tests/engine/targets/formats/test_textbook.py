@@ -222,7 +222,7 @@ def test_that_roles_choose_their_own_parameters():
         "weight_frac_width": 2,
     }
     assert quantizer("integer", config, "weight").given["width"] == 4
-    with refused("format-parameter-missing"):
+    with refused("format-parameter-missing", "format-parameter-missing"):
         quantizer("integer", config, "bias")
 
 

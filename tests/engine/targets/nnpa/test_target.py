@@ -93,7 +93,7 @@ CASES = {
     "four dimensions": (Times(added=(8,)), (1, 2, 5, 16), ""),
     "a stack of weights": (Times((2, 16, 8)), (2, 5, 16), ""),
     "a stack with a bias": (Times((2, 16, 8), (8,)), (2, 5, 16), "dlfloat16"),
-    "other stacks": (Times((2, 16, 8)), (1, 5, 16), "differ on both sides"),
+    "other stacks": (Times((2, 16, 8)), (1, 5, 16), "leading dimensions differ"),
     "a matrix before a stack": (Times((2, 16, 8)), (5, 16), "matrix on the left"),
     "one dimension": (Times(), (16,), "one dimension"),
 }  # fmt: skip
@@ -148,7 +148,7 @@ def test_that_operation_types_without_matmul_quantize_nothing_and_say_so(types):
     model, x = networks.mlp()
     y, notes = emulated(model, x, op_types=types)
     assert torch.equal(y, model(x))
-    assert "only MatMul has an effect" in notes["linear"].reason
+    assert "Only the operation type MatMul has an effect" in notes["linear"].reason
     _, notes = emulated(model, x, op_types="Conv, matmul")
     assert notes["linear"].quantized
 
@@ -243,7 +243,7 @@ def test_that_ranges_are_told_as_taken_at_every_call_with_their_samples(lane):
     # Nothing is seen again when the same is calibrated once more.
     again = edits.assign(made, "module_name", "last", "float")
     assert lane.run(again, "calibrate") == "done"
-    assert any("No sample is needed" in str(e) for e in lane.events)
+    assert any("No samples needed" in str(e) for e in lane.events)
 
 
 def test_that_samples_without_a_range_are_computed_as_zeros_and_not_refused(lane):
@@ -335,7 +335,7 @@ def test_that_a_product_in_parts_is_quantized_and_says_what_differs():
 
     _, notes = emulated(Wide(), torch.ones(1, 1))
     assert notes["matmul"].quantized
-    assert "range of its own" in notes["matmul"].reason
+    assert "a range per part" in notes["matmul"].reason
 
 
 def test_that_weights_without_a_range_are_warned_of_and_computed_as_zeros(lane):
