@@ -90,7 +90,7 @@ def test_that_the_integer_program_reads_the_text_too(engine, reading, model):
     assert ("Its last 2 outputs are the last 2 inputs" in note) == (model == "carried")
     if model == "kept":
         reasons = [n.reason for n in engine.result(project, "lower").cpu_nodes]
-        assert any("keeps for its next run" in reason for reason in reasons)
+        assert any("Converts state for the next run" in reason for reason in reasons)
         from executorch.exir._serialize._program import deserialize_pte_binary
 
         program = (engine.path(project, "lower") / PROGRAM_FILE).read_bytes()

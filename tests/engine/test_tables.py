@@ -73,7 +73,7 @@ def test_that_a_mask_is_named_that_makes_a_softmax_of_16_bits_coarse(engine, cur
     made = curves("masked", "rows")
     (said,) = warnings(engine, made)
     assert said.startswith("exp: ")
-    assert "“In the place of minus infinity” nearer to zero than -256, e.g. -32" in said
+    assert "“Replacement for minus infinity” nearer to zero than -256, e.g. -32" in said
     nearer = TargetChoice(id=made.target.id, options={"negative_infinity": -32.0})
     better = edits.set_target(made, nearer)
     assert warnings(engine, better) == ()

@@ -33,7 +33,7 @@ def test_that_the_module_vela_refuses_is_found_and_keeping_it_off_helps(engine, 
     assert engine.run(made, "lower", "evaluate") == "failed"
     assert engine.failure.code == "int16-convolution-shared"
     found = blamed(made)
-    assert found.reason == engine.failure.message
+    assert "could not run on NPU" in found.reason
     assert found.is_done
     (culprit,) = found.culprits
     assert "softmax" in culprit.match

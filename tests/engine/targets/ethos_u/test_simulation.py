@@ -91,7 +91,7 @@ def test_that_a_machine_without_a_runner_or_a_fitting_one_offers_no_simulation(e
     assert found.reason.startswith("No runner on this machine is built for ethos-u85-256")
     save_settings(MachineSettings())
     found = plan(made, engine.folder, engine.cache).of("run")
-    assert found.reason == "No runner for simulators is named on this machine."
+    assert found.reason == "No simulator runner is configured on this machine."
 
 
 @pytest.mark.parametrize("wanted", ["semihosting", "embedded", "address"])
