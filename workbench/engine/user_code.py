@@ -129,10 +129,11 @@ def _import(reference: Reference) -> Any:
             Place(kind="file", id=str(path)),
             code="source-file-missing",
         )
-    name = module_name(path)
     marks = [vars(module).get(_MARK) for module in list(sys.modules.values())]
     for folder in {path.parent, *(mark for mark in marks if mark is not None)}:
         _forget_changed_neighbours(folder)
+    # After that: a neighbour of an earlier project's file may have had this file's name.
+    name = module_name(path)
     sys.path[:] = [str(path.parent), *(p for p in sys.path if p != str(path.parent))]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
