@@ -198,7 +198,7 @@ def test_that_what_cannot_be_trained_is_refused_in_a_sentence(engine, made, code
 @pytest.mark.parametrize(
     ("content", "code"),
     [
-        (None, "file-unreadable"),
+        (None, "stage-blocked"),
         (b"half", "trained-weights-unreadable"),
         (save({"conv.weight": torch.zeros(1)}), "trained-weights-unfit"),
         (save({"stem.weight": torch.zeros(1)}), "trained-weights-unfit"),
