@@ -95,7 +95,7 @@ def test_that_an_exported_model_has_no_suggestions(tmp_path):
     )  # fmt: skip
     lowered = result_of("lower").model_copy(update={"exported": exported})
     folders = {"lower": folder_with(tmp_path, "lower", lowered)}
-    document = summary(project("ibm-nnpa", "int8-dyn"), tmp_path, [], folders, None)
+    document = summary(project("nnpa", "int8-dyn"), tmp_path, [], folders, None)
     assert "suggestions" not in document
     assert "board" not in document
 
