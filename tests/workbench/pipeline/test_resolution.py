@@ -92,9 +92,7 @@ def test_that_a_config_that_the_device_refuses_is_an_error_of_its_rule(folder):
 
 
 def test_that_a_problem_of_several_rules_is_told_once(folder):
-    project = make_project(
-        GLOBAL, rule("r2", "node_name", "linear", "uint8"), calibration=DATA
-    )
+    project = make_project(GLOBAL, rule("r2", "node_name", "linear", "uint8"), calibration=DATA)
     twice = project.model_copy(update={"rules": (*project.rules, project.rules[1])})
     found = [p.info.code for p in problems(twice, folder, None)]
     assert found == ["rule-not-supported"]
@@ -237,9 +235,7 @@ def test_that_operators_that_the_tools_reject_are_warned_of(folder, config, targ
 def test_that_operators_kept_off_or_left_in_float_are_not_rejected(folder):
     project, graph = transposed("a16w8")
     off = edits.assign(project, "node_name", "up", "cpu")
-    assert "operator-not-supported" not in [
-        p.info.code for p in problems(off, folder, graph, None)
-    ]
+    assert "operator-not-supported" not in [p.info.code for p in problems(off, folder, graph, None)]
     left = PrepareResult(observers=1, annotations=(note("up", quantized=False),))
     quantized = PrepareResult(observers=1, annotations=(note("up"),))
     assert "operator-not-supported" not in [
