@@ -167,17 +167,19 @@ def rich(folder):
     return folder
 
 
+def evaluated(project, **fields):
+    return project.model_copy(update={"evaluation": Evaluation(**fields)})
+
+
 FROM_EVALUATION = {"evaluate", "verify", "run"}
 
 
 @pytest.mark.parametrize(
     ("edit", "stale"),
     [
-        (lambda p: p.model_copy(update={"evaluation": Evaluation(data=DataSource(spec="eval.npy"))}),
-         FROM_EVALUATION),
-        (lambda p: p.model_copy(update={"evaluation": Evaluation(metric="metric.py:score")}),
-         {"evaluate"}),
-        (lambda p: p.model_copy(update={"evaluation": Evaluation(limit=3)}), {"evaluate"}),
+        (lambda p: evaluated(p, data=DataSource(spec="eval.npy")), FROM_EVALUATION),
+        (lambda p: evaluated(p, metric="metric.py:score"), {"evaluate"}),
+        (lambda p: evaluated(p, limit=3), {"evaluate"}),
         (lambda p: edits.set_improver(p, "bias", on=True), AFTER_PREPARE),
         (lambda p: edits.use_trained(p, "trained.safetensors"), AFTER_PREPARE),
         (lambda p: edits.assign(p, "module_name", "a", "own.py:tight"), AFTER_PREPARE),
