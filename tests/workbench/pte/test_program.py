@@ -38,7 +38,7 @@ def call(kind, **fields):
     return value(kind, **fields)
 
 
-def method(values=(), inputs=(), outputs=(), calls=(), kernels=(), delegates=(), planned=(0,),
+def method(values=(), inputs=(), outputs=(), calls=(), *, kernels=(), delegates=(), planned=(0,),
            name="forward"):  # fmt: skip
     return {
         0: name, 2: list(values), 3: ("i", list(inputs)), 4: ("i", list(outputs)),
@@ -253,8 +253,8 @@ def small():
     )
     return program(
         method(
-            values, (0,), (2,), calls, (("aten::b", "out"), ("aten::a", "out")),
-            (delegate(0, 0),), (0, 72, 100),
+            values, (0,), (2,), calls, kernels=(("aten::b", "out"), ("aten::a", "out")),
+            delegates=(delegate(0, 0),), planned=(0, 72, 100),
         ),
         f2=[{}, {0: b"four"}, {0: b"unused"}], f3=[{0: b"blob"}],
     )  # fmt: skip
