@@ -278,5 +278,5 @@ def test_that_a_grid_has_its_bits_and_a_tensor_its_shape():
     assert QParams("int8", (1.0,), (0,), -127, 127, None).bits == 8
     assert QParams("int8", (1.0,), (0,), -7, 7, None).bits == 4
     assert QParams("int8", (1.0,), (0,), 0, 0, None).bits == 1
-    assert TensorInfo((1, "n", 3), "float32").shape_text == "1×n×3"
+    assert TensorInfo((1, "n", 3), "float32").shape_text == "\u00d7".join("1n3")
     assert TensorInfo((), "float32").shape_text == "scalar"
