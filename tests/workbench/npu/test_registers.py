@@ -155,7 +155,7 @@ def test_that_scales_and_roundings_are_read_by_family():
     ]  # fmt: skip
     for mode in (6, 7):
         with pytest.raises(ModeFault):
-            settings("ethos-u85", 256, OFM_SCALE=mode << 45).ofm_scale
+            _ = settings("ethos-u85", 256, OFM_SCALE=mode << 45).ofm_scale
     for mode, rounding in enumerate((Rounding.DOUBLE, Rounding.TRUNCATE, Rounding.NATURAL)):
         u55 = settings(OFM_SCALE=value, OFM_PRECISION=mode << 14)
         assert u55.ofm_scale == Scale(0xC0000001, 5, rounding)
