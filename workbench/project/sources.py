@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ARRAY_SUFFIXES = (".npz", ".npy", ".pt")
 TEXT_SUFFIX = ".txt"
+# The labels of pictures that lie in one folder for each class.
+LABELS_OF_FOLDERS = "folders"
 PICTURE_SUFFIXES = (
     ".png",
     ".jpg",
@@ -138,7 +140,7 @@ def files_of(reference: Reference) -> list[Path]:
 def data_references(data: DataSource, folder: Path, option: str) -> Iterator[tuple[str, Reference]]:
     """Yield the references of a data source, each with the name of its option."""
     yield f"{option}.spec", data_reference(data.spec, folder, f"{option}.spec")
-    if data.labels:
+    if data.labels and data.labels != LABELS_OF_FOLDERS:
         yield f"{option}.labels", data_reference(data.labels, folder, f"{option}.labels")
     if data.tokens and data.tokens.tokenizer:
         name = f"{option}.tokens.tokenizer"
@@ -195,6 +197,11 @@ def missing(project: Project, folder: Path) -> WorkbenchError | None:
     except WorkbenchError as error:
         infos.extend(error.infos)
     return WorkbenchError(infos) if infos else None
+
+
+def is_folder(spec: str, folder: Path) -> bool:
+    """Return whether a data SPEC names a folder, which holds pictures."""
+    return absolute(folder, spec).is_dir()
 
 
 def absolute(folder: Path, name: str) -> Path:

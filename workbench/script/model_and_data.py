@@ -9,7 +9,7 @@ from workbench.project import sources
 from workbench.project.model import Tokenization
 
 if TYPE_CHECKING:
-    from workbench.project.model import DataSource, Project
+    from workbench.project.model import DataSource, Preprocess, Project
 
 
 _BRANCH_MODULES = Path(__file__).parents[1] / "engine" / "fx" / "branch_modules.py"
@@ -150,23 +150,66 @@ def _raw_samples(source: DataSource, folder: Path) -> list[str]:
 def _picture_rows(source: DataSource) -> list[str]:
     settings = source.preprocess
     assert settings is not None
-    height, width = settings.size
     return [
         "    from PIL import Image",
         f"    suffixes = {sources.PICTURE_SUFFIXES!r}",
         f"    folder = HERE / {source.spec!r}",
         "    files = sorted((p for p in folder.rglob('*') if p.suffix.lower() in suffixes),",
         "                   key=lambda p: p.relative_to(folder).as_posix())",
-        "    channels = inputs[0].shape[-3] if inputs[0].ndim > 2 else 1",
+        "    shape = inputs[0].shape",
+        f"    last = {_LAST[settings.order]}",
+        "    channels = shape[-1] if last else shape[-3] if len(shape) > 2 else 1",
+        f"    gray = {_GRAY.get(settings.layout, 'False')}",
         "    def picture(file):",
-        "        image = Image.open(file).convert('L' if channels == 1 else 'RGB')",
-        f"        image = image.resize(({width}, {height}), Image.Resampling.BILINEAR)",
-        "        x = np.asarray(image, np.float32) / 255.0",
-        "        x = x[None] if x.ndim == 2 else x.transpose(2, 0, 1)",
-        f"        mean = np.asarray({list(settings.mean)!r}, np.float32).reshape(-1, 1, 1)",
-        f"        std = np.asarray({list(settings.std)!r}, np.float32).reshape(-1, 1, 1)",
-        "        return ((x - mean) / std).astype(np.float32)",
+        "        image = Image.open(file).convert('L' if gray else 'RGB')",
+        *_resized(settings),
+        "        x = np.array(image, np.uint8)",
+        "        x = x[:, :, None] if x.ndim == 2 else x",
+        *(["        x = x[:, :, ::-1]"] if settings.layout == "bgr" else []),
+        *_normalized(settings),
+        "        return np.ascontiguousarray(x if last else x.transpose(2, 0, 1))",
         "    rows = ((picture(file),) for file in files)",
+    ]
+
+
+# Expressions for settings that may follow the model's input.
+_LAST = {
+    "auto": "len(shape) > 2 and shape[-3] not in {1, 3} and shape[-1] in {1, 3}",
+    "first": "False", "last": "True",
+}  # fmt: skip
+_GRAY = {"auto": "channels == 1", "gray": "True"}
+
+
+def _resized(settings: Preprocess) -> list[str]:
+    """Return the lines that resize ``image``, and crop it."""
+    height, width = settings.size
+    way = f"Image.Resampling.{settings.filter.upper()}"
+    if settings.crop is None:
+        return [f"        image = image.resize(({width}, {height}), {way})"]
+    rows, columns = settings.crop
+    return [
+        f"        if image.width * {height} <= image.height * {width}:",
+        f"            sized = {width}, max({height}, image.height * {width} // image.width)",
+        "        else:",
+        f"            sized = max({width}, image.width * {height} // image.height), {height}",
+        f"        top = round((sized[1] - {rows}) / 2)",
+        f"        left = round((sized[0] - {columns}) / 2)",
+        f"        image = image.resize(sized, {way})",
+        f"        image = image.crop((left, top, left + {columns}, top + {rows}))",
+    ]
+
+
+def _normalized(settings: Preprocess) -> list[str]:
+    """Return the lines that convert the pixels ``x``."""
+    if settings.dtype == "uint8":
+        return []
+    if settings.dtype == "int8":
+        return ["        x = (x.astype(np.int16) - 128).astype(np.int8)"]
+    return [
+        f"        x = x.astype(np.float32) / np.float32({settings.scale!r})",
+        f"        mean = np.asarray({list(settings.mean)!r}, np.float32)",
+        f"        std = np.asarray({list(settings.std)!r}, np.float32)",
+        "        x = ((x - mean) / std).astype(np.float32)",
     ]
 
 
