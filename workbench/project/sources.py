@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.project.checkpoints import foreign, weight_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ PICTURE_SUFFIXES = (
 class Reference:
     """A parsed reference: its kind, location and attribute name."""
 
-    kind: Literal["program", "file", "package", "array", "pictures", "text"]
+    kind: Literal["program", "file", "package", "array", "pictures", "text", "weights"]
     path: Path | None
     module: str = ""
     attribute: str = ""
@@ -71,10 +72,12 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
 
 
 def model_reference(spec: str, folder: Path) -> Reference:
-    """Return the reference for a model SPEC; no file is opened and no code is run."""
+    """Return the reference for a model SPEC; no code is run."""
     if spec.endswith(".pt2"):
         return Reference("program", absolute(folder, spec))
     if ":" not in spec[2:]:
+        if (problem := foreign(absolute(folder, spec), "model.spec")) is not None:
+            raise WorkbenchError([problem])
         raise failure(
             f"{spec!r} is not a model reference.",
             "Give FILE.pt2, FILE.py:callable or package.module:callable.",
@@ -132,6 +135,8 @@ def files_of(reference: Reference) -> list[Path]:
         return pictures(reference.path)
     if reference.path is None:
         return []
+    if reference.kind == "weights":
+        return weight_files(reference.path)
     if reference.kind == "file" or (reference.kind == "package" and reference.path.suffix == ".py"):
         return sorted(_import_closure(reference.path))
     return [reference.path]
@@ -151,9 +156,10 @@ def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]
     """Yield every reference of the project with the name of its option."""
     model = project.model
     yield "model.spec", model_reference(model.spec, folder)
-    for option, name in (("model.inputs", model.inputs), ("model.weights", model.weights)):
-        if name:
-            yield option, Reference("array", absolute(folder, name))
+    if model.inputs:
+        yield "model.inputs", Reference("array", absolute(folder, model.inputs))
+    if model.weights:
+        yield "model.weights", Reference("weights", absolute(folder, model.weights))
     if project.trained_weights:
         option = "trained_weights"
         yield option, Reference("array", absolute(folder, project.trained_weights))
