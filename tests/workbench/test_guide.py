@@ -21,7 +21,7 @@ FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 # Pages of the reference that no code writes.
-WRITTEN_BY_HAND = {"npu-simulator.md"}
+WRITTEN_BY_HAND = {"compiler-faults.md", "npu-simulator.md"}
 
 
 def prose(page: Path) -> str:
