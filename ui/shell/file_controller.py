@@ -198,8 +198,8 @@ class FileController(QObject):
             self._take_data(path)
         else:
             hint = (
-                "Drop a project (.qwb), a program (.pte, .bpte), a model (.pt2, .py) or data "
-                "(.npz, .npy, .pt, .txt, a folder)."
+                "Drop a project (.qwb), a program (.pte, .bpte, .tflite), a model (.pt2, .py) "
+                "or data (.npz, .npy, .pt, .txt, a folder)."
             )
             where = Place(kind="file", id=str(path))
             self._notices.error(

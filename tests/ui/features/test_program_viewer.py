@@ -135,3 +135,13 @@ def test_that_a_program_opened_again_is_read_again(shown, workbench, qtbot, tmp_
     workbench.files.open_path(path)
     qtbot.waitUntil(lambda: window.contents.sha256 != before)
     assert len(workbench.programs.windows) == 1
+
+
+def test_that_a_tensorflow_lite_file_of_vela_is_shown_beside_a_pte(shown):
+    compiled = shown("resize_u85_vela.tflite")
+    assert "TensorFlow Lite" in compiled.about.text()
+    assert any(r[2] == "ethos-u85-256" for r in parts(compiled.parts))
+    other = shown("u85.pte")
+    assert compiled.isVisible()
+    compiled.close()
+    other.close()

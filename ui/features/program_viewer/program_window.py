@@ -72,7 +72,7 @@ class ProgramWindow(QWidget):
         self.setWindowTitle(f"{contents.path.name} \u2013 Program viewer")
         self.about.setText(
             f"{contents.path}   SHA-256 {contents.sha256[:16]}\u2026   "
-            f"ExecuTorch program, schema version {contents.program.version}"
+            f"{contents.form}, schema version {contents.program.version}"
         )
         self.about.setToolTip(f"{contents.path}\nSHA-256 {contents.sha256}")
         names = [method.name for method in contents.program.methods]
