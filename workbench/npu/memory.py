@@ -39,6 +39,9 @@ class Watch(Protocol):
     def writes(self, area: Area) -> None:
         """Take note of bytes before they are written."""
 
+    def copies(self, source: Area, target: Area) -> None:
+        """Take note of bytes before they are copied."""
+
 
 @dataclass(frozen=True, slots=True)
 class Area:
@@ -109,6 +112,12 @@ class Memory:
         Raises:
             Fault: it is not all inside its region, or it lies in constants and is written.
         """
+        values = self._view(area, dtype, write=write)
+        if self.watch is not None:
+            (self.watch.writes if write else self.watch.reads)(area)
+        return values
+
+    def _view(self, area: Area, dtype: np.dtype[Any], *, write: bool) -> Values:
         data = self._region(area)
         if write and area.region == CONSTANTS:
             raise AddressFault(f"Constants are written at {area.first:#x}.")
@@ -126,8 +135,6 @@ class Memory:
         else:
             self.bytes_read += size
         self.peak[area.region] = max(self.peak[area.region], area.end)
-        if self.watch is not None:
-            (self.watch.writes if write else self.watch.reads)(area)
 
     def _region(self, area: Area) -> Bytes:
         data = self.regions.get(area.region)
@@ -160,6 +167,21 @@ class Memory:
         """Write bytes."""
         area = Area(region, address, (data.size,), (1,), 1)
         self.view(area, np.dtype(np.uint8), write=True)[:] = data
+
+    def copy(self, source: tuple[int, int], target: tuple[int, int], size: int) -> None:
+        """Copy bytes from one region and address to another.
+
+        Bytes that nothing wrote may be copied: transfers are rounded up to 16 bytes.
+
+        Raises:
+            Fault: they are not all inside their regions, or constants are written.
+        """
+        taken, given = (Area(region, at, (size,), (1,), 1) for region, at in (source, target))
+        data = self._view(taken, np.dtype(np.uint8), write=False).copy()
+        room = self._view(given, np.dtype(np.uint8), write=True)
+        if self.watch is not None:
+            self.watch.copies(taken, given)
+        room[:] = data
 
     def read(self, tensor: FeatureMap, shape: tuple[int, int, int]) -> Values:
         """Return a tensor as (height, width, depth); it may share the memory.
