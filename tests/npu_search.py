@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tosa_serializer as ts
 
 from workbench.errors import WorkbenchError
@@ -40,6 +41,7 @@ SAMPLES = 2
 WRONG = ("differs", "raised", "finding")
 NUMPY = {"INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT48": np.int64}
 Parameters = dict[str, Any]
+Array = npt.NDArray[Any]
 
 
 class Impossible(Exception):
@@ -176,7 +178,7 @@ def _convolution(b: Builder, x: Value, p: Parameters, kind: str) -> Value:
             acc_type=accumulator,
         )  # fmt: skip
     count = kh * kw * (1 if depthwise else c) * p["density"] + 1
-    level = 1.0 / (60 * np.sqrt(count)) * (1 if x.dtype == "INT8" else 1)
+    level = 1.0 / (60 * np.sqrt(count))
     scale = level * g.uniform(0.5, 2, oc if p["per_channel"] and oc > 1 else 1)
     return b.rescale(made, x.dtype, scale, (0, _zero(g, x.dtype)), p["rounding"])
 
@@ -186,11 +188,11 @@ def _window(
 ) -> tuple[list[int], list[int]]:
     """Return the padding and output size of a window; the padding makes the strides fit."""
     pads, out = [], []
-    for size, kernel, stride, step, before in zip(
+    for size, kernel, stride, step, wanted in zip(
         (h, w), p["kernel"], p["stride"], dilation, p["pad"], strict=True
     ):
         extent = (kernel - 1) * step + 1
-        before = min(before, extent - 1, kernel - 1)
+        before = min(wanted, kernel - 1)
         after = before
         while (size + before + after - extent) % stride:
             after += 1
@@ -284,7 +286,9 @@ def _reduce(b: Builder, x: Value, p: Parameters, kind: str) -> Value:
                  axis=axis, nan_mode=ts.NanPropagationMode.PROPAGATE)  # fmt: skip
 
 
-def _layout(b: Builder, x: Value, p: Parameters, kind: str) -> Value:
+def _layout(  # noqa: PLR0911 - one for each kind
+    b: Builder, x: Value, p: Parameters, kind: str
+) -> Value:
     g, rank = b.generator, len(x.shape)
     axis = p["axis"] % rank
     shape = list(x.shape)
@@ -472,12 +476,32 @@ def compiled(case: Case, program: bytes) -> bytes:
 
 def outcome(case: Case) -> str:
     """Return "equal", or what else became of a program: a word, and details after a colon."""
-    import tosa_reference_model
-
     try:
         program = program_of(case)
     except Impossible as error:
         return f"impossible: {error}"
+    try:
+        samples, expected = reference(case, program)
+    except ValueError as error:
+        return f"invalid: {error}"
+    try:
+        blob = compiled(case, program)
+    except RuntimeError as error:
+        return f"refused: {error}"
+    try:
+        return difference(blob, samples, expected)
+    except WorkbenchError as error:
+        return f"raised: {error.infos[0].message}"
+
+
+def reference(case: Case, program: bytes) -> tuple[list[Array], list[Array]]:
+    """Return random inputs, and what the reference model computes for them.
+
+    Raises:
+        ValueError: the reference model refuses the program.
+    """
+    import tosa_reference_model
+
     limits = np.iinfo(NUMPY[case.dtype])
     g = np.random.default_rng([case.seed, 2])
     samples = [
@@ -486,31 +510,26 @@ def outcome(case: Case) -> str:
     ]
     expected = []
     for sample in samples:
-        try:
-            values, status = tosa_reference_model.run(
-                program, [sample], verbosity="NONE", initialize_variable_tensor_from_numpy=True
-            )
-        except ValueError as error:
-            return f"invalid: {error}"
+        values, status = tosa_reference_model.run(
+            program, [sample], verbosity="NONE", initialize_variable_tensor_from_numpy=True
+        )
         if status != tosa_reference_model.GraphStatus.TOSA_VALID:
-            return f"invalid: {status}"
+            raise ValueError(str(status))
         expected.append(np.array(values[0]))
-    try:
-        blob = compiled(case, program)
-    except RuntimeError as error:
-        return f"refused: {error}"
-    try:
-        machine = load(blob)
-        for sample, wanted in zip(samples, expected, strict=True):
-            result = machine.run([sample], Options(check=True))
-            found = result.outputs[0].reshape(-1).view(wanted.dtype)
-            equal = int((found == wanted.reshape(-1)).sum())
-            if equal != wanted.size:
-                return f"differs: {equal} of {wanted.size} elements equal"
-            if errors := [f for f in result.findings if f.severity == "error"]:
-                return f"finding: {errors[0].code} at {errors[0].offset:#x}: {errors[0].message}"
-    except WorkbenchError as error:
-        return f"raised: {error.infos[0].message}"
+    return samples, expected
+
+
+def difference(blob: bytes, samples: list[Array], expected: list[Array]) -> str:
+    """Return "equal", "differs" or "finding" for a delegate, with details after a colon."""
+    machine = load(blob)
+    for sample, wanted in zip(samples, expected, strict=True):
+        result = machine.run([sample], Options(check=True))
+        found = result.outputs[0].reshape(-1).view(wanted.dtype)
+        equal = int((found == wanted.reshape(-1)).sum())
+        if equal != wanted.size:
+            return f"differs: {equal} of {wanted.size} elements equal"
+        if errors := [f for f in result.findings if f.severity == "error"]:
+            return f"finding: {errors[0].code} at {errors[0].offset:#x}: {errors[0].message}"
     return "equal"
 
 

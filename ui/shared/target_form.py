@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QBoxLayout,
     QCheckBox,
     QComboBox,
-    QFileDialog,
     QFormLayout,
     QHBoxLayout,
     QLabel,
@@ -21,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.shared.file_dialogs import ask_to_open
 from ui.shared.forms import PathField
 from ui.state.relocate import relative_to
 from workbench.deploy.boards import Board, all_boards
@@ -283,14 +283,11 @@ class BoardBox(QComboBox):
             self.chosen.emit(board)
 
     def _ask(self) -> None:
-        dialog = QFileDialog(self, "Board description", str(self._folder))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setNameFilter(f"Boards (*{SUFFIX})")
-        dialog.fileSelected.connect(
-            lambda name: self.chosen.emit(relative_to(Path(name), self._folder))
-        )
-        dialog.open()
+        ask_to_open(
+            self, "Board description",
+            lambda name: self.chosen.emit(relative_to(Path(name), self._folder)),
+            start=self._folder, filters=[f"Boards (*{SUFFIX})"],
+        )  # fmt: skip
 
 
 def _spoken(board: str) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import (
-    QFileDialog,
     QFrame,
     QHBoxLayout,
     QLabel,
@@ -19,6 +18,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.program_viewer.program_windows import SUFFIXES as PROGRAM_SUFFIXES
 from ui.features.program_viewer.program_windows import Programs
+from ui.shared.file_dialogs import ask_to_open, ask_to_save
 from ui.state.document import ChangedOnDiskError, Document
 from ui.state.notices import Action, Notices
 from ui.state.project_files import ProjectInUseError, Recovery, left_behind
@@ -67,11 +67,10 @@ class FileController(QObject):
 
     def ask_open(self) -> None:
         """Ask for a project or a program to open."""
-        dialog = self._dialog("Open project or program", QFileDialog.AcceptMode.AcceptOpen)
-        dialog.setNameFilters(OPEN_FILTERS)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.fileSelected.connect(lambda name: self.open_path(Path(name)))
-        dialog.open()
+        ask_to_open(
+            self._window, "Open project or program", lambda name: self.open_path(Path(name)),
+            start=self._document.folder, filters=OPEN_FILTERS,
+        )  # fmt: skip
 
     def ask_new(self, model: str = "") -> None:
         """Ask for the settings of a new project; ``model`` fills in its field."""
@@ -125,11 +124,12 @@ class FileController(QObject):
         project = self._document.project
         if project is None:
             return
-        dialog = self._dialog("Save project", QFileDialog.AcceptMode.AcceptSave)
-        dialog.setDefaultSuffix(PROJECT_SUFFIX[1:])
-        dialog.selectFile(f"{project.name}{PROJECT_SUFFIX}")
-        dialog.fileSelected.connect(lambda name: self.save_as(Path(name), then))
-        dialog.open()
+        dialog = ask_to_save(
+            self._window, "Save project", lambda name: self.save_as(Path(name), then),
+            f"{project.name}{PROJECT_SUFFIX}", filters=[FILTER],
+        )  # fmt: skip
+        # The paths of the project are relative to this folder.
+        dialog.setDirectory(str(self._document.folder))
 
     def save_as(self, path: Path, then: Then | None = None) -> None:
         """Save under another name."""
@@ -263,13 +263,6 @@ class FileController(QObject):
             self._document.reload()
         except WorkbenchError as error:
             self._notices.error(error)
-
-    def _dialog(self, title: str, mode: QFileDialog.AcceptMode) -> QFileDialog:
-        dialog = QFileDialog(self._window, title, str(self._document.folder))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setAcceptMode(mode)
-        dialog.setNameFilter(FILTER)
-        return dialog
 
 
 def _unopened(path: Path, error: WorkbenchError) -> WorkbenchError:

@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from PySide6.QtCore import QObject, Qt, QTimer, QUrl
+from PySide6.QtCore import QObject, QTimer, QUrl
 from PySide6.QtGui import QAction, QDesktopServices
-from PySide6.QtWidgets import QCheckBox, QFileDialog
+from PySide6.QtWidgets import QCheckBox
 
+from ui.shared.file_dialogs import ask_to_open, ask_to_save
 from ui.shared.panel import PanelContext, PanelId
 from ui.shared.study_controller import StudyController
 from ui.shell.main_window import MainWindow
@@ -232,11 +233,10 @@ class DeliverablesController(QObject):
         if self._context.result("package") is None:
             self._say_none()
             return
-        dialog = QFileDialog(self._window, "Export deliverables to")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.fileSelected.connect(lambda name: self.deliver(Path(name)))
-        dialog.open()
+        ask_to_open(
+            self._window, "Export deliverables to", lambda name: self.deliver(Path(name)),
+            start=self._context.document.folder, folder=True,
+        )  # fmt: skip
 
     def deliver(self, target: Path, *, allow_differences: bool = False) -> None:
         """Copy the deliverables of the present configuration into a folder.
@@ -264,7 +264,8 @@ class DeliverablesController(QObject):
         except WorkbenchError as error:
             self._context.notices.error(error)
             return
-        self._context.notices.success(f"Exported {len(files)} files to {target}.")
+        show = Action("Open folder", lambda: open_externally(target))
+        self._context.notices.success(f"Exported {len(files)} files to {target}.", "", [show])
 
     def show_inside(self) -> None:
         """Show the contents of the program of the present configuration."""
@@ -286,15 +287,12 @@ class DeliverablesController(QObject):
 
     def ask_report(self) -> None:
         """Ask for a file and write the report into it."""
-        dialog = QFileDialog(self._window, "Export report to")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setNameFilter("Web page (*.html)")
-        dialog.setDefaultSuffix("html")
         project = self._context.document.project
-        dialog.selectFile(f"{project.name if project else 'report'}.html")
-        dialog.fileSelected.connect(lambda name: self.report(Path(name)))
-        dialog.open()
+        ask_to_save(
+            self._window, "Export report to", lambda name: self.report(Path(name)),
+            f"{project.name if project else 'report'}.html", start=self._context.document.folder,
+            filters=["Web page (*.html)"],
+        )  # fmt: skip
 
     def report(self, target: Path) -> None:
         """Write the report: one page about the present configuration and the run history."""
@@ -317,11 +315,18 @@ class DeliverablesController(QObject):
         except WorkbenchError as error:
             self._context.notices.error(error)
             return
+        self._context.notices.success(
+            f"Report written to {target}.", "",
+            [
+                Action("Open", lambda: open_externally(target)),
+                Action("Open folder", lambda: open_externally(target.parent)),
+            ],
+        )  # fmt: skip
 
-        def show() -> None:
-            QDesktopServices.openUrl(QUrl.fromLocalFile(str(target)))
 
-        self._context.notices.success(f"Report written to {target}.", "", [Action("Open", show)])
+def open_externally(path: Path) -> None:
+    """Open a file or folder in the program that the system has for it."""
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
 
 
 _SHOWN = 5

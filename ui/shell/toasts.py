@@ -7,6 +7,7 @@ from functools import partial
 from PySide6.QtCore import QEvent, QObject, QRect, Qt, QTimer
 from PySide6.QtGui import QColor, QGuiApplication, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
+    QAbstractButton,
     QFrame,
     QHBoxLayout,
     QLabel,
@@ -33,6 +34,7 @@ class Toast(QFrame):
         super().__init__(parent)
         self.notice = notice
         self._notices = notices
+        self._default: QPushButton | None = None
         self.setObjectName("Toast")
         self.setProperty("level", notice.level)
         self.setFixedWidth(WIDTH_PX)
@@ -45,15 +47,27 @@ class Toast(QFrame):
 
     def focus_first(self) -> None:
         """Give the keyboard focus to the default button."""
-        for button in self.findChildren(QPushButton):
+        if (button := self._default) is not None:
             button.setFocus(Qt.FocusReason.PopupFocusReason)
-            return
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
             self._notices.close(self.notice.id)
+        elif event.key() in {Qt.Key.Key_Return, Qt.Key.Key_Enter}:
+            self._press()
         else:
             super().keyPressEvent(event)
+
+    def _press(self) -> None:
+        """Click the button with the focus, else the default button of a question.
+
+        Only dialogs of Qt do so on Enter.
+        """
+        focused = self.focusWidget()
+        if isinstance(focused, QAbstractButton) and focused.hasFocus():
+            focused.click()
+        elif self.notice.level == "question" and self._default is not None:
+            self._default.click()
 
     def _build(self, theme: Theme) -> None:
         outer = QVBoxLayout(self)
@@ -98,6 +112,7 @@ class Toast(QFrame):
             button.setProperty("danger", action.destructive)
             choose = partial(self._notices.choose, self.notice.id, action.title)
             button.clicked.connect(lambda _=False, choose=choose: choose())
+            self._default = self._default or button
             row.addWidget(button)
             first = False
         if self.notice.where is not None:

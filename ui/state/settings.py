@@ -96,6 +96,15 @@ class Settings:
         """Remove a project from the recent projects."""
         self._write_recents([p for p in self.recents if p != path])
 
+    def folder_of(self, purpose: str) -> Path | None:
+        """Return the folder of the last file that was chosen for a purpose; None if it is gone."""
+        text = self._text(f"folders/{purpose}", "")
+        return Path(text) if text and Path(text).is_dir() else None
+
+    def remember_folder(self, purpose: str, folder: Path) -> None:
+        """Remember the folder of a file that was chosen for a purpose."""
+        self._store.setValue(f"folders/{purpose}", str(folder))
+
     def layouts(self) -> list[str]:
         """Names of the saved layouts, sorted."""
         self._store.beginGroup("layouts")

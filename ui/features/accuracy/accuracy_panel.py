@@ -42,6 +42,7 @@ from workbench.results import (
     TensorQuality,
     VerifyResult,
 )
+from workbench.targets import has_stage
 
 NO_QUALITY = "Run Evaluate to compare the quantized model with the float model."
 NO_VERIFY = "Run Verify to compare the compiled program with the quantized model."
@@ -78,6 +79,12 @@ class AccuracyPanel(ResultPanel):
         if any(self.has(stage) for stage in self.frames):
             self._keys = dict.fromkeys(self._keys)
             self.show_results()
+
+    def refresh(self) -> None:
+        super().refresh()
+        # A target without a program has nothing to compare with.
+        project = self.context.document.project
+        self.frames["verify"].setVisible(project is None or has_stage(project, "verify"))
 
     def show_results(self) -> None:
         evaluated = self.read(EvaluateResult, "evaluate")
