@@ -281,7 +281,7 @@ def test_that_the_history_lists_compares_and_restores_runs(asked, project_file):
 
 def test_that_improvers_are_switched_and_listed(asked, project_file):
     assert asked("improve")[1] == {"version": 1, "improvers": []}
-    assert asked("improve", "--on", "bias")[1] == {"improvers": ["bias"]}
+    assert asked("improve", "--on", "bias")[1] == {"version": 1, "improvers": ["bias"]}
     assert store.load(project_file).improvers == ("bias",)
     lines = asked("improve", as_json=False)[1]
     states = {line.split()[1]: line.split()[0] for line in lines[1:]}
