@@ -12,8 +12,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.api import JSON_VERSION
-from workbench.api.documents import DOCUMENTS, schemas
 from workbench.errors import ErrorInfo, Place, PlaceKind
 from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.installation import resources
@@ -85,6 +83,8 @@ def title(path: Path) -> str:
 
 def pages() -> dict[str, str]:
     """Return the text of every generated page by file name."""
+    from workbench.api.documents import schemas
+
     made = {
         "cli.md": _cli(),
         "exit-codes.md": _exit_codes(),
@@ -209,6 +209,9 @@ def _exit_codes() -> list[str]:
 
 
 def _json_output() -> list[str]:
+    from workbench.api import JSON_VERSION
+    from workbench.api.documents import DOCUMENTS
+
     lines = ["# JSON output", "", NOTE.format("workbench.guide")]
     lines += [
         f"With `--json`, a verb prints exactly one JSON document. Its `version` is {JSON_VERSION}; "
