@@ -107,6 +107,11 @@ def corrections(folder):
     return project("corrected_networks.py:joined_and_scaled")
 
 
+def corrections_in_16_bits(folder):
+    shutil.copy(Path(__file__).with_name("corrected_networks.py"), folder)
+    return project("corrected_networks.py:every_correction", "a16w8")
+
+
 def one_correction(folder):
     options = {"keep_relu_clamps": False}
     return edits.set_target(corrections(folder), TargetChoice(id="ethos-u55-128", options=options))
@@ -158,6 +163,7 @@ def caches_handed_on(folder):
         own_observers_and_integer_io,
         program_and_arrays,
         corrections,
+        corrections_in_16_bits,
         without_out_variant,
         *(
             pytest.param(each, marks=pytest.mark.slow)
