@@ -30,9 +30,14 @@ def state(family="ethos-u55", macs=128, constants=b"", options=None, **settings)
                  WeightCache())  # fmt: skip
 
 
-def stage(scale=None, channels=None, bits=32, signed=True, **settings):
+def stage(scale=None, channels=None, bits=32, *, signed=True, **settings):
     settings.setdefault("OFM_PRECISION", int(signed) | BITS[bits] << 1 | 1 << 8 | 2 << 14)
     return OutputStage(state(**settings), scale, channels)
+
+
+def plain(bias):
+    """Return four channels with a bias and no scale."""
+    return ChannelScales(np.full(4, bias), np.ones(4, np.int64), np.zeros(4, np.int64))
 
 
 def stored(value, bits):
@@ -68,11 +73,15 @@ def test_that_results_are_exact_up_to_the_largest_accumulators(rounding, zero_po
 
 
 def test_that_each_channel_has_its_bias_scale_and_shift():
-    bias, scale, shift = np.array([5, -7, 0, 1]), np.array([3, 1 << 30, 1, 7]), np.array([1, 31, 0, 3])
+    bias, scale, shift = (
+        np.array([5, -7, 0, 1]),
+        np.array([3, 1 << 30, 1, 7]),
+        np.array([1, 31, 0, 3]),
+    )
     values = np.array([[[10, 1000, -3, 99]]])
     found = stage(None, ChannelScales(bias, scale, shift), OFM_ZERO_POINT=4).apply(values)
-    wanted = [exact(int(v + b), int(s), int(n), Rounding.NATURAL) + 4 if n or s > 1 else int(v + b) + 4
-              for v, b, s, n in zip(values[0, 0], bias, scale, shift, strict=True)]  # fmt: skip
+    rows = zip(values[0, 0].tolist(), bias.tolist(), scale.tolist(), shift.tolist(), strict=True)
+    wanted = [exact(v + b, s, n, Rounding.NATURAL) + 4 for v, b, s, n in rows]
     assert found.reshape(-1).tolist() == wanted
     assert stage().apply(values).reshape(-1).tolist() == [10, 1000, -3, 99]
 
@@ -106,7 +115,10 @@ def test_that_results_of_32_bits_are_clamped_on_the_u85_or_by_force():
     assert unsigned.apply(np.array([[[-9, 70000, 0, 3]]])).tolist() == [[[1, 65534, 1, 3]]]
     u85 = {"family": "ethos-u85", "macs": 256}
     assert stage(**u85, **wide).apply(values).reshape(-1).tolist()[:2] == [-2, 5]
-    assert stage(ACTIVATION=1 << 12, **u85, **wide).apply(values).reshape(-1).tolist()[:2] == [-9, 6]
+    assert stage(ACTIVATION=1 << 12, **u85, **wide).apply(values).reshape(-1).tolist()[:2] == [
+        -9,
+        6,
+    ]
     narrow = stage(bits=8, ACTIVATION=1 << 12, **u85)
     narrow.apply(np.array([[[200, 0, 0, 0]]]))
     assert [f.code for f in narrow._state.findings] == ["store-range"]
@@ -123,13 +135,15 @@ def test_that_functions_that_do_not_exist_or_are_not_public_are_refused(activati
         stage(ACTIVATION=activation, family=family, macs=256 if family == "ethos-u85" else 128)
 
 
-def looked_up(code, values, table, bits=8, family="ethos-u55", signed=True, slot=0, clip=0):
+def looked_up(code, values, table, bits=8, family="ethos-u55", *, signed=True, slot=0, clip=0):
     u85 = family == "ethos-u85"
     activation = (code | slot << 5 | 1 << 12) if u85 else (code + slot | clip << 12)
     held = state(family, 256 if u85 else 128, ACTIVATION=activation, ACTIVATION_MIN=0x8000,
                  ACTIVATION_MAX=0x7FFF,
                  OFM_PRECISION=int(signed) | BITS[bits] << 1 | 1 << 8 | 2 << 14)  # fmt: skip
-    held.memory.load_table(table.nbytes * slot if u85 else 256 * slot, table.reshape(-1).view(np.uint8))
+    held.memory.load_table(
+        table.nbytes * slot if u85 else 256 * slot, table.reshape(-1).view(np.uint8)
+    )
     made = OutputStage(held, None)
     assert held.counters.table_bytes == table.nbytes
     return made.apply(np.array(values).reshape(1, 1, -1)).reshape(-1).tolist()
@@ -178,10 +192,12 @@ def test_that_what_does_not_fit_is_told_once():
     ]
 
 
-@pytest.mark.parametrize(("value", "told"), [((1 << 31) - 1, False), (1 << 31, True),
-                                             (-(1 << 31), False), (-(1 << 31) - 1, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [((1 << 31) - 1, False), (1 << 31, True), (-(1 << 31), False), (-(1 << 31) - 1, True)],
+)
 def test_that_sums_beyond_the_accumulators_are_told(value, told):
-    made = stage(channels=ChannelScales(np.full(4, 3), np.ones(4, np.int64), np.zeros(4, np.int64)))
+    made = stage(channels=plain(3))
     made._state.counters.accumulator_bits = 32
     sums = np.array([[[value - 3, 0, 0, 0]]])
     made.check_accumulators(sums, float(abs(value)) + 3)
@@ -195,7 +211,7 @@ def test_that_sums_beyond_the_accumulators_are_told(value, told):
 
 
 def test_that_the_peak_of_the_accumulators_holds_the_bias():
-    made = stage(channels=ChannelScales(np.full(4, -5), np.ones(4, np.int64), np.zeros(4, np.int64)))
+    made = stage(channels=plain(-5))
     made._state.counters.accumulator_bits = 32
     made.apply(np.array([[[1, -10, 3, 4]]]))
     assert made._state.counters.accumulator_peak == 15
