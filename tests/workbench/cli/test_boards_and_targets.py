@@ -107,6 +107,7 @@ def test_that_a_board_is_put_under_a_project(asked, board, project_file, codes):
     assert code == 0
     saved = store.load(project_file)
     assert document == {
+        "version": 1,
         "board": saved.board, "target": saved.target.model_dump(mode="json"),
     }  # fmt: skip
     assert saved.target.options["memory_mode"] == "Shared_Sram"
@@ -192,7 +193,11 @@ def test_that_a_new_project_has_all_that_it_is_given(asked, project_file, board)
     )  # fmt: skip
     assert code == 0
     made = store.load(path)
-    assert document == {"project": str(path), "target": made.target.model_dump(mode="json")}
+    assert document == {
+        "version": 1,
+        "project": str(path),
+        "target": made.target.model_dump(mode="json"),
+    }
     assert (made.name, made.board) == ("mine", str(board))
     assert (made.model.spec, made.model.inputs) == ("net.pt2", "x.npz")
     assert made.model.input_shapes == ((1, 3, 8, 8),)

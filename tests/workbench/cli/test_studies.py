@@ -245,7 +245,7 @@ def test_that_training_lists_its_epochs_and_applies_the_best_weights(asked, play
     assert (project_file.parent / used).read_bytes() == b"weights"
 
 
-def test_that_a_study_that_fails_ends_with_1_and_prints_nothing(asked, played, monkeypatch):
+def test_that_a_study_that_fails_ends_with_1_and_its_problems(asked, played, monkeypatch):
     from tests.fakes import studies
     from workbench.protocol import JobFinished
 
@@ -254,8 +254,7 @@ def test_that_a_study_that_fails_ends_with_1_and_prints_nothing(asked, played, m
 
     monkeypatch.setattr(studies, "play", fail)
     for verb in ("sensitivity", "search", "sweep", "placement", "blame", "train"):
-        code, document = asked(verb)
-        assert (code, document["exit_code"]) == (1, 1)
+        assert asked(verb) == (1, {"version": 1, "error": None, "errors": [], "exit_code": 1})
 
 
 def test_that_the_history_lists_compares_and_restores_runs(asked, project_file):
@@ -282,13 +281,13 @@ def test_that_the_history_lists_compares_and_restores_runs(asked, project_file):
 
 
 def test_that_improvers_are_switched_and_listed(asked, project_file):
-    assert asked("improve")[1] == {"improvers": []}
-    assert asked("improve", "--on", "bias")[1] == {"improvers": ["bias"]}
+    assert asked("improve")[1] == {"version": 1, "improvers": []}
+    assert asked("improve", "--on", "bias")[1] == {"version": 1, "improvers": ["bias"]}
     assert store.load(project_file).improvers == ("bias",)
     lines = asked("improve", as_json=False)[1]
     states = {line.split()[1]: line.split()[0] for line in lines[1:]}
     assert states == {"equalize": "off", "smooth": "off", "bias": "on"}
-    assert asked("improve", "--off", "bias")[1] == {"improvers": []}
+    assert asked("improve", "--off", "bias")[1] == {"version": 1, "improvers": []}
 
 
 def test_that_rules_are_resolved_once_the_model_is_exported(asked, played):
@@ -309,7 +308,7 @@ def test_that_rules_are_resolved_once_the_model_is_exported(asked, played):
 def test_that_rules_that_need_an_export_that_fails_end_with_1(asked, played):
     played.plays = [Play(fail="export", infos=(ErrorInfo(message="No.", code="no"),))]
     code, document = asked("rules", "--resolve")
-    assert (code, document["error"]["code"]) == (1, "no")
+    assert (code, document["error"]["code"], document["exit_code"]) == (1, "no", 1)
 
 
 def test_that_a_matrix_runs_each_project(asked, played, monkeypatch):
