@@ -82,7 +82,8 @@ def test_that_both_writers_write_all_reference_pages(tmp_path, monkeypatch):
     assert (guide.main(["--write"]), actions.main(["--write"])) == (0, 0)
     assert (guide.main([]), actions.main([])) == (0, 0)
     assert {p.name for p in tmp_path.iterdir()} == {
-        "cli.md", "corrections.md", "exit-codes.md", "operator-support.md", "project-file.md", "shortcuts.md",
+        "cli.md", "corrections.md", "exit-codes.md", "operator-support.md", "project-file.md",
+        "shortcuts.md",
     }  # fmt: skip
 
 
