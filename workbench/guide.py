@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.errors import Place, PlaceKind
+from workbench.errors import ErrorInfo, Place, PlaceKind
 from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.installation import resources
 from workbench.project.configs import A16W8, PRESETS, Preset
@@ -84,14 +84,18 @@ def title(path: Path) -> str:
 
 def pages() -> dict[str, str]:
     """Return the text of every generated page by file name."""
+    from workbench.api.documents import schemas
+
     made = {
         "cli.md": _cli(),
         "exit-codes.md": _exit_codes(),
         "project-file.md": _project_file(),
         "corrections.md": _corrections(),
         "operator-support.md": _operator_support(),
+        "json-output.md": _json_output(),
     }
-    return {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
+    text = {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
+    return text | schemas()
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -201,6 +205,39 @@ def _exit_codes() -> list[str]:
     lines = ["# Exit codes", "", NOTE.format("workbench.guide")]
     lines += ["Every verb of `workbench` ends with one of these codes.", ""]
     return [*lines, *table(("code", "meaning"), [(_code(code), said) for code, said in found])]
+
+
+# JSON documents
+
+
+def _json_output() -> list[str]:
+    from workbench.api import JSON_VERSION
+    from workbench.api.documents import DOCUMENTS
+
+    lines = ["# JSON output", "", NOTE.format("workbench.guide")]
+    lines += [
+        f"With `--json`, a verb prints exactly one JSON document. Its `version` is {JSON_VERSION}; "
+        "keys may be added within a version, never renamed or removed. These documents have a "
+        "JSON schema beside this page.",
+        "",
+    ]
+    for name, kind in DOCUMENTS.items():
+        schema = kind.model_json_schema(mode="serialization")
+        lines += [f"## {name}", "", f"{_sentence(kind.__doc__)} Schema: `{name}.schema.json`.", ""]
+        lines += table(("key", "type"), _keys(schema["properties"]))
+    problem = ErrorInfo.model_json_schema()["properties"]
+    lines += ["## A problem", "", f"{_sentence(ErrorInfo.__doc__)}", ""]
+    return [*lines, *table(("key", "type"), _keys(problem))]
+
+
+def _keys(properties: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return name and type of every key; types of their own are in the schema."""
+    link = re.compile(r"\[(\w+)\]\(#\w+\)")
+    return [(_code(key), link.sub(r"`\1`", _type(part))) for key, part in properties.items()]
+
+
+def _sentence(text: str | None) -> str:
+    return " ".join((text or "").replace("``", "`").split())
 
 
 # The project file

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from workbench.deploy.firmware_files import digest
 from workbench.errors import Place, failure
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from workbench.results import Deliverable
 
 _MANIFEST = "manifest.json"
+NO_OUTCOME: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass
@@ -28,6 +31,7 @@ class _Copies:
     source: Path
     target: Path
     gate: GateResult
+    outcome: Mapping[str, Any]
     changed: dict[str, Deliverable]
 
     def copy(self, file: Deliverable) -> None:
@@ -40,12 +44,13 @@ class _Copies:
         self._write(file, write(text, self.gate).encode())
 
     def copy_manifest(self, file: Deliverable) -> None:
-        """Write the manifest with the verdict as its first field, and the notes' digests."""
+        """Write the manifest: the verdict first, the notes' digests, and the run's outcome."""
         manifest = json.loads((self.source / file.name).read_bytes())
         for entry in manifest.get("files", ()):
             if (changed := self.changed.get(entry["name"])) is not None:
                 entry.update(changed.model_dump())
-        named = {"gate": self.gate.model_dump(mode="json"), **manifest}
+        outcome = {"outcome": self.outcome} if self.outcome else {}
+        named = {"gate": self.gate.model_dump(mode="json"), **manifest, **outcome}
         self._write(file, f"{json.dumps(named, indent=2)}\n".encode())
 
     def _write(self, file: Deliverable, data: bytes) -> None:
@@ -54,7 +59,9 @@ class _Copies:
         self.changed[file.name] = file.model_copy(update=update)
 
 
-def deliver(source: Path, target: Path, gate: GateResult) -> tuple[Deliverable, ...]:
+def deliver(
+    source: Path, target: Path, gate: GateResult, outcome: Mapping[str, Any] = NO_OUTCOME
+) -> tuple[Deliverable, ...]:
     """Copy the deliverables, and only those; return them as they are in the folder.
 
     The manifest and the firmware note state the verdict; all other files are copied unchanged.
@@ -63,12 +70,13 @@ def deliver(source: Path, target: Path, gate: GateResult) -> tuple[Deliverable, 
         source: The result of the stage package.
         target: The folder that receives the files; it is made if it is missing.
         gate: The verdict on the program.
+        outcome: The figures of the run (``workbench.history.outcomes``), for the manifest.
 
     Raises:
         WorkbenchError: A file cannot be written, or the result is damaged.
     """
     files = load_result(PackageResult, source).files
-    copies = _Copies(source, target, gate, {})
+    copies = _Copies(source, target, gate, outcome, {})
     try:
         target.mkdir(parents=True, exist_ok=True)
         for file in files:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.project.checkpoints import foreign, weight_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 ARRAY_SUFFIXES = (".npz", ".npy", ".pt")
 TEXT_SUFFIX = ".txt"
+# The labels of pictures that lie in one folder for each class.
+LABELS_OF_FOLDERS = "folders"
 PICTURE_SUFFIXES = (
     ".png",
     ".jpg",
@@ -37,7 +40,7 @@ PICTURE_SUFFIXES = (
 class Reference:
     """A parsed reference: its kind, location and attribute name."""
 
-    kind: Literal["program", "file", "package", "array", "pictures", "text"]
+    kind: Literal["program", "file", "package", "array", "pictures", "text", "weights"]
     path: Path | None
     module: str = ""
     attribute: str = ""
@@ -69,10 +72,12 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
 
 
 def model_reference(spec: str, folder: Path) -> Reference:
-    """Return the reference for a model SPEC; no file is opened and no code is run."""
+    """Return the reference for a model SPEC; no code is run."""
     if spec.endswith(".pt2"):
         return Reference("program", absolute(folder, spec))
     if ":" not in spec[2:]:
+        if (problem := foreign(absolute(folder, spec), "model.spec")) is not None:
+            raise WorkbenchError([problem])
         raise failure(
             f"{spec!r} is not a model reference.",
             "Give FILE.pt2, FILE.py:callable or package.module:callable.",
@@ -130,6 +135,8 @@ def files_of(reference: Reference) -> list[Path]:
         return pictures(reference.path)
     if reference.path is None:
         return []
+    if reference.kind == "weights":
+        return weight_files(reference.path)
     if reference.kind == "file" or (reference.kind == "package" and reference.path.suffix == ".py"):
         return sorted(_import_closure(reference.path))
     return [reference.path]
@@ -138,7 +145,7 @@ def files_of(reference: Reference) -> list[Path]:
 def data_references(data: DataSource, folder: Path, option: str) -> Iterator[tuple[str, Reference]]:
     """Yield the references of a data source, each with the name of its option."""
     yield f"{option}.spec", data_reference(data.spec, folder, f"{option}.spec")
-    if data.labels:
+    if data.labels and data.labels != LABELS_OF_FOLDERS:
         yield f"{option}.labels", data_reference(data.labels, folder, f"{option}.labels")
     if data.tokens and data.tokens.tokenizer:
         name = f"{option}.tokens.tokenizer"
@@ -149,9 +156,10 @@ def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]
     """Yield every reference of the project with the name of its option."""
     model = project.model
     yield "model.spec", model_reference(model.spec, folder)
-    for option, name in (("model.inputs", model.inputs), ("model.weights", model.weights)):
-        if name:
-            yield option, Reference("array", absolute(folder, name))
+    if model.inputs:
+        yield "model.inputs", Reference("array", absolute(folder, model.inputs))
+    if model.weights:
+        yield "model.weights", Reference("weights", absolute(folder, model.weights))
     if project.trained_weights:
         option = "trained_weights"
         yield option, Reference("array", absolute(folder, project.trained_weights))
@@ -195,6 +203,11 @@ def missing(project: Project, folder: Path) -> WorkbenchError | None:
     except WorkbenchError as error:
         infos.extend(error.infos)
     return WorkbenchError(infos) if infos else None
+
+
+def is_folder(spec: str, folder: Path) -> bool:
+    """Return whether a data SPEC names a folder, which holds pictures."""
+    return absolute(folder, spec).is_dir()
 
 
 def absolute(folder: Path, name: str) -> Path:

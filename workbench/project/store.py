@@ -66,9 +66,14 @@ def _from_7(raw: Raw) -> Raw:
     return raw
 
 
+def _from_8(raw: Raw) -> Raw:
+    """Version 8 has only size, mean and std of pictures; the other settings have defaults."""
+    return raw
+
+
 MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {
     0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5, 6: _from_6,
-    7: _from_7,
+    7: _from_7, 8: _from_8,
 }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ import platformdirs
 from workbench.errors import ErrorInfo, Place, TrustRequiredError, WorkbenchError
 from workbench.installation import resources
 from workbench.project import sources
+from workbench.project.checkpoints import CONVERT_MODULE, form_of
 from workbench.project.store import write_atomically
 
 if TYPE_CHECKING:
@@ -149,11 +150,15 @@ CONFIG_VARIABLE = "QUANTIZATION_WORKBENCH_CONFIG"
 
 @dataclass(frozen=True)
 class CodeUse:
-    """One piece of user code: the option that refers to it, its files, and why it runs."""
+    """One piece of user code: the option that refers to it, its files, and why it runs.
+
+    ``instead`` says how to do without it.
+    """
 
     option: str
     files: tuple[Path, ...]
     why: str
+    instead: str = ""
 
 
 def code_used(project: Project, folder: Path) -> list[CodeUse]:
@@ -166,6 +171,11 @@ def code_used(project: Project, folder: Path) -> list[CodeUse]:
         if reference.runs_code:
             name = reference.module or (reference.path.name if reference.path else "")
             uses.append(CodeUse(option, files, f"runs {name}:{reference.attribute}"))
+        elif reference.kind == "weights" and reference.path and files:
+            if "module" in map(form_of, files):
+                name = reference.path.name
+                instead = CONVERT_MODULE.replace("{name}", name)
+                uses.append(CodeUse(option, files, f"unpickles the module in {name}", instead))
         elif reference.kind == "program" and reference.path and reference.path.is_file():
             uses.extend(
                 CodeUse(option, files, f"{reference.path.name} {risk}")
@@ -243,7 +253,7 @@ def demand(project: Project, folder: Path, store: TrustStore) -> None:
     raise TrustRequiredError(
         ErrorInfo(
             message=f"Running this project {use.why}.",
-            hint="Read the code, then allow it (command line: --trust).",
+            hint=use.instead or "Read the code, then allow it (command line: --trust).",
             where=Place(kind="option", id=use.option),
             code="trust-required",
         )

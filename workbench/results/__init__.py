@@ -32,6 +32,7 @@ from workbench.results.cost import (
 )
 from workbench.results.programs import (
     NOT_REACHED,
+    WRAPPERS,
     AppliedCorrection,
     CalibrateResult,
     ConvertResult,
@@ -44,6 +45,7 @@ from workbench.results.programs import (
     PrepareResult,
     TensorRange,
     TensorSpec,
+    WeightsTaken,
 )
 from workbench.results.quality import (
     AgainstFloat,
@@ -78,6 +80,7 @@ __all__ = [
     "RESULTS",
     "RESULT_FILE",
     "WEIGHTS_FILE",
+    "WRAPPERS",
     "AgainstFloat",
     "AppliedCorrection",
     "CalibrateResult",
@@ -117,6 +120,7 @@ __all__ = [
     "VelaReport",
     "VelaTotals",
     "VerifyResult",
+    "WeightsTaken",
     "load_arrays",
     "load_result",
     "save_result",

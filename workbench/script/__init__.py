@@ -40,11 +40,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from workbench.project.model import Project
+    from workbench.results import WeightsTaken
 
 
 def script(
     project: Project, folder: Path, out: Path,
     ranges: Mapping[str, tuple[float, float]] | None = None, *, branches: bool = False,
+    weights: WeightsTaken | None = None,
 ) -> str:  # fmt: skip
     """Return the text of the script.
 
@@ -55,6 +57,7 @@ def script(
         ranges: Minimum and maximum by node of each range that the project sets, including those
             of methods from the current calibration; by default the pinned ranges.
         branches: Whether the exported program has branches or loops.
+        weights: Where the weights were found in their file; None if the model was never imported.
 
     Raises:
         WorkbenchError: the target does not create a ``.pte``.
@@ -82,7 +85,7 @@ def script(
     parts = [
         _head(project, base),
         *observers_part(project, has_ranges=bool(project.ranges or ranges)),
-        model_part(project, folder, branches=branches),
+        model_part(project, folder, branches=branches, taken=weights),
         *_data_parts(project, folder),
         *own_ini_part(project, folder),
         partitioner_part(),

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QLabel, QScrollArea, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.bar_plot import DifferencePlot
+from ui.shared.counter_table import CounterTableModel
 from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.figures import DASH, count, percent
 from ui.shared.tabs import Tabs
@@ -112,7 +113,7 @@ class SampleTableModel(FigureTableModel[SampleRow]):
     """The simulated samples."""
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(SAMPLE_COLUMNS, lambda r: f"Sample {r.number}\nmeasured (FVP)", parent)
+        super().__init__(SAMPLE_COLUMNS, lambda r: f"Sample {r.number}", parent)
 
 
 class TracedTableModel(FigureTableModel[TracedOperation]):
@@ -123,11 +124,11 @@ class TracedTableModel(FigureTableModel[TracedOperation]):
 
 
 _DIFFERENCE, _DELEGATE = 4, 6
-SUMMARY, OUTPUTS, OPERATIONS, EVENTS = range(4)
+SUMMARY, OUTPUTS, OPERATIONS, COUNTERS, EVENTS = range(5)
 
 
 class SimulationView(Tabs):
-    """Shows a simulation in four tabs. Empty tabs are hidden.
+    """Shows a simulation in tabs. Empty tabs are hidden.
 
     Signals:
         modules_chosen: the modules of the selected operations.
@@ -142,11 +143,15 @@ class SimulationView(Tabs):
         self.traced_table = FigureView("Cycles by operation", self.traced, self)
         self.traced_table.rows_chosen.connect(self._on_operations_chosen)
         self.traced_table.sortByColumn(_DIFFERENCE, Qt.SortOrder.DescendingOrder)
+        self.counters = CounterTableModel(self)
+        self.counter_table = FigureView("Executed operations", self.counters, self)
+        self.counter_table.rows_chosen.connect(self._on_counters_chosen)
         self.events = EventTableModel(self)
         self.event_table = FigureView("Recorded events", self.events, self)
         self.addTab(self._summary_page(), "Summary")
         self.addTab(self._outputs(), "Outputs")
         self.addTab(self.traced_table, "Estimated and measured")
+        self.addTab(self.counter_table, "Executed operations")
         self.addTab(self.event_table, "Recorded events")
 
     def render_result(
@@ -156,8 +161,11 @@ class SimulationView(Tabs):
         self.text.setText(text)
         self.traced.set_rows(value.traced)
         self.events.set_rows(value.events)
+        executed = value.functional.operations if value.functional else ()
+        self.counters.set_rows(executed)
         self.samples.set_rows(sample_rows(value))
-        for table in (self.traced_table, self.event_table, self.sample_table):
+        tables = (self.traced_table, self.counter_table, self.event_table, self.sample_table)
+        for table in tables:
             table.set_look(theme, stale=stale)
         for plot, found in (
             (self.to_reference, value.against_reference),
@@ -168,6 +176,7 @@ class SimulationView(Tabs):
             plot.set_stale(stale)
         self.setTabVisible(OUTPUTS, bool(value.against_reference.elements))
         self.setTabVisible(OPERATIONS, bool(value.traced))
+        self.setTabVisible(COUNTERS, bool(executed))
         self.setTabVisible(EVENTS, bool(value.events))
         several = len({row.delegate for row in value.traced}) > 1
         self.traced_table.setColumnHidden(_DELEGATE, not several)
@@ -179,6 +188,11 @@ class SimulationView(Tabs):
             if (row := self.traced.row_at(shown)) and row.module and inside(row.module, modules)
         ]  # fmt: skip
         self.traced_table.choose_rows(rows, reveal=True)
+        executed = [
+            shown for shown in range(self.counters.rowCount())
+            if (one := self.counters.row_at(shown)) and one.module and inside(one.module, modules)
+        ]  # fmt: skip
+        self.counter_table.choose_rows(executed, reveal=True)
 
     def _summary_page(self) -> QScrollArea:
         self.text.setWordWrap(True)
@@ -213,4 +227,8 @@ class SimulationView(Tabs):
 
     def _on_operations_chosen(self, shown: Sequence[int]) -> None:
         rows = [self.traced.row_at(number) for number in shown]
+        self.modules_chosen.emit([row.module for row in rows if row is not None and row.module])
+
+    def _on_counters_chosen(self, shown: Sequence[int]) -> None:
+        rows = [self.counters.row_at(number) for number in shown]
         self.modules_chosen.emit([row.module for row in rows if row is not None and row.module])

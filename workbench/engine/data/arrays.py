@@ -31,7 +31,12 @@ _LABEL_NAMES = ("labels", "label", "y", "targets", "target")
 
 
 def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any, Any] | None:
-    """Return one class per sample, from the labels file or from the samples' .npz."""
+    """Return one class per sample.
+
+    It comes from the labels file, from the samples' .npz, or from the folders of pictures.
+    """
+    if source.labels == sources.LABELS_OF_FOLDERS:
+        return _folder_labels(source, folder, option)
     spec = source.labels or (source.spec if source.spec.endswith(".npz") else None)
     if spec is None:
         return None
@@ -52,6 +57,21 @@ def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any
         if not names and source.labels and len(loaded.files) == 1:
             names = loaded.files
         return loaded[names[0]].reshape(-1) if names else None
+
+
+def _folder_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any, Any]:
+    """Return the class of each picture: the number of its folder among the sorted names."""
+    root = sources.absolute(folder, source.spec)
+    names = [path.relative_to(root).parts[:-1] for path in sources.pictures(root)]
+    classes = sorted({name[0] for name in names if name})
+    if not all(names) or len(classes) < 2:
+        raise failure(
+            f"{root.name} does not have one folder for each class.",
+            "Put every picture into the folder of its class, or give a file of labels.",
+            Place(kind="option", id=f"{option}.labels"),
+            code="labels-folders-missing",
+        )
+    return np.asarray([classes.index(name[0]) for name in names])
 
 
 def read_arrays(
