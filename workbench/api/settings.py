@@ -14,6 +14,7 @@ from workbench.project import edits
 from workbench.project import settings as project_settings
 from workbench.project.model import DataSource, Preprocess, TargetChoice
 from workbench.project.preprocessing import preprocess_of
+from workbench.project.settings import SWITCH_WORDS
 from workbench.project.sources import is_folder
 from workbench.targets import target_of
 
@@ -171,6 +172,8 @@ def _value(spec: OptionSpec, text: str) -> JsonValue:
         return text
     if text == "":
         return spec.default
+    if spec.kind == "switch" and text.lower() in SWITCH_WORDS:
+        return SWITCH_WORDS[text.lower()]
     try:
         value: JsonValue = json.loads(text)
     except ValueError:

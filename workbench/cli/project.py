@@ -241,7 +241,7 @@ def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:
             "No target or board given.", "Add --target or --board.", code="target-not-given"
         )
     choice = TargetChoice(id=made.id, options={**made.options, **given})
-    return api.set_options(choice, assignments(options.option), folder)
+    return api.set_options(choice, assignments(options.option, "target-option-invalid"), folder)
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.analysis.ranges import RangeTaker, read_chosen
+from workbench.analysis.ranges import RangeTaker, needs_calibration, read_chosen
 from workbench.cli.output import EXIT_DONE, add_project, open_project, print_json
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.pipeline.cache import Cache, default_root
@@ -47,7 +47,7 @@ def _ranges(project: Project, folder: Path) -> dict[str, tuple[float, float]]:
     """
     cache = Cache(default_root())
     stage = plan(project, folder, cache).of("calibrate")
-    if project.range_methods and stage.state != "cached":
+    if needs_calibration(project) and stage.state != "cached":
         raise failure(
             "The script contains calibrated ranges, and there is no calibration for the "
             "current project.",

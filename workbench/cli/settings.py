@@ -55,8 +55,12 @@ def _add_preprocess(verbs: Any) -> None:
     verb.set_defaults(perform=_preprocess)
 
 
-def assignments(texts: Sequence[str]) -> dict[str, str]:
+def assignments(texts: Sequence[str], code: str = "setting-invalid") -> dict[str, str]:
     """Return the values of ``KEY=VALUE`` texts by their keys.
+
+    Args:
+        texts: The texts.
+        code: The code of the problem of a wrong one.
 
     Raises:
         WorkbenchError: A text has no equals sign, or a key is given twice.
@@ -70,10 +74,13 @@ def assignments(texts: Sequence[str]) -> dict[str, str]:
                 f"{text!r} {reason}.",
                 "Example: calibration.limit=100.",
                 Place(kind="option", id=key),
-                code="setting-invalid",
+                code=code,
             )
         values[key.strip()] = value
     return values
+
+
+_OPTION = "target-option-invalid"
 
 
 def _settings(options: argparse.Namespace) -> int:
@@ -132,7 +139,7 @@ def _plain(source: DataSource | None) -> Any:
 def _target(options: argparse.Namespace) -> int:
     opened = api.open(options.project)
     if options.options:
-        given = {f"target.options.{k}": v for k, v in assignments(options.options).items()}
+        given = {f"target.options.{k}": v for k, v in assignments(options.options, _OPTION).items()}
         opened = api.save(api.set_settings(opened, given))
     project, folder = opened.project, opened.folder
     target = target_of(project.target.id)

@@ -86,7 +86,8 @@ class Preprocess(Frozen):
     are in ``layout``; ``auto`` is gray for one channel, else RGB. For ``float32`` the value is
     (pixel / scale - mean) / std, with one mean and std or one per channel; ``uint8`` is the pixel
     itself and ``int8`` the pixel minus 128. ``order`` says where the channels are: ``auto`` follows
-    the model's input shape.
+    the model's input shape. With ``fold``, the model's input is quantized on the pixels' own grid,
+    so that its integer code is the pixel, or the pixel minus 128.
     """
 
     size: tuple[PositiveInt, PositiveInt]
@@ -98,6 +99,7 @@ class Preprocess(Frozen):
     mean: tuple[float, ...] = Field(default=(0.0,), min_length=1)
     std: tuple[float, ...] = Field(default=(1.0,), min_length=1)
     order: Literal["auto", "first", "last"] = "auto"
+    fold: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Preprocess:
@@ -110,7 +112,30 @@ class Preprocess(Frozen):
         normalized = (self.scale, self.mean, self.std) != (255.0, (0.0,), (1.0,))
         if self.dtype != "float32" and normalized:
             raise ValueError(f"{self.dtype} takes the pixels as they are: no scale, mean or std")
+        if self.fold:
+            self._require_grid()
         return self
+
+    def _require_grid(self) -> None:
+        """Return if one grid has every normalized pixel: step 1 / (scale * std), zero at a pixel.
+
+        Raises:
+            ValueError: No such grid of 256 codes exists.
+        """
+        if self.dtype != "float32" or len({*self.mean}) > 1 or len({*self.std}) > 1:
+            raise ValueError("fold needs dtype=float32 and one mean and std for all channels")
+        zero = self.mean[0] * self.scale
+        if self.std[0] < 0 or not 0 <= round(zero) <= 255 or abs(zero - round(zero)) > 1e-3:
+            raise ValueError(
+                "fold needs a mean that is the value of a pixel: mean * scale is "
+                f"{zero:g}, not a whole number from 0 to 255"
+            )
+
+    @property
+    def pixel_range(self) -> tuple[float, float]:
+        """The normalized values of the pixels 0 and 255."""
+        first, last = ((pixel / self.scale - self.mean[0]) / self.std[0] for pixel in (0.0, 255.0))
+        return first, last
 
     @property
     def shown(self) -> tuple[int, int]:

@@ -25,8 +25,15 @@ def _numbers(text: str) -> tuple[float, ...]:
     return tuple(float(part) for part in text.split("/"))
 
 
+def _switch(text: str) -> bool:
+    if text.lower() not in {"on", "off", "true", "false"}:
+        raise ValueError(text)
+    return text.lower() in {"on", "true"}
+
+
 _READERS: dict[str, Callable[[str], Any]] = {
     "size": _size, "crop": _size, "mean": _numbers, "std": _numbers, "scale": float,
+    "fold": _switch,
 }  # fmt: skip
 _NAMES = tuple(Preprocess.model_fields)
 
@@ -78,6 +85,8 @@ def preprocess_text(preprocess: Preprocess) -> str:
             parts[name] = "x".join(map(str, value))
         elif isinstance(value, tuple):
             parts[name] = "/".join(f"{each:.9g}" for each in value)
+        elif isinstance(value, bool):
+            parts[name] = "on" if value else "off"
         else:
             parts[name] = f"{value:.9g}" if isinstance(value, float) else str(value)
     return ",".join(f"{name}={value}" for name, value in parts.items())

@@ -28,7 +28,7 @@ _NO_SETTINGS = frozenset(
 )
 # What a group is when it is given as one text: the field that the text becomes.
 _MAIN_FIELDS = {"ModelSource": "spec", "DataSource": "spec", "TargetChoice": "id"}
-_WORDS: dict[str, bool] = {
+SWITCH_WORDS: dict[str, bool] = {
     "true": True, "on": True, "yes": True, "1": True,
     "false": False, "off": False, "no": False, "0": False,
 }  # fmt: skip
@@ -148,9 +148,9 @@ def _read(kind: Any, text: str) -> Any:
         return None
     (kind,) = (each for each in kinds if each is not type(None))
     if kind is bool:
-        if text.lower() not in _WORDS:
+        if text.lower() not in SWITCH_WORDS:
             raise ValueError(text)
-        return _WORDS[text.lower()]
+        return SWITCH_WORDS[text.lower()]
     if kind in {int, float}:
         return kind(text)
     if get_origin(kind) is tuple:

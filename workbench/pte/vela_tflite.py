@@ -10,6 +10,7 @@ tensor).
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from workbench.errors import failure
@@ -70,8 +71,8 @@ def decode_tflite(data: bytes | memoryview) -> Program:
     if _OPERATOR not in model.operators:
         raise failure(
             "This TensorFlow Lite file was not compiled by Vela: it has no operator ethos-u.",
-            "Compile it: vela FILE.tflite --accelerator-config ethos-u55-128. To quantize a "
-            "network here, use its PyTorch model.",
+            "Compile it: vela FILE.tflite --accelerator-config DEVICE. To quantize a network "
+            "here, use its PyTorch model.",
             code="tflite-not-compiled",
         )
     offsets = _offsets(root, model)
@@ -102,28 +103,26 @@ def _offsets(root: Table, model: _Model) -> tuple[int, ...]:
     return ()
 
 
-def _method(graph: Table, model: _Model, offsets: tuple[int, ...]) -> Method:
-    tensors = []
+def _tensors(graph: Table, model: _Model, offsets: tuple[int, ...]) -> Iterator[_Tensor]:
     for index, table in enumerate(graph.tables(0)):
-        buffer = table.whole(2, "I")
+        buffer, shape = table.whole(2, "I"), table.numbers(0, "i")
         offset = offsets[index] if index < len(offsets) else _NO_OFFSET
-        shape = table.numbers(0, "i")
         has_data = len(model.data(buffer)) > 0
-        tensors.append(
-            _Tensor(
-                Value(
-                    kind="tensor",
-                    dtype=_DTYPES.get(table.whole(1, "b"), ""),
-                    shape=shape,
-                    dim_order=tuple(range(len(shape))),
-                    constant=buffer if has_data else 0,
-                    memory_id=_NO_OFFSET if has_data or offset < 0 else _ARENA,
-                    offset=max(offset, 0),
-                ),
-                buffer,
-            )
+        value = Value(
+            kind="tensor",
+            dtype=_DTYPES.get(table.whole(1, "b"), ""),
+            shape=shape,
+            dim_order=tuple(range(len(shape))),
+            constant=buffer if has_data else 0,
+            memory_id=_NO_OFFSET if has_data or offset < 0 else _ARENA,
+            offset=max(offset, 0),
         )
-    calls, kernels, delegates = [], list[str](), list[Delegate]()
+        yield _Tensor(value, buffer)
+
+
+def _method(graph: Table, model: _Model, offsets: tuple[int, ...]) -> Method:
+    tensors = list(_tensors(graph, model, offsets))
+    calls, kernels, delegates = list[Call](), list[str](), list[Delegate]()
     for table in graph.tables(3):
         number = table.whole(0, "I")
         if number >= len(model.operators):
@@ -139,7 +138,6 @@ def _method(graph: Table, model: _Model, offsets: tuple[int, ...]) -> Method:
         used = tuple(index for index in (*ins, *outs) if index >= 0)
         calls.append(Call("kernel", kernels.index(name), used))
     placed = [t.value for t in tensors if t.value.memory_id == _ARENA]
-    arena = max((value.offset + value.bytes for value in placed), default=0)
     return Method(
         name=graph.text(4) or "main",
         values=tuple(tensor.value for tensor in tensors),
@@ -148,7 +146,7 @@ def _method(graph: Table, model: _Model, offsets: tuple[int, ...]) -> Method:
         kernels=tuple(kernels),
         delegates=tuple(delegates),
         calls=tuple(calls),
-        planned=(0, arena),
+        planned=(0, max((value.offset + value.bytes for value in placed), default=0)),
     )
 
 

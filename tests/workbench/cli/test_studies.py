@@ -20,7 +20,9 @@ def asked(project_file, played, capsys):
         code = main([verb, str(project_file), *arguments, *(["--json"] if as_json else [])])
         out = capsys.readouterr().out
         if as_json:
-            return code, json.loads(out) if out else None
+            document = json.loads(out)
+            assert document.pop("version") == 1
+            return code, document
         return code, [" ".join(line.split()) for line in out.splitlines()]
 
     return ask
@@ -205,9 +207,8 @@ def test_that_sram_budgets_go_from_the_smallest_to_the_fastest(asked, played):
 
 
 def test_that_a_number_of_processes_is_at_least_one(asked):
-    with pytest.raises(SystemExit) as ended:
-        asked("sweep", "--workers", "0")
-    assert ended.value.code == 2
+    code, document = asked("sweep", "--workers", "0")
+    assert (code, document["exit_code"]) == (2, 2)
 
 
 def test_that_placement_lists_what_stays_on_the_cpu(asked):
@@ -244,7 +245,7 @@ def test_that_training_lists_its_epochs_and_applies_the_best_weights(asked, play
     assert (project_file.parent / used).read_bytes() == b"weights"
 
 
-def test_that_a_study_that_fails_ends_with_1_and_prints_nothing(asked, played, monkeypatch):
+def test_that_a_study_that_fails_ends_with_1_and_its_problems(asked, played, monkeypatch):
     from tests.fakes import studies
     from workbench.protocol import JobFinished
 
@@ -253,7 +254,7 @@ def test_that_a_study_that_fails_ends_with_1_and_prints_nothing(asked, played, m
 
     monkeypatch.setattr(studies, "play", fail)
     for verb in ("sensitivity", "search", "sweep", "placement", "blame", "train"):
-        assert asked(verb) == (1, None)
+        assert asked(verb) == (1, {"version": 1, "error": None, "errors": [], "exit_code": 1})
 
 
 def test_that_the_history_lists_compares_and_restores_runs(asked, project_file):
@@ -280,13 +281,13 @@ def test_that_the_history_lists_compares_and_restores_runs(asked, project_file):
 
 
 def test_that_improvers_are_switched_and_listed(asked, project_file):
-    assert asked("improve")[1] == {"improvers": []}
-    assert asked("improve", "--on", "bias")[1] == {"improvers": ["bias"]}
+    assert asked("improve")[1] == {"version": 1, "improvers": []}
+    assert asked("improve", "--on", "bias")[1] == {"version": 1, "improvers": ["bias"]}
     assert store.load(project_file).improvers == ("bias",)
     lines = asked("improve", as_json=False)[1]
     states = {line.split()[1]: line.split()[0] for line in lines[1:]}
     assert states == {"equalize": "off", "smooth": "off", "bias": "on"}
-    assert asked("improve", "--off", "bias")[1] == {"improvers": []}
+    assert asked("improve", "--off", "bias")[1] == {"version": 1, "improvers": []}
 
 
 def test_that_rules_are_resolved_once_the_model_is_exported(asked, played):
@@ -306,7 +307,8 @@ def test_that_rules_are_resolved_once_the_model_is_exported(asked, played):
 
 def test_that_rules_that_need_an_export_that_fails_end_with_1(asked, played):
     played.plays = [Play(fail="export", infos=(ErrorInfo(message="No.", code="no"),))]
-    assert asked("rules", "--resolve") == (1, None)
+    code, document = asked("rules", "--resolve")
+    assert (code, document["error"]["code"], document["exit_code"]) == (1, "no", 1)
 
 
 def test_that_a_matrix_runs_each_project(asked, played, monkeypatch):
