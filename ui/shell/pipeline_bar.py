@@ -425,7 +425,9 @@ def status_text(views: Sequence[StageView]) -> str:
             return f"{view.title} cannot run"
     if any(view.state == "queued" for view in views):
         return "Waiting for the engine"
-    offered = [view for view in views if view.state != "unavailable"]
+    # A simulation is not part of Run all.
+    offered = [v for v in views if v.state == "cached" or v.id != "run"]
+    offered = [view for view in offered if view.state != "unavailable"]
     done = [view for view in offered if view.state == "cached"]
     if len(done) == len(offered):
         return "Up to date"
