@@ -166,7 +166,8 @@ CORRECTIONS: tuple[Correction, ...] = (
         proven=_EXECUTORCH,
         network="torch.nn.ConvTranspose2d(8, 4, 2, stride=2) in a16w8 for U55",
         instead="Zeros are put between the values, and a convolution with turned weights follows. "
-        "Transposed convolutions in 8 bits over two dimensions stay as they are.",
+        "Transposed convolutions in 8 bits over two dimensions stay as they are, and those in 16 "
+        "bits on U85.",
         why_right="Both compute the same sums of the same products.",
         step="rewrites",
         function="insert_zeros",
