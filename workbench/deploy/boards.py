@@ -325,6 +325,25 @@ def departures(board: Board, choice: TargetChoice, folder: Path) -> list[str]:
     return said
 
 
+def why_not_on(board: Board, choice: TargetChoice, sram_bytes: int) -> str:
+    """Return why an estimated program does not fit a board; "" if it does.
+
+    Args:
+        board: The board.
+        choice: A complete target choice.
+        sram_bytes: Peak SRAM of the program [bytes], as estimated.
+    """
+    npu = board.npu_of(choice.id)
+    if npu is None:
+        return "other NPU"
+    if choice.options.get("memory_mode") not in npu.memory_modes:
+        return "other memory mode"
+    sizes = [memory.bytes for memory in board.of_kind("sram") if memory.bytes is not None]
+    if sizes and sram_bytes > max(sizes):
+        return "too little SRAM"
+    return ""
+
+
 class Demand(Frozen):
     """Data that must be contiguous in a memory of one of these kinds.
 
