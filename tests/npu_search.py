@@ -3,8 +3,8 @@
 ``python -m tests.npu_search --seed 1 --count 1000 [--minutes 30] [--keep FOLDER]`` draws programs
 of one to four operations with random shapes and options, compiles each for a random device,
 executes the compiled program on the functional simulator and compares every output element. A
-difference is reduced to the smallest program that still differs, and kept as ``.tosa``, ``.bin``
-and ``.json``. The exit code is 1 if there was a difference. The same seed draws the same programs.
+difference is reduced to the smallest program that still differs, and kept as ``.tosa`` and
+``.json``. The exit code is 1 if there was a difference. The same seed draws the same programs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +41,7 @@ DEVICES = {
     **{f"ethos-u85-{macs}": U85 for macs in (128, 256, 512, 1024, 2048)},
 }
 SAMPLES = 2
-WRONG = ("differs", "raised", "finding")
+WRONG = ("differs", "raised", "finding", "crashed")
 NUMPY = {"INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT48": np.int64}
 Parameters = dict[str, Any]
 Array = npt.NDArray[Any]
@@ -60,7 +63,14 @@ class Case:
 
     def as_json(self) -> str:
         """Return the case as text."""
-        return json.dumps({**vars(self), "operations": list(self.operations)}, indent=1)
+        return json.dumps({**vars(self), "operations": list(self.operations)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Case:
+        """Return the case of a text."""
+        read = json.loads(text)
+        operations = tuple((name, parameters) for name, parameters in read["operations"])
+        return cls(**{**read, "shape": tuple(read["shape"]), "operations": operations})
 
 
 @dataclass
@@ -77,7 +87,9 @@ class Builder:
     """Writes a TOSA program; random constants come from ``generator``."""
 
     generator: np.random.Generator
-    graph: Any = field(default_factory=lambda: ts.TosaSerializer("", ts.ConstMode.EMBED, 1, 0, 0))
+    graph: Any = field(
+        default_factory=lambda: ts.TosaSerializer("", ts.ConstMode.EMBED, 1, 0, 0, False)
+    )
     number: int = 0
 
     def fresh(self, prefix: str) -> str:
@@ -557,15 +569,32 @@ def smaller(case: Case) -> Iterator[Case]:
                 yield replace(case, operations=tuple(operations))
 
 
-def minimised(case: Case, tries: int = 300) -> Case:
+class Isolated:
+    """Finds outcomes in a process of its own: compiler and reference model may end theirs."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __call__(self, case: Case) -> str:
+        """Return the outcome of a case; "crashed" if the process ended."""
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(1, get_context("fork"))
+        try:
+            return self._pool.submit(outcome, case).result()
+        except BrokenProcessPool:
+            self._pool = None
+            return "crashed: the process ended"
+
+
+def minimised(case: Case, find: Callable[[Case], str], tries: int = 300) -> Case:
     """Return the smallest program found that ends in the same word."""
-    word = outcome(case).split(":")[0]
+    word = find(case).split(":")[0]
     again = True
     while again and tries > 0:
         again = False
         for candidate in smaller(case):
             tries -= 1
-            if outcome(candidate).split(":")[0] == word:
+            if find(candidate).split(":")[0] == word:
                 case, again = candidate, True
                 break
     return case
@@ -576,7 +605,6 @@ def _keep(folder: Path, case: Case) -> None:
     program = program_of(case)
     stem = folder / f"{case.device}-{case.seed}"
     stem.with_suffix(".tosa").write_bytes(program)
-    stem.with_suffix(".bin").write_bytes(compiled(case, program))
     stem.with_suffix(".json").write_text(case.as_json() + "\n")
 
 
@@ -588,20 +616,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args(arguments)
-    outcomes: Counter[str] = Counter()
+    find, outcomes = Isolated(), Counter[str]()
     begun = time.monotonic()
     seed = options.seed * 1_000_000
     while outcomes.total() < options.count and time.monotonic() - begun < 60 * options.minutes:
         case = drawn(seed)
         seed += 1
-        word = outcome(case).split(":")[0]
+        word = find(case).split(":")[0]
         if word == "impossible":
             continue
         outcomes[word] += 1
         if word in WRONG:
-            case = minimised(case)
+            case = minimised(case, find)
             names = ", ".join(name for name, _ in case.operations)
-            print(f"{case.seed} {case.device} {case.dtype} {case.shape}: {names}: {outcome(case)}")
+            print(
+                f"{case.seed} {case.device} {case.dtype} {case.shape}: {names}: {find(case)}",
+                flush=True,
+            )
             if options.keep:
                 _keep(options.keep, case)
     print(", ".join(f"{word} {count}" for word, count in outcomes.most_common()))

@@ -25,6 +25,7 @@ from workbench.project.model import (
     TargetChoice,
 )
 from workbench.targets import TARGETS
+from workbench.targets.ethos_u.corrections import CORRECTIONS
 from workbench.targets.formats.operators import FUSED, OPERATORS
 from workbench.targets.formats.schemes import SPECS
 from workbench.targets.nnpa.products import why_never
@@ -89,6 +90,7 @@ def pages() -> dict[str, str]:
         "cli.md": _cli(),
         "exit-codes.md": _exit_codes(),
         "project-file.md": _project_file(),
+        "corrections.md": _corrections(),
         "operator-support.md": _operator_support(),
         "json-output.md": _json_output(),
     }
@@ -365,6 +367,30 @@ def _operator_support() -> list[str]:
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
+
+
+def _corrections() -> list[str]:
+    """Return the lines of the page of the corrections, in the order of their table."""
+    lines = ["# Corrections", "", NOTE.format("workbench.guide"), _ABOUT_CORRECTIONS, ""]
+    for row in CORRECTIONS:
+        versions = ", ".join(f"{name} {version}" for name, version in row.proven.items())
+        report = f" Report: <{row.link}>." if row.link else ""
+        lines += [
+            f"## {row.title}", "", f"Switch: `{row.id}`. Proven with {versions}.{report}", "",
+            f"- Fault: {row.fault}", f"- Smallest network: `{row.network}`",
+            f"- Instead: {row.instead}", f"- Why that is right: {row.why_right}", "",
+        ]  # fmt: skip
+    return lines
+
+
+_ABOUT_CORRECTIONS = """\
+Where ExecuTorch or Vela refuse a program that the device can run, or make one that is not the \
+quantized model, a correction is applied. Each is on by default and has a switch among the \
+target's options (`workbench target PROJECT fine_tables=false`). It is part of the key of the \
+stage it changes, stands in the manifest, in `run --json` and in the summary of a run, and \
+generated scripts carry it along. Where the installed source is not the one it was written for, \
+it steps aside and the log says so. What they cost stands in \
+[Performance](../performance.md#corrections)."""
 
 
 def _target(target: TargetSpec) -> Iterator[str]:

@@ -25,9 +25,9 @@ from workbench.project.model import Project
 from workbench.project.trust import TrustStore, code_used
 from workbench.protocol import EngineExit, Event, StageFailed
 from workbench.studies.documents import Blame, Culprit
-from workbench.targets import target_of
+from workbench.targets import has_stage, target_of
 
-GOAL: StageId = "evaluate"
+GOALS: tuple[StageId, ...] = ("evaluate", "lower")
 _TIP = "Refresh the figures after every edit, without being asked"
 
 
@@ -40,7 +40,7 @@ class LiveMode(QObject):
     def __init__(self, context: PanelContext, window: MainWindow) -> None:
         super().__init__(window)
         self._context = context
-        self._job = ""
+        self._jobs: list[str] = []
         self._tried = ""
         self.action: QAction = window.actions_by_id["live"]
         self.action.setCheckable(True)
@@ -69,23 +69,28 @@ class LiveMode(QObject):
     def _follow(self) -> None:
         """Run the present configuration unless it is finished, running or cannot run."""
         context = self._context
-        project, view = context.document.project, context.session.stage(GOAL)
-        if not self.action.isChecked() or project is None or not view.key:
+        project = context.document.project
+        if not self.action.isChecked() or project is None:
             return
-        job = context.runner.job(self._job)
-        if job is not None and not job.over and job.project != project:
+        views = [context.session.stage(g) for g in GOALS if has_stage(project, g)]
+        if any(job.project != project for job in self._running()):
             self._stop()
-        if view.key == self._tried or view.state not in {"stale", "running"}:
+        due = [view for view in views if view.state in {"stale", "queued", "running"}]
+        keys = " ".join(context.session.planned_key(view.id) for view in views)
+        if not due or not keys.strip() or keys == self._tried:
             return
-        self._tried = view.key
+        self._tried = keys
         done = {request.id for request in context.session.stages() if request.state == "cached"}
-        result = context.runner.run_until(project, context.document.folder, [GOAL], done)
-        self._job = result[0] if result else ""
+        goals = [view.id for view in due]
+        self._jobs = context.runner.run_until(project, context.document.folder, goals, done)
+
+    def _running(self) -> list[Job]:
+        found = (self._context.runner.job(job) for job in self._jobs)
+        return [job for job in found if job is not None and not job.over]
 
     def _stop(self) -> None:
-        job = self._context.runner.job(self._job)
-        if job is not None and not job.over:
-            self._context.runner.cancel(self._job)
+        for job in self._running():
+            self._context.runner.cancel(job.id)
 
 
 EVERYTHING: tuple[StageId, ...] = ("evaluate", "verify", "package")
@@ -93,7 +98,7 @@ NOTABLE_S = 10.0
 RESULT_PANELS: dict[StageId, PanelId] = {
     "export": "graph", "prepare": "graph", "convert": "graph", "import_model": "modules",
     "calibrate": "ranges", "evaluate": "accuracy", "verify": "accuracy", "lower": "cost",
-    "run": "simulator", "package": "cost",
+    "run": "simulator", "package": "deliverables",
 }  # fmt: skip
 STUDY_PANELS: dict[StudyId, PanelId] = {
     "sensitivity": "sensitivity", "search": "search", "sweep": "devices", "matrix": "devices",
@@ -109,6 +114,8 @@ class RunController(QObject):
         super().__init__(window)
         self._context, self._trust, self._window = context, trust, window
         self._asked: list[Callable[[], object]] = []
+        # Whether a job only tries a draft, whose dialog shows its problems.
+        self.is_check: Callable[[str], bool] = lambda _job: False
         self.live = LiveMode(context, window)
         runner = context.runner
         runner.trust_asked.connect(self._on_trust_asked)
@@ -192,7 +199,7 @@ class RunController(QObject):
         )
 
     def _on_event(self, event: Event) -> None:
-        if isinstance(event, StageFailed):
+        if isinstance(event, StageFailed) and not self.is_check(event.job):
             self._context.notices.error(WorkbenchError(event.infos))
 
     def _on_engine_lost(self, event: EngineExit) -> None:
@@ -253,10 +260,13 @@ class DeliverablesController(QObject):
         gate = self._context.gate() or unverified
         if gate.verdict == "differs" and not allow_differences:
             again = partial(self.deliver, target, allow_differences=True)
-            self._context.notices.warning(
+            self._context.notices.question(
                 f"Not exported: the program {gate.sentence}.",
-                "The accuracy panel shows the limits.",
-                [Action("Export with a remark", again)],
+                "The panel Accuracy shows the limits.",
+                [
+                    Action("Show", partial(self._show_panel, "accuracy")),
+                    Action("Export with a remark", again, destructive=True),
+                ],
             )
             return
         try:
@@ -266,6 +276,9 @@ class DeliverablesController(QObject):
             return
         show = Action("Open folder", lambda: open_externally(target))
         self._context.notices.success(f"Exported {len(files)} files to {target}.", "", [show])
+
+    def _show_panel(self, panel_id: PanelId) -> None:
+        self._window.reveal(panel_id)
 
     def show_inside(self) -> None:
         """Show the contents of the program of the present configuration."""

@@ -43,6 +43,24 @@ class Watch(Protocol):
         """Take note of bytes before they are copied."""
 
 
+@dataclass(frozen=True)
+class Access:
+    """A tensor that one command reads or writes.
+
+    Attributes:
+        side: "IFM", "IFM2" or "OFM"; "source" or "destination" of a copy.
+        written: Whether it is written.
+        address: Its first address in the region [bytes].
+        values: (height, width, depth) of a tensor, or the bytes of a copy.
+    """
+
+    side: str
+    written: bool
+    region: int
+    address: int
+    values: Values
+
+
 @dataclass(frozen=True, slots=True)
 class Area:
     """Bytes that one command touches: elements of ``item`` bytes at distances of ``strides``."""
@@ -103,6 +121,7 @@ class Memory:
         self.loaded = np.zeros(TABLE_BYTES, np.bool_)
         self.peak = dict.fromkeys(self.regions, 0)
         self.watch: Watch | None = None
+        self.record: list[Access] | None = None
         self.bytes_read = 0
         self.bytes_written = 0
 
@@ -182,6 +201,9 @@ class Memory:
         if self.watch is not None:
             self.watch.copies(taken, given)
         room[:] = data
+        if self.record is not None:
+            self.record.append(Access("source", False, *source, data))
+            self.record.append(Access("destination", True, *target, data))
 
     def read(self, tensor: FeatureMap, shape: tuple[int, int, int]) -> Values:
         """Return a tensor as (height, width, depth); it may share the memory.
@@ -192,11 +214,18 @@ class Memory:
         self._check_room(tensor, shape)
         parts = list(_parts(tensor, shape))
         if len(parts) == 1 and not tensor.bricks:
-            return self.view(parts[0].area, tensor.dtype, write=False)
-        values = np.empty(shape, tensor.dtype)
-        for part in parts:
-            part.of(values)[...] = self.view(part.area, tensor.dtype, write=False)
+            values = self.view(parts[0].area, tensor.dtype, write=False)
+        else:
+            values = np.empty(shape, tensor.dtype)
+            for part in parts:
+                part.of(values)[...] = self.view(part.area, tensor.dtype, write=False)
+        self._recorded(tensor, values, written=False)
         return values
+
+    def _recorded(self, tensor: FeatureMap, values: Values, *, written: bool) -> None:
+        if self.record is not None:
+            side, region, base = tensor.side, tensor.region, tensor.bases[0]
+            self.record.append(Access(side, written, region, base, values.copy()))
 
     def write(self, tensor: FeatureMap, values: Values) -> None:
         """Write a tensor of (height, width, depth) in its own type.
@@ -208,6 +237,7 @@ class Memory:
         self._check_room(tensor, (height, width, depth))
         for part in _parts(tensor, (height, width, depth)):
             self.view(part.area, tensor.dtype, write=True)[...] = part.of(values)
+        self._recorded(tensor, values.astype(tensor.dtype), written=True)
 
     def _check_room(self, tensor: FeatureMap, shape: tuple[int, int, int]) -> None:
         if tensor.storage != TILES_2X2 and not _is_one_tile(tensor, shape):

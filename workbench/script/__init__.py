@@ -32,7 +32,7 @@ from workbench.script.quantizer import (
     quantizer_part,
 )
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import CLAMPS, is_wanted
+from workbench.targets.ethos_u.corrections import wanted_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.vela_ini import OPTION
 
@@ -254,8 +254,9 @@ if __name__ == "__main__":
     flow = flow.replace("{quantize}", (QUANTIZE if reads_text else _QUANTIZE).strip("\n"))
     flow = flow.replace("{buffers}", _KEEP_BUFFERS if reads_text else _REFUSE_BUFFERS)
     lower = _LOWER.replace("{checks}", _checks(project))
-    if is_wanted(CLAMPS, project.target.options):
-        lower = "    with clamps_kept():\n" + indent(lower, "    ")
+    if chosen := wanted_corrections(project.target.options, "compile"):
+        calls = ", ".join(f"{row.function}()" for row in chosen)
+        lower = f"    with {calls}:\n" + indent(lower, "    ")
     lower = lower.replace("{methods}", _METHODS if reads_text else "")
     if project.target.options.get(OPTION):
         lower = "    with own_ini_at_hand():\n" + indent(lower, "    ")

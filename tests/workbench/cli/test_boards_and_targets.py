@@ -17,7 +17,9 @@ def asked(capsys):
         code = main([*map(str, arguments), *(["--json"] if as_json else [])])
         out = capsys.readouterr().out
         if as_json:
-            return code, json.loads(out) if out else None
+            document = json.loads(out)
+            assert document.pop("version") == 1
+            return code, document
         return code, [" ".join(line.split()) for line in out.splitlines()]
 
     return ask
@@ -134,7 +136,7 @@ def test_that_target_options_are_shown_and_set_in_their_type(asked, project_file
     before = project_file.read_bytes()
     for wrong in ("nonsense=1", "optimise", "optimise=Speed", "arena_cache_bytes=many"):
         assert asked("target", project_file, wrong)[0] == 2
-    assert codes[:2] == ["target-option-invalid"] * 2
+    assert codes[:2] == ["target-option-invalid", "setting-invalid"]
     assert len(codes) == 4
     assert project_file.read_bytes() == before
 
@@ -147,7 +149,6 @@ def test_that_the_plan_is_listed_with_keys_and_reasons(asked, project_file):
     for stage, line in zip(document["stages"], lines[1:], strict=True):
         parts = [stage["id"], stage["state"], stage["key"][:12], stage["reason"]]
         assert line == " ".join(part for part in parts if part)
-    assert next(s for s in document["stages"] if s["id"] == "run")["reason"]
 
 
 def test_that_a_check_says_whether_a_project_is_valid(asked, project_file):

@@ -99,6 +99,17 @@ class AccuracyPanel(ResultPanel):
         if verified is not None:
             self.comparison.render_verdict(self.context.gate())
 
+    def show_worst(self) -> None:
+        """Order the tensors by SQNR, and select the one with the lowest."""
+        self.annotate()
+        if not self.has("evaluate") or not self._tensors:
+            return
+        if not self.worst_first.isChecked():
+            self.worst_first.setChecked(True)
+            self._on_worst_first(True)
+        self.pages.setCurrentIndex(0)
+        self._choose(self._order[:1])
+
     def render_selection(self, selected: Selected) -> None:
         if not self.has("evaluate"):
             return

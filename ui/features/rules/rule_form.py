@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QPushButton,
+    QSizePolicy,
     QWidget,
 )
 
@@ -32,7 +33,7 @@ KINDS: tuple[tuple[RuleKind, str, str], ...] = (
 )
 
 
-_SHOWN_LETTERS = 16
+_SHOWN_LETTERS = 6
 _COMPLETIONS_PX = 340
 
 
@@ -83,9 +84,8 @@ class RuleForm(QWidget):
     def _build(self) -> None:
         self.kind = QComboBox(self)
         self.kind.setAccessibleName("Rule kind")
-        for kind, words, _ in KINDS:
+        for row, (kind, words, _) in enumerate(KINDS):
             self.kind.addItem(words)
-            row = self.kind.count() - 1
             self.kind.setItemData(row, RULE_CALLS[kind], Qt.ItemDataRole.ToolTipRole)
         self.kind.activated.connect(self._on_kind_activated)
         self.match = QLineEdit(self)
@@ -107,6 +107,9 @@ class RuleForm(QWidget):
         self.add = QPushButton("Add rule", self)
         self.add.setProperty("primary", True)
         self.add.clicked.connect(self._on_add)
+        self._arrange()
+
+    def _arrange(self) -> None:
         # Long titles show in the open list; the combo box stays narrow.
         shortest = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         for combo in (self.kind, self.config):
@@ -114,6 +117,7 @@ class RuleForm(QWidget):
             combo.setMinimumContentsLength(_SHOWN_LETTERS)
         self.call_text = QLabel(self)
         self.call_text.setObjectName("Hint")
+        self.call_text.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         layout = QGridLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.setSpacing(6)
