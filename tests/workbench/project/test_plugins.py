@@ -7,7 +7,6 @@ import pytest
 from tests.problems import refused
 from tests.workbench.project.builders import make_project, rule
 from workbench.cli import main
-from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import taken_by_plugins
