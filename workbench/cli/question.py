@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench import interpreter
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 
@@ -26,15 +27,11 @@ def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         asked, answer = Path(folder) / "arguments.json", Path(folder) / "answer.json"
         asked.write_text(json.dumps(arguments), encoding="utf-8")
-        command = [
-            sys.executable,
-            "-m",
-            "workbench.engine.array_jobs",
-            name,
-            str(asked),
-            str(answer),
-        ]
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2) as process:
+        command = interpreter.command("workbench.engine.array_jobs", name, str(asked), str(answer))
+        environment = interpreter.environment()
+        with subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=2
+        ) as process:
             try:
                 code = process.wait()
             except KeyboardInterrupt:

@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
+from workbench import interpreter
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.history.runs import Run
 from workbench.pipeline.plan import tool_versions
@@ -92,7 +93,7 @@ class Crew:
             if self._is_over:
                 raise failure("The search has ended.", code="work-ended")
             process = subprocess.Popen(
-                [sys.executable, "-m", self._module],
+                interpreter.command(self._module), env=interpreter.environment(),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
             self._processes.append(process)
