@@ -21,7 +21,7 @@ from workbench.ids import StageId, StudyId
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import edits
 from workbench.project.model import Project
-from workbench.project.trust import TrustStore, code_used
+from workbench.project.trust import TrustStore
 from workbench.protocol import EngineExit, Event, StageFailed
 from workbench.studies.documents import Blame, Culprit
 from workbench.targets import target_of
@@ -177,8 +177,7 @@ class RunController(QObject):
         def allow() -> None:
             document = self._context.document
             if document.project is not None:
-                uses = code_used(document.project, document.folder)
-                self._trust.grant(uses, document.title)
+                self._trust.grant(error.code, document.title)
                 for request in asked:
                     request()
 

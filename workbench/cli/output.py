@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project import store
-from workbench.project.trust import TrustStore, demand
+from workbench.project.trust import TrustStore, demand, named_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -136,14 +136,15 @@ def open_project(options: argparse.Namespace) -> tuple[Project, Path]:
     return store.load(path), path.absolute().parent
 
 
-def check_trust(options: argparse.Namespace, project: Project, folder: Path) -> None:
-    """Return if the project's code may run; ``--trust`` allows it for this run.
+def allowed_code(options: argparse.Namespace, project: Project, folder: Path) -> str:
+    """Return the digest of the project's code, which may run; ``--trust`` allows it this time.
 
     Raises:
         TrustRequiredError: it may not.
     """
-    if not options.trust:
-        demand(project, folder, TrustStore())
+    if options.trust:
+        return named_code(project, folder).digest
+    return demand(project, folder, TrustStore()).digest
 
 
 @contextmanager

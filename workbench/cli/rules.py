@@ -14,7 +14,7 @@ from workbench.cli.output import (
     EXIT_FAILED,
     add_engine,
     add_project,
-    check_trust,
+    allowed_code,
     open_project,
     opened_cache,
     print_infos,
@@ -169,10 +169,11 @@ def _graph(
     graph = float_graph(project, folder, cache)
     if graph is not None:
         return graph
-    check_trust(options, project, folder)
+    code = allowed_code(options, project, folder)
     command = RunUntil(
         job="rules", project=project, folder=str(folder), until="export",
         cache_root=str(cache.root), accelerate=not options.no_acceleration,
+        code=code,
     )  # fmt: skip
     job = api.run_job(command, ProgressPrinter().event)
     if job.outcome != "done":

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from workbench.engine import user_code
+from workbench.engine import code_import, user_code
+from workbench.engine.pt2_loading import load_strictly, load_trusted
 from workbench.errors import Place, failure
-from workbench.project import sources
+from workbench.files import open_regular
+from workbench.project import pt2, sources
 
 if TYPE_CHECKING:
     from workbench.project.model import ModelSource
@@ -64,7 +66,14 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
             f"{path.name} does not exist.", "Correct the path.", where, code="model-file-missing"
         )
     try:
-        program = torch.export.load(str(path))
+        program = _read_program(path)
+    except pt2.DoubtfulArchiveError as doubt:
+        raise failure(
+            f"{path.name} {doubt}, so that loading it may run code.",
+            "Run again, and allow it if you trust its source.",
+            where,
+            code="code-not-trusted",
+        ) from doubt
     except Exception as error:
         raise failure(
             f"{path.name} is not an exported program that torch {torch.__version__} can read.",
@@ -86,6 +95,15 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
             code="model-inputs-missing",
         )
     return LoadedModel(None, program, _tensors(inputs, path.name))
+
+
+def _read_program(path: Path) -> torch.export.ExportedProgram:
+    """Return the program in a file: as torch reads it if the user trusts it, else strictly."""
+    with open_regular(path) as file:
+        data = file.read()
+    if code_import.is_trusted_program(data, path):
+        return load_trusted(data)
+    return load_strictly(data)
 
 
 def _take_apart(made: Any, name: str) -> tuple[torch.nn.Module, Tensors | None]:

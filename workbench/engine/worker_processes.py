@@ -18,6 +18,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from workbench import interpreter
+from workbench.engine import code_import
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.history.runs import Run
 from workbench.pipeline.plan import tool_versions
@@ -188,6 +189,7 @@ class Workers:
     ) -> None:  # fmt: skip
         self._settings = {
             "folder": str(folder), "root": str(cache.root), "accelerate": accelerate,
+            "allowed": code_import.allowed(),
         }  # fmt: skip
         self._crew: Crew | _Cluster
         if scheduler:
@@ -331,8 +333,12 @@ def _answer(store: Any, request: dict[str, Any]) -> dict[str, Any]:
     from workbench.project.model import Project
 
     project = Project.model_validate(request["project"])
+    folder = Path(request["folder"])
+    if (allowed := request["allowed"]) is not None:
+        base = Project.model_validate(allowed["project"])
+        code_import.install_allowed(base, folder, allowed["digest"])
     cache = Cache(Path(request["root"]))
-    means = Means(Path(request["folder"]), cache, store, request["accelerate"])
+    means = Means(folder, cache, store, request["accelerate"])
     run = evaluate(project, means)
     return {"run": run.model_dump(mode="json")}
 

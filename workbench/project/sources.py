@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.machinery
+import os
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
@@ -62,7 +63,7 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
     if head.endswith(".py"):
         return Reference("file", absolute(folder, head), "", attribute)
     if all(part.isidentifier() for part in head.split(".")):
-        return Reference("package", _package_file(head), head, attribute)
+        return Reference("package", _package_file(head, folder), head, attribute)
     raise failure(
         f"{head!r} is neither a .py file nor a module name.", where=where, code="callable-invalid"
     )
@@ -198,23 +199,36 @@ def missing(project: Project, folder: Path) -> WorkbenchError | None:
 
 
 def absolute(folder: Path, name: str) -> Path:
-    """Return a path of the project as an absolute one."""
-    path = Path(name)
-    return path if path.is_absolute() else folder / path
+    """Return a path of the project as an absolute one; links are not resolved."""
+    return Path(os.path.normpath(folder / name))
 
 
-def _package_file(module: str) -> Path | None:
-    """Find a module's file as the import system would, but without importing its parents."""
-    search: list[str] | None = None
-    origin: str | None = None
-    for depth, _ in enumerate(parts := module.split(".")):
-        name = ".".join(parts[: depth + 1])
-        spec = importlib.machinery.PathFinder.find_spec(name, search)
-        if spec is None:
-            return None
-        search = list(spec.submodule_search_locations or [])
-        origin = spec.origin
-    return Path(origin) if origin and origin != "frozen" else None
+def _package_file(module: str, folder: Path) -> Path | None:
+    """Find a module's file as the engine would, but without importing its parents.
+
+    Installed modules come first, the project's folder last, the current folder not at all.
+    """
+    search = [Path(entry) for entry in sys.path if os.path.isabs(entry)]
+    search.append(Path(os.path.abspath(folder)))
+    file: Path | None = None
+    for part in module.split("."):
+        file, search = _module_in(search, part)
+    return file
+
+
+def _module_in(search: list[Path], name: str) -> tuple[Path | None, list[Path]]:
+    """Return a module's file, None for a namespace package, and where its submodules are."""
+    namespaces: list[Path] = []
+    for folder in search:
+        inside = folder / name
+        for suffix in importlib.machinery.all_suffixes():
+            if (file := inside / f"__init__{suffix}").is_file():
+                return file, [inside]
+            if (file := folder / f"{name}{suffix}").is_file():
+                return file, []
+        if inside.is_dir():
+            namespaces.append(inside)
+    return None, namespaces
 
 
 def _import_closure(start: Path) -> set[Path]:
