@@ -60,7 +60,10 @@ def project(folder, output, imports="", data="net_data.py:samples"):
     )
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize(
+    "output",
+    [pytest.param(o, marks=[pytest.mark.slow] * (o != "dataclass")) for o in OUTPUTS],
+)
 def test_that_a_learned_token_converts_and_outputs_of_any_type_load_in_a_fresh_engine(
     tmp_path, output
 ):

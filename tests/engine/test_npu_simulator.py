@@ -90,3 +90,27 @@ def test_that_weights_decode_as_arm_decodes_them():
         stream = bytes(mlw_codec.encode([int(weight) for weight in weights]))
         wanted = np.asarray(mlw_codec.decode(bytearray(stream)), np.int16)
         assert np.array_equal(decode(stream, 1 << 20), wanted)
+
+
+def test_that_operators_of_the_cpu_are_computed_by_torch(tmp_path):
+    """A program without a delegate, by ``workbench simulate``, equals the model."""
+    import torch
+    from executorch.exir import to_edge
+
+    from workbench.cli import main
+
+    class Net(torch.nn.Module):
+        def forward(self, x, y):
+            values, where = torch.topk(torch.cat([x, y.to(x.dtype)], 1), 3)
+            return values.softmax(-1).clamp(min=0.2), where > 2
+
+    inputs = (torch.randn(2, 4), torch.arange(8).reshape(2, 4))
+    program = to_edge(torch.export.export(Net(), inputs)).to_executorch()
+    (tmp_path / "net.pte").write_bytes(program.buffer)
+    np.savez(tmp_path / "in.npz", in0=inputs[0].numpy(), in1=inputs[1].numpy())
+    files = [str(tmp_path / name) for name in ("net.pte", "in.npz", "out.npz")]
+    assert main(["simulate", files[0], "--inputs", files[1], "--out", files[2]]) == 0
+    with np.load(tmp_path / "out.npz") as made:
+        for number, expected in enumerate(Net()(*inputs)):
+            assert np.array_equal(made[f"out{number}"], expected.numpy())
+            assert made[f"out{number}"].dtype == expected.numpy().dtype

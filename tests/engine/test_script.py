@@ -156,14 +156,11 @@ def caches_handed_on(folder):
     "made",
     [
         own_observers_and_integer_io,
-        program_and_arrays,
-        corrections,
-        without_out_variant,
         *(
             pytest.param(each, marks=pytest.mark.slow)
             for each in (
-                pictures_and_own_ini, condition, rules_for_nodes, plugin, cmsis_nn,
-                one_correction, caches_in_buffers,
+                program_and_arrays, corrections, without_out_variant, pictures_and_own_ini,
+                condition, rules_for_nodes, plugin, cmsis_nn, one_correction, caches_in_buffers,
             )
         ),
         # It takes half a minute.

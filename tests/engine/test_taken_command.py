@@ -52,6 +52,7 @@ def engine(tmp_path):
     made.close()
 
 
+@pytest.mark.slow
 def test_that_both_give_the_npu_the_same_commands_and_weights(engine, tmp_path):
     (tmp_path / "net.py").write_text(NET)
     samples = tmp_path / "samples"

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from ui.shared.figure_cards import Card
 from ui.shared.figures import count, percent, size
 from workbench.results import SimulationResult
-from workbench.results.simulation import Agreement
+from workbench.results.simulation import Agreement, FunctionalRun
 
 
 def origin_of(result: SimulationResult) -> str:
     """Return the origin of the figures."""
+    if result.kind == "functional":
+        return "computed (functional simulator, no device)"
     return f"measured (FVP {result.report.version})".replace(" )", ")")
 
 
@@ -50,8 +52,9 @@ def simulation_text(result: SimulationResult) -> str:
 
 
 def _lines(result: SimulationResult) -> Iterator[str]:
-    report = result.report
-    yield f"{report.exit_reason} {report.simulator}, {result.runner}, {report.elapsed_s:.1f} s."
+    report, functional = result.report, result.functional
+    with_runner = f"{report.simulator}, {result.runner}" if result.runner else report.simulator
+    yield f"{report.exit_reason} {with_runner}, {report.elapsed_s:.1f} s."
     yield from report.explanation
     pools = [
         f"{pool.name} {f'{size(pool.used)} of ' if pool.used is not None else ''}{size(pool.given)}"
@@ -62,9 +65,24 @@ def _lines(result: SimulationResult) -> Iterator[str]:
     if result.against_reference.elements:
         yield _differences("TOSA reference model", result.against_reference)
         yield _differences("quantized model", result.against_quantized)
-    else:
+    elif result.kind == "fvp":
         yield "Outputs not compared: this runner does not write outputs to files."
+    if functional is not None:
+        yield from _functional(functional, is_alone=result.kind == "functional")
     yield from report.notes
+
+
+def _functional(run: FunctionalRun, *, is_alone: bool) -> Iterator[str]:
+    if run.refused and not is_alone:
+        yield f"Functional simulator: not executed: {run.refused}"
+    if run.against_simulator is not None:
+        yield _differences("functional simulator", run.against_simulator)
+    if run.findings:
+        first = run.findings[0]
+        yield (
+            f"Remarks on {count(len(run.findings))} commands; the first, {first.command} at "
+            f"{first.offset:#x}: {first.message}"
+        )
 
 
 def _differences(other: str, found: Agreement) -> str:

@@ -226,7 +226,9 @@ def _print_gate(part: dict[str, Any]) -> None:
 def _print_run(part: dict[str, Any]) -> None:
     report = part["report"]
     label = f"{report['simulator']} {report['version']}".rstrip()
-    if part["cycles"] is None:
+    if part["kind"] == "functional":
+        print("Simulated    executed functionally, no device, no cycles")
+    elif part["cycles"] is None:
         print(f"Measured     functional only, no cycles ({label})")
     else:
         ratio = part["cycles"] / part["estimated_cycles"] if part["estimated_cycles"] else 0.0
@@ -239,13 +241,16 @@ def _print_run(part: dict[str, Any]) -> None:
         ("against_quantized", "the quantized model"),
     ):
         found = part[name]
-        share = found["exact"] / found["elements"] if found["elements"] else 0.0
+        if not found["elements"]:
+            continue
+        share = found["exact"] / found["elements"]
         print(
             f"             {share:.2%} of {found['elements']} outputs equal to {words}, at most "
             f"{found['max_lsb']} LSB apart, arg-max equal for {found['argmax_equal']} of "
             f"{part['samples']}"
         )
-    for sentence in (report["exit_reason"], *report["explanation"][-1:], *report["notes"]):
+    said = () if part["kind"] == "functional" and report["succeeded"] else (report["exit_reason"],)
+    for sentence in (*said, *report["explanation"][-1:], *report["notes"]):
         print(f"             {sentence}")
 
 

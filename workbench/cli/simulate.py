@@ -26,6 +26,7 @@ from workbench.text import plural
 if TYPE_CHECKING:
     import argparse
 
+    from workbench.npu.cpu import CpuOperators
     from workbench.npu.program import Program, Result, Tensor
 
 _Array = npt.NDArray[Any]
@@ -77,10 +78,12 @@ def add(verbs: Any) -> None:
 def _perform(options: argparse.Namespace) -> int:
     from threadpoolctl import threadpool_limits
 
+    from workbench.npu.operator_process import CpuOperatorProcess
+
     given = {key: getattr(options, key) for key in _KEYS if getattr(options, key) is not None}
-    bench = _Bench(options)
     # The products are small: a second thread costs more than it gives.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with threadpool_limits(limits=1, user_api="blas"), CpuOperatorProcess() as operators:
+        bench = _Bench(options, operators)
         if options.batch is not None:
             return _batch(options, bench, given)
         if options.file is None:
@@ -169,8 +172,8 @@ def _code(results: Sequence[Mapping[str, Any]]) -> int:
 class _Bench:
     """Runs jobs; keeps the last few programs with their decoded weights."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._options = options
+    def __init__(self, options: argparse.Namespace, operators: CpuOperators) -> None:
+        self._options, self._operators = options, operators
         self._programs: dict[str, Program] = {}
 
     def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,7 +221,7 @@ class _Bench:
         from workbench.npu.state import Options
 
         options = Options(counters=self._options.counters, check=self._options.check)
-        return program.run(inputs, options)
+        return program.run(inputs, options, self._operators)
 
     def _program(self, name: str) -> Program:
         from workbench.npu.program import load

@@ -7,6 +7,7 @@ ExecuTorch 1.5.1, ``kernels/quantized/cpu/op_quantize.cpp`` and ``op_dequantize.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,31 @@ from workbench.pte.program import DTYPES
 _Array = npt.NDArray[Any]
 Arguments = Sequence[Any]
 
-# Computes one kernel: its name, its arguments without the outputs; returns the outputs.
-CpuOperators = Callable[[str, Arguments], Sequence[_Array]]
+
+@dataclass(frozen=True)
+class Output:
+    """Type and shape of an output as the program plans it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+# Computes one kernel: its name, its arguments without the outputs, what it gives.
+CpuOperators = Callable[[str, Arguments, Sequence[Output]], Sequence[_Array]]
 
 
 def run_kernel(
-    name: str, arguments: Arguments, others: CpuOperators | None = None
+    name: str,
+    arguments: Arguments,
+    outputs: Sequence[Output] = (),
+    others: CpuOperators | None = None,
 ) -> Sequence[_Array]:
     """Return the outputs of one kernel.
 
     Args:
         name: As the program names it, e.g. "quantized_decomposed::quantize_per_tensor.out".
         arguments: Without the outputs: arrays, numbers, texts, lists, None.
+        outputs: As the program plans them.
         others: Computes kernels that are not known here.
 
     Raises:
@@ -39,7 +53,7 @@ def run_kernel(
     if known is not None:
         return (known(*arguments),)
     if others is not None:
-        return others(name, arguments)
+        return others(name, arguments, outputs)
     raise failure(
         f"The program runs {name} on the CPU, which is not simulated.",
         "Quantize the module it comes from, or integer inputs and outputs, so that a delegate "

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.npu.counters import Counters
-from workbench.npu.cpu import CpuOperators, run_kernel
+from workbench.npu.cpu import CpuOperators, Output, run_kernel
 from workbench.npu.faults import Finding
 from workbench.npu.machine import Machine
 from workbench.npu.state import Options, WeightCache
@@ -209,7 +209,8 @@ class _Run:
             count -= 1
         arguments = [self._value(index) for index in call.values[:count]]
         try:
-            results = run_kernel(name, arguments, self._operators)
+            planned = [Output(v.dtype, v.shape) for v in self._method.tensors(targets)]
+            results = run_kernel(name, arguments, planned, self._operators)
         except (TypeError, ValueError, OverflowError) as error:
             raise _damaged(f"{name} is called with arguments it does not take: {error}") from error
         if len(results) != len(targets):

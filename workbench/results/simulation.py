@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from workbench.project.frozen import Frozen
+from workbench.results.quality import CompiledFinding
 
 
 class Counter(Frozen):
@@ -125,13 +128,58 @@ class RuntimeEvent(Frozen):
     calls: int
 
 
-class SimulationResult(Frozen):
-    """A program on a simulator. ``cycles`` are NPU cycles per inference, a mean.
+class OperationCounters(Frozen):
+    """What one operation of a delegate did, counted by the functional simulator. No times.
 
-    ``estimated_cycles`` are Vela's; ``cycles`` is None for a functional run; ``traced`` is empty
-    without a trace, ``events`` if the runner records none.
+    ``offset`` is the command's place in its stream [bytes]; ``ofm`` is the shape of its output.
+    See ``workbench.npu.counters.Counters`` for the other fields.
     """
 
+    delegate: int
+    offset: int
+    command: str
+    module: str = ""
+    ofm: tuple[int, ...] = ()
+    macs: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    weight_bytes: int = 0
+    scale_bytes: int = 0
+    copied_bytes: int = 0
+    weights: int = 0
+    zero_weights: int = 0
+    saturated: int = 0
+    accumulator_peak: int = 0
+    accumulator_bits: int = 0
+    table_bytes: int = 0
+
+
+class FunctionalRun(Frozen):
+    """The program on the functional simulator. Computed, no device, no cycles.
+
+    ``against_simulator`` compares with the outputs of the FVP, if there was one. ``operations``
+    and ``findings`` are those of the first sample. ``refused`` says why the program was not
+    executed; "" if it was.
+    """
+
+    samples: int
+    elapsed_s: float
+    refused: str = ""
+    against_reference: Agreement
+    against_simulator: Agreement | None = None
+    operations: tuple[OperationCounters, ...] = ()
+    findings: tuple[CompiledFinding, ...] = ()
+
+
+class SimulationResult(Frozen):
+    """A program on a simulator: an FVP, or without one the functional simulator.
+
+    ``cycles`` are NPU cycles per inference, a mean, None if the simulator counts none;
+    ``estimated_cycles`` are Vela's. ``traced`` is empty without a trace, ``events`` if the runner
+    records none. ``functional`` is None for results of earlier versions.
+    """
+
+    kind: Literal["fvp", "functional"] = "fvp"
     report: SimulationReport
     runner: str
     samples: int
@@ -141,3 +189,4 @@ class SimulationResult(Frozen):
     events: tuple[RuntimeEvent, ...] = ()
     against_quantized: Agreement
     against_reference: Agreement
+    functional: FunctionalRun | None = None

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from workbench.engine.fx.snapshot import snapshot
+from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.graph.snapshot import GraphSnapshot
 
 pytestmark = pytest.mark.engine
@@ -48,10 +49,11 @@ def make_levels() -> Levels:
     prepared = snapshot(module, "prepared", exported.modules)
     module = convert_pt2e(module)
     converted = snapshot(module, "converted", exported.modules)
-    lowered = to_edge_transform_and_lower(
-        torch.export.export(module, inputs),
-        partitioner=[EthosUPartitioner(EthosUCompileSpec("ethos-u55-128"))],
-    )
+    with accelerated():
+        lowered = to_edge_transform_and_lower(
+            torch.export.export(module, inputs),
+            partitioner=[EthosUPartitioner(EthosUCompileSpec("ethos-u55-128"))],
+        )
     edge = snapshot(lowered.exported_program(), "edge", exported.modules)
     return Levels(exported, prepared, converted, edge)
 

@@ -31,6 +31,7 @@ def configs(prepared):
     return found
 
 
+@pytest.mark.slow
 def test_that_every_part_is_on_record_at_every_level(engine):
     made = project(RELATING, target=U85)
     ran(engine, made, "lower")

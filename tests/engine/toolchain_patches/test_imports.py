@@ -47,6 +47,7 @@ def stock_digest() -> str:
     return digest_of_edge_table("import executorch.exir")
 
 
+@pytest.mark.slow
 def test_that_the_remembered_table_of_operators_equals_the_parsed_one(
     tmp_path: Path, stock_digest: str
 ) -> None:
@@ -111,6 +112,7 @@ def printed(code: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_that_the_quick_imports_register_the_same_operators_from_the_same_places() -> None:
     quick = "from workbench.engine.toolchain_patches.imports import import_toolchain as f; f()"
     (ours,) = printed(REGISTERED.format(importing=quick))

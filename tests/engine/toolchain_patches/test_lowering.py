@@ -32,8 +32,8 @@ pytestmark = [
 ]
 
 
-# The others hold a like of each: the same network or the same precision.
-SLOW = {"LSTM", "a8w8 attention", "a8w8 per tensor", "uint8 io"}
+# One network with skips, and one with several delegates; the others are slow.
+QUICK = {"U-Net", "two delegates"}
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, marks=[pytest.mark.slow] * (case in SLOW)) for case in programs.CASES],
+    [pytest.param(case, marks=[pytest.mark.slow] * (case not in QUICK)) for case in programs.CASES],
 )
 def test_that_the_pte_has_the_same_bytes_with_all_accelerations(case: str) -> None:
     program = programs.exported(case)
@@ -60,6 +60,7 @@ def two_delegates() -> tuple[Any, bytes]:
     return program, programs.lowered(program, EthosUCompileSpec(programs.U55))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", LOWERING, ids=lambda row: row.id)
 def test_that_each_acceleration_alone_keeps_the_bytes(
     row: Any, two_delegates: tuple[Any, bytes]
@@ -77,6 +78,7 @@ def test_that_the_self_test_finds_no_difference(case: Any) -> None:
     assert not selftest.differs(case, lines.append), lines
 
 
+@pytest.mark.slow
 def test_that_control_flow_keeps_its_bytes() -> None:
     case = next(case for case in selftest.CASES if case.has_branches)
     assert not selftest.differs(case, print)

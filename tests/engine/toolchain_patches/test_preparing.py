@@ -15,7 +15,13 @@ from workbench.engine.toolchain_patches.preparing import TransformMemory, rememb
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["convolutions", "attention"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(True, id="convolutions"),
+        pytest.param(False, id="attention", marks=pytest.mark.slow),
+    ],
+)
 def floating(request):
     is_image = request.param
     network = programs.Convolutions if is_image else programs.AttentionBlock

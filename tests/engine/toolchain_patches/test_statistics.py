@@ -61,6 +61,7 @@ ATTENTION = {
     "query in a16w8": edit(("query", A16)),
     "four in float": edit(*((name, None) for name in ("norm", "query", "value", "out"))),
 }
+QUICK = {"a16w8", "depthwise per tensor, point in float"}
 EDITS = [
     *((programs.Convolutions, programs.IMAGE, programs.U55, name, made) for name, made in
       CNN.items()),
@@ -96,7 +97,12 @@ def assert_same_state(one: Any, other: Any) -> None:
 
 @pytest.mark.parametrize(
     ("network", "shape", "target", "name", "configure"),
-    EDITS,
+    [
+        pytest.param(
+            *row, marks=[pytest.mark.slow] * (row[3] not in QUICK or row[2] != programs.U55)
+        )
+        for row in EDITS
+    ],
     ids=lambda value: value if isinstance(value, str) and " " in value else "",
 )
 def test_that_replayed_statistics_and_one_pass_for_the_rest_equal_a_fresh_run(

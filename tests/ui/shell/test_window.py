@@ -59,7 +59,7 @@ def test_that_an_open_project_shows_its_panels_and_stages(opened):
     assert not opened.window.welcome.isVisible()
     assert opened.window.docks["modules"].isVisible()
     assert state_of(opened, "export") == "stale"
-    assert state_of(opened, "run") == "unavailable"
+    assert state_of(opened, "run") == "stale"
     assert opened.window.windowTitle().startswith("net.qwb")
 
 

@@ -73,7 +73,7 @@ def test_that_an_operator_of_the_cpu_is_refused_by_name():
 def test_that_operators_of_the_cpu_can_be_supplied():
     asked = []
 
-    def operators(name, arguments):
+    def operators(name, arguments, outputs):
         asked.append(name)
         shapes = {
             "aten::mean.out": (1, 4),

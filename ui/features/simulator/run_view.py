@@ -15,6 +15,7 @@ from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside
 from workbench.results import RuntimeEvent, SimulationResult, TracedOperation
+from workbench.results.simulation import OperationCounters
 
 
 def excess(row: TracedOperation) -> float | None:
@@ -112,7 +113,39 @@ class SampleTableModel(FigureTableModel[SampleRow]):
     """The simulated samples."""
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(SAMPLE_COLUMNS, lambda r: f"Sample {r.number}\nmeasured (FVP)", parent)
+        super().__init__(SAMPLE_COLUMNS, lambda r: f"Sample {r.number}", parent)
+
+
+COUNTER_COLUMNS: tuple[Column[OperationCounters], ...] = (
+    Column("Command", lambda r: r.command.removeprefix("NPU_OP_")),
+    Column("Module", lambda r: r.module or DASH),
+    Column("Offset", lambda r: f"{r.offset:#x}", lambda r: r.offset,
+           "Place of the command in the delegate's stream [bytes]"),
+    Column("Output", lambda r: "\u00d7".join(map(str, r.ofm)) or DASH),
+    Column("MACs", lambda r: count(r.macs), lambda r: r.macs),
+    Column("Read", lambda r: count(r.read_bytes), lambda r: r.read_bytes,
+           "Bytes read: feature maps once, encoded weights, scales, copies"),
+    Column("Written", lambda r: count(r.written_bytes), lambda r: r.written_bytes, "Bytes written"),
+    Column("Zero weights", lambda r: percent(r.zero_weights / r.weights, 0) if r.weights else DASH,
+           lambda r: r.zero_weights / r.weights if r.weights else None),
+    Column("Saturated", lambda r: count(r.saturated), lambda r: r.saturated,
+           "Outputs that the clamp changed"),
+    Column("Accumulator", lambda r: f"{r.accumulator_peak:,} of {r.accumulator_bits} bit"
+           if r.accumulator_bits else DASH, lambda r: r.accumulator_peak,
+           "Largest magnitude in an accumulator, and its width"),
+    Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
+)  # fmt: skip
+
+
+class CounterTableModel(FigureTableModel[OperationCounters]):
+    """The operations that the functional simulator executed."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(
+            COUNTER_COLUMNS,
+            lambda r: f"{r.command}\n{r.module}\ncomputed (functional simulator, first sample)",
+            parent,
+        )
 
 
 class TracedTableModel(FigureTableModel[TracedOperation]):
@@ -123,11 +156,11 @@ class TracedTableModel(FigureTableModel[TracedOperation]):
 
 
 _DIFFERENCE, _DELEGATE = 4, 6
-SUMMARY, OUTPUTS, OPERATIONS, EVENTS = range(4)
+SUMMARY, OUTPUTS, OPERATIONS, COUNTERS, EVENTS = range(5)
 
 
 class SimulationView(Tabs):
-    """Shows a simulation in four tabs. Empty tabs are hidden.
+    """Shows a simulation in tabs. Empty tabs are hidden.
 
     Signals:
         modules_chosen: the modules of the selected operations.
@@ -142,11 +175,15 @@ class SimulationView(Tabs):
         self.traced_table = FigureView("Cycles by operation", self.traced, self)
         self.traced_table.rows_chosen.connect(self._on_operations_chosen)
         self.traced_table.sortByColumn(_DIFFERENCE, Qt.SortOrder.DescendingOrder)
+        self.counters = CounterTableModel(self)
+        self.counter_table = FigureView("Executed operations", self.counters, self)
+        self.counter_table.rows_chosen.connect(self._on_counters_chosen)
         self.events = EventTableModel(self)
         self.event_table = FigureView("Recorded events", self.events, self)
         self.addTab(self._summary_page(), "Summary")
         self.addTab(self._outputs(), "Outputs")
         self.addTab(self.traced_table, "Estimated and measured")
+        self.addTab(self.counter_table, "Executed operations")
         self.addTab(self.event_table, "Recorded events")
 
     def render_result(
@@ -156,8 +193,11 @@ class SimulationView(Tabs):
         self.text.setText(text)
         self.traced.set_rows(value.traced)
         self.events.set_rows(value.events)
+        executed = value.functional.operations if value.functional else ()
+        self.counters.set_rows(executed)
         self.samples.set_rows(sample_rows(value))
-        for table in (self.traced_table, self.event_table, self.sample_table):
+        tables = (self.traced_table, self.counter_table, self.event_table, self.sample_table)
+        for table in tables:
             table.set_look(theme, stale=stale)
         for plot, found in (
             (self.to_reference, value.against_reference),
@@ -168,6 +208,7 @@ class SimulationView(Tabs):
             plot.set_stale(stale)
         self.setTabVisible(OUTPUTS, bool(value.against_reference.elements))
         self.setTabVisible(OPERATIONS, bool(value.traced))
+        self.setTabVisible(COUNTERS, bool(executed))
         self.setTabVisible(EVENTS, bool(value.events))
         several = len({row.delegate for row in value.traced}) > 1
         self.traced_table.setColumnHidden(_DELEGATE, not several)
@@ -179,6 +220,11 @@ class SimulationView(Tabs):
             if (row := self.traced.row_at(shown)) and row.module and inside(row.module, modules)
         ]  # fmt: skip
         self.traced_table.choose_rows(rows, reveal=True)
+        executed = [
+            shown for shown in range(self.counters.rowCount())
+            if (one := self.counters.row_at(shown)) and one.module and inside(one.module, modules)
+        ]  # fmt: skip
+        self.counter_table.choose_rows(executed, reveal=True)
 
     def _summary_page(self) -> QScrollArea:
         self.text.setWordWrap(True)
@@ -213,4 +259,8 @@ class SimulationView(Tabs):
 
     def _on_operations_chosen(self, shown: Sequence[int]) -> None:
         rows = [self.traced.row_at(number) for number in shown]
+        self.modules_chosen.emit([row.module for row in rows if row is not None and row.module])
+
+    def _on_counters_chosen(self, shown: Sequence[int]) -> None:
+        rows = [self.counters.row_at(number) for number in shown]
         self.modules_chosen.emit([row.module for row in rows if row is not None and row.module])

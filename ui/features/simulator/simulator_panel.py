@@ -163,8 +163,8 @@ def _short(path: Path | None) -> str:
 
 
 NOTHING = (
-    "Run Simulate to compare outputs with the quantized model and the TOSA reference model, and "
-    "cycles with Vela's estimate."
+    "Run Simulate to execute the compiled program: on the functional simulator, and on an FVP if "
+    "one is set, which also measures cycles."
 )
 LOG_FILE = "uart.log"
 
@@ -283,7 +283,11 @@ class SimulatorPanel(ResultPanel):
         if not is_simulated:
             return
         found = simulator_setup(project)
-        hint = "" if isinstance(found, Setup) else f"{found.message} {found.hint}"
+        hint = (
+            ""
+            if isinstance(found, Setup)
+            else f"Simulate runs functionally, without cycles. {found.message} {found.hint}"
+        )
         settings, installed, runner = MachineSettings(), None, None
         with contextlib.suppress(WorkbenchError):
             settings = load_settings()

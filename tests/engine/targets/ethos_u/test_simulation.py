@@ -11,6 +11,7 @@ from tests.engine.in_process import CALIBRATED, project
 from tests.fakes import checkout, fvp, runner_elf
 from workbench.deploy.simulators.discovery import MachineSettings, load_settings, save_settings
 from workbench.pipeline.plan import plan
+from workbench.project import edits
 from workbench.protocol import RunStudy, StageFailed
 
 pytestmark = pytest.mark.engine
@@ -84,14 +85,37 @@ def test_that_a_traced_run_measures_every_operation_vela_estimated(engine, machi
     assert {c.operation for c in estimate.commands} <= set(range(len(estimate.operations)))
 
 
-def test_that_a_machine_without_a_runner_or_a_fitting_one_offers_no_simulation(engine, machine):
-    made = project("small", target="ethos-u85-256")
-    found = plan(made, engine.folder, engine.cache).of("run")
-    assert found.state == "unavailable"
-    assert found.reason.startswith("No runner on this machine is built for ethos-u85-256")
+def test_that_the_functional_simulator_runs_beside_the_fvp(engine, machine, monkeypatch):
+    made = integer("small")
+    assert engine.run(made, "lower", "evaluate") == "done"
+    monkeypatch.setenv("FVP_DOUBLE_LOWERED", str(engine.path(made, "lower")))
+    assert engine.run(made, "run", "evaluate", "verify") == "done", engine.events
+    result = engine.result(made, "run")
+    assert result.kind == "fvp"
+    for found in (result.functional.against_simulator, result.functional.against_reference):
+        assert found.exact == found.elements == result.against_reference.elements > 0
+
+
+def test_that_a_machine_without_a_fitting_runner_simulates_functionally(engine, machine):
+    made = project("small", target="ethos-u85-256", **CALIBRATED)
+    assert engine.run(made, "run", "evaluate") == "done", engine.events
+    result = engine.result(made, "run")
+    assert (result.kind, result.cycles, result.runner) == ("functional", None, "")
+    assert result.against_reference.exact == result.against_reference.elements > 0
+    assert "No runner on this machine is built for ethos-u85-256" in result.report.notes[0]
+    with_fvp = plan(made, engine.folder, engine.cache).of("run").key
     save_settings(MachineSettings())
-    found = plan(made, engine.folder, engine.cache).of("run")
-    assert found.reason == "No simulator runner is configured on this machine."
+    assert plan(made, engine.folder, engine.cache).of("run").key == with_fvp
+
+
+def test_that_operators_on_the_cpu_are_simulated_too(engine):
+    made = edits.assign(project("small", **CALIBRATED), "module_name", "fc", "cpu")
+    assert engine.run(made, "run", "evaluate") == "done", engine.events
+    result = engine.result(made, "run")
+    kernels = {node.op for node in engine.result(made, "lower").cpu_nodes}
+    assert any("linear" in op or "addmm" in op for op in kernels)
+    assert result.functional.refused == ""
+    assert result.against_reference.exact == result.against_reference.elements > 0
 
 
 @pytest.mark.parametrize("wanted", ["semihosting", "embedded", "address"])

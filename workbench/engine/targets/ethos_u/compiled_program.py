@@ -52,7 +52,7 @@ class CompiledDelegates:
         self._refused = ""
         self._machines: list[Machine] = []
         self._threads = ThreadpoolController()
-        self._modules = {r.delegate: _modules(r) for r in self._reports}
+        self._modules = {r.delegate: modules_of_commands(r) for r in self._reports}
         self._sample = self._elements = self._equal = self._most = 0
         self._first: CompiledDifference | None = None
         self._findings: dict[tuple[int, int, str], CompiledFinding] = {}
@@ -117,11 +117,7 @@ class CompiledDelegates:
     def _keep(self, finding: Finding) -> None:
         key = finding.delegate, finding.offset, finding.code
         if len(self._findings) < _FINDINGS_KEPT:
-            self._findings.setdefault(key, CompiledFinding(
-                severity=finding.severity, code=finding.code, message=finding.message,
-                delegate=finding.delegate, command=finding.command, offset=finding.offset,
-                module=finding.module,
-            ))  # fmt: skip
+            self._findings.setdefault(key, compiled_finding(finding))
 
     def _located(
         self, delegate: int, output: str, element: int, values: tuple[int, int]
@@ -165,18 +161,36 @@ class CompiledDelegates:
         )
 
 
-def _machines(lowered: Lowered) -> list[Machine]:
-    """Return the delegates of the program's bytes, in the order in which it calls them."""
+def compiled_finding(finding: Finding) -> CompiledFinding:
+    """Return a remark of the simulator as a part of a result."""
+    return CompiledFinding(
+        severity=finding.severity, code=finding.code, message=finding.message,
+        delegate=finding.delegate, command=finding.command, offset=finding.offset,
+        module=finding.module,
+    )  # fmt: skip
+
+
+def decoded_program(lowered: Lowered) -> Program:
+    """Return the compiled program, ready to be executed.
+
+    Raises:
+        WorkbenchError: it has a delegate that the functional simulator cannot execute.
+    """
     decoded = pte.decode(lowered.pte)
     named = dict(decoded.named_data)
     if lowered.weights is not None:
         named.update(pte.decode_named_data(lowered.weights))
-    method = decoded.method()
-    machines = Program(method, decoded.constant_data, named).machines
+    return Program(decoded.method(), decoded.constant_data, named)
+
+
+def _machines(lowered: Lowered) -> list[Machine]:
+    """Return the delegates in the order in which the program calls them."""
+    method = pte.decode(lowered.pte).method()
+    machines = decoded_program(lowered).machines
     return [machines[call.index] for call in method.calls if call.kind == "delegate"]
 
 
-def _modules(report: VelaReport) -> dict[int, str]:
+def modules_of_commands(report: VelaReport) -> dict[int, str]:
     """Return the module of each command of a delegate by its offset [bytes]."""
     return {
         command.offset: report.operations[command.operation].module

@@ -6,6 +6,7 @@ reference model. Source: tosa-tools 2026.5.0, module ``tosa_reference_model``.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -205,10 +206,9 @@ def verify(context: StageContext) -> VerifyResult:
     # Only a program without state may be replaced by an equal, faster one.
     remembers = programs.written_buffers(converted)
     module = converted if remembers else quantized_module(context)
+    computed: list[list[torch.Tensor]] = []
     with torch.no_grad(), stepping(module) as steps:
-        for number, sample in enumerate(samples):
-            if number == wanted:
-                break
+        for number, sample in enumerate(itertools.islice(samples, wanted)):
             context.progress(number, total, f"sample {number + 1}")
             program.compiled.begin(number)
             inputs, outputs = steps.inputs(sample), integer(sample)
@@ -216,10 +216,13 @@ def verify(context: StageContext) -> VerifyResult:
                 inside.add(inputs, program.made)
             quantized = steps.took(sample, tensors_of(steps.module(*inputs)))
             most = tally.add(quantized, outputs)
-            floating.add(sample, quantized, tally.reals(outputs), most)
+            computed.append(tally.reals(outputs))
+            floating.add(sample, quantized, computed[-1], most)
             if number + 1 == TENSOR_SAMPLES:
                 program.expose(())
     tensors = tuple(inside.result())
+    # The stage ``run`` compares with the same outputs.
+    context.keep(computed)
     return tally.result().model_copy(update={
         "tensors": tensors,
         "tensor_samples": min(tally.samples, TENSOR_SAMPLES),

@@ -1,4 +1,7 @@
-"""The compiled program on an Arm simulator, compared to the predictions. Measured."""
+"""The compiled program on simulators, compared to the predictions.
+
+Figures of an FVP are measured, those of the functional simulator computed.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,13 @@ from workbench.engine.data.evaluation import evaluation_samples
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.stateful_execution import stepping
+from workbench.engine.targets.ethos_u.functional_run import FunctionalOutputs, execute
 from workbench.engine.targets.ethos_u.grids import Grid, output_grids, runtime_values
 from workbench.engine.targets.ethos_u.reference_model import IntegerProgram, Tally
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.pipeline.plan import simulator_setup
 from workbench.results import LowerResult, RuntimeEvent, SimulationResult
-from workbench.results.simulation import Agreement
+from workbench.results.simulation import Agreement, FunctionalRun, SimulationReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +38,6 @@ if TYPE_CHECKING:
     from workbench.engine.context import StageContext
     from workbench.protocol import Level
     from workbench.results import VerifyResult
-    from workbench.results.simulation import SimulationReport
 
 
 # The runtime records each call twice: the instruction, and the kernel or delegate inside it.
@@ -95,62 +98,144 @@ Tensors = list[torch.Tensor]
 
 
 def simulate(context: StageContext) -> SimulationResult:
-    """Run the evaluation samples on this machine's simulator for the target.
+    """Run the evaluation samples on the functional simulator, and on this machine's FVP if any.
 
     Raises:
-        WorkbenchError: there is none, it is incompatible, or the run failed: the exit reason
-            first, then every recognised failure.
+        WorkbenchError: the FVP is incompatible or its run failed: the exit reason first, then
+            every recognised failure.
     """
+    samples = _Samples(context)
+    functional = execute(context, samples.inputs)
     setup = simulator_setup(context.project)
     if isinstance(setup, ErrorInfo):
-        raise WorkbenchError([setup])
-    converted = context.hot("convert").module
-    integer_io = bool(context.project.target.options.get("integer_io"))
-    quantized, inputs = _samples(context, converted, integer_io=integer_io)
-    outcome = _run(context, setup, inputs)
+        return _functional_result(context, samples, functional, setup)
+    outcome = _run(context, setup, samples.inputs)
     if not outcome.report.succeeded:
         raise WorkbenchError(_failures(outcome.report))
     outputs = [[torch.tensor(a) for a in sample if a is not None] for sample in outcome.outputs]
-    grids = output_grids(converted)
-    integer = IntegerProgram(context.hot("lower"))
-    with torch.no_grad():
-        reference = [integer.compute(tuple(sample)) for sample in inputs]
-    if integer_io:
-        reference = [_reals(sample, grids) for sample in reference]
     cycles = [m.cycles_per_inference for m in outcome.report.measurements]
     known = [c for c in cycles if c is not None] if not setup.settings.fast else []
     lowered = context.result("lower", LowerResult)
     report, events = _with_events(context, outcome)
+    computed = [samples.reals(sample) for sample in functional.outputs]
     return SimulationResult(
         report=report,
         runner=setup.runner.path.name,
-        samples=len(inputs),
+        samples=len(samples.inputs),
         cycles=sum(known) / len(known) if known else None,
         estimated_cycles=sum(report.cycles_total for report in lowered.vela),
         traced=traced(outcome.invocations, lowered.vela),
         events=events,
-        against_quantized=_agreement(quantized, outputs, grids, integer_io=integer_io),
-        against_reference=_agreement(reference, outputs, grids, integer_io=integer_io),
+        against_quantized=samples.agreement(samples.quantized, outputs),
+        against_reference=samples.agreement(samples.reference, outputs),
+        functional=_functional(samples, functional).model_copy(
+            update={
+                "against_simulator": samples.agreement(computed, outputs)
+                if computed and outputs
+                else None
+            }
+        ),
     )
+
+
+def _functional_result(
+    context: StageContext, samples: _Samples, made: FunctionalOutputs, missing: ErrorInfo
+) -> SimulationResult:
+    """Return the result of a machine without an FVP for the target."""
+    count, refused = len(samples.inputs), made.refused
+    functional = _functional(samples, made)
+    ended = f"Not executed: {refused}" if refused else "Executed functionally, no device."
+    lowered = context.result("lower", LowerResult)
+    return SimulationResult(
+        kind="functional",
+        report=SimulationReport(
+            simulator="functional simulator",
+            version="",
+            target=context.project.target.id,
+            fast=True,
+            succeeded=not refused,
+            exit_reason=ended,
+            elapsed_s=made.elapsed_s,
+            samples=0 if refused else count,
+            notes=(f"No FVP: {missing.message} {missing.hint}".strip(),),
+        ),
+        runner="",
+        samples=count,
+        cycles=None,
+        estimated_cycles=sum(report.cycles_total for report in lowered.vela),
+        against_quantized=samples.agreement(samples.quantized, made.outputs),
+        against_reference=functional.against_reference,
+        functional=functional,
+    )
+
+
+def _functional(samples: _Samples, made: FunctionalOutputs) -> FunctionalRun:
+    return FunctionalRun(
+        samples=len(made.outputs),
+        elapsed_s=made.elapsed_s,
+        refused=made.refused,
+        against_reference=samples.agreement(samples.reference, made.outputs),
+        operations=made.operations,
+        findings=made.findings,
+    )
+
+
+class _Samples:
+    """The program's inputs for some samples, and what other models compute for them.
+
+    Attributes:
+        inputs: In the types of the program.
+        quantized: Outputs of the quantized model, as real numbers.
+        reference: Outputs of the TOSA reference model, as real numbers.
+    """
+
+    def __init__(self, context: StageContext) -> None:
+        converted = context.hot("convert").module
+        self._integer_io = bool(context.project.target.options.get("integer_io"))
+        self._grids = output_grids(converted)
+        self.quantized, self.inputs, once = _samples(
+            context, converted, integer_io=self._integer_io
+        )
+        kept = None if once else context.store.get("verify", context.plan.key("verify"))
+        if kept is None or len(kept) != len(self.inputs):
+            integer = IntegerProgram(context.hot("lower"))
+            with torch.no_grad():
+                kept = [self.reals(integer.compute(tuple(sample))) for sample in self.inputs]
+        self.reference: list[Tensors] = kept
+
+    def reals(self, outputs: Tensors) -> Tensors:
+        """Return the program's outputs as real numbers."""
+        if not self._integer_io:
+            return outputs
+        pairs = zip(outputs, self._grids, strict=True)
+        return [grid.reals(codes) if grid is not None else codes for codes, grid in pairs]
+
+    def agreement(self, expected: list[Tensors], outputs: list[Tensors]) -> Agreement:
+        """Return the differences of the program's outputs from real numbers."""
+        return _agreement(expected, outputs, self._grids, integer_io=self._integer_io)
 
 
 def _samples(
     context: StageContext, converted: Any, *, integer_io: bool
-) -> tuple[list[Tensors], list[Tensors]]:
-    """Return the quantized model's outputs and the program's inputs for some samples."""
+) -> tuple[list[Tensors], list[Tensors], bool]:
+    """Return the quantized model's outputs and the program's inputs for some samples.
+
+    The last is whether there is one sample only, because the program has state.
+    """
     module = quantized_module(context)
     outputs, inputs = [], []
     wanted, samples = context.project.verification.samples, evaluation_samples(context)
+    once = False
     with torch.no_grad(), stepping(module) as steps:
         if steps.remembers or samples.spell is not None:
             context.log("Only one step is simulated: a restarted simulator has no state.")
-            wanted = 1
+            wanted, once = 1, True
         for sample in itertools.islice(samples, wanted):
             context.check_cancelled()
             outputs.append(tensors_of(module(*sample.inputs)))
             given, _ = runtime_values(converted, sample.inputs, outputs[-1], integer_io)
             inputs.append(list(given))
-    return outputs, inputs
+    return outputs, inputs, once
 
 
 def _run(context: StageContext, setup: Setup, inputs: list[Tensors]) -> Outcome:
@@ -209,11 +294,6 @@ def _failures(report: SimulationReport) -> list[ErrorInfo]:
         message=report.exit_reason, hint=hint, where=place, details=last, code="simulation-failed"
     )
     return [ended, *recognised]
-
-
-def _reals(sample: Tensors, grids: list[Grid | None]) -> Tensors:
-    pairs = zip(sample, grids, strict=True)
-    return [grid.reals(codes) if grid is not None else codes for codes, grid in pairs]
 
 
 def _agreement(
