@@ -124,3 +124,11 @@ def test_that_a_checkout_that_is_the_current_folder_stays_importable(monkeypatch
         timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_that_every_python_process_is_started_by_one_function():
+    """Other starts would put the current folder on the search path."""
+    allowed = {"workbench/interpreter.py", "workbench/deploy/simulators/runner_build.py"}
+    files = [*ROOT.glob("workbench/**/*.py"), *ROOT.glob("ui/**/*.py")]
+    own = {f.relative_to(ROOT).as_posix() for f in files if "sys.executable" in f.read_text()}
+    assert own <= allowed

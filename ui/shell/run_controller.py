@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, QUrl
 from PySide6.QtGui import QAction, QDesktopServices
 from PySide6.QtWidgets import QCheckBox, QFileDialog
 
+from ui.features.trust.trust_dialog import TrustDialog, question_text
 from ui.shared.panel import PanelContext, PanelId
 from ui.shared.study_controller import StudyController
 from ui.shell.main_window import MainWindow
@@ -166,26 +167,31 @@ class RunController(QObject):
         self._asked = []
 
     def _on_trust_asked(self, error: TrustRequiredError, run: Callable[[], object]) -> None:
-        lines = "\n".join(f"\u2022 {info.message}" for info in error.infos)
-
         # One question covers all trust requests of one action.
         if not self._asked:
             QTimer.singleShot(0, self, self._forget_asked)
         self._asked.append(run)
-        asked = self._asked
+        asked, code = self._asked, error.code
 
         def allow() -> None:
-            document = self._context.document
-            if document.project is not None:
-                self._trust.grant(error.code, document.title)
-                for request in asked:
-                    request()
+            # What was shown is allowed; a file that has changed since is asked for again.
+            try:
+                self._trust.grant(code, self._context.document.title)
+            except WorkbenchError as refused:
+                self._context.notices.error(refused)
+                return
+            for request in asked:
+                request()
 
         self._context.notices.question(
             "This project runs Python code.",
-            f"{lines}\nAllow it only if you trust its source. The question is asked again when "
-            f"the code changes.",
-            [Action("Allow and run", allow), Action("Cancel", lambda: None)],
+            f"{question_text(code)}\nAllow it only if you trust its source. The question is asked "
+            "again when the code changes.",
+            [
+                Action("Allow and run", allow),
+                Action("View code\u2026", lambda: TrustDialog(code, allow, self._window).open()),
+                Action("Cancel", lambda: None),
+            ],
             blocking=True,
         )
 

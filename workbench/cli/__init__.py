@@ -33,6 +33,7 @@ from workbench.cli import (
     sweep,
     target,
     train,
+    trust,
 )
 from workbench.cli.output import (
     EXIT_CANCELLED,
@@ -58,6 +59,7 @@ VERBS = (
     improve,
     rules,
     plugins,
+    trust,
     target,
     ranges,
     placement,

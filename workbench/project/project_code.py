@@ -115,7 +115,8 @@ def code_used(project: Project, folder: Path) -> list[CodeUse]:
         if path is not None and is_bundled(path):
             continue
         if reference.runs_code:
-            files = tuple(p for p in sources.files_of(reference) if p.is_file())
+            found = (p for p in sources.files_of(reference) if p.is_file())
+            files = tuple(sorted(found, key=lambda file: file != path))
             name = reference.module or (path.name if path else "")
             uses.append(CodeUse(option, files, f"runs {name}:{reference.attribute}"))
         elif reference.kind == "program" and path is not None:

@@ -111,6 +111,7 @@ SCRIPT = Path("backends/arm/scripts/build_executor_runner.sh")
 SETUP = Path("examples/arm/arm-scratch/setup_path.sh")
 ELF = "arm_executor_runner"
 Wanted = Literal["semihosting", "embedded", "address"]
+_LEFT_OUT = {"PYTHONPATH", "PYTHONSAFEPATH"}
 _TIMEOUT_S = 3 * 3600.0
 _PERCENT = re.compile(r"^\[\s*(\d{1,3})%\]")
 _STEP = re.compile(r"^\[(\d+)/(\d+)\]")
@@ -292,12 +293,12 @@ def build_runner(build: Build, tree: Path, place: Path, watching: Watching) -> R
             code="build-folder-not-writable",
         ) from error
     follower = _Follower(watching)
-    # The script's own Python code needs packages of this environment.
+    # The script's own Python code needs packages of this environment, and modules of its folder.
     paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     ending = execute(
         arguments(build, output, program),
         tree,
-        {**{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}, "PATH": paths},
+        {**{k: v for k, v in os.environ.items() if k not in _LEFT_OUT}, "PATH": paths},
         tree / "build.log",
         _TIMEOUT_S,
         Hooks(follower.feed, watching.cancelled),
