@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import stat
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     import io
     from collections.abc import Iterator
 
-_PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-[0-9a-f]{12}\.part")
+_PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-[0-9a-f]{12}(-old)?\.part")
+_LOCK_S, _LOCK_POLL_S = 30.0, 0.01
 # The longest name of a file on common file systems [bytes].
 _MAX_NAME_BYTES = 255
 
@@ -150,20 +152,33 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock on a file's name, so that processes change the file one after the other.
+    """Hold the lock of a file's folder, so that processes change the file one after the other.
 
-    The lock is a file beside it, which stays. A process that ends releases the lock.
+    A process that ends releases the lock. File systems without locks are not locked.
 
     Raises:
-        OSError: the folder cannot be written.
+        OSError: another process holds the lock for a long time, or the folder does not exist.
     """
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(path.with_name(f".{path.name[:40]}.changing"), flags, 0o600)
-    try:
-        if os.name == "posix":
-            import fcntl
+    if os.name != "posix":
+        yield
+        return
+    import fcntl
 
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    descriptor = os.open(path.absolute().parent, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + _LOCK_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOCK_POLL_S)
+                continue
+            except OSError as error:
+                if error.errno not in {errno.ENOTSUP, errno.ENOLCK, errno.EINVAL}:
+                    raise
+            break
         yield
     finally:
         os.close(descriptor)

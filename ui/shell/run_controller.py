@@ -303,7 +303,7 @@ class DeliverablesController(QObject):
 
     def report(self, target: Path) -> None:
         """Write the report: one page about the present configuration and the run history."""
-        from workbench.project.store import write_atomically
+        from workbench.files import write_file
         from workbench.report import page
 
         document = self._context.document
@@ -312,7 +312,7 @@ class DeliverablesController(QObject):
         path = document.path or document.folder / "untitled.qwb"
         try:
             text = page(document.project, path, self._context.session.cache)
-            write_atomically(target, text.encode())
+            write_file(target, text.encode())
         except OSError as error:
             message = f"The report cannot be written: {error.strerror or error}."
             self._context.notices.error(

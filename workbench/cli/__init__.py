@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,7 @@ from workbench.cli.output import (
 )
 from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError
 from workbench.installation import version
+from workbench.project import store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,6 +117,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--log-file", type=Path, metavar="FILE", help=f"the log file; by default {LOG_DEFAULT}"
     )
+    made.set_defaults(edits=False)
     verbs = made.add_subparsers(dest="verb", metavar="VERB", required=True)
     for group in VERBS:
         group.add(verbs)
@@ -136,7 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _perform(options: argparse.Namespace) -> int:
     try:
-        return int(options.perform(options))
+        with store.editing(options.project) if options.edits else nullcontext():
+            return int(options.perform(options))
     except TrustRequiredError as error:
         _report(error)
         return EXIT_TRUST

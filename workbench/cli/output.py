@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.escaping import for_terminal, one_line
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project import store
 from workbench.project.trust import TrustStore, demand, named_code
@@ -34,12 +35,12 @@ def print_json(value: Any) -> None:
 def print_infos(infos: Iterable[ErrorInfo], label: str = "error") -> None:
     """Print problems on stderr, each with its location and hint."""
     for info in infos:
-        print(f"{label}: {info}", file=sys.stderr)
+        print(for_terminal(f"{label}: {info}"), file=sys.stderr)
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows with aligned columns."""
-    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
+    cells = [list(header), *([one_line(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     for row in cells:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -57,7 +58,7 @@ class Progress:
     def line(self, text: str) -> None:
         """Print one line, above the bar if there is one."""
         self._clear()
-        print(text, file=sys.stderr, flush=True)
+        print(for_terminal(text), file=sys.stderr, flush=True)
 
     def update(self, stage: str, fraction: float | None, message: str) -> None:
         """Show the progress of a stage."""
@@ -67,7 +68,7 @@ class Progress:
         bar = "█" * filled + "·" * (24 - filled) if fraction is not None else "…"
         elapsed = time.monotonic() - self._begun
         self._clear()
-        sys.stderr.write(f"{stage:>12} {bar} {message[:40]} ({elapsed:.0f} s)")
+        sys.stderr.write(f"{stage:>12} {bar} {one_line(message[:40])} ({elapsed:.0f} s)")
         sys.stderr.flush()
         self._open = True
 

@@ -26,7 +26,7 @@ def add(verbs: Any) -> None:
     verb = verbs.add_parser("target", help="show or set the options of the target")
     add_project(verb)
     verb.add_argument("options", nargs="*", metavar="NAME=VALUE", help="e.g. activations=sym")
-    verb.set_defaults(perform=_target)
+    verb.set_defaults(perform=_target, edits=True)
 
 
 def with_options(choice: TargetChoice, given: Sequence[str], folder: Path) -> TargetChoice:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from workbench.errors import failure
-from workbench.pipeline.keys import file_digest
+from workbench.files import file_digest, make_private_folder, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,7 +157,7 @@ class Cache:
 
     def _temporary(self) -> Path:
         partial = self.root / "partial"
-        partial.mkdir(parents=True, exist_ok=True)
+        make_private_folder(partial)
         return Path(tempfile.mkdtemp(dir=partial))
 
     def _seal(self, temporary: Path, key: str) -> None:
@@ -165,7 +165,7 @@ class Cache:
             file.name: {"bytes": file.stat().st_size, "sha256": file_digest(file)}
             for file in sorted(temporary.iterdir())
         }
-        (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+        write_file(temporary / _MANIFEST, json.dumps(manifest, indent=1).encode())
         target = self.folder(key)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists() and not self.has(key):

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import Place, failure
+from workbench.files import file_digest, make_private_folder, write_file
 from workbench.ids import StageId
 from workbench.project import sources
-from workbench.project.store import write_atomically
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from workbench.project.model import DataSource, Project
-
-
-def file_digest(path: Path) -> str:
-    """Return the sha256 of a file, in hex.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Digests:
@@ -77,8 +66,8 @@ class Digests:
         if self._memory is None or not self._changed:
             return
         try:
-            self._memory.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._memory, json.dumps(self._known).encode())
+            make_private_folder(self._memory.parent)
+            write_file(self._memory, json.dumps(self._known).encode())
             self._changed = False
         except OSError:
             return

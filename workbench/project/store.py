@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import locked, write_file
 from workbench.project.configs import PRESETS_BY_ID, is_reference, without_origins
 from workbench.project.model import PROJECT_VERSION, Project
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 Raw = dict[str, Any]
 
@@ -140,7 +137,7 @@ def save(project: Project, path: Path) -> None:
             code="project-read-only",
         )
     try:
-        write_atomically(path, dump(project).encode())
+        write_file(path, dump(project).encode())
     except OSError as error:
         raise failure(
             f"The project could not be saved: {error.strerror or error}.",
@@ -150,37 +147,44 @@ def save(project: Project, path: Path) -> None:
         ) from error
 
 
+@contextmanager
+def editing(path: Path) -> Iterator[None]:
+    """Let no other process of the program change a project file until the block ends.
+
+    Raises:
+        WorkbenchError: another process is changing it for a long time, or there is no such folder.
+    """
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(path))
+        except FileNotFoundError:
+            # Reading the project reports it.
+            pass
+        except OSError as error:
+            raise failure(
+                f"The project cannot be changed: {error.strerror or error}.",
+                "Another process may be changing it. Try again.",
+                Place(kind="file", id=str(path)),
+                code="project-busy",
+            ) from error
+        yield
+
+
+def edit(path: Path, change: Callable[[Project], Project]) -> Project:
+    """Read a project file, change the project and write it, with no other change in between.
+
+    Raises:
+        WorkbenchError: the file cannot be read or written, or the change is refused.
+    """
+    with editing(path):
+        project = change(load(path))
+        save(project, path)
+    return project
+
+
 def is_writable(path: Path) -> bool:
     """Return whether a file may be changed: by its mode, also for root, and by access."""
     return bool(path.stat().st_mode & 0o222) and os.access(path, os.W_OK)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file by renaming a synced temporary file in the same folder."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _read(path: Path) -> bytes:

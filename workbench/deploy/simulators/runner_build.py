@@ -25,6 +25,7 @@ from workbench.deploy.simulators.compatibility import (
 )
 from workbench.deploy.simulators.process import Hooks, execute
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import write_file
 
 
 @dataclass(frozen=True)
@@ -350,10 +351,7 @@ def _kept(build: Build, output: Path, place: Path, tree: Path) -> RunnerElf:
         )
     try:
         place.mkdir(parents=True, exist_ok=True)
-        # Written to a temporary file and renamed, so that concurrent readers see a complete file.
-        beside = place / f".{ELF}.{os.getpid()}"
-        shutil.copyfile(elves[-1], beside)
-        beside.replace(place / ELF)
+        write_file(place / ELF, elves[-1].read_bytes())
     except OSError as error:
         raise _refused(
             f"The runner cannot be saved in {place}: {error.strerror or error}.",
