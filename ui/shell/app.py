@@ -39,11 +39,12 @@ from ui.state.selection import Selection
 from ui.state.session import Planned, Planner, Session, StageView
 from ui.state.settings import Settings
 from workbench.errors import failure
+from workbench.files import sweep
 from workbench.logs import configure, log, log_event, log_file
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.stages import STAGES
 from workbench.project.model import Project
-from workbench.project.trust import TrustStore
+from workbench.project.trust import TrustStore, config_folder
 from workbench.protocol import Event, LogLine
 from workbench.targets import why_unestimated
 
@@ -61,6 +62,8 @@ class Workbench(QObject):
         super().__init__(application)
         self.settings = Settings()
         self.cache = Cache(default_root())
+        for folder in (default_root(), config_folder()):
+            sweep(folder)
         self.trust = TrustStore()
         self.notices = Notices(self)
         self.document = Document(self.settings.folder / "recovery", self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,9 +45,12 @@ from workbench.cli.output import (
     EXIT_USAGE,
     print_infos,
 )
-from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError
+from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError, failure
+from workbench.files import sweep
 from workbench.installation import version
+from workbench.pipeline.cache import default_root
 from workbench.project import store
+from workbench.project.trust import config_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,6 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     echo = ("", "info", "debug")[min(options.verbosity, 2)]
     log_file = logs.configure(options.log_level, options.log_file, echo=echo)
     logs.log.info("workbench %s: %s", version(), options.verb)
+    for folder in (default_root(), config_folder()):
+        sweep(folder)
     code = _perform(options)
     logs.log.info("%s ended with exit code %d", options.verb, code)
     if code not in {EXIT_DONE, EXIT_CANCELLED} and log_file is not None:
@@ -152,6 +158,20 @@ def _perform(options: argparse.Namespace) -> int:
         return EXIT_CANCELLED
     except BrokenPipeError:
         return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001 - nobody shall see a traceback
+        _report(_unforeseen(error))
+        return EXIT_FAILED
+
+
+def _unforeseen(error: Exception) -> WorkbenchError:
+    """Return the error for an exception that no verb expects; the log gets the traceback."""
+    what = str(error).split("\n")[0] or type(error).__name__
+    return failure(
+        f"{what} ({type(error).__name__})"[:400],
+        "The log names the place in the program.",
+        details="".join(traceback.format_exception(error)),
+        code="unexpected",
+    )
 
 
 def _report(error: WorkbenchError) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
 from workbench.errors import Place, failure
-from workbench.files import write_file
+from workbench.files import MAX_PROGRAM_BYTES, read_limited, write_file
 
 if TYPE_CHECKING:
     import argparse
@@ -253,7 +253,7 @@ def read_program(path: Path) -> Program:
     from workbench.deploy.simulators.compatibility import Program
 
     try:
-        return Program(path.name, path.read_bytes())
+        return Program(path.name, read_limited(path, MAX_PROGRAM_BYTES))
     except OSError as error:
         raise failure(
             f"{path} cannot be read: {error.strerror or error}.",

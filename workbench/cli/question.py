@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from workbench import interpreter
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import MAX_TEXT_BYTES, read_limited
 
 if TYPE_CHECKING:
     import argparse
@@ -100,12 +101,12 @@ def read_jobs(path: Path) -> list[Any]:
     """
     place = Place(kind="file", id=str(path))
     try:
-        jobs = json.loads(path.read_text(encoding="utf-8"))
+        jobs = json.loads(read_limited(path, MAX_TEXT_BYTES))
     except OSError as error:
         raise failure(
             f"{path} cannot be read: {error.strerror}.", where=place, code="file-unreadable"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise failure(f"{path} is not JSON: {error}.", where=place, code="jobs-not-json") from error
     if not isinstance(jobs, list):
         raise failure(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +15,20 @@ import torch
 from workbench.engine import code_import, user_code
 from workbench.engine.pt2_loading import load_strictly, load_trusted
 from workbench.errors import Place, failure
-from workbench.files import open_regular
+from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
 from workbench.project import pt2, sources
 
 if TYPE_CHECKING:
     from workbench.project.model import ModelSource
 
 Tensors = tuple[torch.Tensor, ...]
+# Example inputs beyond this are a mistake.
+_MAX_INPUT_ELEMENTS = 1 << 26
+_MAX_INPUT_BYTES = 4 * _MAX_INPUT_ELEMENTS
+_NO_ARRAYS = (
+    OSError, ValueError, AttributeError, TypeError, EOFError, KeyError, SyntaxError, MemoryError,
+    zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError,
+)  # fmt: skip
 
 
 @dataclass
@@ -99,8 +109,7 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
 
 def _read_program(path: Path) -> torch.export.ExportedProgram:
     """Return the program in a file: as torch reads it if the user trusts it, else strictly."""
-    with open_regular(path) as file:
-        data = file.read()
+    data = read_limited(path, MAX_PROGRAM_BYTES)
     if code_import.is_trusted_program(data, path):
         return load_trusted(data)
     return load_strictly(data)
@@ -147,9 +156,11 @@ def _given_inputs(model: ModelSource, folder: Path) -> Tensors | None:
         path = sources.absolute(folder, model.inputs)
         where = Place(kind="option", id="model.inputs")
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with open_regular(path) as file, np.load(file, allow_pickle=False) as arrays:
+                if sum(entry.file_size for entry in arrays.zip.infolist()) > _MAX_INPUT_BYTES:
+                    raise ValueError("they are too large for example inputs")
                 return tuple(torch.from_numpy(arrays[name]) for name in arrays.files)
-        except (OSError, ValueError, AttributeError, TypeError) as error:
+        except _NO_ARRAYS as error:
             raise failure(
                 f"{path.name} contains no example inputs: {error}.",
                 "Save it with numpy.savez, one array per input, in order.",
@@ -157,6 +168,13 @@ def _given_inputs(model: ModelSource, folder: Path) -> Tensors | None:
                 code="model-inputs-unreadable",
             ) from error
     if model.input_shapes:
+        if sum(math.prod(shape) for shape in model.input_shapes) > _MAX_INPUT_ELEMENTS:
+            raise failure(
+                f"The example inputs have more than {_MAX_INPUT_ELEMENTS:,} elements.",
+                "Correct input_shapes.",
+                Place(kind="option", id="model.input_shapes"),
+                code="model-inputs-too-large",
+            )
         generator = torch.Generator().manual_seed(0)
         return tuple(torch.randn(shape, generator=generator) for shape in model.input_shapes)
     return None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import MAX_TEXT_BYTES, read_limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,8 @@ PICTURE_SUFFIXES = (
     ".ppm",
     ".pgm",
 )
+# Of a folder of pictures: a walk over more takes minutes.
+_MAX_ENTRIES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -117,9 +120,33 @@ def reads_text(project: Project) -> bool:
 
 
 def pictures(folder: Path) -> list[Path]:
-    """Return the pictures below a folder, sorted."""
-    found = (p for p in folder.rglob("*") if p.suffix.lower() in PICTURE_SUFFIXES)
+    """Return the pictures below a folder, sorted; other file systems and links are left out.
+
+    Raises:
+        WorkbenchError: the folder holds too many files.
+    """
+    found: list[Path] = []
+    entries = 0
+    device = folder.stat().st_dev
+    for place, folders, names in os.walk(folder):
+        entries += len(names) + len(folders)
+        if entries > _MAX_ENTRIES:
+            raise failure(
+                f"{folder} holds more than {_MAX_ENTRIES:,} files.",
+                "Choose the folder that holds the pictures.",
+                Place(kind="file", id=str(folder)),
+                code="data-folder-too-large",
+            )
+        folders[:] = [name for name in folders if _is_on(Path(place, name), device)]
+        found += [Path(place, n) for n in names if n.lower().endswith(PICTURE_SUFFIXES)]
     return sorted(found, key=lambda p: p.relative_to(folder).as_posix())
+
+
+def _is_on(folder: Path, device: int) -> bool:
+    try:
+        return folder.lstat().st_dev == device
+    except OSError:
+        return False
 
 
 def files_of(reference: Reference) -> list[Path]:
@@ -248,7 +275,9 @@ def _local_imports(path: Path) -> Iterator[Path]:
         state = path.stat()
     except OSError:
         return
-    for name in _imported_names(path, state.st_mtime_ns, state.st_size):
+    for name in _imported_names(
+        path, (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
+    ):
         stem = path.parent / Path(*name.split("."))
         for candidate in (stem.with_suffix(".py"), stem / "__init__.py"):
             if candidate.is_file():
@@ -256,12 +285,12 @@ def _local_imports(path: Path) -> Iterator[Path]:
 
 
 @lru_cache(maxsize=512)
-def _imported_names(path: Path, modified_ns: int, size: int) -> tuple[str, ...]:
+def _imported_names(path: Path, state: tuple[int, ...]) -> tuple[str, ...]:
     """Return the modules a file imports that may lie beside it; every plan asks."""
-    del modified_ns, size
+    del state
     try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+        tree = ast.parse(read_limited(path, MAX_TEXT_BYTES))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     names: list[str] = []
     for node in ast.walk(tree):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.files import locked, write_file
+from workbench.files import locked, read_limited, sweep, write_file
 from workbench.project.configs import PRESETS_BY_ID, is_reference, without_origins
 from workbench.project.model import PROJECT_VERSION, Project
 
@@ -79,6 +81,7 @@ def migrate(raw: Raw) -> Raw:
 
 
 MAX_BYTES = 16 << 20
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def load(path: Path) -> Project:
@@ -154,6 +157,7 @@ def editing(path: Path) -> Iterator[None]:
     Raises:
         WorkbenchError: another process is changing it for a long time, or there is no such folder.
     """
+    sweep(path.absolute().parent)
     with ExitStack() as held:
         try:
             held.enter_context(locked(path))
@@ -194,22 +198,27 @@ def _read(path: Path) -> bytes:
             raise failure(
                 "This is a folder, not a project file.", where=place, code="project-is-folder"
             )
-        if path.stat().st_size > MAX_BYTES:
-            raise failure(
-                f"The file is {path.stat().st_size >> 20} MiB; a project has a few KiB.",
-                "Choose a .qwb file. To start a new project, drop a model file.",
-                place,
-                code="project-too-large",
-            )
-        return path.read_bytes()
+        data = read_limited(path, MAX_BYTES)
     except FileNotFoundError:
         raise failure(
             "The project file does not exist.", where=place, code="project-missing"
         ) from None
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise failure(
+                f"The file is larger than {MAX_BYTES >> 20} MiB; a project has a few KiB.",
+                "Choose a .qwb file. To start a new project, drop a model file.",
+                place,
+                code="project-too-large",
+            ) from error
         raise failure(
             f"Cannot be read: {error.strerror or error}.", where=place, code="project-unreadable"
         ) from error
+    except ValueError:
+        raise failure(
+            "The path of the project is invalid.", where=place, code="project-missing"
+        ) from None
+    return data
 
 
 def _decode(text: bytes, place: Place) -> dict[str, Any]:
@@ -236,9 +245,37 @@ def _decode(text: bytes, place: Place) -> dict[str, Any]:
             place,
             code="project-json-broken",
         ) from None
+    except ValueError as error:
+        raise failure(
+            f"The file holds a number that is too long: {error}."[:200],
+            "Correct the number.",
+            place,
+            code="project-json-broken",
+        ) from None
     if not isinstance(raw, dict):
         raise failure("The JSON file is not a project.", where=place, code="project-not-object")
+    if bad := _bad_text(raw):
+        raise failure(
+            f"The text {bad!r} holds a character that no text may have."[:200],
+            "Remove it.",
+            place,
+            code="project-text-invalid",
+        )
     return raw
+
+
+def _bad_text(value: Any) -> str:
+    """Return a text with a null character or a lone surrogate; "" if there is none."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack += [*item.keys(), *item.values()]
+        elif isinstance(item, list):
+            stack += item
+        elif isinstance(item, str) and ("\0" in item or _SURROGATE.search(item)):
+            return item
+    return ""
 
 
 def _translate(error: ValidationError) -> Iterator[ErrorInfo]:

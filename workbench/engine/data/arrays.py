@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ import numpy as np
 import torch
 
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import sources
 
 if TYPE_CHECKING:
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from workbench.results import TensorSpec
 
 _UNREADABLE = (
-    OSError, ValueError, RuntimeError, KeyError, EOFError, zipfile.BadZipFile,
-    pickle.UnpicklingError,
+    OSError, ValueError, RuntimeError, KeyError, EOFError, TypeError, SyntaxError, AttributeError,
+    IndexError, OverflowError, RecursionError, NotImplementedError, MemoryError,
+    zipfile.BadZipFile, zlib.error, pickle.UnpicklingError,
 )  # fmt: skip
 _LABEL_NAMES = ("labels", "label", "y", "targets", "target")
 
@@ -37,21 +40,41 @@ def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any
         return None
     path = sources.absolute(folder, spec)
     try:
-        loaded = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        return _labels_in(path, is_own=bool(source.labels))
+    except _UNREADABLE as error:
         raise failure(
             f"The labels in {path.name} cannot be read.",
-            "Save them with numpy.save, without Python objects.",
+            "Save them with numpy.save, without Python objects: one whole number per sample.",
             Place(kind="option", id=f"{option}.labels"),
             code="labels-unreadable",
         ) from error
+
+
+def _labels_in(path: Path, *, is_own: bool) -> np.ndarray[Any, Any] | None:
+    loaded = np.load(path, mmap_mode="r", allow_pickle=False)
     if isinstance(loaded, np.ndarray):
-        return loaded.reshape(-1)
+        return _whole(loaded)
     with loaded:
         names = [n for n in loaded.files if n.lower() in _LABEL_NAMES]
-        if not names and source.labels and len(loaded.files) == 1:
+        if not names and is_own and len(loaded.files) == 1:
             names = loaded.files
-        return loaded[names[0]].reshape(-1) if names else None
+        return _whole(loaded[names[0]]) if names else None
+
+
+def _whole(labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return labels as whole numbers [N].
+
+    Raises:
+        ValueError: one of them is none, such as NaN.
+    """
+    flat = np.asarray(labels).reshape(-1)
+    if flat.dtype.kind == "f":
+        if not np.array_equal(flat, np.round(flat)):
+            raise ValueError("a label is not a whole number")
+        flat = flat.astype(np.int64)
+    if flat.dtype.kind not in "iub":
+        raise ValueError("the labels are not numbers")
+    return flat
 
 
 def read_arrays(
@@ -88,7 +111,7 @@ def read_arrays(
             code="data-lengths-differ",
         )
     for array, spec in zip(arrays, inputs, strict=True):
-        fit(np.zeros(array.shape[1:], array.dtype), spec, path.name, option)
+        fit(array.blank(), spec, path.name, option)
 
     def read() -> Iterator[Sample]:
         rows = zip(*(array.open() for array in arrays), strict=True)
@@ -109,6 +132,10 @@ class _ArrayStream:
     def count(self) -> int:
         return self.shape[0] if self.shape else 0
 
+    def blank(self) -> torch.Tensor:
+        """Return zeros in the shape of a row, without memory: the shape is the file's."""
+        return torch.from_numpy(np.zeros((), self.dtype)).expand(self.shape[1:])
+
 
 def _array_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]:
     if path.suffix == ".npy":
@@ -125,7 +152,10 @@ def _array_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStrea
 
 
 def _tensor_stream(tensor: torch.Tensor) -> _ArrayStream:
-    rows = tensor.numpy()
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
+        raise ValueError("it contains a tensor that is sparse, quantized or of another device")
+    tensor = tensor.detach()
+    rows = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     return _ArrayStream(rows.shape, rows.dtype, lambda: (np.array(row) for row in rows))
 
 
@@ -138,6 +168,16 @@ def _npz_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]
     return [_npz_member(path, name) for name in wanted]
 
 
+def _cut_short(path: Path, name: str) -> WorkbenchError:
+    """Return the error for an array that ends before its last row."""
+    return failure(
+        f"{path.name} cannot be read: {name} is cut short.",
+        "Save it again with numpy.savez.",
+        Place(kind="file", id=path.name),
+        code="data-unreadable",
+    )
+
+
 def _npz_member(path: Path, name: str) -> _ArrayStream:
     def header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         version = np.lib.format.read_magic(file)
@@ -148,6 +188,9 @@ def _npz_member(path: Path, name: str) -> _ArrayStream:
 
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
         shape, fortran, dtype = header(file)
+        held = archive.getinfo(f"{name}.npy").file_size - file.tell()
+    if math.prod(shape) * dtype.itemsize != held:
+        raise ValueError(f"{name} is cut short")
     if dtype.hasobject:
         raise ValueError(f"{name} contains Python objects")
 
@@ -160,6 +203,9 @@ def _npz_member(path: Path, name: str) -> _ArrayStream:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
             header(file)
             for _ in range(shape[0]):
-                yield np.frombuffer(file.read(size), dtype).reshape(shape[1:]).copy()
+                data = file.read(size)
+                if len(data) != size:
+                    raise _cut_short(path, name)
+                yield np.frombuffer(data, dtype).reshape(shape[1:]).copy()
 
     return _ArrayStream(shape, dtype, rows)

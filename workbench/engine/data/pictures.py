@@ -8,6 +8,7 @@ import numpy as np
 
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
 from workbench.errors import Place, failure
+from workbench.files import open_regular
 from workbench.project import sources
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from workbench.project.model import DataSource, Preprocess
     from workbench.project.sources import Reference
     from workbench.results import TensorSpec
+
+
+# Formats that are decoded by the library itself: others start programs, such as Ghostscript.
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+_MAX_PIXELS = 50_000_000
 
 
 def read_pictures(
@@ -52,15 +58,22 @@ def read_pictures(
 
 def _picture(file: Path, settings: Preprocess, channels: int) -> np.ndarray[Any, Any]:
     """Return a picture as float32 [C, H, W]."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
-        with Image.open(file) as image:
+        with open_regular(file) as content, Image.open(content, formats=_FORMATS) as image:
+            if image.width * image.height > _MAX_PIXELS:
+                raise ValueError("it has too many pixels")
             mode = "L" if channels == 1 else "RGB"
             height, width = settings.size
             sized = image.convert(mode).resize((width, height), Image.Resampling.BILINEAR)
             values = np.asarray(sized, np.float32) / 255.0
-    except (OSError, UnidentifiedImageError, ValueError, Image.DecompressionBombError) as error:
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        Image.DecompressionBombError,
+    ) as error:
         raise failure(
             f"{file.name} is not a readable picture.",
             "Remove it from the folder or replace it.",
