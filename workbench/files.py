@@ -188,7 +188,7 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def sweep(folder: Path) -> None:
+def remove_parts(folder: Path) -> None:
     """Remove temporary files of processes that have ended; errors are ignored."""
     for part in _parts(folder):
         with contextlib.suppress(OSError):

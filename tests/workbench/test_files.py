@@ -92,7 +92,7 @@ def test_that_parts_of_ended_processes_are_swept_and_others_stay(tmp_path):
     foreign = tmp_path / "download.part"
     for path in (dead, own, foreign):
         path.touch()
-    files.sweep(tmp_path)
+    files.remove_parts(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([own.name, foreign.name])
 
 

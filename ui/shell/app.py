@@ -39,7 +39,7 @@ from ui.state.selection import Selection
 from ui.state.session import Planned, Planner, Session, StageView
 from ui.state.settings import Settings
 from workbench.errors import failure
-from workbench.files import sweep
+from workbench.files import remove_parts
 from workbench.logs import configure, log, log_event, log_file
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.stages import STAGES
@@ -63,7 +63,7 @@ class Workbench(QObject):
         self.settings = Settings()
         self.cache = Cache(default_root())
         for folder in (default_root(), config_folder()):
-            sweep(folder)
+            remove_parts(folder)
         self.trust = TrustStore()
         self.notices = Notices(self)
         self.document = Document(self.settings.folder / "recovery", self)

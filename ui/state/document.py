@@ -21,7 +21,7 @@ from ui.state.project_files import (
 )
 from ui.state.relocate import relocate
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.files import sweep
+from workbench.files import remove_parts
 from workbench.project import store
 from workbench.project.model import PROJECT_SUFFIX, Project
 
@@ -173,7 +173,7 @@ class Document(QObject):
         self._leave(keep=lock)
         self._lock = None if read_only else lock
         self._read_only = read_only or not store.is_writable(path)
-        sweep(path.parent)
+        remove_parts(path.parent)
         self._become(project, path, path.parent)
         self._watch.follow(path, known)
         self._offer_recovery()

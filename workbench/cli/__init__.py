@@ -46,7 +46,7 @@ from workbench.cli.output import (
     print_infos,
 )
 from workbench.errors import Cancelled, TrustRequiredError, WorkbenchError, failure
-from workbench.files import sweep
+from workbench.files import remove_parts
 from workbench.installation import version
 from workbench.pipeline.cache import default_root
 from workbench.project import store
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log_file = logs.configure(options.log_level, options.log_file, echo=echo)
     logs.log.info("workbench %s: %s", version(), options.verb)
     for folder in (default_root(), config_folder()):
-        sweep(folder)
+        remove_parts(folder)
     code = _perform(options)
     logs.log.info("%s ended with exit code %d", options.verb, code)
     if code not in {EXIT_DONE, EXIT_CANCELLED} and log_file is not None:

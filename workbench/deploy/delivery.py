@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from workbench.deploy.firmware_files import digest
 from workbench.errors import Place, failure
 from workbench.escaping import in_markdown
-from workbench.files import sweep, sync_folder, write_part
+from workbench.files import remove_parts, sync_folder, write_part
 from workbench.results import PackageResult, load_result
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def deliver(source: Path, target: Path, gate: GateResult) -> tuple[Deliverable, 
     changed, contents = _contents(source, files, gate)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        sweep(target)
+        remove_parts(target)
         _write_together(target, contents)
     except OSError as error:
         raise failure(

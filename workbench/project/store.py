@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.files import locked, read_limited, sweep, write_file
+from workbench.files import locked, read_limited, remove_parts, write_file
 from workbench.project.configs import PRESETS_BY_ID, is_reference, without_origins
 from workbench.project.model import PROJECT_VERSION, Project
 
@@ -157,7 +157,7 @@ def editing(path: Path) -> Iterator[None]:
     Raises:
         WorkbenchError: another process is changing it for a long time, or there is no such folder.
     """
-    sweep(path.absolute().parent)
+    remove_parts(path.absolute().parent)
     with ExitStack() as held:
         try:
             held.enter_context(locked(path))

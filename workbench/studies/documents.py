@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
-from workbench.files import sweep, write_file
+from workbench.files import remove_parts, write_file
 from workbench.ids import StudyId
 from workbench.pipeline.plan import Plan, plan, reading_of, tool_versions
 from workbench.project.frozen import Frozen
@@ -77,7 +77,7 @@ def load_study(kind: type[Document], folder: Path) -> Document | None:
 def save_study(document: Frozen, folder: Path) -> None:
     """Write the results of a study atomically."""
     folder.mkdir(parents=True, exist_ok=True)
-    sweep(folder)
+    remove_parts(folder)
     write_file(folder / DOCUMENT_FILE, document.model_dump_json().encode())
 
 
