@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -284,7 +283,9 @@ def _arrays(path: Path, count: int) -> list[_Array]:
                     code="inputs-missing",
                 )
             return [np.asarray(stored[f"in{i}"]) for i in range(count)]
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+    except WorkbenchError:
+        raise
+    except Exception as error:  # numpy raises many kinds for damaged files
         raise failure(
             f"{path} cannot be read: {error}.", "Give an .npz.", place, code="inputs-not-readable"
         ) from error

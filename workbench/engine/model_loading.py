@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tokenize
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ _MAX_INPUT_ELEMENTS = 1 << 26
 _MAX_INPUT_BYTES = 4 * _MAX_INPUT_ELEMENTS
 _NO_ARRAYS = (
     OSError, ValueError, AttributeError, TypeError, EOFError, KeyError, SyntaxError, MemoryError,
-    zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError,
+    zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, tokenize.TokenError,
 )  # fmt: skip
 
 

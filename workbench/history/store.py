@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SUFFIX = ".runs.sqlite"
 SCHEMA_VERSION = 1
 _BUSY_S = 3.0
+# A damaged file may also hold names that are no text, or numbers beyond 64 bits.
+_DAMAGED = (sqlite3.Error, OSError, UnicodeDecodeError, OverflowError, TypeError)
 # A run takes about 20 kB.
 _MAX_BYTES = 256 << 20
 _MAX_VALUE_BYTES = 16 << 20
@@ -53,7 +55,7 @@ class History:
             return
         try:
             opened = _open(path)
-        except (sqlite3.Error, OSError) as error:
+        except _DAMAGED as error:
             self._give_up(error)
         else:
             self._rows.close()
@@ -65,7 +67,22 @@ class History:
 
     def runs(self) -> list[Run]:
         """Return all runs, oldest first; rows of a newer program are omitted and reported."""
-        found, unread, total = [], 0, 0
+        found: list[Run] = []
+        try:
+            unread = self._read(found)
+        except _DAMAGED as error:
+            self._give_up(error)
+            return found[::-1]
+        if unread:
+            self._report_once(
+                "history-runs-unsupported",
+                f"{unread} runs were written by another version of the program.",
+            )
+        return found[::-1]
+
+    def _read(self, found: list[Run]) -> int:
+        """Add the runs to a list, newest first; return how many are of another version."""
+        unread = total = 0
         for number, text in self._rows.execute("SELECT number, run FROM runs ORDER BY number DESC"):
             total += len(text)
             if total > _MAX_READ_BYTES:
@@ -75,12 +92,7 @@ class History:
                 found.append(Run.model_validate_json(text).model_copy(update={"number": number}))
             except ValidationError:
                 unread += 1
-        if unread:
-            self._report_once(
-                "history-runs-unsupported",
-                f"{unread} runs were written by another version of the program.",
-            )
-        return found[::-1]
+        return unread
 
     def _report_once(self, code: str, message: str) -> None:
         if self.problem is None:
@@ -113,7 +125,7 @@ class History:
         """
         try:
             return self._put(run)
-        except sqlite3.Error as error:
+        except _DAMAGED as error:
             kept = self._saved()
             self._give_up(error)
             self.adopt(kept)
@@ -139,16 +151,14 @@ class History:
         return run.model_copy(update={"number": known[0]})
 
     def _saved(self) -> list[Run]:
-        try:
-            return self.runs()
-        except sqlite3.Error:
-            return []
+        found: list[Run] = []
+        with contextlib.suppress(*_DAMAGED):
+            self._read(found)
+        return found[::-1]
 
     def _give_up(self, error: Exception) -> None:
         assert self.path is not None
-        damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
-            error, sqlite3.OperationalError
-        )
+        damaged = not isinstance(error, sqlite3.OperationalError | OSError)
         what = "is damaged" if damaged else "cannot be written"
         code = "history-damaged" if damaged else "history-not-writable"
         self.problem = ErrorInfo(
@@ -168,7 +178,7 @@ class History:
     def _copy_readable(self) -> None:
         """Copy the rows of a read-only file to memory."""
         assert self.path is not None
-        with contextlib.suppress(sqlite3.Error, OSError):
+        with contextlib.suppress(*_DAMAGED):
             _refuse_foreign(self.path)
             address = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
             with contextlib.closing(sqlite3.connect(address, uri=True)) as file:
@@ -227,8 +237,13 @@ def _refuse_foreign(path: Path) -> None:
             raise sqlite3.DatabaseError(f"{beside.name} is larger than {_MAX_BYTES >> 20} MiB")
 
 
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
 def _limit(file: sqlite3.Connection) -> None:
     """Bound what the content of a file can take, and trust nothing in it."""
+    file.text_factory = _text
     file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
     file.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     file.execute("PRAGMA trusted_schema = OFF")

@@ -57,6 +57,17 @@ class TrustStore:
     def granted(self) -> dict[str, Grant]:
         """Return all permissions by place."""
         try:
+            return self._read()
+        except OSError:
+            return {}
+
+    def _read(self) -> dict[str, Grant]:
+        """Return all permissions; none if the file is missing, foreign or damaged.
+
+        Raises:
+            OSError: the file cannot be read now. It must not be replaced.
+        """
+        try:
             if not self._is_own():
                 return {}
             raw = json.loads(read_limited(self._path, _MAX_BYTES))
@@ -66,7 +77,9 @@ class TrustStore:
                 str(place): Grant(str(given["digest"]), str(given["description"]))
                 for place, given in raw["trusted"].items()
             }
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return {}
 
     def allows(self, code: Code) -> bool:
@@ -101,7 +114,7 @@ class TrustStore:
         try:
             make_private_folder(self._path.parent)
             with locked(self._path):
-                granted = self.granted()
+                granted = self._read()
                 yield granted
                 self._write(granted)
         except OSError as error:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import pickle
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,11 +23,6 @@ if TYPE_CHECKING:
     from workbench.project.sources import Reference
     from workbench.results import TensorSpec
 
-_UNREADABLE = (
-    OSError, ValueError, RuntimeError, KeyError, EOFError, TypeError, SyntaxError, AttributeError,
-    IndexError, OverflowError, RecursionError, NotImplementedError, MemoryError,
-    zipfile.BadZipFile, zlib.error, pickle.UnpicklingError,
-)  # fmt: skip
 _LABEL_NAMES = ("labels", "label", "y", "targets", "target")
 
 
@@ -41,7 +34,7 @@ def read_labels(source: DataSource, folder: Path, option: str) -> np.ndarray[Any
     path = sources.absolute(folder, spec)
     try:
         return _labels_in(path, is_own=bool(source.labels))
-    except _UNREADABLE as error:
+    except Exception as error:
         raise failure(
             f"The labels in {path.name} cannot be read.",
             "Save them with numpy.save, without Python objects: one whole number per sample.",
@@ -90,10 +83,12 @@ def read_arrays(
         )
     try:
         arrays = _array_streams(path, inputs)
-    except _UNREADABLE as error:
+    except Exception as error:
         raise wrong(
             option,
-            f"{path.name} cannot be read: {str(error).splitlines()[0]}"[:300],
+            f"{path.name} cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}"[
+                :300
+            ],
             "Save it with numpy.save, numpy.savez or torch.save, tensors only.",
             code="data-unreadable",
         ) from error
